@@ -1,4 +1,4 @@
-"""How long writes stand still when a broker that leads is killed, stopped, or cut off from everybody."""
+"""How long writes stand still when a broker that leads is killed, stopped, or out of reach of all others."""
 
 import json
 import os
@@ -95,12 +95,20 @@ def _fault(cluster: BenchCluster, writer: Writer, broker: int, kind: str) -> flo
 
 
 def _cuts(folder: Path) -> list[float]:
-    """Those of brokers that were cut off, measured in namespaces of their own by `benchmarks.cut_off`."""
+    """Those of `benchmarks.unreachable_leader`, which measures in network namespaces of its own."""
     if os.geteuid() != 0:
         print("cuts: not measured, network namespaces need the rights of root", file=sys.stderr)
         return []
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.cut_off", "--cuts", str(CUTS), "--folder", str(folder.absolute())],
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.unreachable_leader",
+            "--cuts",
+            str(CUTS),
+            "--folder",
+            str(folder.absolute()),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,4 +1,4 @@
-"""What one tenant, or nobody's, can do to brokers, each as an endless load: `python -m benchmarks.hostile KIND`.
+"""Endless loads that one tenant, or a client without a key, can put on brokers: `python -m benchmarks.hostile KIND`.
 
 The clients stand in a process of their own that gets what the machine has left, so that what others lose is lost at the
 brokers. Brokers, key and topics come as arguments; it ends when it is killed.
@@ -20,7 +20,7 @@ from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.v1 import groups_pb2, log_pb2
 
 NAMED_MAX = limits.FRAME_ENTRIES_MAX
-_ROOM = (("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
+_LARGE_FRAMES = (("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
 _STREAMS, _BATCHES = 50, 200
 _SILENT_CONNECTIONS, _SILENT_CALLS, _IDLE = 20, 900, 1_100
 _WATCHES = 40
@@ -35,7 +35,7 @@ def _key(api_key: str) -> tuple[tuple[str, str], ...]:
 
 
 def channel(address: str) -> Channel:
-    return grpc.aio.insecure_channel(address, options=_ROOM)
+    return grpc.aio.insecure_channel(address, options=_LARGE_FRAMES)
 
 
 async def metadata(address: str, api_key: str, topics: list[str]) -> None:
@@ -125,9 +125,9 @@ async def silent(address: str, api_key: str, topics: list[str]) -> None:
 async def idle(address: str, api_key: str, topics: list[str]) -> None:
     """Connections that say nothing."""
     host, _, port = address.rpartition(":")
-    held = [socket.create_connection((host, int(port))) for _ in range(_IDLE)]
+    sockets = [socket.create_connection((host, int(port))) for _ in range(_IDLE)]
     await asyncio.Event().wait()
-    del held
+    del sockets
 
 
 async def spinning(address: str, api_key: str, topics: list[str]) -> None:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.metadata_scale [--partitions 100000] [--per-topic 100] [--leaders 10000]
 
-Starts one etcd of its own in `var`, fills a cell, measures, and prints one JSON line. Failing over is what the
+Starts one etcd of its own in `var`, fills a block, measures, and prints one JSON line. Failing over is what the
 controller does when a broker is fenced, without the brokers: plan, write in transactions, see them in the watch.
 """
 
@@ -21,11 +21,13 @@ from typing import Any
 
 from data_plane.broker.etcd_store import EtcdStore
 from data_plane.controller.batches import all_compares, batched
+from data_plane.controller.changed_blocks import ChangedBlocks
 from data_plane.controller.elections import fence_changes, plan
 from data_plane.etcd.endpoints import EtcdConfig
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, Put
+from data_plane.node.control.controller_seat import LOOKED_A_TURN
 from local import etcd_process, processes
 from local.free_ports import free_port
 from local.layout import DataDirectory, EtcdSpec
@@ -33,13 +35,12 @@ from penstock.contract.ids import BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
 
 REPLICATION = 3
-PLANNED_AT_ONCE = 1_000
 _START_S = 30.0
 _SESSION_MS = 3_600_000
 
 
-def cells(partitions: int, per_topic: int, brokers: int) -> Iterator[list[Change]]:
-    """The keys of each topic: its record, its name, its cells. Leaders go round over the brokers."""
+def blocks(partitions: int, per_topic: int, brokers: int) -> Iterator[list[Change]]:
+    """The keys of each topic: its record, its name, its blocks. Leaders go round over the brokers."""
     rng = random.Random(1)
     leader = 0
     for number in range(partitions // per_topic):
@@ -56,11 +57,11 @@ def cells(partitions: int, per_topic: int, brokers: int) -> Iterator[list[Change
             Put(model.topic_key(topic_id), record.encode()),
             Put(model.name_key("tn_bench", name), topic_id.hex().encode()),
         ]
-        for first in range(0, per_topic, model.PARTITIONS_PER_CELL):
-            cell: dict[int, model.PartitionRecord] = {}
-            for partition in range(first, min(first + model.PARTITIONS_PER_CELL, per_topic)):
+        for first in range(0, per_topic, model.PARTITIONS_PER_BLOCK):
+            block: dict[int, model.PartitionRecord] = {}
+            for partition in range(first, min(first + model.PARTITIONS_PER_BLOCK, per_topic)):
                 replicas = tuple(BrokerId((leader + n) % brokers + 1) for n in range(REPLICATION))
-                cell[partition] = model.PartitionRecord(
+                block[partition] = model.PartitionRecord(
                     partition=partition,
                     replicas=replicas,
                     replica_generations=(0,) * REPLICATION,
@@ -69,7 +70,7 @@ def cells(partitions: int, per_topic: int, brokers: int) -> Iterator[list[Change
                     in_sync=replicas,
                 )
                 leader += 1
-            changes.append(Put(model.cell_key(topic_id, first), model.encode_cell(cell)))
+            changes.append(Put(model.block_key(topic_id, first), model.encode_block(block)))
         yield changes
 
 
@@ -96,7 +97,7 @@ async def fill(store: EtcdStore, partitions: int, per_topic: int, brokers: int) 
     await store.txn([], [Put(model.CONTROLLER_KEY, seat.encode(), session.session_id)])
     size = 0
     pending: list[Change] = []
-    for changes in cells(partitions, per_topic, brokers):
+    for changes in blocks(partitions, per_topic, brokers):
         if len(pending) + len(changes) > 100 or _bytes(pending) > 500_000:
             await store.txn([], pending)
             pending = []
@@ -145,19 +146,22 @@ async def fail_over(store: EtcdStore, image: ClusterImage, broker: BrokerId) -> 
     assert transaction is not None
     result = await store.txn([*transaction[0], *seat], transaction[1])
     await reached(result.revision)
+    changed = ChangedBlocks()
     transactions, planning_s, longest_s = 1, 0.0, 0.0
     while True:
         began = time.process_time()
-        writes = plan(image, PLANNED_AT_ONCE)
+        looked_at = changed.take(image, LOOKED_A_TURN)
+        writes = plan(image, looked_at)
         planned_s = time.process_time() - began
         longest_s, planning_s = max(longest_s, planned_s), planning_s + planned_s
-        if not writes:
+        if not looked_at:
             break
         for batch in batched(writes, seat):
             result = await store.txn(all_compares(batch, seat), [Put(w.key, w.value) for w in batch])
             assert result.succeeded
             transactions += 1
-        await reached(result.revision)
+        if writes:
+            await reached(result.revision)
     took_s, cpu_s = time.monotonic() - started, time.process_time() - cpu
     following.cancel()
     left = sum(r.leader == broker for topic in image.topics for r in image.partitions_of(topic))

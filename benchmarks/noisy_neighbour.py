@@ -93,7 +93,7 @@ def _hostile_tenant(cluster: BenchCluster) -> tuple[str, list[str]]:
     made = pb.CreateTopicResponse()
     for number, name in enumerate(names):
         turns = [
-            [brokers[(number + partition + place) % len(brokers)] for place in range(3)]
+            [brokers[(number + partition + replica) % len(brokers)] for replica in range(3)]
             for partition in range(PARTITIONS if number == 0 else 1)
         ]
         made = cluster.admin.create_topic("tn_hostile", name, TopicSettings(), turns)

@@ -16,7 +16,7 @@ LOAD_PARTITIONS = 12
 LOAD_EVERY_S = 0.01
 LOAD_MESSAGES = 20
 """Each time: 2,000 messages of 1 KB a second beside the one writer that is watched."""
-SETTLE_S = 0.25
+QUIET_S = 0.25
 
 
 class _Load(threading.Thread):
@@ -57,7 +57,7 @@ def planned_moves(folder: Path) -> list[Measured]:
             writer.wait_steady(0.0)
             began = time.monotonic()
             cluster.admin.move_leader(topic_id, 0, brokers[(number + 1) % len(brokers)])
-            time.sleep(SETTLE_S)
+            time.sleep(QUIET_S)
             writer.wait_steady(began)
             gaps.append(writer.longest_gap_s(began) * 1000)
         duplicates = cluster.counted("penstock_duplicates")

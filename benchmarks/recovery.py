@@ -83,7 +83,7 @@ def _image() -> ClusterImage:
     image = ClusterImage()
     items = [
         KeyValue(model.topic_key(TOPIC), topic.encode(), 1),
-        KeyValue(model.cell_key(TOPIC, 0), model.encode_cell(records), 1),
+        KeyValue(model.block_key(TOPIC, 0), model.encode_block(records), 1),
     ]
     image.load(items, 1)
     return image

@@ -19,7 +19,7 @@ from penstock.rest.client import RestClient
 BROKERS = 3
 TOPICS = 150
 OTHERS = 10_000
-"""Topics of somebody else, for the second half."""
+"""Topics of another tenant, for the second half."""
 _OTHERS_TENANT = "tn_others"
 _MADE_AT_ONCE = 8
 _SETTLED_S = 20.0

@@ -130,7 +130,7 @@ async def replay(
             while open_frames:
                 await asyncio.gather(*open_frames.popleft())
         except PenstockError:
-            for futures in open_frames:  # one refusal is enough to tell of
+            for futures in open_frames:  # one refusal is enough to report
                 await asyncio.gather(*futures, return_exceptions=True)
             raise
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import penstock
 from data_plane.contract.admin_client import AdminClient
 
-SETTLE_S = 60.0
+STEADY_WITHIN_S = 60.0
 FAULT_S = 3.5
 """How long a broker stays away at least: well over the time a suspicion takes."""
 CONTROLLER_EVERY = 3
@@ -102,8 +102,8 @@ def target_of(number: int, brokers: Sequence[int], controller: int) -> int:
 
 def wait(holds: Callable[[], bool], otherwise: str) -> None:
     """Raises `TimeoutError` with what to say otherwise."""
-    deadline = time.monotonic() + SETTLE_S
+    deadline = time.monotonic() + STEADY_WITHIN_S
     while not holds():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{otherwise} within {SETTLE_S:g} s")
+            raise TimeoutError(f"{otherwise} within {STEADY_WITHIN_S:g} s")
         time.sleep(_POLL_S)

@@ -11,6 +11,7 @@ from control_plane.brokers import client as brokers
 from control_plane.outbox import actions as outbox
 from control_plane.outbox import wake_ups
 from control_plane.outbox.registry import Delivered
+from data_plane.contract import admin_pb2 as pb
 from penstock.contract.errors import BrokerUnavailable
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.records.cut import CutEnd
@@ -77,17 +78,19 @@ def ask(cut: Cut) -> None:
         )
     period_actions.store_vector(
         cut.public_id,
-        [
-            CutEnd(
-                where=TopicPartition(TopicId(reading.topic_id), reading.partition),
-                log_generation=reading.log_generation,
-                end_offset=reading.end_offset,
-                accepted_ms=reading.accepted_ms,
-                messages=reading.messages,
-                bytes=reading.stored_bytes,
-                last=reading.last,
-            )
-            for reading in answer.readings
-        ],
+        list(map(cut_end, answer.readings)),
         answer.sha256,
+    )
+
+
+def cut_end(reading: pb.CutReading) -> CutEnd:
+    """A partition's end as its leader answered."""
+    return CutEnd(
+        where=TopicPartition(TopicId(reading.topic_id), reading.partition),
+        log_generation=reading.log_generation,
+        end_offset=reading.end_offset,
+        accepted_ms=reading.accepted_ms,
+        messages=reading.messages,
+        bytes=reading.stored_bytes,
+        last=reading.last,
     )

@@ -46,15 +46,15 @@ def finalize_draft(
     The tenant's cuts that the brokers have not answered are delivered now, in their order. Where the data sets lack
     readings of the cut, the brokers are asked for the same cut again: they write the same readings, and a different
     answer is refused. Then the usage pipeline is woken and the invoice finalized. The partitions in `waive` belong to
-    deleted topics; they are not billed from this cut on. Raises `NotFound`, `InvalidRequest`, and `BrokerUnavailable`
-    when a topic cannot be looked up.
+    deleted topics; they are not billed from this cut on. When one of them is refused, none is waived. Raises
+    `NotFound`, `InvalidRequest`, and `BrokerUnavailable` when a topic cannot be looked up.
     """
     row = queries.cut(cut)
     if row.invoice.status == Invoice.Status.ISSUED:
         if waive:
             raise InvalidRequest(f"{cut}: its invoice is issued, so no partition can be waived")
         return FinalizeOutcome(invoice=row.invoice, done=(), reasons=())
-    done = [_waive(actor, row, ref, reason) for ref in waive]
+    done = _waive(actor, row, waive, reason)
     failures: list[str] = []
     delivered_before = row.delivered_at is not None
     for undelivered in queries.undelivered_up_to(row):
@@ -134,40 +134,54 @@ def _wake_pipeline() -> None:
         _log.warning("the usage pipeline was not woken", extra={"error": str(error)})
 
 
-def _waive(actor: Actor, cut: Cut, ref: PartitionRef, reason: str) -> str:
-    """Waive a partition from this cut on. Returns what was done. It may be repeated."""
-    named = f"{ref[0]}-{ref[1]}"
+def _waive(actor: Actor, cut: Cut, waive: Sequence[PartitionRef], reason: str) -> list[str]:
+    """Waive partitions from this cut on, all of them or none. Returns what was done. It may be repeated."""
+    if not waive:
+        return []
     if not 0 < len(reason) <= REASON_LENGTH_MAX:
-        raise InvalidRequest(f"reason: 1 to {REASON_LENGTH_MAX} characters required to waive {named}")
-    if ref in queries.waived_partitions(cut):
-        return f"{named} was waived before"
-    _refuse_what_exists(cut.tenant, ref)
+        raise InvalidRequest(
+            f"reason: 1 to {REASON_LENGTH_MAX} characters required to waive {_named(waive[0])}"
+        )
+    before = queries.waived_partitions(cut)
+    fresh = [ref for ref in dict.fromkeys(waive) if ref not in before]
+    for ref in fresh:
+        _refuse_what_exists(cut.tenant, ref)
     with transaction.atomic():
         # `finalize` takes the same lock.
         tenant = Tenant.objects.select_for_update(no_key=True).get(pk=cut.tenant.pk)
         if cut.invoice.status != Invoice.objects.get(pk=cut.invoice.pk).status:
             raise InvalidRequest(f"{cut.public_id}: its invoice was issued in the meantime")
-        _, made = PartitionWaiver.objects.get_or_create(
-            from_cut=cut,
-            topic_id=ref[0],
-            partition=ref[1],
-            defaults={"tenant": tenant, "reason": reason, "actor": actor.id},
-        )
-        if made:
-            audit.record(
-                actor,
-                tenant=tenant.public_id,
-                action="billing.waive",
-                object_id=named,
-                after={"cut": cut.public_id, "reason": reason},
+        for ref in fresh:
+            _, made = PartitionWaiver.objects.get_or_create(
+                from_cut=cut,
+                topic_id=ref[0],
+                partition=ref[1],
+                defaults={"tenant": tenant, "reason": reason, "actor": actor.id},
             )
-    return f"{named} is waived: it is not billed from this cut on"
+            if made:
+                audit.record(
+                    actor,
+                    tenant=tenant.public_id,
+                    action="billing.waive",
+                    object_id=_named(ref),
+                    after={"cut": cut.public_id, "reason": reason},
+                )
+    return [
+        f"{_named(ref)} is waived: it is not billed from this cut on"
+        if ref in fresh
+        else f"{_named(ref)} was waived before"
+        for ref in dict.fromkeys(waive)
+    ]
+
+
+def _named(ref: PartitionRef) -> str:
+    return f"{ref[0]}-{ref[1]}"
 
 
 def _refuse_what_exists(tenant: Tenant, ref: PartitionRef) -> None:
     """Raises unless the partition belongs to a deleted topic of this tenant."""
     topic_id, partition = ref
-    named = f"{topic_id}-{partition}"
+    named = _named(ref)
     topic = topics_of_all().filter(topic_id=topic_id).first()
     if topic is not None and topic.tenant.pk != tenant.pk:
         raise NotFound(f"{named}: the tenant has no such topic")

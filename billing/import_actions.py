@@ -301,7 +301,8 @@ def _import_of_cuts(
             for row in model._default_manager.filter(cut=cut).values("pk", *key, *values)
         }
         if cut_id in cuts:
-            wanted = {key_values: row | {"cut": cut} for key_values, row in rows.items()}
+            owner = {"cut": cut} | ({"tenant": cut.tenant} if model is CutUsage else {})
+            wanted = {key_values: row | owner for key_values, row in rows.items()}
             changed += _write(model, wanted, known, values)
         else:
             disagreements.extend(_differences(cut_id, rows, known, values))

@@ -4,7 +4,6 @@ A tenant's prices are in its billing chain. The first entry holds from the tenan
 start of the next period. A newly published book never changes the prices of a running period.
 """
 
-import json
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +16,7 @@ from billing.models import BillingEntry, Cut, Invoice, PriceBook
 from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, system
-from penstock.contract import documents
+from penstock.contract import documents, strict_json
 from penstock.contract.errors import AlreadyExists, ConfigurationError, InvalidRequest, PenstockError
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.invariant import invariant
@@ -155,7 +154,7 @@ def _read(file: Path) -> object:
     try:
         if file.stat().st_size > FILE_BYTES_MAX:
             raise ConfigurationError(f"{file}: over {FILE_BYTES_MAX} bytes")
-        document: object = json.loads(file.read_text(encoding="utf-8"))
+        document: object = strict_json.parse(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{file}: {error}") from error
     return document

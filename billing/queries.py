@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
-from django.db.models import Count, F, Prefetch, Q, QuerySet, Sum
+from django.db.models import Count, F, Prefetch, QuerySet, Sum
+from django.db.models.fields.tuple_lookups import TupleGreaterThanOrEqual, TupleLessThanOrEqual
 
 from billing.completeness import PartitionRef, Vector
 from billing.models import (
@@ -28,7 +29,10 @@ from billing.models import (
 )
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
+from penstock.rules.timestamps import moment_of
 from tenants.models import Tenant
+
+Rows = TypeVar("Rows", bound=QuerySet[Any, Any])
 
 GROUPS = ("topic", "day")
 SLA_VALID_MIN = 20
@@ -46,15 +50,17 @@ def usage(
     end: date | None,
     only: Sequence[tuple[Any, ...]] | None = None,
 ) -> list[dict[str, Any]]:
-    """Usage by any of `GROUPS`, days [first, end): one row for each group, with its meters. `only` names some of
-    `usage_groups`.
+    """Usage by any of `GROUPS`, days [first, end): one row for each group, with its meters. `only` is a page of
+    `usage_groups`: groups that follow one another.
 
     `billed` is the part of `quantity` on issued invoices; `provisional` is the rest.
     """
     shown, invoiced = _usage_rows(tenant, first, end)
-    if only is not None:
-        within = {f"{name}__in": {group[position] for group in only} for position, name in enumerate(by)}
-        shown, invoiced = shown.filter(**within), invoiced.filter(**within)
+    if only is not None and not only:
+        return []
+    if by and only:
+        shown = _up_to(_from(shown, by, only[0]), by, only[-1])
+        invoiced = _up_to(_from(invoiced, by, only[0]), by, only[-1])
     groups: dict[tuple[Any, ...], dict[str, dict[str, int]]] = {}
     for name, rows in (("quantity", shown), ("billed", invoiced)):
         summed = rows.values_list(*by, "meter").annotate(total=Sum("quantity")).order_by(*by, "meter")
@@ -81,17 +87,35 @@ def usage_groups(
     after: Sequence[Any] | None,
     most: int,
 ) -> list[tuple[Any, ...]]:
-    """The groups of `usage` in the database's order, without their sums: at most `most`, after the group `after`."""
+    """The groups of `usage` in the database's order, without their sums: at most `most`, after the group `after`.
+
+    Reads the rows of about twice as many groups, by an index: never all that a tenant used.
+    """
     shown, invoiced = _usage_rows(tenant, first, end)
     if not by:
         return [()] if after is None and (shown.exists() or invoiced.exists()) else []
-    if after is not None:
-        behind = Q(pk__in=[])
-        for position, name in enumerate(by):
-            behind |= Q(**dict(zip(by[:position], after, strict=False)), **{f"{name}__gt": after[position]})
-        shown, invoiced = shown.filter(behind), invoiced.filter(behind)
-    rows = shown.values_list(*by).union(invoiced.values_list(*by))
-    return list(rows.order_by(*by)[:most])
+    parts = []
+    for rows in (shown, invoiced):
+        if after is not None:
+            rows = _from(rows, by, after).exclude(**dict(zip(by, after, strict=True)))
+        groups = rows.values_list(*by).distinct()
+        # The union is sorted as a whole, so each part of it ends where the page ends at the latest.
+        for last in groups.order_by(*by)[most - 1 : most]:
+            groups = _up_to(groups, by, last)
+        parts.append(groups)
+    return list(parts[0].union(parts[1]).order_by(*by)[:most])
+
+
+def _from(rows: Rows, by: Sequence[str], group: Sequence[Any]) -> Rows:
+    """The rows of this group and of those after it. PostgreSQL takes a bound on a tuple for half of a table, however
+    little it is; so it gets one on the first column, too.
+    """
+    return rows.filter(TupleGreaterThanOrEqual(tuple(map(F, by)), group), **{f"{by[0]}__gte": group[0]})
+
+
+def _up_to(rows: Rows, by: Sequence[str], group: Sequence[Any]) -> Rows:
+    """The rows of this group and of those before it; bounded as `_from`."""
+    return rows.filter(TupleLessThanOrEqual(tuple(map(F, by)), group), **{f"{by[0]}__lte": group[0]})
 
 
 def _usage_rows(
@@ -99,7 +123,7 @@ def _usage_rows(
 ) -> tuple[QuerySet[UsageDay], QuerySet[CutUsage]]:
     """The usage of days [first, end), and the part of it on issued invoices."""
     shown = UsageDay.objects.filter(tenant=tenant)
-    invoiced = CutUsage.objects.filter(cut__tenant=tenant, cut__invoice__status=Invoice.Status.ISSUED)
+    invoiced = CutUsage.objects.filter(tenant=tenant, cut__invoice__status=Invoice.Status.ISSUED)
     for waiver in PartitionWaiver.objects.filter(tenant=tenant).select_related("from_cut"):
         invoiced = invoiced.exclude(
             topic_id=waiver.topic_id,
@@ -357,9 +381,9 @@ def readings(cut: Cut) -> QuerySet[CutReading]:
 
 def tenants_to_close(end: datetime) -> list[str]:
     """Public ids of the tenants whose running period began before `end`, oldest tenant first."""
-    rows = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(
-        created_at__lt=end - timedelta(milliseconds=1)
-    )
+    # No tenant is older than 1970, and year 1 has nothing before it to subtract.
+    before = max(end, moment_of(0)) - timedelta(milliseconds=1)
+    rows = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(created_at__lt=before)
     later = rows.exclude(cuts__period_end__gt=end)
     return list(later.order_by("pk").values_list("public_id", flat=True))
 

@@ -1,4 +1,4 @@
-"""`make chaos`: hurt a cluster for some minutes and judge it, or judge a history anew.
+"""`make chaos`: hurt a cluster for some minutes and judge it, or judge a history again.
 
 Usage: python -m chaos [--minutes N] [--seed N] [--metadata etcd|sqlite] [--plan all|short|rounds] [--history PATH]
        [--folder DIR]. Exit code: 0 everything held, 1 something was violated, 2 it could not be run, 130 interrupted.
@@ -76,9 +76,9 @@ def _judge(path: Path) -> int:
 def _clear(folder: Path) -> None:
     """Free what runs left that were killed: their processes, mounts and interfaces are gone, their disks are not."""
     for lock in sorted(folder.glob(f"*/{_LOCK}")):
-        with lock.open("w") as held:
+        with lock.open("w") as locked:
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue  # it goes on
             _lighten(lock.parent, *_HEAVY)
@@ -101,5 +101,5 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    faulthandler.register(signal.SIGUSR1)  # where it is, told on demand
+    faulthandler.register(signal.SIGUSR1)  # prints where it is, on request
     sys.exit(main(sys.argv[1:]))

@@ -14,7 +14,7 @@ from typing import Any
 from chaos.disks import Disk
 from chaos.stepping_broker import FILE_VARIABLE, step
 from chaos.switch import Wire
-from local.layout import write_private
+from penstock.private_file import write_private
 
 CLIENT_PORT, INTERNAL_PORT, HTTP_PORT = 7000, 7001, 7002
 EXIT_FAULT = 70
@@ -27,7 +27,7 @@ _AGAIN_S = 0.5
 
 
 class BrokerHost:
-    """Starts, hurts and mends one broker. `held`: whoever ended it starts it again; else that happens by itself."""
+    """Starts, hurts and repairs one broker. It starts again by itself, unless `kept_down` by a fault."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class BrokerHost:
     ) -> None:
         """`stepping`: its wall clock can be stepped."""
         self.number, self.folder, self.wire, self.disk = number, folder, wire, disk
-        self.held = False
+        self.kept_down = False
         self.ended_by_itself: list[int] = []
-        """Exit statuses of lives that nobody ended."""
+        """Exit statuses of lives that no fault ended."""
         self.config = folder / "config.json"
         self.output = folder / "output.log"
         self.client_address = f"{wire.address}:{CLIENT_PORT}"
@@ -103,7 +103,7 @@ class BrokerHost:
         while True:
             await asyncio.sleep(_AGAIN_S)
             process = self._process
-            if self.held or process is None or process.poll() is None:
+            if self.kept_down or process is None or process.poll() is None:
                 continue
             if process is not self._known_end:
                 self._known_end = process

@@ -19,10 +19,11 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.admin_client import CHANGE_S, AdminClient
 from data_plane.placement.planner import ACTIVE, plan
 from local.broker_config import PEPPER_VERSION
-from local.layout import DataDirectory, write_private
+from local.layout import DataDirectory
 from local.provisioning import broker_views, new_key, provision_internal_topics, put_key
 from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
+from penstock.private_file import write_private
 
 TENANT = "tn_chaos"
 _BOOT_S = 120.0
@@ -42,7 +43,7 @@ class Shape:
 
 
 class Desk:
-    """Admin calls from the loop, one after the other: whoever may have to wait for long has one of his own."""
+    """Admin calls from the loop, one after the other. A task that may wait for long has a desk of its own."""
 
     def __init__(self, addresses: Sequence[str], cluster_secret: str) -> None:
         self.admin = AdminClient(addresses, cluster_secret)
@@ -99,7 +100,7 @@ class Cluster:
         )
 
     def _make_certificate(self) -> Path:
-        """One for whoever listens on a host's address, and for brokers that ask etcd; its own authority."""
+        """One for servers that listen on a host's address, and for brokers that ask etcd; its own authority."""
         certificate = self.folder / "brokers.pem"
         certificate.parent.mkdir(parents=True, exist_ok=True)
         addresses = [*(address_of(number) for number in BROKERS), *etcd_addresses()]
@@ -229,7 +230,7 @@ class Cluster:
                 killed.append(host.number)
 
         for host in self.hosts.values():
-            host.held = True
+            host.kept_down = True
             threads.append(threading.Thread(target=stop, args=(host,)))
             threads[-1].start()
         for thread in threads:

@@ -21,9 +21,9 @@ _BUSY_S = 20.0
 _POLL_S = 0.02
 MIB = 1 << 20
 _SPARED = (0, MIB // 4, MIB, 4 * MIB, 16 * MIB)
-"""A file system needs some room itself for a file that takes up the rest."""
+"""A file system needs some space itself for a file that takes up the rest."""
 LOOP_BYTES = 1024 * MIB
-"""Sparse: only what is written takes room."""
+"""Sparse: only what is written takes space."""
 MEMORY_BYTES = 512 * MIB
 
 MAKE: dict[str, tuple[str, ...]] = {
@@ -70,7 +70,7 @@ class Disk:
         _patiently(lambda: run("umount", str(self.point)))
 
     def fill(self, leave: int) -> None:
-        """Take up the room until `leave` bytes are left to others."""
+        """Take up the space until `leave` bytes are left to others."""
         found = os.statvfs(self.point)
         size = max(0, found.f_bavail * found.f_frsize - leave)
         ballast = os.open(self.point / "ballast", os.O_WRONLY | os.O_CREAT, 0o600)
@@ -86,7 +86,7 @@ class Disk:
             os.close(ballast)
 
     def drain(self) -> None:
-        """Give the room back."""
+        """Give the space back."""
         (self.point / "ballast").unlink(missing_ok=True)
 
 

@@ -2,7 +2,7 @@
 come and go; settings and leaders of topics that are written to; partitions that move.
 
 What it sends and reads is recorded like everything else, each incarnation of a topic as a topic of its own: a value
-that gets from one into another is one that nobody sent there.
+that gets from one into another is one that was never sent there.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ class Fuzzer:
                     self._scratch,
                     self._key,
                     self._settings,
-                    self._place,
+                    self._reassign,
                     self._lead,
                 )
             )
@@ -140,14 +140,14 @@ class Fuzzer:
         """Some values, and all of them read again by a new reader."""
         made = self._made[name]
         partition = self._rng.randrange(made.partitions)
-        place = partition_name(made.incarnation, partition)
+        named = partition_name(made.incarnation, partition)
         async with self._access.client() as client:
             producer = client.producer(delivery_timeout_ms=_DELIVERY_MS, max_block_ms=3_000)
             deliveries: list[tuple[int, Delivery]] = []
             for _ in range(_MESSAGES):
                 self._number += 1
                 number = self._number
-                self._recorder.note("sent", producer=_PRODUCER, number=number, partition=place, acks=-1)
+                self._recorder.note("sent", producer=_PRODUCER, number=number, partition=named, acks=-1)
                 try:
                     delivery = await producer.send(name, value_of(_PRODUCER, number), partition=partition)
                 except PenstockError as error:
@@ -176,12 +176,12 @@ class Fuzzer:
         )
         self._count(self.refused, error.code.name)
 
-    async def _read(self, client: Client, incarnation: str, place: tuple[str, int], end: int) -> None:
+    async def _read(self, client: Client, incarnation: str, tp: tuple[str, int], end: int) -> None:
         """A new reader, from the beginning up to `end`, if brokers can be reached in time."""
         self._readers += 1
         reader = f"fuzzer-{self._readers}"
         consumer = client.consumer()
-        consumer.assign([place])
+        consumer.assign([tp])
         loop = asyncio.get_running_loop()
         deadline, at = loop.time() + _READ_S, 0
         while at < end and loop.time() < deadline:
@@ -192,7 +192,7 @@ class Fuzzer:
 
     async def _delete(self, name: str) -> None:
         made = self._made.pop(name)
-        # From here on nobody may rely on it, whatever becomes of the call.
+        # From here on no reader may rely on it, whatever becomes of the call.
         gone = [partition_name(made.incarnation, partition) for partition in range(made.partitions)]
         self._recorder.note("deleted", partitions=gone)
         self._unsure[name] = None
@@ -212,7 +212,7 @@ class Fuzzer:
         del self._unsure[name]
         self._count(self.done, "topic deleted")
 
-    async def _place(self) -> None:
+    async def _reassign(self) -> None:
         """A partition of a topic of its own moves to other brokers, or, now and then, the move is called off."""
         if not self._made:
             return

@@ -1,8 +1,8 @@
 """The lines that a history is made of: their names for partitions and values, and how they are read.
 
 Every line is a JSON object with `is`, what it tells, and `at`, seconds since the run began. A partition is named
-"topic/n", of a topic that is made anew under its old name "topic#incarnation/n", so that each is another one. Values
-are recorded without their padding, which whoever reads a message has compared.
+"topic/n", of a topic that is made again under its old name "topic#incarnation/n", so that each is another one. Values
+are recorded without their padding, which each reader has compared.
 """
 
 import hashlib
@@ -18,12 +18,12 @@ _PADDING_MAX = 400
 
 
 def value_of(producer: str, number: int) -> bytes:
-    """The value of a producer's message: nobody else sends it, and its padding follows from its name."""
+    """The value of a producer's message: no other producer sends it, and its padding follows from its name."""
     return f"{producer}/{number}|".encode() + b"." * (number * 7919 % _PADDING_MAX)
 
 
 def name_of(value: bytes) -> str | None:
-    """The part of a value that is recorded; None when the value is not as anybody sent it."""
+    """The part of a value that is recorded; None when no producer sent such a value."""
     head, bar, padding = value.partition(b"|")
     name = head.decode("ascii", errors="replace")
     _, _, number = name.rpartition("/")
@@ -36,7 +36,7 @@ def partition_name(topic: str, partition: int) -> str:
     return f"{topic}/{partition}"
 
 
-def place_of(name: str) -> TopicPartition:
+def partition_of(name: str) -> TopicPartition:
     """The partition of that name, in the terms of the checkers."""
     topic, _, partition = name.rpartition("/")
     return TopicPartition(TopicId(hashlib.blake2b(topic.encode(), digest_size=16).digest()), int(partition))
@@ -62,11 +62,11 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
             if not text.endswith("\n"):
                 return
             try:
-                told = json.loads(text)
-                told["is"], told["at"]
+                line = json.loads(text)
+                line["is"], line["at"]
             except (ValueError, TypeError, KeyError):
                 raise ValueError(f"{path}: line {number} is no line of a history") from None
-            yield told
+            yield line
 
 
 def history_file(path: Path) -> Path:

@@ -48,7 +48,7 @@ def _furnish() -> None:
     try:
         run("mount", "--make-rprivate", "/")
     except CommandFailed:
-        pass  # in a changed root, which is as private as whoever made it
+        pass  # in a changed root, which is as private as it was made
     NAMESPACES.mkdir(parents=True, exist_ok=True)
     run("mount", "-t", "tmpfs", "tmpfs", str(NAMESPACES))
     run("ip", "link", "set", "lo", "up")

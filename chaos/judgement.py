@@ -1,4 +1,4 @@
-"""The judge of a history: everything that clients did and saw, held against the invariants; pure but for the reading.
+"""The judge of a history: everything that clients did and saw, compared with the invariants; pure but for the reading.
 
 I1 to I5, I13 and I19 are judged by the checkers of the simulation, on the same terms. Here are those that a client's
 view alone decides: polls without a gap (I6), everything read after healing (I9), and groups (I14).
@@ -57,7 +57,7 @@ class Record:
     """Partitions that a reader without a group reads to their end, by reader."""
     reads: dict[str, list[tuple[float, str, int, int]]] = field(default_factory=dict)
     """(time, partition, offset, messages) by reader; of a member also (time, partition, -1, 0) where it was
-    assigned or revoked: what it reads begins anew there."""
+    assigned or revoked: what it reads begins again there."""
     members: dict[str, str] = field(default_factory=dict)
     """Group by member."""
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -96,8 +96,8 @@ class Verdict:
 def read_history(path: Path) -> Record:
     """Raises `OSError`, `ValueError` naming the line."""
     reader = _Reader()
-    for told in history_lines.lines(path):
-        reader.take(told)
+    for line in history_lines.lines(path):
+        reader.take(line)
     return reader.record
 
 
@@ -110,105 +110,105 @@ class _Reader:
         self._began: dict[int, tuple[str, float]] = {}
         self._delivered: dict[str, dict[str, int]] = {}
 
-    def take(self, told: dict[str, Any]) -> None:
+    def take(self, line: dict[str, Any]) -> None:
         handler: Callable[[dict[str, Any], float], None] | None = getattr(
-            self, "_take_" + told["is"].replace(" ", "_"), None
+            self, "_take_" + line["is"].replace(" ", "_"), None
         )
         if handler is not None:
-            handler(told, told["at"])
+            handler(line, line["at"])
 
-    def _take_run(self, told: dict[str, Any], at: float) -> None:
-        self.record.about = {name: value for name, value in told.items() if name not in ("is", "at")}
+    def _take_run(self, line: dict[str, Any], at: float) -> None:
+        self.record.about = {name: value for name, value in line.items() if name not in ("is", "at")}
 
-    def _take_sent(self, told: dict[str, Any], at: float) -> None:
-        number, producer = told["number"], told["producer"]
+    def _take_sent(self, line: dict[str, Any], at: float) -> None:
+        number, producer = line["number"], line["producer"]
         name = f"{producer}/{number}"
-        where = history_lines.place_of(told["partition"])
+        where = history_lines.partition_of(line["partition"])
         history = self.record.evidence.history
-        history.names.setdefault(where, told["partition"])
-        sent = SentBatch(producer, where, number, (name.encode(),), told["acks"], True, at)
+        history.names.setdefault(where, line["partition"])
+        sent = SentBatch(producer, where, number, (name.encode(),), line["acks"], True, at)
         sent.open_attempts = 1
         self._sent[name] = sent
         history.sent.append(sent)
 
-    def _take_outcome(self, told: dict[str, Any], at: float) -> None:
-        sent = self._sent[f"{told['producer']}/{told['number']}"]
-        sent.offset, sent.duplicate = told.get("offset", -1), told.get("duplicate", False)
-        sent.resolve(Outcome(told["outcome"]), at)
-        if "code" in told:
-            self.record.evidence.history.refused(told["code"])
+    def _take_outcome(self, line: dict[str, Any], at: float) -> None:
+        sent = self._sent[f"{line['producer']}/{line['number']}"]
+        sent.offset, sent.duplicate = line.get("offset", -1), line.get("duplicate", False)
+        sent.resolve(Outcome(line["outcome"]), at)
+        if "code" in line:
+            self.record.evidence.history.refused(line["code"])
 
-    def _take_read(self, told: dict[str, Any], at: float) -> None:
-        reader, name = told["reader"], told["partition"]
-        where = history_lines.place_of(name)
-        values = tuple(value.encode() for value in told["values"])
+    def _take_read(self, line: dict[str, Any], at: float) -> None:
+        reader, name = line["reader"], line["partition"]
+        where = history_lines.partition_of(name)
+        values = tuple(value.encode() for value in line["values"])
         history = self.record.evidence.history
         history.names.setdefault(where, name)
-        history.reads.append(ReadBatch(reader, where, at, told["offset"], values, -1, -1))
-        self.record.reads.setdefault(reader, []).append((at, name, told["offset"], len(values)))
+        history.reads.append(ReadBatch(reader, where, at, line["offset"], values, -1, -1))
+        self.record.reads.setdefault(reader, []).append((at, name, line["offset"], len(values)))
         group = self.record.members.get(reader)
         if group is not None:
             delivered = self._delivered.setdefault(group, {})
-            delivered[name] = max(delivered.get(name, 0), told["offset"] + len(values))
+            delivered[name] = max(delivered.get(name, 0), line["offset"] + len(values))
 
-    def _take_reader(self, told: dict[str, Any], at: float) -> None:
-        self.record.readers[told["reader"]] = tuple(told["partitions"])
+    def _take_reader(self, line: dict[str, Any], at: float) -> None:
+        self.record.readers[line["reader"]] = tuple(line["partitions"])
 
-    def _take_group(self, told: dict[str, Any], at: float) -> None:
-        self.record.groups[told["group"]] = tuple(told["partitions"])
+    def _take_group(self, line: dict[str, Any], at: float) -> None:
+        self.record.groups[line["group"]] = tuple(line["partitions"])
 
-    def _take_member(self, told: dict[str, Any], at: float) -> None:
-        self.record.members[told["member"]] = told["group"]
+    def _take_member(self, line: dict[str, Any], at: float) -> None:
+        self.record.members[line["member"]] = line["group"]
 
-    def _take_assigned(self, told: dict[str, Any], at: float) -> None:
-        reads = self.record.reads.setdefault(told["member"], [])
-        reads.extend((at, name, -1, 0) for name in told["partitions"])
+    def _take_assigned(self, line: dict[str, Any], at: float) -> None:
+        reads = self.record.reads.setdefault(line["member"], [])
+        reads.extend((at, name, -1, 0) for name in line["partitions"])
 
     _take_revoked = _take_assigned
 
-    def _take_mark(self, told: dict[str, Any], at: float) -> None:
-        where = history_lines.place_of(told["partition"])
+    def _take_mark(self, line: dict[str, Any], at: float) -> None:
+        where = history_lines.partition_of(line["partition"])
         self.record.evidence.history.marks.append(
-            Mark(told["client"], where, MarkKind(told["kind"]), told["value"], at, -1)
+            Mark(line["client"], where, MarkKind(line["kind"]), line["value"], at, -1)
         )
 
-    def _take_anomaly(self, told: dict[str, Any], at: float) -> None:
-        self.record.evidence.history.anomalies.append(Anomaly(told["invariant"], told["explanation"], at))
+    def _take_anomaly(self, line: dict[str, Any], at: float) -> None:
+        self.record.evidence.history.anomalies.append(Anomaly(line["invariant"], line["explanation"], at))
 
-    def _take_look(self, told: dict[str, Any], at: float) -> None:
-        group = told["group"]
-        members = {member: tuple(owned) for member, owned in told["members"].items()}
+    def _take_look(self, line: dict[str, Any], at: float) -> None:
+        group = line["group"]
+        members = {member: tuple(owned) for member, owned in line["members"].items()}
         look = Look(
-            at, told["state"], told["epoch"], members, told["offsets"], {**self._delivered.get(group, {})}
+            at, line["state"], line["epoch"], members, line["offsets"], {**self._delivered.get(group, {})}
         )
         self.record.looks.setdefault(group, []).append(look)
-        for name, offset in told["offsets"].items():
-            mark = Mark(group, history_lines.place_of(name), MarkKind.COMMITTED, offset, at, -1)
+        for name, offset in line["offsets"].items():
+            mark = Mark(group, history_lines.partition_of(name), MarkKind.COMMITTED, offset, at, -1)
             self.record.evidence.history.marks.append(mark)
 
-    def _take_fault(self, told: dict[str, Any], at: float) -> None:
-        self._began[told["number"]] = (told["kind"], at)
+    def _take_fault(self, line: dict[str, Any], at: float) -> None:
+        self._began[line["number"]] = (line["kind"], at)
 
-    def _take_fault_over(self, told: dict[str, Any], at: float) -> None:
-        kind, began = self._began.pop(told["number"])
+    def _take_fault_over(self, line: dict[str, Any], at: float) -> None:
+        kind, began = self._began.pop(line["number"])
         self.record.struck.append(Struck(kind, began, at))
 
-    def _take_healed(self, told: dict[str, Any], at: float) -> None:
+    def _take_healed(self, line: dict[str, Any], at: float) -> None:
         self.record.healed_s = at
 
-    def _take_final(self, told: dict[str, Any], at: float) -> None:
-        log = self.record.evidence.final.setdefault(history_lines.place_of(told["partition"]), {})
-        for index, value in enumerate(told["values"]):
-            log[told["offset"] + index] = value.encode()
+    def _take_final(self, line: dict[str, Any], at: float) -> None:
+        log = self.record.evidence.final.setdefault(history_lines.partition_of(line["partition"]), {})
+        for index, value in enumerate(line["values"]):
+            log[line["offset"] + index] = value.encode()
 
-    def _take_log_start(self, told: dict[str, Any], at: float) -> None:
-        self.record.evidence.log_starts[history_lines.place_of(told["partition"])] = told["offset"]
+    def _take_log_start(self, line: dict[str, Any], at: float) -> None:
+        self.record.evidence.log_starts[history_lines.partition_of(line["partition"])] = line["offset"]
 
-    def _take_deleted(self, told: dict[str, Any], at: float) -> None:
-        for name in told["partitions"]:
-            self.record.evidence.log_starts[history_lines.place_of(name)] = FOR_EVER
+    def _take_deleted(self, line: dict[str, Any], at: float) -> None:
+        for name in line["partitions"]:
+            self.record.evidence.log_starts[history_lines.partition_of(name)] = FOR_EVER
 
-    def _take_end(self, told: dict[str, Any], at: float) -> None:
+    def _take_end(self, line: dict[str, Any], at: float) -> None:
         self.record.ended = True
 
 
@@ -273,7 +273,7 @@ def _first_late(
 
 
 def check_groups(record: Record) -> list[str]:
-    """I14: one owner a partition, nothing committed that nobody was given, and stable again after healing."""
+    """I14: one owner a partition, nothing committed that no member got, and stable again after healing."""
     found = []
     for group, looks in record.looks.items():
         for look in looks:

@@ -1,4 +1,4 @@
-"""Strikes with one fault after the other, within what is promised, and mends what it did.
+"""Strikes with one fault after the other, within what is promised, and repairs what it did.
 
 What it knows of the promise: a topic that syncs bears everything here; a `replicated` one bears that one broker loses
 what it has not synced while all other replicas are in sync, and does not bear that all lose it at once. So before a
@@ -23,7 +23,7 @@ from data_plane.contract.admin_client import AdminClient
 STUCK_S = 90.0
 """Far beyond every goal: what does not go on by then, with nothing wrong any more, is stuck."""
 _POLL_S = 0.1
-_SETTLE_S = 0.3
+_QUIET_S = 0.3
 _DISK_LEFT = 8 * 1024
 _LOSS = (0.05, 0.3)
 _SLOW_US = (50_000, 1_500_000)
@@ -82,13 +82,13 @@ class Nemesis:
                 whom = await stack.enter_async_context(self._faults[one.kind](one))
                 self._recorder.note("struck", number=one.number, whom=whom)
             await asyncio.sleep(strike.seconds)
-        healed = self._recorder.note("mended", number=strike.number)
+        healed = self._recorder.note("repaired", number=strike.number)
         await self.writing(f"after {strike}", healed)
         for one in together:
             self._recorder.note("fault over", number=one.number)
         if strike.patient:
             await self._whole(f"after {strike}")
-        await asyncio.sleep(_SETTLE_S)
+        await asyncio.sleep(_QUIET_S)
 
     async def writing(self, when: str, since_s: float) -> None:
         """Wait until every partition has acknowledged something that was sent after `since_s`."""
@@ -146,7 +146,7 @@ class Nemesis:
     @asynccontextmanager
     async def _kill(self, strike: Strike) -> AsyncIterator[str]:
         host = await self._victim(strike)
-        host.held = True
+        host.kept_down = True
         await asyncio.to_thread(host.kill)
         yield f"broker {host.number}"
         self._start(host)
@@ -154,7 +154,7 @@ class Nemesis:
     def _start(self, *hosts: BrokerHost) -> None:
         for host in hosts:
             host.start()
-            host.held = False
+            host.kept_down = False
 
     @asynccontextmanager
     async def _pause(self, strike: Strike) -> AsyncIterator[str]:
@@ -167,7 +167,7 @@ class Nemesis:
     async def _boot_kill(self, strike: Strike) -> AsyncIterator[str]:
         """Killed, started, killed again at a moment of its boot, and started."""
         host = await self._victim(strike)
-        host.held = True
+        host.kept_down = True
         await asyncio.to_thread(host.kill)
         host.start()
         yield f"broker {host.number}"
@@ -178,7 +178,7 @@ class Nemesis:
     async def _all_kill(self, strike: Strike) -> AsyncIterator[str]:
         hosts = list(self._cluster.hosts.values())
         for host in hosts:
-            host.held = True
+            host.kept_down = True
             host.signal(signal.SIGKILL)
         for host in hosts:
             await asyncio.to_thread(host.wait_gone)
@@ -261,7 +261,7 @@ class Nemesis:
     async def _lose_power(self, hosts: list[BrokerHost]) -> None:
         """All at one instant; the disks are back, with what they had durably."""
         for host in hosts:
-            host.held = True
+            host.kept_down = True
         for host in hosts:
             host.disk.cut_power()
         for host in hosts:

@@ -1,4 +1,4 @@
-"""Which faults this machine allows: each kind is tried for real before the run; what fails is told as it failed."""
+"""Which faults this machine allows: each kind is tried for real before the run; what fails is reported as it failed."""
 
 import shutil
 import sys
@@ -13,7 +13,7 @@ from chaos.switch import Switch
 
 _PROBE_HOST = 200
 _DISK_BYTES = 320 * MIB
-"""The least that mkfs.xfs takes, with room."""
+"""The least that mkfs.xfs takes, and some more."""
 _SYNC = "import os,sys; os.fsync(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT))"
 _SLOW_S = 0.3
 _REACHED_S = 15.0

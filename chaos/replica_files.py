@@ -47,7 +47,7 @@ def _read(directory: Path, partition: TopicPartition, below: int) -> Iterator[St
         for at in range(_SIDECAR_HEADER_BYTES, len(stamps) - STAMP_BYTES + 1, STAMP_BYTES):
             packed = stamps[at : at + STAMP_BYTES]
             if not any(packed):
-                break  # room made ahead of the writes
+                break  # preallocated space
             stamp = unpack_stamp(packed, seed)
             if stamp.end_offset > below:
                 return
@@ -58,10 +58,10 @@ def _read(directory: Path, partition: TopicPartition, below: int) -> Iterator[St
 
 def _check(file: Path, batch: bytes, stamp: Stamp) -> None:
     header = check_batch(batch, from_producer=False)
-    told = (header.base_offset, header.offset_span, header.record_count, header.leader_epoch)
+    said = (header.base_offset, header.offset_span, header.record_count, header.leader_epoch)
     stamped = (stamp.base_offset, stamp.offset_span, stamp.record_count, stamp.leader_epoch)
-    if told != stamped:
-        raise Damaged(f"{file}: batch says {told}, its stamp {stamped}")
+    if said != stamped:
+        raise Damaged(f"{file}: batch says {said}, its stamp {stamped}")
 
 
 def differences(replicas: dict[int, list[StoredBatch]]) -> list[str]:

@@ -108,7 +108,7 @@ class Run:
             fuzzer.stop()
             if fuzzing is not None:
                 await fuzzing
-            await self._settle(nemesis, workload, fuzzer, access)
+            await self._wind_down(nemesis, workload, fuzzer, access)
             workload.stop()
             for guard in guards:
                 guard.cancel()
@@ -146,7 +146,7 @@ class Run:
         workload.stop_reader("r3")
         self._topics = tuple(topic for topic in self._topics if topic is not RELAXED)
 
-    async def _settle(self, nemesis: Nemesis, workload: Workload, fuzzer: Fuzzer, access: Access) -> None:
+    async def _wind_down(self, nemesis: Nemesis, workload: Workload, fuzzer: Fuzzer, access: Access) -> None:
         """Nothing is wrong any more: everything comes back, is read, and can be deleted."""
         healed = self._recorder.note("healed")
         await nemesis.writing("after the last fault", healed)

@@ -1,4 +1,4 @@
-"""The network of a run: a bridge, and a namespace for each host, which can be cut off in every direction.
+"""The network of a run: a bridge, and a namespace for each host, which can be isolated in every direction.
 
 Hosts have addresses of 192.0.2.0/24, which is for examples and routed nowhere. The run itself, with its clients, is
 `OUTSIDE` on the bridge. A host's own traffic to itself never meets a rule.

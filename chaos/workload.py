@@ -1,6 +1,6 @@
 """What goes on while the cluster is hurt: producers of unique values, readers, a group whose members come and go.
 
-All of it is the asyncio SDK, outside of the hosts; whatever is sent, answered, read, assigned and told is recorded.
+All of it is the asyncio SDK, outside of the hosts; whatever is sent, answered, read, assigned and reported is recorded.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Topic:
         )
 
     @property
-    def places(self) -> list[tuple[str, int]]:
+    def named_partitions(self) -> list[tuple[str, int]]:
         return [(self.name, partition) for partition in range(self.partitions)]
 
 
@@ -108,7 +108,7 @@ class Workload:
         self._producing: dict[str, asyncio.Task[None]] = {}
         self._reading: dict[str, asyncio.Task[None]] = {}
         self._positions: dict[str, dict[tuple[str, int], int]] = {}
-        """Next offset by reader (or group) and place."""
+        """Next offset by reader (or group) and partition."""
         self._read_by: dict[str, tuple[str, ...]] = {}
         """Names of topics by reader or group."""
         self._members = 0
@@ -125,7 +125,7 @@ class Workload:
                 self._reading[reader] = self._tasks.create_task(self._read(reader, read))
         if GROUPED in topics:
             self._read_by[GROUP] = (GROUPED.name,)
-            self._recorder.note("group", group=GROUP, partitions=names_of(GROUPED.places))
+            self._recorder.note("group", group=GROUP, partitions=names_of(GROUPED.named_partitions))
             for _ in range(MEMBERS):
                 self._tasks.create_task(self._membership())
             self._reading[GROUP] = self._tasks.create_task(self._watch_group())
@@ -176,7 +176,7 @@ class Workload:
         deliveries: "asyncio.Queue[tuple[int, float, Delivery] | None]",
     ) -> None:
         """Of one partition, in the order sent."""
-        place = (plan.topic.name, partition)
+        tp = (plan.topic.name, partition)
         while (waiting := await deliveries.get()) is not None:
             number, began, delivery = waiting
             try:
@@ -194,7 +194,7 @@ class Workload:
                 **duplicate,
             )
             self.acknowledged += 1
-            self._acknowledged[place] = max(began, self._acknowledged.get(place, 0.0))
+            self._acknowledged[tp] = max(began, self._acknowledged.get(tp, 0.0))
 
     def _failed(self, producer: str, number: int, error: PenstockError) -> None:
         definite = error.belief is Belief.NOT_APPLIED
@@ -206,11 +206,11 @@ class Workload:
     def silent_since(self, at_s: float) -> list[str]:
         """Partitions that are written to, and of which nothing sent after `at_s` has been acknowledged yet."""
         return [
-            partition_name(*place)
+            partition_name(*tp)
             for plan in PRODUCERS
             if plan.name in self._producing and plan.topic.name not in self._retired
-            for place in plan.topic.places
-            if self._acknowledged.get(place, -1.0) <= at_s
+            for tp in plan.topic.named_partitions
+            if self._acknowledged.get(tp, -1.0) <= at_s
         ]
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -218,8 +218,8 @@ class Workload:
     async def _read(self, reader: str, topics: Sequence[Topic]) -> None:
         """Everything, from the beginning, for as long as the run lasts."""
         self._read_by[reader] = tuple(topic.name for topic in topics)
-        places = [place for topic in topics for place in topic.places]
-        self._recorder.note("reader", reader=reader, partitions=names_of(places))
+        partitions = [tp for topic in topics for tp in topic.named_partitions]
+        self._recorder.note("reader", reader=reader, partitions=names_of(partitions))
         loop, marked = asyncio.get_running_loop(), 0.0
         async with self._access.client() as client:
             consumer = client.consumer([topic.name for topic in topics], malformed="stop")
@@ -256,12 +256,12 @@ class Workload:
             (consumer.beginning_offsets, MarkKind.LOG_START),
         ):
             try:
-                told = await ask(_MARKS_S)
+                answer = await ask(_MARKS_S)
             except PenstockError:
                 continue
-            for place, value in told.items():
+            for tp, value in answer.items():
                 self._recorder.note(
-                    "mark", client=reader, partition=partition_name(*place), kind=kind.value, value=value
+                    "mark", client=reader, partition=partition_name(*tp), kind=kind.value, value=value
                 )
 
     # -- the group ---------------------------------------------------------------------------------------------
@@ -284,8 +284,8 @@ class Workload:
             leave.set()
 
     async def _be_member(self, name: str, leave: asyncio.Event) -> None:
-        def tell(what: str, places: list[tuple[str, int]]) -> None:
-            self._recorder.note(what, member=name, partitions=names_of(places))
+        def tell(what: str, partitions: list[tuple[str, int]]) -> None:
+            self._recorder.note(what, member=name, partitions=names_of(partitions))
 
         async with self._access.client() as client:
             consumer = client.consumer(
@@ -294,8 +294,8 @@ class Workload:
                 auto_commit_interval_ms=500,
                 session_timeout_ms=6_000,
                 malformed="stop",
-                on_assigned=lambda places: tell("assigned", places),
-                on_revoked=lambda places: tell("revoked", places),
+                on_assigned=lambda partitions: tell("assigned", partitions),
+                on_revoked=lambda partitions: tell("revoked", partitions),
             )
             while not leave.is_set():
                 await self._poll(name, GROUP, consumer)
@@ -315,7 +315,7 @@ class Workload:
                     state=seen.state,
                     epoch=seen.epoch,
                     members={member.member_id: names_of(member.assigned) for member in seen.members},
-                    offsets={partition_name(*place): offset for place, offset in seen.offsets.items()},
+                    offsets={partition_name(*tp): offset for tp, offset in seen.offsets.items()},
                 )
 
     # -- the end -----------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ class Workload:
         deadline = loop.time() + _FINISH_S
         async with self._access.client() as client:
             consumer = client.consumer([topic.name for topic in topics], malformed="stop")
-            missing = ["the end offsets are not told"]
+            missing = ["the end offsets are not known"]
             while missing and loop.time() < deadline:
                 await asyncio.sleep(_REFUSED_S)
                 try:
@@ -342,10 +342,10 @@ class Workload:
                 except PenstockError:
                     continue
                 missing = [
-                    f"{reader} is at {found.get(place, 0)} of {end} of {partition_name(*place)}"
+                    f"{reader} is at {found.get(tp, 0)} of {end} of {partition_name(*tp)}"
                     for reader, found in self._positions.items()
-                    for place, end in ends.items()
-                    if self._reads(reader, place[0]) and found.get(place, 0) < end
+                    for tp, end in ends.items()
+                    if self._reads(reader, tp[0]) and found.get(tp, 0) < end
                 ]
         return missing
 
@@ -385,13 +385,13 @@ async def read_everything(
         consumer = client.consumer([topic.name for topic in topics], malformed="stop")
         ends: dict[tuple[str, int], int] | None = None
         at: dict[tuple[str, int], int] = {}
-        while ends is None or any(at.get(place, 0) < end for place, end in ends.items()):
+        while ends is None or any(at.get(tp, 0) < end for tp, end in ends.items()):
             if loop.time() > deadline:
                 break
             try:
                 if ends is None:
-                    for place, start in (await consumer.beginning_offsets(_MARKS_S)).items():
-                        recorder.note("log start", partition=partition_name(*place), offset=start)
+                    for tp, start in (await consumer.beginning_offsets(_MARKS_S)).items():
+                        recorder.note("log start", partition=partition_name(*tp), offset=start)
                     ends = await consumer.end_offsets(_MARKS_S)
                 messages = await consumer.poll(max_messages=_POLL_MESSAGES, timeout=_POLL_S)
             except PenstockError as error:
@@ -403,10 +403,8 @@ async def read_everything(
             found = ((partition_name(m.topic, m.partition), m.offset, m.value or b"") for m in messages)
             recorder.final(found)
     if ends is None:
-        return LastRead(ends={}, missing=("the end offsets are not told",))
+        return LastRead(ends={}, missing=("the end offsets are not known",))
     missing = (
-        f"{partition_name(*place)} {at.get(place, 0)} of {end}"
-        for place, end in ends.items()
-        if at.get(place, 0) < end
+        f"{partition_name(*tp)} {at.get(tp, 0)} of {end}" for tp, end in ends.items() if at.get(tp, 0) < end
     )
     return LastRead(ends=ends, missing=tuple(missing))

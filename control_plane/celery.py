@@ -1,4 +1,4 @@
-"""The Celery application: wake-ups of the outbox, and what is done again and again."""
+"""The Celery application: wake-ups of the outbox, and periodic tasks."""
 
 import os
 from typing import Any
@@ -37,7 +37,7 @@ def transport(url: str) -> dict[str, Any]:
     if parts.scheme == "redis":
         return {
             "broker_url": url,
-            # A request must not wait for a Redis that is away: the sweep delivers without its wake-up.
+            # A request must not wait for a Redis that does not answer: the sweep delivers without a wake-up.
             "broker_transport_options": {
                 "socket_timeout": 2,
                 "socket_connect_timeout": 1,
@@ -69,7 +69,7 @@ app.conf.update(
     timezone="UTC",
     enable_utc=True,
     beat_schedule_filename=str(config.current().state_directory / "beat"),
-    # A wake-up that waited longer than its interval is void: the next one does its work.
+    # A wake-up that waited longer than its interval is dropped: the next one does its work.
     beat_schedule={
         "sweep": {"task": "outbox.sweep", "schedule": SWEEP_S, "options": {"expires": SWEEP_S * 2}},
         "reconcile": {

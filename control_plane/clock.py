@@ -1,6 +1,6 @@
-"""The control plane's clock: the machine's, or one that is ahead of or behind it by PENSTOCK_CLOCK_OFFSET_MS.
+"""The control plane's clock: the machine's clock, moved by PENSTOCK_CLOCK_OFFSET_MS.
 
-All processes of a service need the same offset; it is for trying out what happens at the end of a month.
+All processes of a service need the same offset. It is for trying out the end of a month.
 """
 
 import os
@@ -16,7 +16,7 @@ _real_now = timezone.now
 
 
 def set_up() -> None:
-    """Let `django.utils.timezone.now`, by which everything here goes, tell the offset clock.
+    """Let `django.utils.timezone.now`, which all code of the control plane uses, return the moved time.
 
     Raises `ConfigurationError`.
     """
@@ -24,7 +24,9 @@ def set_up() -> None:
     try:
         offset = timedelta(milliseconds=int(text))
     except ValueError:
-        raise ConfigurationError(f"{OFFSET_VARIABLE}: {text!r} is no whole number of milliseconds") from None
+        raise ConfigurationError(
+            f"{OFFSET_VARIABLE}: {text!r} is not a whole number of milliseconds"
+        ) from None
 
     def now() -> datetime:
         return _real_now() + offset

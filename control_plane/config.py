@@ -7,18 +7,20 @@ from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Meta
 
+from daemon import settings
+from daemon.settings import Refused, Secret, Settings
+from penstock.contract.api_keys import ENV_LENGTH_MAX, is_env
 from penstock.contract.errors import ConfigurationError
-from process import settings
-from process.settings import Refused, Secret, Settings
 
 VARIABLE = "PENSTOCK_CONFIG"
 RECONCILE_S = 10
 Network = IPv4Network | IPv6Network
 Count = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[int, Meta(ge=1, le=86_400)]
 Text = Annotated[str, Meta(min_length=1)]
 Texts = Annotated[tuple[str, ...], Meta(min_length=1)]
 
@@ -27,15 +29,20 @@ class BrokersConfig(Settings, frozen=True, kw_only=True):
     """How the control plane reaches the brokers, and the secrets it shares with them by file."""
 
     bootstrap: Texts
-    """host:port of client listeners, as tenants are told."""
+    """host:port of client listeners, as tenants see them."""
     internal: Texts
-    """host:port of internal listeners: those to begin with, brokers that join later are learnt from them."""
+    """host:port of internal listeners to begin with; brokers that join later are learnt from them."""
     cluster_secret_file: Path
     """File with the secret that calls of brokers carry."""
     pepper_file: Path
     """File with the pepper that new API keys are made with, hex."""
     pepper_version: Count
-    """Its number, under which the brokers' `pepper_files` hold it too."""
+    """The pepper's number, the same as in the brokers' `pepper_files`."""
+
+    def __post_init__(self) -> None:
+        for name in ("bootstrap", "internal"):
+            for address in getattr(self, name):
+                settings.host_of(name, address)
 
 
 class SparkConfig(Settings, frozen=True, kw_only=True):
@@ -46,42 +53,52 @@ class SparkConfig(Settings, frozen=True, kw_only=True):
 
 
 class Config(Settings, frozen=True, kw_only=True):
-    """Everything that is set from outside. Times in seconds."""
+    """The settings of the control plane. Times are in seconds."""
 
     file: Path
-    """The file itself; it stands in no file."""
+    """The file itself; it is not in the file."""
     environment: Text
-    """Stands in every API key; `test` and `dev` are not for tenants' real data."""
+    """Part of every API key; `test` and `dev` are not for tenants' real data."""
     secret_key: Secret
-    """What sessions and forms are signed with."""
+    """Signs sessions and forms."""
     database_url: Secret
     """sqlite:////absolute/file or postgresql://user:password@host:port/name."""
     celery_broker_url: Secret
     """filesystem:///absolute/folder or redis://host:port/number."""
     public_url: Text
-    """Where people see the service; https behind a proxy that ends TLS."""
+    """The URL under which people reach the service; https behind a proxy that terminates TLS."""
     listen: Text
     """host:port of the web application."""
     brokers: BrokersConfig
     """The brokers."""
     datasets: Path
-    """Folder of the data sets that the usage pipeline makes."""
+    """Folder of the data sets that the usage pipeline publishes."""
     usage_key_file: Path
     """File with the key of the service account that reads `__usage`; `bootstrap` writes it."""
     operator_token_file: Path
     """File with the operators' token; `bootstrap` writes it."""
     spark: SparkConfig
     """Spark."""
-    pipeline_interval_s: Count
-    """Between two rounds of the usage pipeline."""
+    pipeline_interval_s: Seconds
+    """Seconds between two rounds of the usage pipeline."""
     price_book_file: Path | None = None
-    """Prices to follow; those that are built in unless given."""
+    """File with the price book; without it the built-in prices apply."""
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses and networks of the proxies that end TLS: of these alone X-Forwarded-For and -Proto are believed."""
-    reconcile_interval_s: Count = RECONCILE_S
-    """Between two comparisons of what is wanted with what the brokers hold."""
+    """Addresses and networks of the proxies that terminate TLS: only their X-Forwarded-For and -Proto are believed."""
+    reconcile_interval_s: Seconds = RECONCILE_S
+    """Seconds between two comparisons of the desired state with the brokers."""
 
     def __post_init__(self) -> None:
+        if not is_env(self.environment):
+            raise Refused(
+                "environment", f"1 to {ENV_LENGTH_MAX} of a-z 0-9 required, {self.environment[:40]!r} given"
+            )
+        settings.host_of("listen", self.listen)
+        public = _split("public_url", self.public_url)
+        if public.scheme not in ("http", "https") or not public.hostname:
+            raise Refused(
+                "public_url", f"http://host or https://host required, {self.public_url[:80]!r} given"
+            )
         try:
             _networks(self.trusted_proxies)
         except ValueError as error:
@@ -94,12 +111,12 @@ class Config(Settings, frozen=True, kw_only=True):
 
     @property
     def over_tls(self) -> bool:
-        """Whether people reach the service by TLS, here or at a proxy."""
+        """Whether people reach the service over TLS, here or at a proxy."""
         return urlsplit(self.public_url).scheme == "https"
 
     @property
     def state_directory(self) -> Path:
-        """Where the worker's heartbeat and the scheduler's notes rest: the folder of the configuration."""
+        """The folder of the worker's heartbeat and the scheduler's notes: the one of the configuration file."""
         return self.file.parent
 
 
@@ -117,14 +134,26 @@ def read(file: Path) -> Config:
     return settings.read(file, Config, given={"file": str(file.absolute())})
 
 
+def _split(name: str, url: str) -> SplitResult:
+    """The parts of an address whose port is one. Raises `Refused`, which does not show what may be a password."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise Refused(
+            name, "no address; scheme://host:port required, other signs than : / @ as %3A %2F %40"
+        ) from None
+    return parts
+
+
 @cache
 def _networks(texts: tuple[str, ...]) -> tuple[Network, ...]:
     return tuple(ip_network(text) for text in texts)
 
 
 def keep_private(settings: dict[str, Any]) -> None:
-    """The embedded database is its owner's alone, as are the files that SQLite puts beside it: it holds the hashes of
-    passwords. A file that is not there yet is made so.
+    """Make the embedded database, and the files that SQLite puts beside it, readable by their owner only: it stores
+    hashes of passwords. A missing file is made with these rights.
     """
     if not settings["ENGINE"].endswith("sqlite3"):
         return
@@ -138,16 +167,19 @@ def keep_private(settings: dict[str, Any]) -> None:
 
 def database(url: str) -> dict[str, Any]:
     """Django's settings of the database at `url`. Raises `ConfigurationError` without showing the password."""
-    parts = urlsplit(url)
+    try:
+        parts = _split("database_url", url)
+    except Refused as refused:
+        raise ConfigurationError(str(refused)) from None
     if parts.scheme == "sqlite" and parts.path.startswith("/"):
         return {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": unquote(parts.path.replace("//", "/", 1)),
             "OPTIONS": {
-                # A transaction takes the write lock at its beginning: none fails half way for want of it.
+                # A transaction takes the write lock when it begins, so none fails half way without the lock.
                 "transaction_mode": "IMMEDIATE",
                 "timeout": 20,
-                # Checkpoints are made by `embedded_database` alone (docs/decisions/0011).
+                # Only `embedded_database` makes checkpoints (docs/decisions/0011).
                 "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; "
                 "PRAGMA wal_autocheckpoint=0;",
             },

@@ -1,4 +1,4 @@
-"""Checkpoints of the embedded database: made here alone, and never while anybody commits (docs/decisions/0011)."""
+"""Checkpoints of the embedded database: made only here, and never while a process commits (docs/decisions/0011)."""
 
 import sqlite3
 from contextlib import closing
@@ -11,20 +11,20 @@ BUSY_S = 5.0
 def checkpoint() -> None:
     """Copy the write-ahead log into the database while the write lock keeps every process's commits out.
 
-    Does nothing on a server's database. Somebody else's long transaction makes it give up until the next time.
+    Does nothing on PostgreSQL. It gives up, until the next time, while another process has a long transaction.
     """
     if connection.vendor != "sqlite":
         return
     file = connection.settings_dict["NAME"]
     with (
-        closing(sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)) as holding,
+        closing(sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)) as locking,
         closing(sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)) as copying,
     ):
         try:
-            holding.execute("BEGIN IMMEDIATE")
+            locking.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError:
             return
         try:
             copying.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         finally:
-            holding.execute("ROLLBACK")
+            locking.execute("ROLLBACK")

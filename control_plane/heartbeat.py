@@ -1,4 +1,4 @@
-"""The worker's heartbeat: a file that says which process it is, its state, and when it last did its round."""
+"""The worker's heartbeat: a file with its process id, its state and the time of its last sweep."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from control_plane import config
 
 NAME = "worker.json"
 FRESH_S = 20.0
-"""A worker that swept nothing for longer is not at work: several rounds were missed."""
+"""An older heartbeat means that no worker runs: it has missed several sweeps."""
 
 _main_process = 0
 
@@ -25,7 +25,7 @@ class Heartbeat:
 
 
 def began() -> None:
-    """Remember the worker's main process; the processes it forks tell of it."""
+    """Remember the worker's main process: the processes that it forks write this id."""
     global _main_process
     _main_process = os.getpid()
 

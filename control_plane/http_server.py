@@ -1,8 +1,8 @@
-"""The HTTP server before the web application: waitress, with a time for each step of a request and a bound by address.
+"""The HTTP server of the web application: waitress, with a deadline for each step of a request and limits per address.
 
-waitress reads a request and sends its answer on one thread for all connections, so that only whole requests take a
-thread of the pool. It knows no limit but that of silence; here a client that sends or reads a little at a time loses
-its connection, no address holds many, and what two readers could take for two requests is refused.
+waitress reads requests and sends answers on one thread for all connections, so only whole requests take a thread of the
+pool. Its only own limit is a time without traffic. Here a client that sends or reads too slowly loses its connection,
+an address can open a bounded number of connections, and a request that two readers could split differently is refused.
 """
 
 import logging
@@ -24,29 +24,29 @@ from control_plane.api.client_address import is_trusted
 from control_plane.config import Network
 
 THREADS = 32
-"""A request that changes something waits up to 2 s for its delivery, so there are more than processors."""
+"""More than processors, because a request that changes something waits up to 2 s for its delivery."""
 CONNECTIONS_MAX = 1_000
-"""Beyond it new ones wait in the listener's queue. A connection takes up to two descriptors: a long body is a file."""
+"""Further ones wait in the listener's queue. A connection takes up to two descriptors: a long body is a file."""
 CONNECTIONS_OF_ADDRESS_MAX = 128
-"""Browsers open six. Proxies that are trusted may have any number."""
+"""Browsers open six. Trusted proxies may open any number."""
 QUIET_S = 15
-"""A connection on which nothing moves, between two requests or within one."""
+"""Without a byte on a connection, between two requests or within one."""
 HEADERS_S = 10.0
-"""For the request line and all headers, from their first byte on."""
+"""For the request line and all headers, from the first byte on."""
 RECEIVED_S = 60.0
-"""For the whole request with its body, from the same byte on."""
+"""For the whole request with its body, from the first byte on."""
 WHOLE_S = 120.0
-"""For the answer as well: no request of ours takes nearly as long."""
+"""For request and answer together: no request of this service takes nearly as long."""
 HEADERS_BYTES_MAX = 32 * 1024
 BODY_BYTES_MAX = 3 * 1024 * 1024
-"""More than any page (2.5 MiB) or REST operation (1 MiB) takes: those refuse with a better answer."""
+"""More than pages (2.5 MiB) and REST operations (1 MiB) take: their own refusals explain more."""
 _BODY_IN_MEMORY_BYTES = 64 * 1024
 _LOOK_S = 0.5
 _FIRST_LINE = re.compile(rb"[^\r\n]+ HTTP/1\.[01]")
 
 
 class Request(HTTPRequestParser):
-    """One request as it comes in. It refuses what proxies and servers are known to read in different ways."""
+    """One request while it arrives. It refuses requests that proxies and servers are known to read differently."""
 
     def __init__(self, adj: Adjustments) -> None:
         super().__init__(adj)
@@ -57,7 +57,7 @@ class Request(HTTPRequestParser):
         super().parse_header(header_plus)
 
     def deadline(self) -> float:
-        """When the rest of it must be there, by the monotonic clock."""
+        """When the rest must have arrived, by the monotonic clock."""
         return self.began + (RECEIVED_S if self.headers_finished else HEADERS_S)
 
 
@@ -79,7 +79,7 @@ def refuse_ambiguous(head: bytes) -> None:
 
 
 class Channel(HTTPChannel):
-    """One connection. What it does when, is told by waitress's own fields; here is until when it may."""
+    """One connection, with its deadlines. What it does now is in waitress's own fields."""
 
     parser_class = Request
     _answered: Request | None = None
@@ -95,7 +95,7 @@ class Channel(HTTPChannel):
         return self.request is None and not self.requests and not self.total_outbufs_len
 
     def is_late(self, now: float) -> bool:
-        """Whether its client has taken longer than it may over a request or an answer."""
+        """Whether its client has taken too long to send a request or to read an answer."""
         at_work = cast(Request | None, next(iter(self.requests), None))
         if at_work is None and self.total_outbufs_len:
             at_work = self._answered
@@ -106,13 +106,13 @@ class Channel(HTTPChannel):
 
 
 class Listener(TcpWSGIServer):
-    """A listening socket that takes so many connections of an address and no more."""
+    """A listening socket with a limit on the connections of one address."""
 
     channel_class = Channel
     trusted_proxies: Sequence[Network] = ()
 
     def accept(self) -> tuple[socket.socket, Any] | None:
-        """None where there is none, or none more is taken of its address."""
+        """A new connection; None if there is none, or its address has enough."""
         accepted = super().accept()
         if accepted is None:
             return None
@@ -125,14 +125,14 @@ class Listener(TcpWSGIServer):
     def _has_enough(self, host: str) -> bool:
         if is_trusted(host, self.trusted_proxies):
             return False
-        one = household(host)
+        one = counted_address(host)
         channels = cast(dict[int, Channel], self.active_channels)
-        open_now = sum(household(channel.addr[0]) == one for channel in channels.values())
+        open_now = sum(counted_address(channel.addr[0]) == one for channel in channels.values())
         return open_now >= CONNECTIONS_OF_ADDRESS_MAX
 
 
-def household(host: str) -> str:
-    """What counts as one address: an IPv4 address, or the 64 bits of an IPv6 address that are given to one customer."""
+def counted_address(host: str) -> str:
+    """What the limit counts as one address: an IPv4 address, or the /64 network of an IPv6 address."""
     if ":" not in host:
         return host
     address = IPv6Address(host.partition("%")[0])
@@ -142,7 +142,7 @@ def household(host: str) -> str:
 
 
 class Server:
-    """Listens from its creation on; `run` serves until `stop`, which may be called by a signal's handler."""
+    """Listens from its creation on. `run` serves until `stop`, which a signal handler may call."""
 
     def __init__(
         self,
@@ -172,8 +172,8 @@ class Server:
         self._threads = ThreadedTaskDispatcher()
         self._threads.set_thread_count(THREADS)
         self._listeners = [
-            Listener(application, self._map, dispatcher=self._threads, adj=adjustments, sockinfo=place)
-            for place in cast(list[Any], adjustments.listen)
+            Listener(application, self._map, dispatcher=self._threads, adj=adjustments, sockinfo=socket_info)
+            for socket_info in cast(list[Any], adjustments.listen)
         ]
         for listener in self._listeners:
             listener.trusted_proxies = trusted_proxies
@@ -181,23 +181,23 @@ class Server:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return int(self._listeners[0].getsockname()[1])
 
     def stop(self) -> None:
-        """Let `run` come to its end."""
+        """Let `run` end."""
         self._stopping = True
         self._listeners[0].pull_trigger()
 
     def run(self, drain_s: float) -> int:
-        """Serve; after `stop` take nothing new and finish what has begun, for at most `drain_s`.
+        """Serve. After `stop`, accept no new connection and finish requests for at most `drain_s`.
 
-        How many connections were then still at it.
+        Returns the number of connections whose requests were not finished by then.
         """
         while not self._stopping:
             self._turn()
         for listener in self._listeners:
-            # The listening socket alone: its own `close` takes what threads wake this loop with.
+            # Only the listening socket: its own `close` would also close what wakes this loop from threads.
             wasyncore.dispatcher.close(listener)
         deadline = time.monotonic() + drain_s
         while self._channels() and time.monotonic() < deadline:
@@ -206,19 +206,19 @@ class Server:
             for channel in self._channels():
                 if channel.idle:
                     channel.handle_close()
-        at_it = len(self._channels())
-        if not at_it:
+        unfinished = len(self._channels())
+        if not unfinished:
             self._threads.shutdown()
             for listener in self._listeners:
                 cast(Any, listener.trigger).close()
-        return at_it
+        return unfinished
 
     def _turn(self) -> None:
         wasyncore.loop(timeout=_LOOK_S, use_poll=True, map=self._map, count=1)
         now = time.monotonic()
         for channel in self._channels():
             if channel.is_late(now):
-                # Not by `will_close`: that waits until the client takes something.
+                # Not by `will_close`: that waits until the client reads something.
                 channel.handle_close()
 
     def _channels(self) -> list[Channel]:

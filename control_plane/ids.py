@@ -1,4 +1,4 @@
-"""Public ids: a prefix that tells the kind, and 22 random letters and digits (131 bits), never given twice."""
+"""Public ids: a prefix for the kind, and 22 random letters and digits (131 bits), so that no id is used twice."""
 
 import secrets
 
@@ -6,7 +6,7 @@ from penstock.contract.api_keys import ALPHABET
 
 RANDOM_LENGTH = 22
 LENGTH_MAX = 40
-"""Room for every prefix; the column's width."""
+"""Width of the columns of ids: enough for every prefix."""
 
 
 def random_text(length: int) -> str:

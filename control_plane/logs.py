@@ -1,15 +1,15 @@
-"""The logs of web application, worker and commands: as every process logs, without what only repeats itself."""
+"""The logs of web application, worker and commands: like those of every process, without lines that only repeat."""
 
 import logging
 
-from process import logs
+from daemon import logs
 
 _CHATTY = ("celery.app.trace", "celery.beat", "celery.worker.strategy")
-"""They tell every task three times, several a second; a task that fails is a warning or worse."""
+"""They log every task three times, several times a second. A task that fails is a warning or worse."""
 
 
 def set_up(process: str) -> None:
-    """`process`: web, worker or command. Repeating it changes nothing."""
+    """`process` is web, worker or command. A second call changes nothing."""
     logs.set_up(process)
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)

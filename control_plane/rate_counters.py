@@ -1,10 +1,10 @@
-"""Counts within a time, shared by all web processes: in Redis where the service has one, else in a file.
+"""Event counts for rate limits, shared by all web processes: in Redis where the service has one, else in a file.
 
-A count begins with its first event and is forgotten when its time is over. Counts are worth nothing after that, so the
-file is never synced and no row of the service's database is touched. What is over its limit is remembered by each
-process until its time ends: however many requests are refused, a count is written at most `most` + 1 times a process.
-Where the shared store cannot be reached each process counts for itself: a limit is then per process, and nobody is shut
-out.
+A count begins with its first event and is deleted when its time window ends. It has no value after that, so the file
+is never synced and the service's database is not used. Each process remembers the names that are over their limit until
+their windows end: however many requests are refused, a process writes a count at most `most` + 1 times. While the
+shared store cannot be reached each process counts for itself: the limit then holds per process, and no caller is
+refused because of the store.
 """
 
 import logging
@@ -27,9 +27,9 @@ STORE_TIMEOUT_S = 0.5
 APART_S = 5.0
 """How long a process counts for itself after the shared store failed."""
 LATE_S = 10.0
-"""How long a process may take from looking at the clock to its event, and a clock be set back without notice."""
+"""Bound on the time between a process's look at the clock and its count, and on a clock that is set back."""
 REMEMBERED_MAX = 10_000
-"""Names that a process remembers itself; beyond it those that end first are forgotten."""
+"""Names that a process remembers itself; beyond it the ones that end first are removed."""
 PRUNED_EVERY_S = 30.0
 _POLL_S = 0.01
 _PREFIX = "penstock-rate:"
@@ -44,14 +44,14 @@ return {count, redis.call('PTTL', KEYS[1])}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """`allowed`: whether this event is within the limit. `left_s`: until the count begins anew."""
+    """`allowed`: whether this event is within the limit. `left_s`: seconds until a new count begins."""
 
     allowed: bool
     left_s: float
 
 
 class Store(Protocol):
-    """One event of `name` more: (events since its count began, seconds until that count ends)."""
+    """Counts one more event of `name`. Returns (events since its count began, seconds until the count ends)."""
 
     def count(self, name: str, window_s: float) -> tuple[int, float]: ...
 
@@ -88,7 +88,7 @@ class OwnStore:
             return self._counts.get(name, (0, 0.0))[1] - self._clock()
 
     def note_over(self, name: str, left_s: float) -> None:
-        """Remember that `name` is over its limit for so long."""
+        """Remember that `name` is over its limit for `left_s`."""
         now = self._clock()
         with self._lock:
             self._counts[name] = (1, now + left_s)
@@ -100,14 +100,14 @@ class OwnStore:
             self._counts.clear()
 
     def _forget_early(self, now: float) -> None:
-        """What has ended, or the half that ends first."""
+        """Remove what has ended, and at least the half that ends first."""
         ordered = sorted(self._counts.items(), key=lambda item: item[1][1])
         kept = [item for item in ordered if item[1][1] > now][-REMEMBERED_MAX // 2 :]
         self._counts = dict(kept)
 
 
 class FileStore:
-    """Counts of all processes of one machine, in an SQLite file of their own that is never synced."""
+    """Counts of all processes of one machine, in their own SQLite file that is never synced."""
 
     def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
         self._file, self._clock = file, clock
@@ -146,7 +146,7 @@ class FileStore:
             found = sqlite3.connect(self._file, timeout=STORE_TIMEOUT_S, isolation_level=None)
             until = time.monotonic() + STORE_TIMEOUT_S
             while not _prepared(found):
-                # Of two that prepare one file at once SQLite refuses one without letting it wait.
+                # When two processes prepare one file at once, SQLite refuses one without a wait.
                 if time.monotonic() > until:
                     raise sqlite3.OperationalError("it is being prepared by another process")
                 time.sleep(_POLL_S)
@@ -192,7 +192,7 @@ class RedisStore:
 
 
 class Counters:
-    """Limits over a shared store, with what this process knows of them itself."""
+    """Limits over a shared store, and over this process's own counts while the store cannot be reached."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._store, self._clock = store, clock
@@ -212,7 +212,7 @@ class Counters:
         return Spent(allowed=False, left_s=left_s)
 
     def forget_all(self) -> None:
-        """Every count, everywhere."""
+        """Delete every count, in the shared store too."""
         self._over.forget_all()
         self._alone.forget_all()
         self._store.forget_all()
@@ -223,13 +223,13 @@ class Counters:
                 return self._store.count(name, window_s)
             except Unreachable as error:
                 self._apart_until = self._clock() + APART_S
-                _log.warning("limits are counted by each process for itself", extra={"error": str(error)})
+                _log.warning("each process counts rate limits for itself", extra={"error": str(error)})
         return self._alone.count(name, window_s)
 
 
 @cache
 def counters() -> Counters:
-    """Those of the service that this process belongs to."""
+    """The counters of this process's service."""
     settings = config.current()
     if urlsplit(settings.celery_broker_url).scheme == "redis":
         return Counters(RedisStore(settings.celery_broker_url))

@@ -1,12 +1,14 @@
-"""Serves the web application on the configured address, until SIGTERM; requests at work are finished."""
+"""Serves the web application on the configured address until SIGTERM, and then finishes running requests."""
 
 import logging
 import os
 import resource
 import signal
+import sys
 
 from control_plane import config, logs
 from control_plane.http_server import Server
+from penstock.contract.errors import ConfigurationError
 
 DRAIN_S = 10.0
 DESCRIPTORS = 4_096
@@ -17,9 +19,11 @@ _log = logging.getLogger(__name__)
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
     logs.set_up("web")
-    from control_plane.wsgi import application
-
-    settings = config.current()
+    try:
+        settings = config.current()
+        from control_plane.wsgi import application
+    except ConfigurationError as error:
+        sys.exit(f"penstock: {error}")
     server = Server(
         application,
         listen=settings.listen,
@@ -29,12 +33,12 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     _log.info("serving", extra={"address": settings.listen})
-    cut_off = server.run(DRAIN_S)
-    _log.log(logging.WARNING if cut_off else logging.INFO, "stopped", extra={"requests_cut_off": cut_off})
+    aborted = server.run(DRAIN_S)
+    _log.log(logging.WARNING if aborted else logging.INFO, "stopped", extra={"requests_aborted": aborted})
 
 
 def _raised_descriptor_limit() -> int:
-    """How many descriptors this process may have, after its soft limit was raised as far as it is of use."""
+    """Raise this process's soft limit of descriptors as far as it helps. Returns the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= DESCRIPTORS:
         return DESCRIPTORS

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from control_plane import clock, config
 
 HSTS_S = 365 * 24 * 3600
-"""Browsers that came by TLS once come by nothing else for so long."""
+"""How long browsers use only TLS after their first request over TLS."""
 
 CONFIG = config.current()
 clock.set_up()
@@ -54,7 +54,7 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = HSTS_S if CONFIG.over_tls else 0
 
-# The console: pages, forms and its static files, which the packages that ship them serve from where they are.
+# The console: pages, forms and static files. WhiteNoise serves static files from the packages that ship them.
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
@@ -74,7 +74,7 @@ CSRF_COOKIE_NAME = "penstock-csrf"
 CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SECURE = CONFIG.over_tls
-# Where people see the console, also when a proxy asks for it under another scheme or port.
+# The console's public URL, also when a proxy requests it under another scheme or port.
 CSRF_TRUSTED_ORIGINS = ["{0.scheme}://{0.netloc}".format(urlsplit(CONFIG.public_url))]
 CSRF_FAILURE_VIEW = "web.errors.csrf_failure"
 

@@ -1,8 +1,8 @@
-"""The embedded transport of wake-ups: kombu's filesystem transport, with files that are seen whole or not at all.
+"""The embedded transport of wake-ups: kombu's filesystem transport, with files that appear whole.
 
-Kombu creates a message under its final name and writes it afterwards; a worker that looks in between reads an empty
-message, and ends. Here a message is written aside and renamed, and so is the table of queues. A message that cannot be
-read is dropped with a note: a wake-up costs nothing but time.
+Kombu creates a message under its final name and then writes it. A worker that reads in between gets an empty message
+and ends. Here a message is written under another name and renamed, and so is the table of queues. A message that cannot
+be read is logged and dropped: a lost wake-up only costs time.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Channel(filesystem.Channel):
-    """Messages are `<time>_<id>.<queue>.msg` in one folder, taken in that order, each by one reader alone."""
+    """Messages are files `<time>_<id>.<queue>.msg` in one folder. They are read in that order, each by one reader."""
 
     def _put(self, queue: str, message: Any, **kwargs: Any) -> None:  # type: ignore[override]
         folder = Path(self.data_folder_out)
@@ -36,7 +36,7 @@ class Channel(filesystem.Channel):
         folder = Path(self.data_folder_in)
         ending = f".{queue}.msg"
         for name in sorted(entry for entry in os.listdir(folder) if entry.endswith(ending)):
-            # Whoever renames it has it: a name that begins with a dot is nobody's message.
+            # The reader that renames it has it: names that begin with a dot are not messages.
             taken = folder / f".taken-{uuid.uuid4().hex}"
             try:
                 (folder / name).rename(taken)

@@ -25,11 +25,12 @@ from demo.summary import Summary
 from demo.tenants import Tenant, sign_up_all
 from demo.traffic import Talker, TrafficFailed, Victim
 from local import guardian
-from local.layout import DataDirectory, write_private
+from local.layout import DataDirectory
 from local.service import DevService, ServiceUp
 from local.service_layout import Backends
 from penstock.cli.output import Bar, print_table, say
 from penstock.contract.errors import PenstockError
+from penstock.private_file import write_private
 from penstock.profile_changes import with_profile
 from penstock.profiles import PROFILE_FILE
 from penstock.rest.client import RestClient
@@ -45,7 +46,7 @@ _METERED_S = 60.0
 _DELIVERED_S = 11.0
 """Brokers tell every 10 s what was delivered; the cuts come after that, and Spark reads all of it in one round."""
 _FORGOTTEN_S = 12.0
-"""What a broker delivered in so long before it is killed it may not have told: ten seconds, and those to tell it."""
+"""A killed broker may not have written the usage of this time before its end: ten seconds, and the time to write."""
 _POLL_S = 0.1
 _OWN_MARK = "penstock-demo"
 _LEAD_S = 140.0
@@ -107,7 +108,7 @@ class Demo:
                 ),
             )
         with stage("flights", "Reading the flights"):
-            read = producers.wait("ready", _READY_S, lambda told: None)
+            read = producers.wait("ready", _READY_S, lambda _: None)
         carriers, total = list(read["carriers"]), int(read["total"])
         with stage("tenants", f"Signing up {len(carriers)} tenants") as bar:
             tenants = sign_up_all(up.spec.api_url, carriers, lambda done: bar.to(done / len(carriers)))
@@ -119,7 +120,7 @@ class Demo:
             seconds=self._seconds,
         )
         counted = self._traffic(plan, producers)
-        with stage("told", "Brokers tell what was delivered"):
+        with stage("reported", "Brokers report what was delivered"):
             time.sleep(_DELIVERED_S)
         datasets = self._service.service.datasets
         with stage("cuts", "Ending every tenant's period"):
@@ -187,7 +188,7 @@ class Demo:
         victim = Victim(self._service.cluster)
         with Talker("demo.consume", [str(plan_file)], self._folder / "consume.log") as members:
             with stage("groups", "The groups' members join") as bar:
-                members.wait("ready", _READY_S, lambda told: _assigned(bar, told))
+                members.wait("ready", _READY_S, lambda report: _assigned(bar, report))
             if self._begin_at:
                 early_s = self._begin_at - time.time()
                 if early_s < 0:
@@ -208,7 +209,9 @@ class Demo:
                 acked_down = producers.count("acked") - acked_before
                 victim.start_again()
                 produced = producers.wait(
-                    "done", plan.seconds + _PRODUCE_S, lambda told: _flown(bar, producers, members, plan, "")
+                    "done",
+                    plan.seconds + _PRODUCE_S,
+                    lambda report: _flown(bar, producers, members, plan, ""),
                 )
                 if produced["failed"]:
                     raise TrafficFailed(
@@ -221,7 +224,9 @@ class Demo:
                     time.sleep(_POLL_S)
                 read = members.end()
                 if read["unknown"]:
-                    raise TrafficFailed(f"{read['unknown']:,} messages were read that nobody produced")
+                    raise TrafficFailed(
+                        f"{read['unknown']:,} messages were read that the demo did not produce"
+                    )
         return {
             "produced": int(produced["acked"]),
             "distinct": int(read["distinct"]),
@@ -293,10 +298,10 @@ def _steps(bar: Bar) -> Any:
     return lambda done, steps, note: bar.to(done / steps, note)
 
 
-def _assigned(bar: Bar, told: dict[str, Any]) -> None:
-    wanted = int(told.get("wanted", 0))
+def _assigned(bar: Bar, report: dict[str, Any]) -> None:
+    wanted = int(report.get("wanted", 0))
     if wanted:
-        bar.to(int(told["assigned"]) / wanted, f"{told['assigned']} of {wanted} partitions")
+        bar.to(int(report["assigned"]) / wanted, f"{report['assigned']} of {wanted} partitions")
 
 
 def _flown(bar: Bar, producers: Talker, members: Talker, plan: Plan, note: str) -> None:

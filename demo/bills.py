@@ -113,7 +113,7 @@ def wait_metered(
 
 
 def cut_all(api_url: str, operator_token: str) -> None:
-    """End everybody's period now."""
+    """End every tenant's period now."""
     with RestClient(api_url, operator_token, timeout_s=_CALL_S) as rest:
         rest.post("/v1/billing/cuts", {"tenant": "all"})
 

@@ -1,4 +1,4 @@
-"""The reading process: two group members for each tenant, until it is told to end.
+"""The reading process: two group members for each tenant, until its input ends.
 
 Usage: python -m demo.consume PLAN_FILE. Tells {"ready"} once every partition has a member, then the counts; ends when
 its input ends.
@@ -116,7 +116,7 @@ async def consume(plan: Plan) -> None:
 
 
 async def _all_assigned(plan: Plan, seen: Seen) -> None:
-    """Wait until every partition has a member; the first message shall be read as it comes."""
+    """Wait until every partition has a member; the first message must be read as it comes."""
     deadline = time.monotonic() + JOINED_S
     wanted = len(plan.tenants) * PARTITIONS
     while seen.assigned < wanted and time.monotonic() < deadline:

@@ -79,7 +79,7 @@ def read_flights(most: int | None = None) -> list[Flight]:
 def _json(columns: Sequence[tuple[str, bool]], cells: Sequence[str]) -> bytes:
     """One object: texts as texts, whole numbers as numbers, what is missing as null."""
     parts = [
-        start + ("null" if cell == _MISSING else json.dumps(cell) if text else str(int(cell)))
-        for (start, text), cell in zip(columns, cells, strict=True)
+        start + ("null" if value == _MISSING else json.dumps(value) if text else str(int(value)))
+        for (start, text), value in zip(columns, cells, strict=True)
     ]
     return ("{" + ",".join(parts) + "}").encode()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from demo.tenants import Tenant
-from local.layout import write_private
+from penstock.private_file import write_private
 
 GROUP = "desk"
 MEMBERS = 2
@@ -45,5 +45,5 @@ def tell(**what: Any) -> None:
 
 
 def abandoned(parent: int) -> bool:
-    """Whether the demo itself is gone, so that nobody reads on."""
+    """Whether the demo itself is gone, so that no process reads the output."""
     return os.getppid() != parent

@@ -30,7 +30,7 @@ class Count:
         self.first_failure = ""
         self.pending: list[Delivery] = []
 
-    async def settle(self) -> None:
+    async def collect(self) -> None:
         """Count what has an outcome now."""
         waiting: list[Delivery] = []
         for delivery in self.pending:
@@ -63,7 +63,7 @@ async def produce(plan: Plan, flights: Sequence[Flight]) -> None:
     }
     count, parent = Count(), os.getppid()
     try:
-        began = told = time.monotonic()
+        began = reported = time.monotonic()
         while count.sent < len(flights):
             now = time.monotonic()
             due = min(len(flights), int((now - began) / plan.seconds * len(flights)) + 1)
@@ -74,16 +74,16 @@ async def produce(plan: Plan, flights: Sequence[Flight]) -> None:
                 )
                 count.pending.append(delivery)
                 count.sent += 1
-            if now - told >= TELL_S:
-                told = now
-                await count.settle()
+            if now - reported >= TELL_S:
+                reported = now
+                await count.collect()
                 count.tell(done=False)
                 if abandoned(parent):
                     return
             await asyncio.sleep(max(0.0, TICK_S - (time.monotonic() - now)))
         for producer in producers.values():
             await producer.flush(DELIVERY_S)
-        await count.settle()
+        await count.collect()
         count.tell(done=True)
     finally:
         for client in clients.values():

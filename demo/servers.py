@@ -15,7 +15,7 @@ from pathlib import Path
 
 from local import guardian, processes
 from local.free_ports import HOST, free_port
-from local.layout import write_private
+from penstock.private_file import write_private
 
 _POSTGRES_FOLDERS = "/usr/lib/postgresql/*/bin"
 _DATABASE = "penstock"
@@ -35,7 +35,7 @@ class ServerFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A server's process: with its start it names one for ever."""
+    """A server's process: with its start time, the process id never means another process."""
 
     name: str
     pid: int
@@ -68,7 +68,7 @@ class Servers:
         return Addresses(database_url=database_url, celery_broker_url=self._start_redis())
 
     def stop(self) -> None:
-        """End what runs, whoever started it."""
+        """End what runs, from wherever it was started."""
         for running in reversed(self._noted()):
             # SIGINT: PostgreSQL ends its sessions and shuts down at once, and cleanly.
             _end(running, signal.SIGINT if running.name == "postgresql" else signal.SIGTERM)
@@ -204,7 +204,7 @@ def _program(name: str, folders: str = "") -> str:
 
 
 def _account(name: str) -> str:
-    """That account, or nobody where the package made none."""
+    """That account, or the account `nobody` where the package made none."""
     try:
         return pwd.getpwnam(name).pw_name
     except KeyError:

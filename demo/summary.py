@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from local.layout import write_private
+from penstock.private_file import write_private
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Summary:
     delivered_received: int
     """Messages that the members were given, repetitions included."""
     delivered_metered: int
-    """In Spark's data set `usage_day`; what a killed broker had not told yet is waived."""
+    """In Spark's data set `usage_day`; what a killed broker had not written yet is waived."""
     delivered_waived_max: int
     """What the members were given in the seconds before the kill that a broker may forget: no more can be waived."""
     invoices: int

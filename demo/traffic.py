@@ -42,7 +42,7 @@ class Talker:
             text=True,
         )
         self._lock = threading.Lock()
-        self._told: dict[str, Any] = {}
+        self._reported: dict[str, Any] = {}
         self._reader = threading.Thread(target=self._listen, daemon=True)
         self._reader.start()
 
@@ -69,39 +69,39 @@ class Talker:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             try:
-                told = json.loads(line)
+                reported = json.loads(line)
             except ValueError:
                 continue
             with self._lock:
-                self._told.update(told)
+                self._reported.update(reported)
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What it has told so far, the newest of each name. Raises `TrafficFailed` when it has failed."""
+    def reported(self) -> dict[str, Any]:
+        """What it has reported so far, the newest of each name. Raises `TrafficFailed` when it has failed."""
         ended = self._process.poll()
         if ended is not None:
             self._reader.join(5)
         with self._lock:
-            told = dict(self._told)
-        if "error" in told:
-            raise TrafficFailed(f"{self.name}: {told['error']} (output in {self._output})")
-        if ended not in (None, 0) or (ended == 0 and not told.get("done")):
+            reported = dict(self._reported)
+        if "error" in reported:
+            raise TrafficFailed(f"{self.name}: {reported['error']} (output in {self._output})")
+        if ended not in (None, 0) or (ended == 0 and not reported.get("done")):
             raise TrafficFailed(f"{self.name}: ended with status {ended} (output in {self._output})")
-        return told
+        return reported
 
     def count(self, name: str) -> int:
         """The newest number of that name, 0 before there is one."""
-        return int(self.told.get(name, 0))
+        return int(self.reported.get(name, 0))
 
     def wait(self, name: str, within_s: float, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-        """Wait until it has told `name` as true. Raises `TrafficFailed`."""
+        """Wait until it has reported `name` as true. Raises `TrafficFailed`."""
         deadline = time.monotonic() + within_s
-        while not (told := self.told).get(name):
-            tell(told)
+        while not (reported := self.reported).get(name):
+            tell(reported)
             if time.monotonic() > deadline:
-                raise TrafficFailed(f"{self.name}: not {name} after {within_s:g} s; it told {told}")
+                raise TrafficFailed(f"{self.name}: not {name} after {within_s:g} s; it reported {reported}")
             time.sleep(_POLL_S)
-        return told
+        return reported
 
     def begin(self, plan: Path) -> None:
         """Tell it to begin, and with what."""
@@ -110,14 +110,14 @@ class Talker:
         self._process.stdin.flush()
 
     def end(self) -> dict[str, Any]:
-        """Tell it to end, and what it has told then. Raises `TrafficFailed`."""
+        """End it, and give its last report. Raises `TrafficFailed`."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
             raise TrafficFailed(f"{self.name}: has not ended after {_END_S:g} s") from None
-        return self.told
+        return self.reported
 
 
 class Victim:
@@ -138,7 +138,7 @@ class Victim:
         if not by_broker:
             raise TrafficFailed("no partition of the flights has a leader")
         self.number = max(sorted(by_broker), key=lambda broker: by_broker[broker])
-        self._led = [place for place, leader in sorted(leaders.items()) if leader == self.number]
+        self._led = [tp for tp, leader in sorted(leaders.items()) if leader == self.number]
         if self._cluster.kill_broker(self.number) is None:
             raise TrafficFailed(f"broker {self.number}: was gone before it was killed")
 
@@ -147,7 +147,7 @@ class Victim:
         deadline = time.monotonic() + _MOVED_S
         while True:
             leaders = self._leaders()
-            moved = sum(leaders.get(place, -1) not in (-1, self.number) for place in self._led)
+            moved = sum(leaders.get(tp, -1) not in (-1, self.number) for tp in self._led)
             if moved == len(self._led) or time.monotonic() > deadline:
                 return moved
             time.sleep(_POLL_S)

@@ -5,11 +5,12 @@ import secrets
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from local.layout import ClusterSpec, DataDirectory, write_private
+from local.layout import ClusterSpec, DataDirectory
 from local.profile import read_api_key, write_profile
 from local.service_layout import ServiceDirectory, ServiceSpec
 from penstock.admin.blocking import Admin
 from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, PenstockError, Unauthenticated
+from penstock.private_file import write_private
 from penstock.rest.client import RestClient
 
 _PERSON = "dev@penstock.example"
@@ -51,7 +52,7 @@ def sign_up(directory: ServiceDirectory, spec: ServiceSpec) -> tuple[Account, st
     """The service's account, made unless it is there; returns it with a session token when it was made now.
 
     The password is written down before it is sent: a crash between the two leaves an account that the next call
-    signs in to, never one that nobody can enter.
+    signs in to, never one without a known password.
     """
     account = read_account(directory)
     if account is not None and account.tenant:

@@ -4,12 +4,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from local.layout import BrokerSpec, ClusterSpec, DataDirectory, write_private
+from local.layout import BrokerSpec, ClusterSpec, DataDirectory
+from penstock.private_file import write_private
 
 PEPPER_VERSION = 1
 _BALLAST_BYTES = 4 << 20
 _DRAIN_MS = 3_000
-"""Leaders move in milliseconds here, and when all brokers stop at once the last one waits for nobody."""
+"""Leaders move in milliseconds here, and when all brokers stop at once the last one has no other to wait for."""
 
 
 def read_pepper(directory: DataDirectory) -> bytes:

@@ -158,11 +158,11 @@ class DevCluster:
             try:
                 child.wait(_EXIT_STATE_S)
             except subprocess.TimeoutExpired:
-                pass  # started anew by somebody else meanwhile: not ours to end
+                pass  # another process has started it again meanwhile: not ours to end
         self.reap()
 
     def process_of(self, number: int) -> processes.RunningProcess | None:
-        """The process of one broker, whoever started it; None when it does not run. Raises `NotFound`."""
+        """The process of one broker, from wherever it was started; None when it does not run. Raises `NotFound`."""
         self.directory.load().broker(number)
         return processes.find(self.directory.config_file(number))
 

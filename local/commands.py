@@ -175,7 +175,7 @@ def broker_remove(number: int, data: Path | None) -> None:
     if current().json:
         print_json({"broker": number, "pid": None, "state": "removed", "files": str(files)})
     else:
-        say(f"Broker {number}: removed. Its files are in {files}; delete them when nobody wants them.")
+        say(f"Broker {number}: removed. Its files are in {files}; delete them when you no longer need them.")
 
 
 def _on(bar: Bar) -> Report:

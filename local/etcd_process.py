@@ -13,12 +13,13 @@ from typing import Any, ClassVar
 
 from local import processes
 from local.free_ports import HOST
-from local.layout import ClusterSpec, DataDirectory, EtcdSpec, write_private
+from local.layout import ClusterSpec, DataDirectory, EtcdSpec
 from penstock.contract.errors import PenstockError
+from penstock.private_file import write_private
 
 PROGRAM = "etcd"
 COMPACTION_RETENTION = "1h"
-"""A broker that was away for longer lists its metadata anew."""
+"""A broker that was away for longer lists all its metadata again."""
 _HEALTH_S = 1.0
 
 
@@ -48,7 +49,7 @@ class EtcdStatus:
 
 
 def find(directory: DataDirectory) -> processes.RunningProcess | None:
-    """The process of this directory's etcd, whoever started it."""
+    """The process of this directory's etcd, from wherever it was started."""
     return processes.find_by(_arguments(directory))
 
 

@@ -1,4 +1,4 @@
-"""Ports of loopback for servers that are about to start, kept from whoever else looks for one at the same moment."""
+"""Ports of loopback for servers that are about to start, locked against other processes that look for one."""
 
 import atexit
 import random
@@ -18,9 +18,9 @@ _kept: deque[socket.socket] = deque(maxlen=64)
 
 
 def free_port(taken: set[int]) -> int:
-    """A free port below the ephemeral range, added to `taken`; nobody else is given it until its server listens.
+    """A free port below the ephemeral range, added to `taken`; no other caller gets it until its server listens.
 
-    A port of the ephemeral range could be given to somebody's outgoing connection while its server is down
+    A port of the ephemeral range could be given to an outgoing connection while its server is down
     (even to a client that is trying to reach that very port, which then talks to itself); the server could
     not start again.
     """

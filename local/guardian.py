@@ -4,7 +4,7 @@ its mark.
 The mark is a variable of the environment. It is inherited into other sessions, through commands that have ended
 meanwhile and by other people's servers, where a signal at the parent's death (`PR_SET_PDEATHSIG`) reaches children
 alone and comes at the end of the thread that started them. What gets an environment of its own must be given `mark()`.
-A server that writes its title over its environment must be told not to.
+A server that writes its title over its environment must be configured not to.
 
 The guardian runs this file as a program without the rest of the project and without installed packages, so it imports
 neither and reads /proc itself.

@@ -14,7 +14,6 @@ brokers/<id>/       config.json, output.log and data/, the broker's log director
 
 import fcntl
 import json
-import os
 import secrets
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from typing import IO, Any, Self
 from local.free_ports import HOST, free_port
 from penstock.contract.errors import InvalidRequest, NotFound, Throttled
 from penstock.contract.limits import MIN_INSYNC_DEFAULT, REPLICATION_DEFAULT
+from penstock.private_file import write_private
 
 DEFAULT_DIRECTORY = Path("var/penstock-dev")
 BROKERS_DEFAULT = 3
@@ -266,17 +266,6 @@ def _locked(lock: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def write_private(file: Path, text: str) -> None:
-    """Replace a file as a whole, readable by its owner only."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(file.name + ".new")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    fresh.replace(file)
 
 
 def _new_brokers(spec: ClusterSpec, want: int) -> Iterator[BrokerSpec]:

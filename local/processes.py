@@ -2,7 +2,7 @@
 waited for.
 
 No file says which process is a broker: the process table does, by the exact command line, so a crash
-between start and note cannot leave a process that nobody knows of, and a recycled process id cannot be
+between start and note cannot leave an unknown process, and a recycled process id cannot be
 taken for a broker.
 """
 
@@ -48,7 +48,7 @@ class RunningProcess:
         return self.process.pid
 
     def runs(self) -> bool:
-        """Whether it has not ended yet, even if nobody has collected its exit status."""
+        """Whether it has not ended yet, even if its exit status is not collected yet."""
         try:
             return self.process.is_running() and self.process.status() not in _ENDED
         except psutil.NoSuchProcess:
@@ -61,12 +61,12 @@ def command_line(config: Path) -> list[str]:
 
 
 def find(config: Path) -> RunningProcess | None:
-    """The process that runs with this configuration file, whoever started it."""
+    """The process that runs with this configuration file, from wherever it was started."""
     return find_by(command_line(config)[1:])
 
 
 def find_by(arguments: Sequence[str]) -> RunningProcess | None:
-    """The process with exactly these arguments behind its program, whoever started it."""
+    """The process with exactly these arguments behind its program, from wherever it was started."""
     for process in psutil.process_iter():
         if _arguments_of(process) == list(arguments) and (found := _look_at(process)) is not None:
             return found
@@ -79,7 +79,7 @@ def all_running() -> Iterator[RunningProcess]:
 
 
 def running(pid: int) -> RunningProcess | None:
-    """The process of this id; None once it has ended, even if nobody has collected its exit status."""
+    """The process of this id; None once it has ended, even if its exit status is not collected yet."""
     try:
         return _look_at(psutil.Process(pid))
     except psutil.NoSuchProcess:
@@ -103,7 +103,7 @@ def _look_at(process: psutil.Process) -> RunningProcess | None:
 
 def own_environment() -> dict[str, str]:
     """The caller's environment without what would configure our processes: their files do, and so they are the same
-    whoever starts them.
+    from wherever they are started.
     """
     return {
         name: value
@@ -113,7 +113,7 @@ def own_environment() -> dict[str, str]:
 
 
 def open_output(file: Path) -> BinaryIO:
-    """The file for a process's output, to append to; readable by its owner only, whoever made it before."""
+    """The file for a process's output, to append to; readable by its owner only, even if it was there before."""
     output = os.fdopen(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
     os.fchmod(output.fileno(), 0o600)
     return output

@@ -5,8 +5,9 @@ TOML.
 import tomllib
 from pathlib import Path
 
-from local.layout import ClusterSpec, DataDirectory, write_private
+from local.layout import ClusterSpec, DataDirectory
 from penstock.contract.errors import ConfigurationError
+from penstock.private_file import write_private
 from penstock.profile_changes import with_profile
 from penstock.profiles import profile_file
 
@@ -60,7 +61,7 @@ def pointed_elsewhere(directory: DataDirectory) -> str | None:
 
 
 def _others(text: str, directory: DataDirectory) -> str | None:
-    """The service of somebody else in the profile: other data that is still there, or what was written by hand."""
+    """Another service in the profile: other data that is still there, or what was written by hand."""
     fields = tomllib.loads(text).get(PROFILE)
     if not isinstance(fields, dict):
         return None

@@ -27,7 +27,7 @@ INTERNAL_TOPICS = (("__usage", 3), ("__groups", 8))
 """Name and partitions of the topics that the service keeps for itself."""
 _PROOF_S = 5.0
 _ACTIVE_S = 20.0
-"""A broker that is ready and was suspected wrongly registers anew within a second or two."""
+"""A broker that is ready and was suspected wrongly registers again within a second or two."""
 _POLL_S = 0.05
 
 
@@ -61,7 +61,7 @@ def provision(directory: DataDirectory, spec: ClusterSpec, admin: AdminClient) -
 
     The key is written down before it is made valid: a crash between the two leaves a key that the next call
     makes
-    valid, never a valid key that nobody has.
+    valid, never a valid key that no file has.
     """
     known = read_api_key(directory)
     key = new_key() if known is None else parse_api_key(known)
@@ -77,7 +77,7 @@ def provision(directory: DataDirectory, spec: ClusterSpec, admin: AdminClient) -
 
 
 def provision_internal_topics(admin: AdminClient, brokers: int) -> None:
-    """Make the system tenant with its topics, replicated over up to three of `brokers` brokers, kept for ever.
+    """Make the system tenant with its topics, replicated over up to three of `brokers` brokers, kept without an end.
 
     For a cluster that no control plane provisions. Repeating it changes nothing. Raises `PlacementRefused` when
     too few brokers are active.

@@ -183,12 +183,12 @@ class DevService:
             )
 
     def _wait_ready(
-        self, spec: ServiceSpec, processes: Sequence[ServiceProcess], told: Callable[[int, str], None]
+        self, spec: ServiceSpec, processes: Sequence[ServiceProcess], report: Callable[[int, str], None]
     ) -> None:
         deadline = time.monotonic() + START_S
         while True:
             waiting = [process for process in processes if not self._is_ready(spec, process)]
-            told(
+            report(
                 len(processes) - len(waiting),
                 f"waiting for {', '.join(process.name for process in waiting)}" if waiting else "ready",
             )

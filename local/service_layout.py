@@ -21,8 +21,9 @@ from typing import Self
 
 from local.broker_config import PEPPER_VERSION
 from local.free_ports import HOST, free_port
-from local.layout import ClusterSpec, DataDirectory, write_private
+from local.layout import ClusterSpec, DataDirectory
 from penstock.contract.errors import InvalidRequest, NotFound
+from penstock.private_file import write_private
 
 ENVIRONMENT = "dev"
 _PIPELINE_INTERVAL_S = 20

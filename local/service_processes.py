@@ -95,7 +95,7 @@ class ServiceStatus:
 
 
 def find(directory: ServiceDirectory, process: ServiceProcess) -> RunningProcess | None:
-    """The process of this service, whoever started it."""
+    """The process of this service, from wherever it was started."""
     for found in all_running():
         if found.session == found.pid and _is_marked(found, directory, process):
             return found
@@ -226,7 +226,7 @@ def end_session(leader: int, timeout_s: float = 10.0) -> None:
 
 
 def _members(leader: int) -> list[int]:
-    """Process ids of a session. Its number is given to nobody else while one of them is there."""
+    """Process ids of a session. No other session gets its number while one of them is there."""
     return [found.pid for found in all_running() if found.session == leader]
 
 

@@ -99,7 +99,7 @@ class Supervisor:
 
 
 def shorten(file: Path, bytes_max: int) -> None:
-    """Begin a file that has grown beyond `bytes_max` anew, with what it held kept beside it as `<name>.1`.
+    """Empty a file that has grown beyond `bytes_max`, and keep its content beside it as `<name>.1`.
 
     For files that processes append to and never close: they go on in the same file. What is written between copying and
     cutting is lost.
@@ -122,7 +122,7 @@ def _arguments(directory: DataDirectory) -> list[str]:
 
 
 def find(directory: DataDirectory) -> processes.RunningProcess | None:
-    """The process that supervises this directory, whoever started it; a foreground `dev up` is none."""
+    """The process that supervises this directory, from wherever it was started; a foreground `dev up` is none."""
     return processes.find_by(_arguments(directory))
 
 

@@ -8,10 +8,10 @@ import signal
 import time
 from pathlib import Path
 
+from daemon import logs
 from local.layout import DataDirectory
 from local.service import DevService
 from local.supervision import WATCH_S, Supervisor
-from process import logs
 
 _log = logging.getLogger("penstock.supervisor")
 

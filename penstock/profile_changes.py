@@ -1,16 +1,14 @@
 """Changes of the profile file: one table or one line is replaced, every other line stays as it was."""
 
 import json
-import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from penstock.contract.errors import ConfigurationError, NotFound
+from penstock.private_file import write_private
 from penstock.profiles import USED
 
 _HEADER = re.compile(r"[ \t]*\[")
@@ -63,19 +61,7 @@ def with_used(text: str, name: str) -> str:
 
 def change_file(file: Path, text: str) -> None:
     """Replace the profile file as a whole, readable by its owner only. Raises `OSError`."""
-    file = file.resolve()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as output:
-            output.write(text)
-            output.flush()
-            os.fsync(output.fileno())
-        os.replace(name, file)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
+    write_private(file.resolve(), text)
 
 
 def _checked(fresh: str, wanted: dict[str, Any], name: str) -> str:

@@ -23,6 +23,7 @@ from typing import Any
 
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import ConfigurationError
+from penstock.rules.addresses import split_address
 
 PROFILE = "PENSTOCK_PROFILE"
 PROFILE_FILE = "PENSTOCK_PROFILE_FILE"
@@ -113,15 +114,11 @@ def _addresses(value: object) -> tuple[str, ...]:
                 f"bootstrap: {address!r} is a URL, host:port required"
                 " (the URL of the control plane is a setting of its own, api_url)"
             )
-        host, found, port = address.rpartition(":")
-        if (
-            not found
-            or not host
-            or _NO_HOST.search(host)
-            or not port.isascii()
-            or not port.isdigit()
-            or not 0 < int(port) < 65536
-        ):
+        try:
+            host, port = split_address(address)
+        except ValueError:
+            host, port = "", 0
+        if not port or _NO_HOST.search(host):
             raise ConfigurationError(f"bootstrap: {address!r} is not host:port")
     return addresses
 

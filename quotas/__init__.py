@@ -1,1 +1,1 @@
-"""Django app: plans, limits, overrides and the enforcement settings of budgets."""
+"""Django app: plans, and the limits of tenants."""

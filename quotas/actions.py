@@ -1,4 +1,4 @@
-"""Sets a tenant's limits; brokers hear of them with the tenant."""
+"""Sets a tenant's limits. Brokers get them with the tenant."""
 
 from django.db import transaction
 
@@ -21,7 +21,8 @@ def set_limits(
     produce_bytes_per_s: int | None = None,
     partitions_max: int | None = None,
 ) -> Tenant:
-    """Set those that are given; 0 = no limit. Raises `InvalidRequest`."""
+    """Set the given limits; 0 = no limit. Raises `InvalidRequest`, also for the service's own tenant."""
+    tenants.check_not_the_service(tenant)
     check_produce_rate(produce_bytes_per_s)
     check_partitions_max(partitions_max)
     with transaction.atomic():
@@ -48,6 +49,37 @@ def set_limits(
             after={"produce_bytes_per_s": after.produce_bytes_per_s, "partitions_max": after.partitions_max},
         )
         return tenants.touch_tenant(actor, tenant)
+
+
+def take_back(actor: Actor, tenant: Tenant, before: Tenant, quota: Quota, why: str) -> bool:
+    """The brokers refused the limits that made `tenant` of `before`: those of `quota` are set again. False if a process
+    delivers the tenant or has changed it too.
+    """
+    with transaction.atomic():
+        locked = tenants.take_back_tenant(tenant, before)
+        if locked is None:
+            return False
+        refused = limits_of(locked)
+        Quota.objects.filter(tenant=locked).update(
+            produce_bytes_per_s=quota.produce_bytes_per_s, partitions_max=quota.partitions_max
+        )
+        after = limits_of(locked)
+        audit.record(
+            actor,
+            tenant=locked.public_id,
+            action="quota.refused",
+            object_id=locked.public_id,
+            before={
+                "produce_bytes_per_s": refused.produce_bytes_per_s,
+                "partitions_max": refused.partitions_max,
+            },
+            after={
+                "produce_bytes_per_s": after.produce_bytes_per_s,
+                "partitions_max": after.partitions_max,
+                "why": why,
+            },
+        )
+    return True
 
 
 def check_produce_rate(bytes_per_s: int | None) -> None:

@@ -6,7 +6,7 @@ from tenants.models import Tenant
 
 
 class Quota(models.Model):
-    """None = as the plan says; 0 = no limit."""
+    """None = the plan's limit; 0 = no limit."""
 
     tenant = models.OneToOneField(Tenant, on_delete=models.PROTECT, related_name="quota")
     produce_bytes_per_s = models.PositiveBigIntegerField(null=True)

@@ -1,4 +1,4 @@
-"""Plans: a tenant's limits while no others are set. Pure."""
+"""Plans: the limits of a tenant that has none of its own. Pure."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from penstock.contract.limits import MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What brokers enforce. 0 = no limit."""
+    """The limits that brokers enforce. 0 = no limit."""
 
     produce_bytes_per_s: int
     """Bytes of batches as sent, over all brokers."""

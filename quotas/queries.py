@@ -9,12 +9,17 @@ from tenants.models import Tenant
 
 
 def limits_of(tenant: Tenant) -> Limits:
-    """The plan's limits with what was set for this tenant."""
+    """The tenant's own limits, and the plan's where it has none."""
     return limits_by_tenant([tenant])[tenant.public_id]
 
 
+def quota_of(tenant: Tenant) -> Quota:
+    """What was set for the tenant beside its plan."""
+    return Quota.objects.filter(tenant=tenant).first() or Quota(tenant=tenant)
+
+
 def limits_by_tenant(tenants: Sequence[Tenant]) -> dict[str, Limits]:
-    """The limits of each, by public id."""
+    """The limits of each tenant, by public id."""
     quotas = {quota.tenant_id: quota for quota in Quota.objects.filter(tenant__in=tenants)}
     return {tenant.public_id: _limits(tenant, quotas.get(tenant.pk)) for tenant in tenants}
 

@@ -1,16 +1,15 @@
 """The pipeline's configuration: the service's one JSON file, named by PENSTOCK_CONFIG, read once and frozen."""
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
+from daemon import settings
+from daemon.settings import Settings
 from penstock.contract.errors import ConfigurationError
-from process import settings
-from process.settings import Settings
 
 VARIABLE = "PENSTOCK_CONFIG"
 ASSETS_FILE = "assets.json"
@@ -66,7 +65,7 @@ class Configuration(Settings, frozen=True, kw_only=True):
     spark: SparkConfiguration = SparkConfiguration()
     """Spark."""
     pipeline_interval_s: Annotated[float, Meta(gt=0)] = 20.0
-    """Between two rounds."""
+    """Between two rounds at least; after a long round up to a minute. A wake-up ends the pause."""
 
     @property
     def state_directory(self) -> Path:
@@ -117,7 +116,7 @@ def read_assets(datasets: Path) -> tuple[Asset, ...]:
     file = datasets / ASSETS_FILE
     if not file.exists():
         return DEFAULT_ASSETS
-    entries = _object(file).get("assets")
+    entries = settings.object_in(file).get("assets")
     if not isinstance(entries, list):
         raise ConfigurationError(f"{file}: assets: a list required")
     try:
@@ -127,15 +126,3 @@ def read_assets(datasets: Path) -> tuple[Asset, ...]:
     if len({asset.name for asset in assets}) < len(assets):
         raise ConfigurationError(f"{file}: two assets have the same name")
     return assets
-
-
-def _object(file: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"{file}: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigurationError(f"{file}: not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise ConfigurationError(f"{file}: an object is required")
-    return values

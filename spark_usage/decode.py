@@ -24,12 +24,12 @@ from data_plane.contract.usage_pb2 import (
     SealedSegment,
     UsageRecord,
 )
+from penstock.contract.ids import TOPIC_ID_BYTES
 from penstock.records.seal import SealCorrupt, unpack_seal
 from penstock.records.usage import minute_of
 
 OPERATIONS = ("produce", "fetch", "metadata")
 TOTALS = 6
-TOPIC_ID_BYTES = 16
 _LONG_MAX = 2**63 - 1
 _RECORD_ROW = -1
 

@@ -2,8 +2,8 @@
 
     PENSTOCK_CONFIG=/etc/penstock.json python -m spark_usage.runner
 
-A round that fails is tried again at once. When that
-fails too, the heartbeat reports it, and the next round begins after the interval.
+After a long round the pause is longer, up to a minute: rounds leave the machine to others. A round that fails is tried
+again at once. When that fails too, the heartbeat reports it, and the next round begins after the pause.
 """
 
 import logging
@@ -14,8 +14,8 @@ import threading
 import time
 from typing import Any
 
+from daemon import logs
 from penstock.contract.errors import ConfigurationError
-from process import logs
 from spark_usage.configuration import Configuration, from_environment
 from spark_usage.heartbeat import Heartbeat
 from spark_usage.pipeline import NotYet, Pipeline
@@ -25,6 +25,8 @@ log = logging.getLogger("spark_usage.runner")
 _LOOK_S = 0.2
 _WAITING_S = 1.0
 """Interval of the tries while the service is being set up."""
+_PAUSE_RATIO, _PAUSE_MAX_S = 4.0, 60.0
+"""A pause is so many times as long as the round before it, up to this time, where the interval is shorter."""
 _PATIENCE_S = 15.0
 """After SIGTERM a running round has this time to end. Ending it at any moment is harmless."""
 
@@ -64,6 +66,7 @@ class Runner:
     def _round(self, heartbeat: Heartbeat) -> float:
         """Do one round. Returns the seconds to wait after it."""
         heartbeat.report(busy=True)
+        began = time.monotonic()
         try:
             done = self._pipeline.round_or_again()
         except NotYet as error:
@@ -77,11 +80,14 @@ class Runner:
             heartbeat.report(
                 state="failing", busy=False, error=f"{type(error).__name__}: {_first_line(error)}"
             )
-            return self._configuration.pipeline_interval_s
+            return self._pause(began)
         if done.recomputed:
             log.info("round", extra=_summary(done))
         heartbeat.report(state="ready", busy=False, error=None, round=_summary(done))
-        return self._configuration.pipeline_interval_s
+        return self._pause(began)
+
+    def _pause(self, began: float) -> float:
+        return pause_s(time.monotonic() - began, self._configuration.pipeline_interval_s)
 
     def _rest(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -100,6 +106,11 @@ class Runner:
         self._pipeline.cancel()
         time.sleep(_PATIENCE_S)
         os._exit(1)
+
+
+def pause_s(round_s: float, interval_s: float) -> float:
+    """The seconds to rest after a round that took `round_s`."""
+    return max(interval_s, min(_PAUSE_RATIO * round_s, _PAUSE_MAX_S))
 
 
 def _set_up_logs() -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from spark_usage.source import PenstockDataSource
 
 PROJECT = Path(__file__).resolve().parent.parent
-_SHIPPED = ("penstock", "process", "data_plane/__init__.py", "data_plane/contract", "spark_usage")
+_SHIPPED = ("penstock", "daemon", "data_plane/__init__.py", "data_plane/contract", "spark_usage")
 """What workers on other machines must be able to import."""
 SHUFFLE_PARTITIONS = 2
 _DRIVER_MEMORY = "1g"

@@ -25,7 +25,9 @@ from penstock.contract.errors import (
     NotFound,
     Unauthenticated,
 )
+from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.limits import KEY_NAME_LENGTH_MAX
+from penstock.rules.names import check_printable_name
 from tenants import tokens
 from tenants.credentials import credential_of, new_key
 from tenants.models import (
@@ -58,7 +60,7 @@ _TENANT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def sign_up(
     *, email: str, password: str, tenant_name: str, request_id: str, source: str, browser: str = ""
 ) -> tuple[Person, Tenant, str]:
-    """A person, the tenant that he owns, and the token of his first session.
+    """A person, the tenant that they own, and the token of their first session.
 
     Raises `InvalidRequest`, `AlreadyExists` (the address or the tenant's name is taken).
     """
@@ -118,7 +120,7 @@ def open_session(person: Person, *, source: str, browser: str) -> str:
 
 
 def lock_person(person: Person) -> Person:
-    """The person as they are now; nobody else signs them in or changes them until the transaction ends."""
+    """The person as they are now; no other request signs them in or changes them until the transaction ends."""
     return Person.objects.select_for_update(no_key=True).get(pk=person.pk)
 
 
@@ -155,7 +157,7 @@ def create_tenant(actor: Actor, *, name: str, owner: Person | None = None, publi
     checked_tenant_name(name)
     with transaction.atomic():
         if owner is not None:
-            demand_room_for_tenant(owner)
+            check_tenant_limit(owner)
             suspended = tenants_owned(owner).filter(suspended=True).first()
             if suspended is not None:
                 raise Forbidden(
@@ -189,8 +191,8 @@ def checked_tenant_name(name: str) -> str:
     return name
 
 
-def demand_room_for_tenant(person: Person) -> None:
-    """Raise `LimitExceeded` if the person owns as many tenants as they may; nobody gives them another until the
+def check_tenant_limit(person: Person) -> None:
+    """Raise `LimitExceeded` if the person owns as many tenants as they may; no request gives them another until the
     transaction ends.
     """
     locked = lock_person(person)
@@ -202,7 +204,11 @@ def demand_room_for_tenant(person: Person) -> None:
 
 
 def set_suspended(actor: Actor, tenant: Tenant, suspended: bool) -> Tenant:
-    """Suspend or resume: a suspended tenant's keys are refused. Doing it again changes nothing."""
+    """Suspend or resume: a suspended tenant's keys are refused. Doing it again changes nothing.
+
+    Raises `InvalidRequest` for the service's own tenant.
+    """
+    check_not_the_service(tenant)
     with transaction.atomic():
         locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         if locked.suspended == suspended:
@@ -222,10 +228,56 @@ def set_suspended(actor: Actor, tenant: Tenant, suspended: bool) -> Tenant:
     return locked
 
 
-def touch_tenant(actor: Actor, tenant: Tenant, *, at_least: int = 0) -> Tenant:
-    """Something that is delivered with the tenant changed (its limits), or brokers must be told anew.
+def check_not_the_service(tenant: Tenant) -> None:
+    """Raise `InvalidRequest` for the service's own tenant: without its key and topics nothing is metered or billed."""
+    if tenant.public_id == SYSTEM_TENANT:
+        raise InvalidRequest(
+            f"{SYSTEM_TENANT} is the service's own tenant; it is neither suspended nor limited"
+        )
 
-    The new generation is above `at_least`, what the brokers hold. The caller writes the audit entry.
+
+def take_back_suspended(actor: Actor, tenant: Tenant, before: Tenant, why: str) -> bool:
+    """The brokers refused to suspend or resume the tenant: it is as before again. As `take_back_tenant`."""
+    with transaction.atomic():
+        locked = take_back_tenant(tenant, before)
+        if locked is None:
+            return False
+        locked.suspended = before.suspended
+        locked.save(update_fields=["suspended", "updated_at"])
+        audit.record(
+            actor,
+            tenant=locked.public_id,
+            action="tenant.suspend_refused" if tenant.suspended else "tenant.resume_refused",
+            object_id=locked.public_id,
+            before={"suspended": tenant.suspended},
+            after={"suspended": before.suspended, "why": why},
+        )
+    return True
+
+
+def take_back_tenant(tenant: Tenant, before: Tenant) -> Tenant | None:
+    """The brokers refused the change that made `tenant` of `before`: the row under its lock, with a new generation
+    that is delivered. None if a process delivers it or has changed it too.
+
+    The caller's transaction undoes the change itself. An attempt whose answer was lost may reach the brokers late, and
+    is outdated then.
+    """
+    locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    if not locked.generation == tenant.generation == before.generation + 1 or outbox.is_being_delivered(
+        KIND_TENANT, tenant.public_id
+    ):
+        return None
+    locked.generation += 1
+    locked.conditions = conditions.without(locked.conditions, conditions.DELIVERY)
+    locked.save(update_fields=["generation", "conditions", "updated_at"])
+    _deliver_tenant(locked)
+    return locked
+
+
+def touch_tenant(actor: Actor, tenant: Tenant, *, at_least: int = 0) -> Tenant:
+    """Something that is delivered with the tenant changed (its limits), or brokers must get it again.
+
+    The new generation is above `at_least`, what the brokers have. The caller writes the audit entry.
     """
     with transaction.atomic():
         locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
@@ -280,8 +332,7 @@ def create_key(
 
     Raises `InvalidRequest` (name, expiry), `Forbidden` (the actor may hold no keys).
     """
-    if not name or len(name) > KEY_NAME_LENGTH_MAX or not name.isprintable():
-        raise InvalidRequest(f"name: 1 to {KEY_NAME_LENGTH_MAX} printable characters required")
+    check_printable_name("name", name, KEY_NAME_LENGTH_MAX)
     if expires_at is not None and expires_at <= timezone.now():
         raise InvalidRequest(f"expires_at: {expires_at.isoformat()} is past")
     text = text or new_key()
@@ -322,6 +373,31 @@ def create_key(
     return key, text
 
 
+def withdraw_key(actor: Actor, key: ApiKey, why: str) -> bool:
+    """The brokers refused a new key: it was never there. False if a process delivers or has changed it, or the brokers
+    have it.
+
+    Nothing may refer to the key any more. Part of the caller's transaction.
+    """
+    locked = ApiKey.objects.select_for_update(no_key=True).select_related("tenant").get(pk=key.pk)
+    if (
+        locked.generation != key.generation
+        or locked.delivered_generation
+        or not outbox.withdraw(KIND_KEY, key.public_id)
+    ):
+        return False
+    audit.record(
+        actor,
+        tenant=locked.tenant.public_id,
+        action="key.refused",
+        object_id=locked.public_id,
+        before={"name": locked.name},
+        after={"why": why},
+    )
+    locked.delete()
+    return True
+
+
 def revoke_key(actor: Actor, key: ApiKey, *, reason: str = "") -> ApiKey:
     """Refuse the key from now on, on open streams too. Doing it again changes nothing."""
     with transaction.atomic():
@@ -352,7 +428,7 @@ def revoke_keys_of(actor: Actor, tenant: Tenant, person: Person, *, reason: str)
 
 
 def touch_key(actor: Actor, key: ApiKey, *, at_least: int = 0) -> ApiKey:
-    """Brokers must be told of the key anew; as `touch_tenant`."""
+    """Brokers must get the key again; as `touch_tenant`."""
     with transaction.atomic():
         locked = ApiKey.objects.select_for_update(no_key=True).select_related("tenant").get(pk=key.pk)
         locked.generation = max(locked.generation, at_least) + 1
@@ -370,7 +446,7 @@ def note_key_used(key: ApiKey) -> None:
 
 def _maker(actor: Actor, tenant: Tenant) -> tuple[Person | None, datetime | None]:
     """Who answers for a key that the actor makes, and when it must end: looked at under the tenant's lock, so that
-    nobody's role falls meanwhile. Raises `Forbidden`.
+    no role falls meanwhile. Raises `Forbidden`.
     """
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     if actor.kind is ActorKind.SYSTEM:
@@ -403,7 +479,7 @@ def _deliver_key(key: ApiKey) -> None:
 
 
 def create_operator(actor: Actor, *, name: str, tenant: str, token: str | None = None) -> str:
-    """An operator's token, which is nowhere afterwards. `tenant` is whose audit log tells of it: the system's."""
+    """An operator's token, which is not stored. `tenant`: whose audit log has the entry, the system's."""
     token = token or tokens.new_token(tokens.OPERATOR_PREFIX)
     with transaction.atomic():
         row, made = OperatorToken.objects.get_or_create(

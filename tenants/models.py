@@ -30,13 +30,13 @@ class Tenant(DesiredObject):
 
 
 class Person(AbstractBaseUser):
-    """Somebody who signs in, known by an e-mail address in lower case."""
+    """A person who signs in, known by an e-mail address in lower case."""
 
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_person_id)
     email = models.EmailField(unique=True)
     is_active = models.BooleanField(default=True)
     tenants_max = models.PositiveIntegerField(null=True)
-    """How many tenants they may own; None = as many as everybody."""
+    """How many tenants they may own; None = the default."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     USERNAME_FIELD = "email"
@@ -60,7 +60,7 @@ class Membership(models.Model):
 
 
 class Invitation(models.Model):
-    """Somebody may join a tenant with a role, by a link that is shown once. The link's token itself is not here."""
+    """A person may join a tenant with a role, by a link that is shown once. The link's token is not stored."""
 
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="invitations")
@@ -143,7 +143,7 @@ class PasswordReset(models.Model):
 
 
 class OperatorToken(models.Model):
-    """Somebody who runs the service. The token itself is not here."""
+    """An operator of the service. The token itself is not stored."""
 
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
     name = models.CharField(max_length=KEY_NAME_LENGTH_MAX)

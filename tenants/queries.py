@@ -1,4 +1,4 @@
-"""Reads tenants, people and keys: for a caller always inside what is his, for the service by public id."""
+"""Reads tenants, people and keys: for a caller only in their own tenants, for the service by public id."""
 
 from dataclasses import dataclass
 
@@ -147,7 +147,7 @@ def key(tenant: Tenant, public_id: str) -> ApiKey:
 
 
 def keys_made_by(tenant: Tenant, person: Person) -> QuerySet[ApiKey]:
-    """Keys of the tenant that the person answers for and that still let somebody in."""
+    """Valid keys of the tenant whose maker is this person."""
     return keys(tenant).filter(maker=person, revoked_at=None).exclude(expires_at__lte=timezone.now())
 
 

@@ -61,7 +61,7 @@ TABLE = MappingProxyType(
         Permission.TENANT_READ: frozenset({*_PEOPLE, _S.KEY, _S.BOUND_KEY, _S.OPERATOR}),
         Permission.TENANT_SUSPEND: frozenset({_S.OPERATOR}),
         Permission.PEOPLE_READ: frozenset({*_PEOPLE, _S.OPERATOR}),
-        # Only an owner makes or unmakes owners; and everybody may leave: the actions see to both.
+        # Only an owner makes or demotes owners, and every person may leave: the actions check both.
         Permission.PEOPLE_WRITE: frozenset({_S.OWNER, _S.ADMIN}),
         # A bound key sees the topics it is bound to.
         Permission.TOPICS_READ: frozenset({*_PEOPLE, _S.KEY, _S.BOUND_KEY, _S.OPERATOR}),

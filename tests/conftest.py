@@ -1,7 +1,9 @@
 """Rules that hold for all tests: a skip is a failure unless the test says which optional peer it needs."""
 
+import gc
 import os
 import signal
+import sys
 from collections.abc import Generator
 
 import hypothesis
@@ -12,6 +14,10 @@ from local import guardian
 from tests import schedule
 
 FULL = bool(os.environ.get("FULL"))
+
+# Hundreds of processes start here: what one of them compiles, the next ones read.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A shell starts what runs in its background with SIGINT ignored, and every program would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -34,6 +40,17 @@ hypothesis.settings.load_profile("penstock")
 def full() -> bool:
     """True when the long forms are asked for: `make test FULL=1`."""
     return FULL
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays to the end: the garbage collector looks at it neither now nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -8,11 +8,12 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 SHARED = (
+    "tests/architecture",
     "tests/end_to_end/console",
     "tests/end_to_end/docs",
     "tests/spark_usage",
 )
-"""Folders of which one worker takes all: their service or session is started once."""
+"""Folders of which one worker takes all: their service or session is started once, the source is parsed once."""
 LONGEST_FIRST = (
     "tests/end_to_end/test_demo.py",
     "tests/spark_usage",

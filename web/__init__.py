@@ -1,1 +1,1 @@
-"""Django app: the console, pages that the server renders over the apps' actions and queries."""
+"""Django app: the console. The server renders its pages with the apps' actions and queries."""

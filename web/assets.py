@@ -1,4 +1,4 @@
-"""Static files by what is in them: an address changes when its content does."""
+"""Addresses of static files change with their content."""
 
 import hashlib
 from functools import cache
@@ -9,7 +9,7 @@ from django.core.exceptions import SuspiciousFileOperation
 
 @cache
 def digest(path: str) -> str:
-    """Of a file that is there. Raises `FileNotFoundError`."""
+    """Digest of an existing file. Raises `FileNotFoundError`."""
     found = finders.find(path)
     if not isinstance(found, str):
         raise FileNotFoundError(path)
@@ -18,7 +18,7 @@ def digest(path: str) -> str:
 
 
 def digest_of(path: str) -> str | None:
-    """Of a file that somebody asked for; None where there is none."""
+    """Digest of a requested file; None if there is no such file."""
     try:
         return digest(path)
     except (OSError, ValueError, SuspiciousFileOperation):

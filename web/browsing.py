@@ -1,4 +1,4 @@
-"""Reading a topic for people: from an offset, from a time, the newest, by key, and what has come since."""
+"""Reads a topic for people: from an offset or a time, the newest messages, by key, or new messages since an offset."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ from penstock.rules.partitioner import partition_of
 LIMITS = (20, 50, 100)
 FETCH_BYTES = 4 * 1024 * 1024
 READ_S = 6.0
-"""A page shows what it has by then."""
+"""After this time a page shows what it has read."""
 POLL_S = 0.4
 SEARCH_STEP = 2_000
 SEARCH_MAX = 20_000
-"""Offsets that a search by key looks through, from the newest back."""
+"""Offsets that a search by key reads, from the newest back."""
 PARTITIONS_MAX = 200
 TAIL_MAX = 200
-"""Messages that one look at the tail brings; what came above it is passed over, and said."""
+"""Messages that one poll of the tail returns. The page says how many more it left out."""
 SKIPPED_MAX = 20
 """Malformed batches that one page names."""
 CALL_S = 5.0
@@ -29,18 +29,18 @@ Marks = dict[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Messages of one or all partitions. `late` = the time was up before all was read."""
+    """Messages of one or all partitions. `late` = the time ended before everything was read."""
 
     messages: tuple[Message, ...]
     marks: Marks
     first: int
-    """Of one partition: where this page begins."""
+    """Of one partition: the offset at which this page begins."""
     end: int
     late: bool = False
     searched: int = 0
-    """Offsets that were looked through, for a search by key."""
+    """Offsets that a search by key has read."""
     skipped: tuple[SkippedBatch, ...] = ()
-    """The first of those whose offsets are no messages."""
+    """The first malformed batches: their offsets have no messages."""
 
 
 class Reader:
@@ -68,26 +68,26 @@ class Reader:
 
     @property
     def skipped(self) -> tuple[SkippedBatch, ...]:
-        """Malformed batches that were met so far, at most `SKIPPED_MAX` of them, in order."""
-        return tuple(self._skipped[place] for place in sorted(self._skipped))
+        """Malformed batches that were found so far, at most `SKIPPED_MAX` of them, in order."""
+        return tuple(self._skipped[position] for position in sorted(self._skipped))
 
     def marks(self) -> Marks:
-        """Where each partition begins and ends now."""
+        """The begin and end offset of each partition now."""
         begins = self._consumer.beginning_offsets(CALL_S)
         ends = self._consumer.end_offsets(CALL_S)
         return {part: (begins[self._topic, part], ends[self._topic, part]) for part in self._partitions}
 
     def offsets_at(self, timestamp_ms: int) -> dict[int, int]:
-        """Of each partition the first offset with that time or a later one."""
+        """The first offset of each partition with that time or a later one."""
         self._consumer.seek(self._topic, timestamp_ms=timestamp_ms, timeout=CALL_S)
         return {part: self._consumer.position(self._topic, part, CALL_S) for part in self._partitions}
 
     def read(
         self, starts: Mapping[int, int], ends: Mapping[int, int], limit: int, *, from_ms: int | None = None
     ) -> tuple[list[Message], bool]:
-        """Up to `limit` messages of each partition from its start, below its end; and whether the time was up.
+        """Up to `limit` messages of each partition in [start, end), and whether the time ended before all were read.
 
-        With `from_ms` the start is in the batch that holds that time, and messages before it are left out.
+        With `from_ms` the start is in the batch with that time, and earlier messages are left out.
         """
         waiting = {part for part in self._partitions if starts[part] < ends[part]}
         counts = dict.fromkeys(self._partitions, 0)
@@ -144,7 +144,7 @@ def since(reader: Reader, starts: Mapping[int, int] | None, timestamp_ms: int | 
 
 
 def with_key(reader: Reader, partition: int, key: bytes, limit: int) -> Page:
-    """The newest messages with this key in one partition, newest first; looks through a bounded stretch."""
+    """The newest messages with this key in one partition, newest first. It reads a bounded number of offsets."""
     marks = reader.marks()
     begin, end = marks[partition]
     found: list[Message] = []
@@ -168,7 +168,7 @@ def with_key(reader: Reader, partition: int, key: bytes, limit: int) -> Page:
 
 
 def partition_for(key: bytes, count: int) -> int:
-    """Where the usual partitioner puts this key."""
+    """The partition that the default partitioner chooses for this key."""
     return partition_of(key, count)
 
 

@@ -1,4 +1,4 @@
-"""Charts and pipes as numbers: where bars, lines and labels stand. Pure; templates draw them as SVG.
+"""Charts and pipes as numbers: the positions of bars, lines and labels. Pure; templates draw them as SVG.
 
 Coordinates are those of the view box, top left is 0, 0. Each chart is drawn
 in two widths, for wide pages and for phones.
@@ -10,13 +10,13 @@ from math import ceil
 
 BROAD, HALF, NARROW = 960, 470, 360
 SERIES_MAX = 6
-"""Colours; what is beyond is put together in the last one."""
+"""Colors; further series are added up in the last one."""
 _TOP, _BOTTOM, _LEFT = 10, 22, 52
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One topic's numbers, one a column."""
+    """One topic's numbers, one per column."""
 
     name: str
     values: tuple[int, ...]
@@ -47,7 +47,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line of the grid at `y` that stands for `value`."""
+    """A line of the grid: `y` is the height of `value`."""
 
     y: float
     value: int
@@ -106,7 +106,7 @@ class LineChart:
 
 
 def folded(series: Sequence[Series], rest: str = "other topics") -> tuple[Series, ...]:
-    """The largest series, at most `SERIES_MAX`; the others are put together in the last."""
+    """The largest series, at most `SERIES_MAX`; the others are added up in the last."""
     ordered = sorted(series, key=lambda one: (-sum(one.values), one.name))
     if len(ordered) <= SERIES_MAX:
         return tuple(ordered)
@@ -118,15 +118,15 @@ def folded(series: Sequence[Series], rest: str = "other topics") -> tuple[Series
 def stacked_bars(
     labels: Sequence[str], series: Sequence[Series], *, width: int, height: int, name: str
 ) -> BarChart:
-    """A bar a label, stacked in the order of `series` from below."""
+    """One bar per label, stacked in the order of `series` from below."""
     totals = [sum(one.values[index] for one in series) for index in range(len(labels))]
     ticks = nice_ticks(max(totals, default=0))
     top, base = _TOP, height - _BOTTOM
     scale = (base - top) / ticks[-1]
     step = (width - _LEFT) / max(1, len(labels))
     bar_width = min(44.0, step * 0.68)
-    room = 46 if width < BROAD else 56
-    every = max(1, -(-room // int(max(1, step))))
+    label_width = 46 if width < BROAD else 56
+    every = max(1, -(-label_width // int(max(1, step))))
     bars = []
     for index, label in enumerate(labels):
         y = float(base)
@@ -154,25 +154,25 @@ def stacked_bars(
 def lines(
     series: Sequence[Sequence[float]], marks: Sequence[str], *, width: int, height: int, name: str
 ) -> LineChart:
-    """Series of one length over one scale, the newest at the right; `marks` stand below at equal distances."""
+    """Series of one length over one scale, the newest at the right; `marks` are below at equal distances."""
     ticks = nice_ticks(max(1, ceil(max((value for one in series for value in one), default=0))))
     base, right = height - _BOTTOM, width - 6
     scale = (base - _TOP) / ticks[-1]
     curves = []
     for color, values in enumerate(series, start=1):
         step = (right - _LEFT) / max(1, len(values) - 1)
-        places = [
+        spots = [
             (round(_LEFT + index * step, 1), round(base - value * scale, 1))
             for index, value in enumerate(values)
         ]
-        points = " ".join(f"{x},{y}" for x, y in places)
+        points = " ".join(f"{x},{y}" for x, y in spots)
         curves.append(
             Curve(
                 color=color,
                 points=points,
-                area=f"{places[0][0]},{base} {points} {places[-1][0]},{base}" if places else "",
-                last_x=places[-1][0] if places else 0,
-                last_y=places[-1][1] if places else 0,
+                area=f"{spots[0][0]},{base} {points} {spots[-1][0]},{base}" if spots else "",
+                last_x=spots[-1][0] if spots else 0,
+                last_y=spots[-1][1] if spots else 0,
             )
         )
     apart = (right - _LEFT) / max(1, len(marks) - 1)
@@ -220,7 +220,7 @@ def short(number: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipe:
-    """A partition as a pipe 100 long: water up to `filled`, then what is still to be read."""
+    """A partition as a pipe 100 long: water up to `filled`, then the unread part."""
 
     filled: float
     lag: float

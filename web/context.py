@@ -1,4 +1,4 @@
-"""What every template knows: who is here, in which tenant, what they may do, and what was just done."""
+"""Variables of every template: the person, the tenant, what they may do there, and the notice of the last action."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from web import notices, sessions
 
 def console(request: HttpRequest) -> dict[str, Any]:
     """Django's context processor of the console."""
-    place = getattr(request, "place", None)
+    access = getattr(request, "access", None)
     return {
-        "place": place,
-        "tenant": place.tenant if place is not None else None,
-        "rights": place.rights if place is not None else {},
+        "access": access,
+        "tenant": access.tenant if access is not None else None,
+        "rights": access.rights if access is not None else {},
         "person": sessions.person_of(request),
         "operator": getattr(request, "operator", None),
         "theme": sessions.theme_of(request),

@@ -1,6 +1,4 @@
-"""What usage costs by the prices of the running period, and what the period to date comes to: an estimate until the cut
-says where it ends.
-"""
+"""The prices of the present billing period, and its cost so far: an estimate until the period ends."""
 
 from dataclasses import dataclass
 
@@ -13,7 +11,7 @@ from tenants.models import Tenant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostSoFar:
-    """What is metered and stands on no issued invoice yet, rated as one period."""
+    """Usage that is on no issued invoice yet, rated as one period."""
 
     rated: Rated
     currency: str
@@ -24,7 +22,7 @@ class CostSoFar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceRow:
-    """What one part of a meter's quantity costs. `unit_price` 0 = free; `up_to` None = without an end."""
+    """The price of one part of a meter's quantity. `unit_price` 0 = free; `up_to` None = without an end."""
 
     meter: str
     after: int
@@ -35,7 +33,7 @@ class PriceRow:
 
 
 def cost_so_far(tenant: Tenant) -> CostSoFar | None:
-    """None while there are no prices."""
+    """The tenant's cost in this period; None while there are no prices."""
     row = price_actions.running_prices_of(tenant)
     if row is None:
         return None
@@ -53,13 +51,13 @@ def cost_so_far(tenant: Tenant) -> CostSoFar | None:
 
 
 def price_rows(tenant: Tenant) -> list[PriceRow]:
-    """The prices of the tenant's running period, in the order of their book; empty while there are none."""
+    """The prices of the tenant's present period, in the order of the price book; empty while there are none."""
     row = price_actions.running_prices_of(tenant)
     return [] if row is None else rows_of(PriceBook.read(row.document))
 
 
 def prices_of_newcomers() -> list[PriceRow]:
-    """What a tenant that signs up now pays."""
+    """The prices of a tenant that signs up now."""
     row = queries.price_books().filter(effective_from__lte=timezone.now()).last()
     return [] if row is None else rows_of(PriceBook.read(row.document))
 

@@ -1,17 +1,17 @@
-"""Bytes of a message as people read them: JSON laid out, text with its hidden signs shown, or hex. Pure."""
+"""Bytes of a message as people read them: indented JSON, text with visible hidden characters, or hex. Pure."""
 
 import json
 from dataclasses import dataclass
 
 SHOWN_MAX = 64 * 1024
-"""Bytes of one content that the page of one message shows; the rest is said to be there."""
+"""Bytes of one content that the page of one message shows; the page says that there are more."""
 LISTED_MAX = 2 * 1024
 """Bytes of one content in a list of messages, which may be a hundred."""
 PREVIEW_MAX = 160
 _HEX_PART = 4
-"""A byte as hex takes about four signs: a page as long as one of text shows a quarter of the bytes."""
+"""A byte as hex takes about four characters: a page of the same length shows a quarter of the bytes."""
 _HEX_ROW = 16
-# Signs that turn the direction of text or have no width: they could make a text look like another.
+# Characters that turn the direction of text or have no width: they could make a text look like another.
 _HIDDEN = frozenset(
     [0x00AD, 0x061C, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF]
 )
@@ -26,39 +26,39 @@ class Content:
     preview: str
     """One line."""
     whole: str
-    cut: bool
+    shortened: bool
     """Only the beginning is shown."""
 
 
-NOTHING = Content(kind="none", size=0, preview="", whole="", cut=False)
+NOTHING = Content(kind="none", size=0, preview="", whole="", shortened=False)
 
 
 def decode(content: bytes | None, most: int = SHOWN_MAX) -> Content:
-    """What to show of a key, a value or a header: its first `most` bytes, fewer as hex."""
+    """The text to show for a key, a value or a header: its first `most` bytes, fewer as hex."""
     if content is None:
         return NOTHING
-    cut = len(content) > most
-    text = _text(content[:most], cut)
+    shortened = len(content) > most
+    text = _text(content[:most], shortened)
     if text is None:
         return Content(
             kind="hex",
             size=len(content),
             preview=content[: PREVIEW_MAX // 3].hex(" "),
             whole=hex_dump(content[: most // _HEX_PART]),
-            cut=len(content) > most // _HEX_PART,
+            shortened=len(content) > most // _HEX_PART,
         )
-    laid_out = None if cut else lay_out_json(text)
+    laid_out = None if shortened else lay_out_json(text)
     return Content(
         kind="text" if laid_out is None else "json",
         size=len(content),
         preview=visible(text[:PREVIEW_MAX], one_line=True),
         whole=visible(text if laid_out is None else laid_out),
-        cut=cut,
+        shortened=shortened,
     )
 
 
 def visible(text: str, *, one_line: bool = False) -> str:
-    """Control characters as their pictures, and signs that cannot be seen as escapes."""
+    """Control characters as their pictures, and invisible characters as escapes."""
     shown = []
     for character in text:
         code = ord(character)
@@ -76,9 +76,9 @@ def visible(text: str, *, one_line: bool = False) -> str:
 
 
 def lay_out_json(text: str) -> str | None:
-    """An object or array with line breaks and indents, every other character as it was; None if it is none.
+    """A JSON object or array with line breaks and indents, every other character as it was; None for other text.
 
-    Numbers keep their digits and repeated names stay, which reading and writing it again would not promise.
+    Numbers keep their digits and repeated names stay, which parsing and serializing would not promise.
     """
     if text.lstrip()[:1] not in ("{", "["):
         return None
@@ -131,9 +131,9 @@ def hex_dump(content: bytes) -> str:
     return "\n".join(rows)
 
 
-def _text(content: bytes, cut: bool) -> str | None:
+def _text(content: bytes, shortened: bool) -> str | None:
     """The text, if it is one: UTF-8 with few control characters."""
-    for dropped in range(4 if cut else 1):
+    for dropped in range(4 if shortened else 1):
         try:
             text = content[: len(content) - dropped].decode()
         except UnicodeDecodeError:

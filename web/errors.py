@@ -1,4 +1,4 @@
-"""Pages for what went wrong; programs keep getting problem documents."""
+"""Pages for errors. Programs get problem documents instead."""
 
 import re
 
@@ -7,35 +7,37 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 
 from control_plane.api import problems
-from penstock.contract.errors import Belief, ErrorCode, NotFound, PenstockError
+from control_plane.api.addresses import for_programs
+from penstock.contract.errors import Belief, ErrorCode, NotFound, PenstockError, split_message
 from web import sessions
-from web.refusals import as_sentence, split_message
+from web.refusals import as_sentence
+from web.tenant_access import access_of
 
 _STALE_FORM = "This form is not valid any more"
 _HEADINGS = {
-    400: "That request makes no sense here",
+    400: "This request is not valid",
     401: "Please sign in again",
-    403: "That is not yours to do",
+    403: "You may not do this",
     404: "There is nothing here",
     409: "That exists already",
-    422: "A limit stands in the way",
+    422: "A limit does not allow this",
     429: "Too much at once",
-    500: "Something broke on our side",
+    500: "Something failed in the service",
     503: "The brokers do not answer",
 }
-_GONE = "It may have been removed, have another name, or belong to somebody else."
+_GONE = "It may be removed, have another name, or belong to another tenant."
 
 
 def refused(request: HttpRequest, error: PenstockError) -> HttpResponse:
-    """The page of a refusal; a small note where only a part of a page was asked for."""
+    """The page of a refusal; a short note if the request is for a part of a page."""
     status = problems.status_of(error)
     _, text = split_message(error.message)
     remedy = error.remedy
     if status == 503:
-        # The message tells of connections, the remedy is for who runs the brokers.
+        # The message is about connections, and the remedy is for the brokers' operators.
         unknown = error.belief is Belief.UNKNOWN
-        done = "whether your request was done is not known" if unknown else "nothing was changed"
-        text, remedy = f"It may be over in a moment; {done}.", "Look again." if unknown else "Try again."
+        done = "it is not known whether your request was done" if unknown else "nothing was changed"
+        text, remedy = f"This may end in a moment; {done}.", "Check it." if unknown else "Try again."
     elif status == 404:
         remedy = _GONE
     text = as_sentence(text)
@@ -49,27 +51,27 @@ def refused(request: HttpRequest, error: PenstockError) -> HttpResponse:
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Django's handler of addresses that do not exist."""
-    if _is_rest(request):
+    if for_programs(request.path):
         return problems.not_found(request, exception)
     return _page(request, 404, f"No page has the address {request.path[:200]}.", "", "NOT_FOUND")
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Django's handler of requests that it refuses itself."""
-    if _is_rest(request):
+    if for_programs(request.path):
         return problems.bad_request(request, exception)
     return _page(request, 400, "The request is malformed.", "", "INVALID_REQUEST")
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Django's handler of faults."""
-    if _is_rest(request):
+    if for_programs(request.path):
         return problems.server_error(request)
-    # Without the request: what every page asks of the database may be what failed.
+    # Without the request: the database, which every page reads, may be what failed.
     context = {
         "heading": _HEADINGS[500],
-        "frame": "web/door.html",
-        "text": "Whether your last change was made, the audit log tells.",
+        "frame": "web/signed_out.html",
+        "text": "The audit log shows whether your last change was made.",
         "remedy": "Report it with the request id.",
         "code": ErrorCode.INTERNAL.name.lower(),
         "status": 500,
@@ -79,21 +81,19 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """A form that this service did not hand out, or whose cookie is gone."""
+    """A form that this service did not send, or whose cookie is missing."""
     return _page(
         request,
         403,
-        "The form could not be trusted: its token is missing or old.",
+        "The form was refused: its token is missing or old.",
         "Nothing was changed. Go back, reload the page and send the form again; cookies must be allowed.",
         ErrorCode.FORBIDDEN.name,
         heading=_STALE_FORM,
     )
 
 
-def _find_place(request: HttpRequest) -> None:
-    """An address below a tenant's or the operators' that does not exist keeps their pages beside it."""
-    from web.places import place_of
-
+def _find_frame(request: HttpRequest) -> None:
+    """Find out whose address it is, so that an error below a tenant's or the operators' pages keeps their menu."""
     if request.path.startswith("/operator/") and not hasattr(request, "operator"):
         operator = sessions.operator_of(request)
         if operator is not None:
@@ -101,39 +101,33 @@ def _find_place(request: HttpRequest) -> None:
         return
     match = re.match(r"/t/([^/]+)/", request.path)
     person = sessions.person_of(request)
-    if match is None or person is None or hasattr(request, "place"):
+    if match is None or person is None or hasattr(request, "access"):
         return
     try:
-        request.place = place_of(request, person, match[1])  # type: ignore[attr-defined]
+        request.access = access_of(request, person, match[1])  # type: ignore[attr-defined]
     except NotFound:
         pass
 
 
 def _frame(request: HttpRequest) -> str:
-    """The page that an error stands in: the tenant's or the operator's, where it is in one; the door otherwise."""
-    if hasattr(request, "place"):
+    """The template around an error: a tenant's page, an operator's page, or that of people who are not signed in."""
+    if hasattr(request, "access"):
         return "web/page.html"
     if hasattr(request, "operator"):
         return "web/operator_page.html"
-    return "web/door.html"
+    return "web/signed_out.html"
 
 
 def _here(request: HttpRequest) -> str:
-    """Which of a tenant's pages the address belongs to."""
+    """The entry of the tenant's menu that the address belongs to."""
     match = re.match(r"/t/[^/]+/(topics|groups?|invoices|keys|people)\b", request.path)
     return "" if match is None else "groups" if match[1] == "group" else match[1]
-
-
-def _is_rest(request: HttpRequest) -> bool:
-    from web.middleware import is_console
-
-    return not is_console(request)
 
 
 def _page(
     request: HttpRequest, status: int, text: str, remedy: str, code: str, heading: str = ""
 ) -> HttpResponse:
-    _find_place(request)
+    _find_frame(request)
     context = {
         "heading": heading or _HEADINGS.get(status, "That did not work"),
         "frame": _frame(request),

@@ -1,4 +1,4 @@
-"""The last hour's flow as two charts and their words: messages and bytes, in and out."""
+"""The last hour's flow as two charts with their labels: messages and bytes, in and out."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ from web.usage_tail import tail
 MARKS = ("1 h ago", "45 min", "30 min", "15 min", "now")
 _NARROW_MARKS = ("1 h ago", "30 min", "now")
 _PER_S_FROM = 600
-"""In a minute: from here on a chart counts by the second, and below by the minute, in whole numbers."""
+"""Per minute: from here on a chart counts per second, and below it per minute, in whole numbers."""
 _HEIGHT = 150
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowChart:
-    """`unit` is what the numbers at the left count, such as `messages a minute`."""
+    """`unit` is the unit of the numbers at the left, such as `messages a minute`."""
 
     unit: str
     lines: tuple[charts.LineChart, ...]
@@ -34,7 +34,7 @@ class Flows:
 
 
 def flows(tenant: str, topic_id: str | None = None) -> Flows | None:
-    """Of the tenant (a public id) or one of its topics (hex); None while the hour is not read yet."""
+    """The flow of a tenant (a public id) or of one of its topics (hex); None while the hour is not read yet."""
     hour = tail.hour(tenant, topic_id)
     return None if hour is None else drawn(hour)
 

@@ -1,4 +1,4 @@
-"""How numbers, sizes, times and amounts are written in the console. Pure."""
+"""How the console writes numbers, sizes, times and amounts. Pure."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +16,7 @@ _BROWSERS = (
     ("Chrome/", "Chrome"),
     ("Safari/", "Safari"),
 )
-"""In this order: most of them name those behind as well."""
+"""In this order, because most browsers name later ones of this list too."""
 _SYSTEMS = ("Windows", "Android", "iPhone", "iPad", "Mac OS X", "Linux")
 
 
@@ -44,7 +44,7 @@ def size(number: int) -> str:
 
 
 def rate(per_s: float) -> str:
-    """A number per second, with as many places as it deserves."""
+    """A number per second, with one decimal if it is small."""
     if per_s >= 100:
         return f"{per_s:,.0f}"
     return f"{per_s:.1f}" if per_s >= 0.05 else "0"
@@ -86,7 +86,7 @@ def ago(at: datetime | None, now: datetime) -> str:
     if at is None:
         return "never"
     passed = now - at
-    # What is to come is rounded: an end that was set 7 days ahead is 7 days ahead, not 6.
+    # A future time is rounded: an end that was set 7 days ahead is 7 days ahead, not 6.
     text = _about(passed) if passed >= timedelta(0) else _about(-passed, rounded=True)
     if text == "":
         return "just now"
@@ -114,13 +114,13 @@ def time_of(timestamp_ms: int) -> str:
 
 
 def amount(micro: int, minor_digits: int, currency: str) -> str:
-    """Micro-units as money: `1,234.50 USD`; finer than cents only as far as it says something."""
-    whole, point, places = shown_amount(abs(micro), minor_digits).partition(".")
-    return f"{'−' if micro < 0 else ''}{int(whole):,}{point}{places} {currency}"
+    """Micro-units as money: `1,234.50 USD`; finer than cents only where those digits are not 0."""
+    whole, point, decimals = shown_amount(abs(micro), minor_digits).partition(".")
+    return f"{'−' if micro < 0 else ''}{int(whole):,}{point}{decimals} {currency}"
 
 
 def price(text: str) -> str:
-    """A unit price of 12 places without the zeros that say nothing: `0.002`."""
-    whole, _, places = text.partition(".")
-    places = places.rstrip("0")
-    return f"{whole}.{places.ljust(2, '0')}"
+    """A unit price of 12 decimals without the zeros at its end: `0.002`."""
+    whole, _, decimals = text.partition(".")
+    decimals = decimals.rstrip("0")
+    return f"{whole}.{decimals.ljust(2, '0')}"

@@ -1,4 +1,4 @@
-"""Consumer groups with their lag, as the brokers tell it."""
+"""Consumer groups with their lag, as the brokers report it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from penstock.contract.errors import GroupNotFound, NotFound
 from web.live import TIMEOUT_S, TopicNow, topics_now
 
 GROUPS_MAX = 100
-"""More than a page shows of a group's lag at once."""
+"""A page asks for the lag of at most this many groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
-    """How far a group is in one partition. `committed` None = nothing committed yet."""
+    """How far a group has read one partition. `committed` None = nothing is committed yet."""
 
     topic: str
     partition: int
@@ -24,7 +24,7 @@ class PartitionLag:
 
     @property
     def lag(self) -> int:
-        """Messages between what is committed and the end; of what is still there."""
+        """Messages from the committed offset to the end, without deleted ones."""
         at = self.begin if self.committed is None else max(self.committed, self.begin)
         return max(0, self.end - at)
 
@@ -52,7 +52,7 @@ class GroupNow:
 
 
 def groups_now(client: Client, topics: Mapping[str, TopicNow], names: Sequence[str]) -> list[GroupNow]:
-    """These groups with their lag in `topics`; those that are gone meanwhile are left out."""
+    """These groups with their lag in `topics`, without groups that no longer exist."""
     found = []
     for name in names[:GROUPS_MAX]:
         try:
@@ -74,20 +74,19 @@ def group_now(client: Client, name: str) -> GroupNow:
         try:
             described.append(client.topic(topic, TIMEOUT_S))
         except NotFound:
-            continue  # deleted; its offsets say nothing any more
+            continue  # deleted; its offsets have no meaning
     return with_lag(description, {topic.name: topic for topic in topics_now(client, described)})
 
 
 def with_lag(description: GroupDescription, topics: Mapping[str, TopicNow]) -> GroupNow:
     """The group with every partition that it has read or owns."""
     owners = {
-        place: member.client_id or member.member_id
+        topic_partition: member.client_id or member.member_id
         for member in description.members
-        for place in member.assigned
+        for topic_partition in member.assigned
     }
-    places = sorted({*description.offsets, *owners})
     parts = []
-    for topic, partition in places:
+    for topic, partition in sorted({*description.offsets, *owners}):
         now = topics.get(topic)
         if now is None or partition >= len(now.partitions):
             continue

@@ -1,4 +1,4 @@
-"""What the brokers say now of a tenant's topics: leaders, in-sync sets, offsets, and rates while somebody looks."""
+"""The state of a tenant's topics now: leaders, in-sync sets and offsets, and rates while a page is open."""
 
 import threading
 import time
@@ -14,15 +14,15 @@ from penstock.contract.errors import PenstockError
 from penstock.rules.timestamps import moment_of
 
 PARTITIONS_MAX = 2_000
-"""Above this a page does not ask for all offsets."""
+"""With more partitions a page does not ask for all offsets."""
 TIMEOUT_S = 5.0
 READ_BACK_S = 1.0
-"""A page does not wait longer for what it can do without."""
+"""A page does not wait longer for optional parts."""
 SAMPLES_MAX = 60
 SAMPLE_S = 1.5
-"""Samples are not closer than this, however many look."""
+"""Samples are not closer than this, however many pages are open."""
 GAP_S = 30.0
-"""After such a pause nothing is said of the time between."""
+"""After a longer pause the rates begin again."""
 WATCHED_MAX = 2_000
 
 
@@ -35,7 +35,7 @@ class PartitionNow:
     end: int
 
     @property
-    def held(self) -> int:
+    def stored(self) -> int:
         return self.end - self.begin
 
     @property
@@ -58,8 +58,8 @@ class TopicNow:
     partitions: tuple[PartitionNow, ...]
 
     @property
-    def held(self) -> int:
-        return sum(partition.held for partition in self.partitions)
+    def stored(self) -> int:
+        return sum(partition.stored for partition in self.partitions)
 
     @property
     def written(self) -> int:
@@ -77,11 +77,11 @@ class TopicNow:
 
 def topics_now(client: Client, described: Sequence[TopicDescription]) -> list[TopicNow]:
     """The topics with all offsets. Raises `BrokerUnavailable`, `TimedOut`."""
-    places = [(topic.name, part.partition) for topic in described for part in topic.partitions]
-    if not places:
+    partitions = [(topic.name, part.partition) for topic in described for part in topic.partitions]
+    if not partitions:
         return [TopicNow(name=topic.name, topic_id=topic.topic_id, partitions=()) for topic in described]
     with client.consumer() as consumer:
-        consumer.assign(places)
+        consumer.assign(partitions)
         begins = consumer.beginning_offsets(TIMEOUT_S)
         ends = consumer.end_offsets(TIMEOUT_S)
     return [
@@ -103,8 +103,9 @@ def topics_now(client: Client, described: Sequence[TopicDescription]) -> list[To
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBack:
-    """What of a topic was read back whole from the disks: so many messages, on at least so many copies, none of them
-    checked before `since`. Without messages there is nothing yet."""
+    """How much of a topic was read back intact from the disks: `messages`, on at least `copies` copies. The oldest
+    check was at `since`. 0 messages = nothing was read back yet.
+    """
 
     messages: int
     copies: int
@@ -112,14 +113,14 @@ class ReadBack:
 
 
 def read_back(client: Client, now: TopicNow) -> ReadBack | None:
-    """None while it is not known: a partition without a leader, brokers that do not answer at once, a large topic."""
+    """None if it is not known: a partition has no leader, brokers do not answer in time, or the topic is large."""
     if now.leaderless or len(now.partitions) > PARTITIONS_MAX:
         return None
     try:
-        told = client.durability(now.name, timeout=READ_BACK_S)
+        reported = client.durability(now.name, timeout=READ_BACK_S)
     except PenstockError:
         return None
-    checked = [one for one in told if one.verified_ms is not None]
+    checked = [one for one in reported if one.verified_ms is not None]
     oldest = min((one.verified_ms for one in checked if one.verified_ms is not None), default=None)
     return ReadBack(
         messages=sum(one.verified_end_offset - one.log_start_offset for one in checked),
@@ -140,7 +141,7 @@ class Rates:
 
 
 class Watch:
-    """Totals seen at times, per object; in memory, as long as somebody looks."""
+    """Samples of totals per object, in memory, while pages are open."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -151,7 +152,7 @@ class Watch:
         now = time.monotonic()
         with self._lock:
             seen = self._seen.pop(name, None) or deque(maxlen=SAMPLES_MAX + 1)
-            self._seen[name] = seen  # the one looked at last is the last to be forgotten
+            self._seen[name] = seen  # the newest is the last to be removed
             while len(self._seen) > WATCHED_MAX:
                 del self._seen[next(iter(self._seen))]
             if seen and (now - seen[-1][0] > GAP_S or total < seen[-1][1]):

@@ -1,4 +1,4 @@
-"""What every page of the console carries, and how a refusal becomes a page."""
+"""Headers of every page of the console, and pages for refusals."""
 
 from collections.abc import Callable
 
@@ -8,6 +8,7 @@ from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 from django.utils.cache import patch_cache_control
 
+from control_plane.api.addresses import for_programs
 from penstock.contract.errors import PenstockError
 from web import errors, notices
 from web.assets import digest_of
@@ -23,26 +24,18 @@ POLICY = "; ".join(
     )
 )
 """No inline script or style, no other host."""
-REST = ("/v1/", "/healthz", "/readyz", "/metrics")
-
-
-def is_console(request: HttpRequest) -> bool:
-    """Whether people look at it: everything that is not for programs."""
-    return not request.path.startswith(REST)
-
-
 YEAR = "public, max-age=31536000, immutable"
 
 
 class Delivery(GZipMiddleware):
-    """Pages and static files travel compressed; a static file whose address names its content is kept for a year.
+    """Compresses pages and static files. Browsers cache a static file whose address names its content for a year.
 
-    Compressed pages vary in length by chance (Django's `max_random_bytes`) and have a fresh mask on each form's token,
-    so that lengths tell nothing of it. Programs' answers stay as they are.
+    The length of a compressed page is randomized (Django's `max_random_bytes`) and each form's token has a new mask, so
+    that lengths reveal nothing of it. Answers to programs are not changed.
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        if not is_console(request):
+        if for_programs(request.path):
             return response
         if request.path.startswith(settings.STATIC_URL) and response.status_code in (200, 304):
             wanted = request.GET.get("v")
@@ -52,14 +45,14 @@ class Delivery(GZipMiddleware):
 
 
 class Console:
-    """The content security policy; nothing of a tenant in caches; errors as pages."""
+    """Sets the content security policy, keeps pages out of caches, and shows errors as pages."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self._get_response(request)
-        if is_console(request):
+        if not for_programs(request.path):
             notices.forget_shown(request, response)
             response.headers["Content-Security-Policy"] = POLICY
             response.headers.setdefault("X-Frame-Options", "DENY")
@@ -68,6 +61,6 @@ class Console:
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        if isinstance(exception, PenstockError) and is_console(request):
+        if isinstance(exception, PenstockError) and not for_programs(request.path):
             return errors.refused(request, exception)
         return None

@@ -1,4 +1,4 @@
-"""A sentence about what was just done, carried over one redirect in a signed cookie and shown once."""
+"""A sentence about the last action. A signed cookie carries it over one redirect, and it is shown once."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ def put(response: HttpResponse, text: str, kind: str = "ok") -> HttpResponse:
 
 
 def take(request: HttpRequest) -> Notice | None:
-    """What is to be shown now; the middleware forgets it with the answer."""
+    """The notice to show now. The middleware removes it with the answer."""
     sealed = request.COOKIES.get(_COOKIE)
     if not sealed or request.headers.get("HX-Request"):
         return None
@@ -45,6 +45,6 @@ def take(request: HttpRequest) -> Notice | None:
 
 
 def forget_shown(request: HttpRequest, response: HttpResponse) -> None:
-    """Once shown it is gone, unless this answer brings another."""
+    """Remove a notice that was shown, unless this answer sets another."""
     if getattr(request, "_console_notice_shown", False) and _COOKIE not in response.cookies:
         response.delete_cookie(_COOKIE, samesite="Lax")

@@ -1,4 +1,4 @@
-"""Long lists in pages, by a parameter of the address."""
+"""Long lists in pages and searched, by query parameters."""
 
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,5 +14,10 @@ T = TypeVar("T")
 def page_of(
     request: HttpRequest, rows: "_SupportsPagination[T]", per_page: int, name: str = "page"
 ) -> Page[T]:
-    """The page of `rows` that the address names by `name`; the nearest one where it names none that is there."""
+    """The page of `rows` that the parameter `name` gives, or the nearest existing one."""
     return Paginator(rows, per_page).get_page(request.GET.get(name, "1")[:9])
+
+
+def searched(request: HttpRequest, name: str = "q", *, length_max: int = 100) -> str:
+    """The text that a list is searched for. A NUL, which no database takes, is left out."""
+    return request.GET.get(name, "").strip()[:length_max].replace("\0", "")

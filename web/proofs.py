@@ -1,7 +1,7 @@
-"""Proofs of invoices: worker threads of this process that count an invoice again from the log, and how far they are.
+"""Proofs of invoices: threads of this process count an invoice again from the log and report their progress.
 
-A proof is no state of the service: it reads, tells and is forgotten. What it needs of the database is gathered before
-its thread begins; the thread speaks with the brokers alone, with the console's key of the person who asked.
+A proof is not stored: it reads, reports and is forgotten. It reads the database before its thread begins. The thread
+calls the brokers only, with the console's key of the person who asked.
 """
 
 import json
@@ -27,7 +27,7 @@ from penstock.verification.proving import Documents, prove
 from penstock.verification.stamped_reads import StampedReads
 from tenants.models import Tenant
 from web.broker_access import api_key
-from web.places import Place
+from web.tenant_access import TenantAccess
 
 THREADS = 2
 WAITING_MAX = 20
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Proof:
-    """One verification, under way or ended. Its thread alone writes it."""
+    """One verification, running or ended. Only its thread writes it."""
 
     tenant: str
     invoice: str
@@ -70,23 +70,25 @@ _pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="proof")
 
 
 def find(tenant: str, invoice: str) -> Proof | None:
-    """The last proof of this invoice that was asked for here."""
+    """The last proof of this invoice that this process made."""
     with _lock:
         return _proofs.get((tenant, invoice))
 
 
-def start(place: Place, invoice: Invoice) -> Proof:
-    """Begin a proof, or join the one under way. Raises `Throttled` when too many wait, and as reading evidence does."""
-    name = (place.tenant.public_id, invoice.public_id)
+def start(access: TenantAccess, invoice: Invoice) -> Proof:
+    """Begin a proof, or return the running one. Raises `Throttled` if too many wait, and errors of reading evidence."""
+    name = (access.tenant.public_id, invoice.public_id)
     known = find(*name)
     if known is not None and not known.ended:
         return known
-    documents = GatheredDocuments(place.tenant, invoice)
-    settings = ConnectionSettings(bootstrap=tuple(config.current().brokers.bootstrap), api_key=api_key(place))
+    documents = GatheredDocuments(access.tenant, invoice)
+    settings = ConnectionSettings(
+        bootstrap=tuple(config.current().brokers.bootstrap), api_key=api_key(access)
+    )
     proof = Proof(tenant=name[0], invoice=name[1], began_at=timezone.now())
     with _lock:
         if sum(not other.ended for other in _proofs.values()) >= WAITING_MAX:
-            raise Throttled("many invoices are being verified now; try again in a minute")
+            raise Throttled("too many invoices are being verified now; try again in a minute")
         _proofs.pop(name, None)
         _proofs[name] = proof
         while len(_proofs) > KEPT_MAX:
@@ -96,17 +98,17 @@ def start(place: Place, invoice: Invoice) -> Proof:
 
 
 def _run(proof: Proof, documents: Documents, settings: ConnectionSettings) -> None:
-    def tell(done: int, total: int, what: str) -> None:
+    def report(done: int, total: int, what: str) -> None:
         proof.done, proof.total, proof.what = done, total, what
 
     try:
         with StampedReads(settings, patience_s=PATIENCE_S) as reads:
-            proof.report = prove(proof.invoice, documents, reads, progress=tell)
+            proof.report = prove(proof.invoice, documents, reads, progress=report)
     except PenstockError as error:
         proof.error = error
     except Exception:
         _log.exception("a proof failed", extra={"invoice": proof.invoice})
-        proof.error = PenstockError("the verification itself broke; nothing is said about the invoice")
+        proof.error = PenstockError("the verification itself failed; it says nothing about the invoice")
     finally:
         proof.ended_at = timezone.now()
 
@@ -117,7 +119,7 @@ class GatheredDocuments:
     def __init__(self, tenant: Tenant, invoice: Invoice) -> None:
         self._shown = _as_sent(shapes.InvoiceShape(invoice).data)
         self._evidence: dict[str, Any] = {}
-        # Later ones tell whether a loss had to be credited by now.
+        # Later ones show whether a loss had to be credited by now.
         for row in (invoice, *queries.invoices_from_before(invoice)):
             self._evidence[row.public_id] = _as_sent(queries.evidence(row))
         self._chain: list[dict[str, Any]] = [

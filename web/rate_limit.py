@@ -1,4 +1,4 @@
-"""Limits on guessing: attempts counted by address and by whom they are for, within a minute, over all web processes."""
+"""Limits against guessing: attempts in a minute by address and by account, counted over all web processes."""
 
 import hashlib
 import math

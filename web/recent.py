@@ -1,8 +1,8 @@
-"""The last hour by the minute from what brokers meter: messages and bytes in and out, by tenant and topic. Pure.
+"""The last hour by the minute, from usage records: messages and bytes in and out, by tenant and topic. Pure.
 
-Usage in is what a reading says of its own minute, and a later reading of that minute says more: repeated and late ones
-change nothing. Usage out are increments, each counted once by (broker, boot, sequence). Bills are made from the same
-records, by other code and with a proof; this is for looking at.
+Usage in: a reading gives the totals of its own minute, and a later reading of that minute gives larger ones. Repeated
+and late readings change nothing. Usage out: increments, each counted once by (broker, boot, sequence). Invoices are
+made from the same records by other code, and with a proof; this is only shown.
 """
 
 from collections.abc import Iterable
@@ -14,12 +14,12 @@ from penstock.records.usage import MINUTE_MS
 MINUTES = 60
 _KEPT = MINUTES + 2
 _ENTRIES_MAX = 500_000
-"""Numbers of one partition in one minute. Beyond it the oldest minute is forgotten."""
+"""Entries are the numbers of one partition in one minute. With more the oldest minute is removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """What one minute saw."""
+    """The usage of one minute."""
 
     messages_in: int = 0
     bytes_in: int = 0
@@ -41,20 +41,20 @@ class Hour:
 
     @property
     def total(self) -> Flow:
-        """All of it, the present minute included."""
+        """The whole hour, with the present minute."""
         return _sum((*self.minutes, self.present))
 
 
 @dataclass(slots=True, kw_only=True)
 class _Topic:
-    """By minute: what partitions of a log generation took in, and what went out."""
+    """By minute: usage in by (partition, log generation), and usage out."""
 
     taken: dict[int, dict[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
     given: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 class RecentUsage:
-    """Feed it the records of `__usage` in any order; ask for the hour of a tenant or of one topic."""
+    """Takes the records of `__usage` in any order; returns the last hour of a tenant or of one topic."""
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[str, _Topic]] = {}
@@ -64,14 +64,14 @@ class RecentUsage:
         self._entries = 0
 
     def apply(self, record: usage_pb2.UsageRecord) -> None:
-        """Take one record over."""
+        """Count one usage record."""
         for reading in record.readings:
             rows = reading.minute_rows
             if rows:
                 messages = sum(row.messages for row in rows)
                 size = sum(row.bytes for row in rows)
-                place = (reading.partition, reading.log_generation)
-                self._take(reading.tenant, reading.topic_id.hex(), rows[0].minute, place, messages, size)
+                log = (reading.partition, reading.log_generation)
+                self._take(reading.tenant, reading.topic_id.hex(), rows[0].minute, log, messages, size)
         boot = (record.broker_id, record.boot_id)
         if record.sequence > self._seen.get(boot, 0):
             self._seen[boot] = record.sequence
@@ -79,7 +79,7 @@ class RecentUsage:
                 self._give(one.tenant, one.topic_id.hex(), one.minute, one.messages, one.bytes)
 
     def hour(self, tenant: str, now_ms: int, topic_id: str | None = None) -> Hour:
-        """Of the tenant, or of one of its topics (hex)."""
+        """The hour of the tenant, or of one of its topics (hex)."""
         present = now_ms // MINUTE_MS
         mine = self._topics.get(tenant, {})
         chosen = list(mine.values()) if topic_id is None else [mine[topic_id]] if topic_id in mine else []
@@ -89,14 +89,14 @@ class RecentUsage:
         return Hour(minutes=tuple(minutes[:-1]), present=minutes[-1])
 
     def _take(
-        self, tenant: str, topic_id: str, minute: int, place: tuple[int, int], messages: int, size: int
+        self, tenant: str, topic_id: str, minute: int, log: tuple[int, int], messages: int, size: int
     ) -> None:
         if not self._welcome(minute):
             return
         partitions = self._topic(tenant, topic_id).taken.setdefault(minute, {})
-        before = partitions.get(place)
+        before = partitions.get(log)
         self._entries += before is None
-        partitions[place] = max(before or (0, 0), (messages, size))
+        partitions[log] = max(before or (0, 0), (messages, size))
 
     def _give(self, tenant: str, topic_id: str, minute: int, messages: int, size: int) -> None:
         if not self._welcome(minute):
@@ -110,7 +110,7 @@ class RecentUsage:
         return self._topics.setdefault(tenant, {}).setdefault(topic_id, _Topic())
 
     def _welcome(self, minute: int) -> bool:
-        """Whether the minute is kept; a new one pushes the oldest out."""
+        """Whether the minute is kept; a new one removes the oldest."""
         if minute > self._newest:
             self._newest = minute
             self._forget(minute - _KEPT)
@@ -119,7 +119,7 @@ class RecentUsage:
         return minute > self._forgotten
 
     def _forget(self, until: int) -> None:
-        """Drop minutes up to and with `until`."""
+        """Remove minutes up to and including `until`."""
         if until <= self._forgotten:
             return
         self._forgotten = until

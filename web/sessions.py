@@ -1,7 +1,7 @@
-"""Who sits at the browser: the cookies of a person's session and of an operator, and what they stand for.
+"""Who uses the browser: the cookies of a person's session and of an operator.
 
-A person's cookie holds the token of a session that `tenants.actions.sign_in` opened; signing in always opens a new one.
-An operator's cookie holds the public id of their token, signed and for some hours. The token itself is never kept.
+A person's cookie is the token of a session that `tenants.actions.sign_in` opened; signing in always opens a new one. An
+operator's cookie is the signed public id of their token, valid for some hours. The token itself is never stored.
 """
 
 from django.core import signing
@@ -18,12 +18,12 @@ _OPERATOR_SALT = "penstock.console.operator"
 
 
 def secure() -> bool:
-    """Cookies travel over TLS only, wherever the service is reached by it."""
+    """Whether cookies are sent over TLS only: if people reach the service over TLS."""
     return config.current().over_tls
 
 
 def session_cookie() -> str:
-    """The prefix makes browsers refuse one that another host or an unprotected page has set."""
+    """The cookie's name. Its prefix makes browsers refuse a cookie that another host or a page without TLS has set."""
     return "__Host-penstock" if secure() else "penstock"
 
 
@@ -32,12 +32,12 @@ def operator_cookie() -> str:
 
 
 def token_of(request: HttpRequest) -> str:
-    """The session's token that the browser sent; empty if none."""
+    """The session's token that the browser sent; empty if it sent none."""
     return request.COOKIES.get(session_cookie(), "")[:200]
 
 
 def person_of(request: HttpRequest) -> Person | None:
-    """Who has signed in; asked of the database once a request."""
+    """Who has signed in. A request reads it from the database once."""
     if not hasattr(request, "_console_person"):
         token = token_of(request)
         request._console_person = queries.person_of_session(token) if token else None  # type: ignore[attr-defined]
@@ -95,7 +95,7 @@ def source_of(request: HttpRequest) -> str:
 
 
 def browser_of(request: HttpRequest) -> str:
-    """What the browser calls itself."""
+    """The name that the browser sends."""
     return str(request.META.get("HTTP_USER_AGENT", ""))
 
 
@@ -104,7 +104,7 @@ def request_id_of(request: HttpRequest) -> str:
 
 
 def actor_of(request: HttpRequest, person: Person) -> Actor:
-    """The person as the one who acts."""
+    """The person as the actor of changes."""
     return Actor(
         kind=ActorKind.PERSON,
         id=person.public_id,
@@ -114,7 +114,7 @@ def actor_of(request: HttpRequest, person: Person) -> Actor:
 
 
 def operator_actor_of(request: HttpRequest, operator: OperatorToken) -> Actor:
-    """The operator as the one who acts."""
+    """The operator as the actor of changes."""
     return Actor(
         kind=ActorKind.OPERATOR,
         id=operator.public_id,
@@ -124,6 +124,6 @@ def operator_actor_of(request: HttpRequest, operator: OperatorToken) -> Actor:
 
 
 def theme_of(request: HttpRequest) -> str:
-    """The theme that the person chose here: light, dark, or empty for the system's."""
+    """The theme that the person chose: light, dark, or empty for the system's."""
     chosen = request.COOKIES.get("penstock-theme", "")
     return chosen if chosen in ("light", "dark") else ""

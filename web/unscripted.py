@@ -1,4 +1,4 @@
-"""Pages for browsers that run no scripts: what scripts would ask for later stands in the page."""
+"""Pages for browsers without scripts: the page itself has the parts that scripts would load."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +13,10 @@ _NOW = "now"
 def first_answer(
     request: HttpRequest, part: Callable[..., HttpResponse], *args: str, **kwargs: str
 ) -> dict[str, Any]:
-    """For the template of a page with a live part: what the part shows now, and the address that asks for it.
+    """For the template of a page with a live part: the present content of the part, and the address that asks for it.
 
-    `part` is the view of the same page's part, which guards itself. The page sends browsers without scripts to that
-    address, by a refresh that others do not see.
+    `part` is the view of the part, which checks permissions itself. The page sends browsers without scripts to that
+    address, by a refresh that other browsers ignore.
     """
     query = request.GET.copy()
     query[_NOW] = "1"
@@ -30,7 +30,7 @@ def first_answer(
 def render_part(
     request: HttpRequest, template: str, context: dict[str, Any], *, title: str, back: str
 ) -> HttpResponse:
-    """A part of a page, for scripts. A person who follows a link to it gets a page of its own, with the way back."""
+    """A part of a page, for scripts. A person who follows a link to it gets a whole page with a link back."""
     if request.headers.get("HX-Request"):
         return render(request, template, context)
     return render(request, "web/part_page.html", {**context, "part": template, "title": title, "back": back})

@@ -1,4 +1,4 @@
-"""Addresses of the console. A tenant's pages stand under its name."""
+"""Addresses of the console. A tenant's pages are under its name."""
 
 from django.urls import URLPattern, path
 
@@ -85,7 +85,7 @@ urlpatterns: list[URLPattern] = [
     path("operator/people/<str:member>/limit", operator_people.set_limit, name="operator-person-limit"),
     path("operator/people/<str:member>/reset", operator_people.make_reset, name="operator-reset"),
     path("operator/operators", operator_people.operators, name="operators"),
-    path("operator/operators/<str:held>/revoke", operator_people.revoke, name="revoke-operator"),
+    path("operator/operators/<str:token_id>/revoke", operator_people.revoke, name="revoke-operator"),
     path("operator/sign-in", operators.sign_in, name="operator-sign-in"),
     path("operator/sign-out", operators.sign_out, name="operator-sign-out"),
 ]

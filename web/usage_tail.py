@@ -1,6 +1,6 @@
-"""Follows the brokers' usage log while somebody looks at rates, and keeps the last hour of it in memory.
+"""Follows the usage log while a page shows rates, and keeps its last hour in memory.
 
-The log is the service's own: it is read with the usage pipeline's key, and a page is shown its tenant's part.
+The log belongs to the service: it is read with the usage pipeline's key, and a page shows only its tenant's part.
 """
 
 import atexit
@@ -21,17 +21,17 @@ from web.recent import Hour, RecentUsage
 
 TOPIC = "__usage"
 IDLE_S = 900.0
-"""After so long without a look it stops, and begins again with the next one."""
+"""Without a page for this long it stops; the next page starts it again."""
 BACK_MS = 65 * 60_000
 TIMEOUT_S = 10.0
 AGAIN_S = 5.0
-"""Between two tries while the brokers are away."""
+"""Between two attempts while the brokers cannot be reached."""
 _POLL_MESSAGES = 500
 _log = logging.getLogger(__name__)
 
 
 class UsageTail:
-    """One for the process; its thread runs only while somebody looks."""
+    """One per process; its thread runs only while a page shows rates."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,10 +63,10 @@ class UsageTail:
             try:
                 self._follow()
             except (PenstockError, OSError) as error:
-                _log.warning("the usage log is not read: %s", error)
+                _log.warning("the usage log could not be read: %s", error)
                 self._stop.wait(AGAIN_S)
             except Exception:
-                _log.exception("the usage log is not read")
+                _log.exception("the usage log could not be read")
                 self._stop.wait(AGAIN_S)
             with self._lock:
                 self._recent, self._complete = RecentUsage(), False
@@ -90,7 +90,7 @@ class UsageTail:
                 messages = consumer.poll(max_messages=_POLL_MESSAGES, timeout=1.0)
                 with self._lock:
                     for message in messages:
-                        # A record of another form than ours is the pipeline's to reject and to tell of.
+                        # The usage pipeline rejects and reports malformed records.
                         with suppress(DecodeError):
                             self._recent.apply(usage_pb2.UsageRecord.FromString(message.value or b""))
 
@@ -99,7 +99,10 @@ class UsageTail:
 
 
 def _read_up_to(consumer: Consumer, ends: dict[tuple[str, int], int]) -> bool:
-    return all(consumer.position(*place, timeout=TIMEOUT_S) >= end for place, end in ends.items())
+    return all(
+        consumer.position(topic, partition, timeout=TIMEOUT_S) >= end
+        for (topic, partition), end in ends.items()
+    )
 
 
 tail = UsageTail()

@@ -1,4 +1,4 @@
-"""Makes keys, bound to a part of their tenant's topics or to all."""
+"""Makes keys, bound to a part of their tenant's topics or to all, and withdraws those that the brokers refused."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -40,3 +40,14 @@ def create_key(
         if bound:
             KeyBinding.objects.create(key=key, topic_prefix=prefix, operations=chosen)
     return key, text
+
+
+def withdraw_key(actor: Actor, key: ApiKey, why: str) -> bool:
+    """The brokers refused a new key: it never existed. False if a process delivers it or it was changed."""
+    with transaction.atomic():
+        mark = transaction.savepoint()
+        KeyBinding.objects.filter(key=key).delete()
+        if tenants.withdraw_key(actor, key, why):
+            return True
+        transaction.savepoint_rollback(mark)
+        return False

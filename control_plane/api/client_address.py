@@ -1,4 +1,4 @@
-"""Who asks: the address of the client itself, not that of a proxy of ours before us."""
+"""The address of the client itself, where a trusted proxy stands before the service."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -10,14 +10,14 @@ from control_plane import config
 from control_plane.config import Network
 
 _WITH_PORT = re.compile(r"\[(?P<v6>[^\]]*)\](?::\d{1,5})?|(?P<v4>[0-9.]+):\d{1,5}")
-"""Some proxies write the client's port behind its address; one of IPv6 then stands in brackets."""
+"""Some proxies write the client's port after its address; an IPv6 address is then in brackets."""
 
 
 def client_of(peer: str, forwarded_for: str, trusted: Sequence[Network]) -> str:
-    """The address nearest to us that is no trusted proxy's; `peer` is who opened the connection.
+    """The last address in the chain that is not a trusted proxy's; `peer` is the address that opened the connection.
 
-    Each proxy appends whom it heard, so X-Forwarded-For is read from its end: what stands before the first address that
-    is not trusted was written by a stranger.
+    Each proxy appends the address that it got the request from, so X-Forwarded-For is read from its end. What precedes
+    the first address that is not trusted could be forged.
     """
     nearest = peer
     heard = [entry.strip() for entry in forwarded_for.split(",") if entry.strip()]
@@ -27,7 +27,7 @@ def client_of(peer: str, forwarded_for: str, trusted: Sequence[Network]) -> str:
 
 
 def is_trusted(address: str, trusted: Sequence[Network]) -> bool:
-    """Whether it is one of our proxies."""
+    """Whether it is a trusted proxy's."""
     parsed = _parsed(address)
     return parsed is not None and any(parsed in network for network in trusted)
 
@@ -42,7 +42,7 @@ def _parsed(address: str) -> IPv4Address | IPv6Address | None:
 
 
 class ClientAddress:
-    """Puts the client's address into REMOTE_ADDR, where limits and the audit log look, and its scheme beside it."""
+    """Puts the client's address into REMOTE_ADDR, which limits and the audit log read, and its scheme beside it."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response

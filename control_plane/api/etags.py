@@ -1,7 +1,7 @@
-"""ETags of objects that can be changed, and changes that are made only if the object is still as its caller read it.
+"""ETags, and conditional changes: a change with If-Match is made only if the object is still as its caller read it.
 
-The tag of what brokers hear of is its generation, which counts changes and stands in the body too; what is observed
-(conditions, deliveries, last use) does not change it. So a tag is for If-Match, and is not compared for caches.
+The tag of an object that is delivered to the brokers is its generation. Observed fields (conditions, deliveries, last
+use) do not change it, so a tag serves If-Match only and is not compared for caches.
 """
 
 import re
@@ -25,10 +25,10 @@ def of(row: DesiredObject) -> str:
     return f'"{row.generation}"'
 
 
-def demand(request: Request, current: str) -> None:
-    """Raise `PreconditionFailed` unless the request names the object's `current` tag, or any, or has no condition.
+def check(request: Request, current: str) -> None:
+    """Raise `PreconditionFailed` if the request has a condition that the object's `current` tag does not meet.
 
-    The caller holds what keeps the object from changing until its own change is made.
+    The caller has locked the object, so that it cannot change before the caller's own change.
     """
     given = request.headers.get(HEADER)
     if given is None or given.strip() == "*":
@@ -38,16 +38,16 @@ def demand(request: Request, current: str) -> None:
     # RFC 9110, 13.1.1: compared strongly, so that a weak tag never matches.
     if current not in _TAG.findall(given):
         raise PreconditionFailed(
-            f"{HEADER}: {given[:50]} was asked for, it is {current} now: somebody changed it"
+            f"{HEADER}: the request names {given[:50]}, the object's ETag is now {current}: it was changed"
         )
 
 
 @contextmanager
 def unchanged(request: Request, row: DesiredObject) -> Iterator[None]:
-    """The block changes the object, if it is still as the request demands; nobody else does meanwhile."""
+    """The block changes the object if it meets the request's condition. No other request changes it meanwhile."""
     if HEADER not in request.headers:
         yield
         return
     with transaction.atomic():
-        demand(request, of(type(row)._default_manager.select_for_update(no_key=True).get(pk=row.pk)))
+        check(request, of(type(row)._default_manager.select_for_update(no_key=True).get(pk=row.pk)))
         yield

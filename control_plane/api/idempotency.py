@@ -1,6 +1,7 @@
-"""Idempotency keys: a POST sent again with its key gets the first answer and does nothing.
+"""Idempotency keys: a POST that is sent again with its key gets the first answer and does nothing.
 
-A secret that an answer showed once is not kept, so the repetition of such a request is refused with what was made.
+A secret that an answer showed once is not stored. A repetition of such a request is refused, and the refusal names the
+object that the first request made.
 """
 
 import hashlib
@@ -12,12 +13,13 @@ from django.utils import timezone
 
 from control_plane.api.models import IdempotentRequest
 from penstock.contract.errors import AlreadyExists, InvalidRequest, Throttled
+from penstock.rules.names import check_printable_name
 
 HEADER = "Idempotency-Key"
 KEY_LENGTH_MAX = 255
 KEPT = timedelta(hours=24)
 ABANDONED = timedelta(seconds=60)
-"""A request that has no answer after this died; another may take its place."""
+"""A request without an answer after this time has failed; it may be sent again."""
 SECRETS = ("key", "token", "link")
 """Fields of an answer that, when they are text, are shown once."""
 
@@ -25,13 +27,12 @@ _FORGOTTEN_MAX = 100
 
 
 def begin(caller: str, key: str, *, method: str, path: str, body: bytes) -> IdempotentRequest:
-    """Note the request; if it has an answer already, `status` says so.
+    """Store the request. If it was answered before, the result has a `status`.
 
-    Raises `InvalidRequest` (another request had this key), `Throttled` (the first is still at work),
+    Raises `InvalidRequest` (another request had this key), `Throttled` (the first one is still running),
     `AlreadyExists` (it was done, and its answer showed a secret).
     """
-    if not 1 <= len(key) <= KEY_LENGTH_MAX or not key.isprintable():
-        raise InvalidRequest(f"{HEADER}: 1 to {KEY_LENGTH_MAX} printable characters required")
+    check_printable_name(HEADER, key, KEY_LENGTH_MAX)
     digest = hashlib.sha256(b"\n".join((method.encode(), path.encode(), body))).hexdigest()
     now = timezone.now()
     _forget(caller)
@@ -47,22 +48,22 @@ def begin(caller: str, key: str, *, method: str, path: str, body: bytes) -> Idem
         if first is None:
             raise Throttled(f"{HEADER}: the first request with this key has just ended; send it again")
         if first.digest != digest:
-            raise InvalidRequest(f"{HEADER}: this key came with another request before")
+            raise InvalidRequest(f"{HEADER}: another request has used this key")
         if first.status is None:
             if now - first.started_at < ABANDONED:
-                raise Throttled(f"{HEADER}: the first request with this key is still at work")
+                raise Throttled(f"{HEADER}: the first request with this key is still running")
             first.started_at = now
             first.save(update_fields=["started_at"])
         elif isinstance(first.answer, dict) and any(first.answer.get(name, "") is None for name in SECRETS):
             raise AlreadyExists(
-                f"{first.answer.get('id', 'it')} was made by the first request with this key; its secret is shown "
-                "once only: if it is lost, revoke it and make another"
+                f"{first.answer.get('id', 'the object')} was made by the first request with this key; its secret is "
+                "shown only once: if you have lost it, revoke it and make another"
             )
         return first
 
 
 def finish(request: IdempotentRequest, status: int, answer: Any) -> None:
-    """Keep the answer. A fault of ours is no answer: the request may be sent again."""
+    """Store the answer. A fault is not stored: the request may be sent again."""
     if status >= 500 or status == 429:
         request.delete()
         return

@@ -1,4 +1,4 @@
-"""Metrics of the web process in OpenMetrics' text: requests, what waits in the outbox, and what other apps add."""
+"""Metrics of the web process in OpenMetrics' text format: requests, the outbox, and metrics that other apps add."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Every request gets an id, one line in the log, and a place in the metrics; those with a NUL are refused."""
+"""Every request gets an id, one line in the log, and is counted in the metrics. Requests with a NUL are refused."""
 
 import logging
 import re
@@ -9,19 +9,17 @@ from collections.abc import Callable
 from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse
 
-from control_plane.api import metrics
+from control_plane.api import addresses, metrics
 from control_plane.outbox import wake_ups
-from process import logs
+from daemon import logs
 
 HEADER = "X-Request-Id"
 _GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_PROBES = ("/healthz", "/readyz", "/metrics")
-"""Asked every few seconds by machines, which tell by themselves when an answer is not what they want."""
 _log = logging.getLogger("control_plane.requests")
 
 
 class NoNul:
-    """An address or a header with a NUL in it is nobody's, and no database takes one."""
+    """Refuses an address or a header with a NUL in it: no object has such a name, and PostgreSQL takes none."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -29,15 +27,15 @@ class NoNul:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         query = request.META.get("QUERY_STRING", "")
         headers = (str(value) for name, value in request.META.items() if name.startswith("HTTP_"))
-        # What people typed into a search of the console is searched without it.
-        hidden = "%00" in query and request.path.startswith("/v1/")
+        # The console's search removes a NUL from what a person typed.
+        hidden = "%00" in query and request.path.startswith(addresses.REST)
         if hidden or any("\0" in text for text in (request.path, query, *headers)):
             raise BadRequest("a NUL in the address or a header")
         return self._get_response(request)
 
 
 class Deliveries:
-    """What a request has changed and not delivered itself is left to a worker once the answer is ready."""
+    """Wakes a worker, once the answer is ready, for the changes that the request did not deliver itself."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -48,7 +46,7 @@ class Deliveries:
 
 
 class RequestLog:
-    """An id that the caller gave is kept if it is a plain one, else a new one is made."""
+    """Uses the caller's request id if it has plain characters only, else makes a new one."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -66,7 +64,7 @@ class RequestLog:
             route = match.route if match is not None else "unknown"
             metrics.count(request.method or "", route, response.status_code, took_s)
             _log.log(
-                logging.DEBUG if request.path in _PROBES else logging.INFO,
+                logging.DEBUG if request.path in addresses.PROBES else logging.INFO,
                 "request",
                 extra={
                     "method": request.method,

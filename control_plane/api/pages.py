@@ -1,8 +1,8 @@
 """Pages of lists: `{"items": […], "next": cursor or null}`.
 
-A cursor names the last item of its page, in an order in which no two items are equal. So what comes or goes between two
-pages neither repeats nor hides another item. It is signed for the list that gave it out, as it was asked for: another
-list refuses it.
+A cursor names the last item of its page. No two items of a list are equal in its order, so an item that comes or goes
+between two pages neither repeats nor hides another one. A cursor is signed for one list, its parameters and its reader.
+Every other list refuses it.
 """
 
 import re
@@ -24,29 +24,29 @@ LIMIT_PARAMETER = "limit"
 
 
 Key = tuple[int | str, ...]
-"""Of an item: no two have the same, and an item keeps its own."""
+"""Identifies an item and gives the list its order. No two items have the same key, and a key never changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ordered:
-    """A list that is no query's, in the order of its items' keys."""
+class KeyedList:
+    """A list that is not a database query. It is in the order of its items' keys."""
 
-    behind: Callable[[Key | None, int], Sequence[Any]]
-    """The first items behind the one of that key (None: the first of all), at most so many."""
+    read_after: Callable[[Key | None, int], Sequence[Any]]
+    """Returns the items that follow the one with this key (None: the first of all), at most as many as asked for."""
     key: Callable[[Any], Key]
 
 
-def in_memory(read: Callable[[], Sequence[Any]], key: Callable[[Any], Key]) -> Ordered:
-    """A list that is read whole for each page, once the request's cursor and limit are known to be good."""
+def in_memory(read: Callable[[], Sequence[Any]], key: Callable[[Any], Key]) -> KeyedList:
+    """A list that is read whole for each page, after the request's cursor and limit have been checked."""
 
-    def behind(after: Key | None, most: int) -> Sequence[Any]:
+    def read_after(after: Key | None, most: int) -> Sequence[Any]:
         return sorted((item for item in read() if after is None or key(item) > after), key=key)[:most]
 
-    return Ordered(behind=behind, key=key)
+    return KeyedList(read_after=read_after, key=key)
 
 
 class RowPages(CursorPagination):
-    """Pages of rows, by primary key. `reader` is whose list it is: a tenant, or who calls."""
+    """Pages of rows, by primary key. `reader` names whose list it is: a tenant's or a caller's."""
 
     ordering = "pk"
     cursor_query_param = CURSOR_PARAMETER
@@ -81,13 +81,13 @@ class RowPages(CursorPagination):
         return None if position is None else Cursor(offset=0, reverse=False, position=position)
 
     def named(self, position: Any) -> str:
-        """The cursor of a position, which JSON can hold."""
+        """The cursor of a position. The position must be JSON."""
         return self._signer.sign_object(position)
 
     def position(self, request: Request) -> Any:
         """The position that the request's cursor names; None: it has no cursor.
 
-        Raises `InvalidRequest` for a cursor that this list did not give out.
+        Raises `InvalidRequest` for a cursor that this list did not return.
         """
         text = request.query_params.get(CURSOR_PARAMETER)
         if text is None:
@@ -96,18 +96,18 @@ class RowPages(CursorPagination):
             return self._signer.unsign_object(text)
         except signing.BadSignature:
             raise InvalidRequest(
-                f"{CURSOR_PARAMETER}: not one that this list gave out for these parameters; begin without it"
+                f"{CURSOR_PARAMETER}: this list did not return it for these parameters; begin without a cursor"
             ) from None
 
-    def get_paginated_response(self, data: Any, beside: Mapping[str, Any] | None = None) -> Response:
-        """The answer; `beside` is what else it holds."""
-        return Response({"items": data, **(beside or {}), "next": self.get_next_link()})
+    def get_paginated_response(self, data: Any, extra: Mapping[str, Any] | None = None) -> Response:
+        """The answer, with the `extra` members."""
+        return Response({"items": data, **(extra or {}), "next": self.get_next_link()})
 
 
-class OrderedPages(RowPages):
-    """The same of a list that is no query's."""
+class KeyedPages(RowPages):
+    """Pages of a list that is not a database query."""
 
-    def __init__(self, request: Request, reader: str, rows: Ordered) -> None:
+    def __init__(self, request: Request, reader: str, rows: KeyedList) -> None:
         super().__init__(request, reader)
         self._rows = rows
 
@@ -115,19 +115,19 @@ class OrderedPages(RowPages):
         """The items of the page that the request names. Raises `InvalidRequest`."""
         size, position = self.get_page_size(request), self.position(request)
         after = None if position is None else tuple(position)
-        found = list(self._rows.behind(after, size + 1))
+        found = list(self._rows.read_after(after, size + 1))
         self._last = self._rows.key(found[size - 1]) if len(found) > size else None
         return found[:size]
 
     def get_next_link(self) -> str | None:
-        """The cursor of the page that follows; None: there is none."""
+        """The cursor of the next page; None: this is the last one."""
         return None if self._last is None else self.named(self._last)
 
 
-def page(rows: QuerySet[Any] | Ordered, request: Request, *, reader: str) -> tuple[list[Any], RowPages]:
-    """The items of the page that the request names, and what makes the answer of them. Raises `InvalidRequest`."""
-    if isinstance(rows, Ordered):
-        ordered = OrderedPages(request, reader, rows)
+def page(rows: QuerySet[Any] | KeyedList, request: Request, *, reader: str) -> tuple[list[Any], RowPages]:
+    """The items of the page that the request names, and the paginator for the answer. Raises `InvalidRequest`."""
+    if isinstance(rows, KeyedList):
+        ordered = KeyedPages(request, reader, rows)
         return ordered.read(request), ordered
     by_key = RowPages(request, reader)
     return by_key.paginate_queryset(rows, request) or [], by_key

@@ -1,4 +1,4 @@
-"""Query parameters of REST: the OpenAPI document names them, and any other is refused, so that none is passed over."""
+"""Query parameters of REST: the OpenAPI document names them, and any other is refused instead of ignored."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _NAME_SHOWN = 50
 
 
 def check(request: Request) -> None:
-    """Raise `InvalidRequest` for a parameter that the operation does not have, or that stands there twice."""
+    """Raise `InvalidRequest` for a parameter that the operation does not have, or that is given twice."""
     given = request.query_params
     if not given:
         return
@@ -30,7 +30,7 @@ def check(request: Request) -> None:
             known = f"known: {', '.join(names)}" if names else "it takes none"
             raise InvalidRequest(f"{_shown(name)}: no such parameter of {method} {path}; {known}")
         if len(given.getlist(name)) > 1:
-            raise InvalidRequest(f"{_shown(name)}: it stands there {len(given.getlist(name))} times")
+            raise InvalidRequest(f"{_shown(name)}: given {len(given.getlist(name))} times, once allowed")
 
 
 @cache

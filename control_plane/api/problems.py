@@ -1,7 +1,6 @@
-"""Errors as problem documents (RFC 9457): every refusal of ours and of the framework in one form."""
+"""Errors as problem documents (RFC 9457): refusals of the service and of the framework have one form."""
 
 import logging
-import re
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
@@ -9,7 +8,7 @@ from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
 
-from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.errors import ErrorCode, PenstockError, split_message
 
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
@@ -36,14 +35,13 @@ TITLES = {
     ErrorCode.FORBIDDEN: "Not allowed",
     ErrorCode.NOT_FOUND: "Not found",
     ErrorCode.ALREADY_EXISTS: "It exists already",
-    ErrorCode.LIMIT_EXCEEDED: "A limit would be passed",
+    ErrorCode.LIMIT_EXCEEDED: "A limit would be exceeded",
     ErrorCode.PRECONDITION_FAILED: "It was changed meanwhile",
     ErrorCode.THROTTLED: "Too much at once",
     ErrorCode.BROKER_UNAVAILABLE: "The brokers cannot be reached",
     ErrorCode.INTERNAL: "A fault of the service",
 }
 
-_FIELD = re.compile(r"([A-Za-z][A-Za-z_-]*): (.+)", re.DOTALL)
 _DETAIL_MAX = 500
 _NAME_MAX = 100
 _FIELDS_MAX = 20
@@ -51,14 +49,14 @@ _log = logging.getLogger(__name__)
 
 
 def status_of(error: PenstockError) -> int:
-    """The table's status; what it does not list is the brokers' state where a retry helps, else a fault of ours."""
+    """The table's status. For other codes 503 if a retry helps (it is the brokers' state), else 500 (a fault)."""
     return STATUS.get(error.code, 503 if error.retriable else 500)
 
 
 def problem(
     status: int, code: ErrorCode, detail: str, fields: dict[str, list[str]] | None = None, title: str = ""
 ) -> dict[str, Any]:
-    """The document's members. `code` is a name of the error table in lower case."""
+    """The document's members. Its `code` is the code's name in lower case."""
     name = code.name.lower()
     return {
         "type": f"urn:penstock:error:{name}",
@@ -74,7 +72,9 @@ def problem(
 
 
 def _plain_text(text: str, most: int) -> str:
-    """What callers sent may be quoted, but neither steers their terminal nor hides or turns text, and is cut."""
+    """A caller's text may be quoted, up to `most` characters. Control characters become escapes: they could steer a
+    terminal, or hide and reverse text.
+    """
     text = text if len(text) <= most else text[: most - 1] + "…"
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
@@ -137,9 +137,9 @@ def server_error(request: HttpRequest) -> JsonResponse:
 
 
 def _fields_of(message: str) -> dict[str, list[str]]:
-    """Messages of the house begin with the field they are about: `name: …`."""
-    match = _FIELD.fullmatch(message)
-    return {match[1]: [match[2]]} if match else {}
+    """Messages of the service begin with the field that they are about: `name: …`."""
+    field, text = split_message(message)
+    return {field: [text]} if field else {}
 
 
 def _flat(name: str, detail: Any) -> dict[str, list[str]]:

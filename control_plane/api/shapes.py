@@ -1,7 +1,7 @@
 """Shapes that all answers share, and the parameters that many operations take, for the OpenAPI document.
 
-A shape makes the answer and is what the document says of it. Users read its docstring and help texts; what the code has
-to know of it stands in comments.
+A shape makes the answer and describes it in the document. Users read its docstring and help texts, so notes about the
+code are comments.
 """
 
 from datetime import datetime
@@ -13,6 +13,7 @@ from rest_framework import serializers
 from control_plane.api import etags, idempotency
 from control_plane.api.pages import CURSOR_PARAMETER, LIMIT_PARAMETER
 from control_plane.api.parameters import TENANT_HEADER
+from penstock.contract.ids import PARTITION_MAX, TOPIC_ID_BYTES
 from penstock.contract.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
 
 TENANT = OpenApiParameter(
@@ -31,27 +32,38 @@ IF_MATCH = OpenApiParameter(
     etags.HEADER,
     str,
     OpenApiParameter.HEADER,
-    description="The object's ETag as it was read: the change is made only if it is still that, else 412. "
-    "Without it the change is made on whatever is there.",
+    description="The object's ETag as you read it. The change is made only if the ETag is still the same, else the "
+    "answer is 412. Without this header the change is always made.",
 )
 ETAG = OpenApiParameter(
     "ETag",
     str,
     OpenApiParameter.HEADER,
     response=(200, 201),
-    description="Names what can be changed of the object as it is now, for If-Match.",
+    description="Version of the object, for If-Match. It changes with every change of the object.",
 )
 CURSOR = OpenApiParameter(
     CURSOR_PARAMETER,
     str,
-    description="`next` of the page before, of the same list with the same parameters.",
+    description="`next` of the previous page, of the same list with the same parameters.",
 )
 LIMIT = OpenApiParameter(
     LIMIT_PARAMETER,
     {"type": "integer", "minimum": 1, "maximum": PAGE_ITEMS_MAX, "default": PAGE_ITEMS_DEFAULT},
-    description=f"Items a page, 1 to {PAGE_ITEMS_MAX}; {PAGE_ITEMS_DEFAULT} if not given.",
+    description=f"Items per page, 1 to {PAGE_ITEMS_MAX}; the default is {PAGE_ITEMS_DEFAULT}.",
 )
 PAGING = [CURSOR, LIMIT]
+
+
+class TopicIdField(serializers.RegexField):
+    # As brokers know a topic.
+    def __init__(self, **options: Any) -> None:
+        super().__init__(rf"^[0-9a-f]{{{2 * TOPIC_ID_BYTES}}}$", **options)
+
+
+class PartitionField(serializers.IntegerField):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(min_value=0, max_value=PARTITION_MAX, **options)
 
 
 class Problem(serializers.Serializer[Any]):
@@ -73,14 +85,14 @@ class Moment(serializers.DateTimeField):
 
 
 class Token(serializers.Serializer[Any]):
-    """What a change made of the object: brokers that have this generation have the change."""
+    """The object's generation after the change. Brokers that have this generation have the change."""
 
     object = serializers.CharField(source="public_id")
     generation = serializers.IntegerField()
 
 
-# What the answer to a change says beside the object. The context has `delivered`: whether the brokers have it.
-class Told(serializers.Serializer[Any]):
+# What the answer to a change has beside the object. The context has `delivered`: whether the brokers have the change.
+class Delivery(serializers.Serializer[Any]):
     delivered = serializers.SerializerMethodField()
     token = Token(source="*")
 
@@ -89,7 +101,7 @@ class Told(serializers.Serializer[Any]):
 
 
 class Condition(serializers.Serializer[Any]):
-    """Something that is not as it should be."""
+    """Why the object is not as desired on the brokers."""
 
     type = serializers.CharField()
     reason = serializers.CharField()
@@ -97,8 +109,16 @@ class Condition(serializers.Serializer[Any]):
     since = Moment()
 
 
+_TYPES: tuple[tuple[Any, type, str], ...] = (
+    (serializers.BooleanField, bool, "true or false required"),
+    (serializers.IntegerField, int, "a whole number required"),
+    ((serializers.CharField, serializers.ChoiceField, serializers.DateTimeField), str, "text required"),
+)
+"""What JSON must have for a field. The framework itself takes `"yes"` for true, `"1_0"` for 10 and 5 for "5"."""
+
+
 class StrictSerializer(serializers.Serializer[Any]):
-    """Input whose unknown fields are refused, so that a mistyped one is not passed over."""
+    """Input whose unknown fields are refused, so that a mistyped one is not ignored."""
 
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, dict):
@@ -108,25 +128,40 @@ class StrictSerializer(serializers.Serializer[Any]):
                 raise serializers.ValidationError(
                     {name: [f"no such field; known: {known}"] for name in unknown}
                 )
+            wrong = {name: _of_wrong_type(field, data.get(name)) for name, field in self.fields.items()}
+            if any(wrong.values()):
+                raise serializers.ValidationError({name: [said] for name, said in wrong.items() if said})
         return super().to_internal_value(data)
 
 
+def _of_wrong_type(field: Any, value: Any) -> str:
+    """What is required instead; empty: nothing is wrong. Null and lists are left to the field."""
+    if isinstance(field, serializers.ListField) and isinstance(value, list):
+        return next(filter(None, (_of_wrong_type(field.child, item) for item in value)), "")
+    for kind, wanted, said in _TYPES:
+        if isinstance(field, kind):
+            # True is an int to Python, not to JSON.
+            fits = isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
+            return "" if value is None or fits else said
+    return ""
+
+
 def listed(
-    name: str, item: serializers.BaseSerializer[Any], **beside: serializers.Field[Any, Any, Any, Any]
+    name: str, item: serializers.BaseSerializer[Any], **extra: serializers.Field[Any, Any, Any, Any]
 ) -> Any:
-    """A page of `item`, which is made with many=True; `beside` is what else the answer holds."""
+    """A page of `item`, which is made with many=True. `extra` are further members of the answer."""
     return inline_serializer(
         name=f"{name}Page",
         fields={
             "items": item,
-            **beside,
+            **extra,
             "next": serializers.CharField(
-                allow_null=True, help_text="The `cursor` of the page that follows; null: there is none."
+                allow_null=True, help_text="The `cursor` of the next page; null: this is the last one."
             ),
         },
     )
 
 
 def problems(*statuses: int) -> dict[Any, Any]:
-    """The refusals that an operation documents beside its answers."""
+    """The refusals that an operation documents, beside its answers."""
     return {(status, "application/problem+json"): Problem for status in (400, 401, *statuses, 429)}

@@ -23,11 +23,10 @@ def record(
 ) -> AuditEntry:
     """Append to the tenant's chain. `tenant` and `object_id` are public ids, `action` is like `topic.create`.
 
-    `before` and `after` are plain JSON and hold no secrets. Must run inside the change's transaction.
+    `before` and `after` are plain JSON without secrets. Must run inside the change's transaction.
     """
     invariant(connection.in_atomic_block, "an audit entry is written in the transaction of its change")
-    head, _ = AuditHead.objects.get_or_create(tenant=tenant)
-    head = AuditHead.objects.select_for_update(no_key=True).get(pk=head.pk)
+    head, _ = AuditHead.objects.select_for_update(no_key=True).get_or_create(tenant=tenant)
     at = timezone.now()
     fields: dict[str, Any] = {
         "tenant": tenant,

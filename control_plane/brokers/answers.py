@@ -23,7 +23,7 @@ def loss_seen(loss: pb.DeclaredLoss) -> view.LossSeen:
 
 
 def topic_seen(topic: pb.DescribedTopic) -> view.TopicSeen:
-    """One topic as the metadata holds it."""
+    """One topic as the metadata has it."""
     return view.TopicSeen(
         tenant=topic.tenant,
         name=topic.name,

@@ -11,7 +11,7 @@ from data_plane.contract.admin_client import CHANGE_S, AdminClient
 from data_plane.contract.broker_calls import CALL_S
 
 _PROBE_S = 1.0
-"""For a question that somebody waits for, and may ask again."""
+"""For calls that a person waits for and can repeat."""
 
 _LATELY_S = 2.0
 """Brokers come and go within seconds, and each new topic counts for the choice of the next."""

@@ -1,6 +1,8 @@
-"""Writes the outbox: rows with a change, leases while somebody delivers, and how it ended."""
+"""Writes the outbox: rows with a change, leases of deliveries, and their outcomes."""
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -52,22 +54,27 @@ def due_now(kind: str, object_id: str) -> bool:
 
 
 def withdraw(kind: str, object_id: str) -> bool:
-    """Nothing of the object is delivered any more. False while somebody delivers it.
+    """Nothing of the object is delivered any more. False while a process delivers it.
 
     In the transaction that ends the object.
     """
-    invariant(connection.in_atomic_block, "what waits is withdrawn in the transaction that ends its object")
-    rows = Delivery.objects.select_for_update(no_key=True).filter(kind=kind, object_id=object_id)
-    now = timezone.now()
-    if any(row.lease_until is not None and row.lease_until > now for row in rows):
+    if is_being_delivered(kind, object_id):
         return False
-    rows.delete()
+    Delivery.objects.filter(kind=kind, object_id=object_id).delete()
     return True
 
 
+def is_being_delivered(kind: str, object_id: str) -> bool:
+    """Does some process deliver the object? If not, none begins before the caller's transaction ends."""
+    invariant(connection.in_atomic_block, "the rows stay locked until what depends on them is committed")
+    rows = Delivery.objects.select_for_update(no_key=True).filter(kind=kind, object_id=object_id)
+    now = timezone.now()
+    return any(row.lease_until is not None and row.lease_until > now for row in rows)
+
+
 def claim(kind: str, object_id: str, now: datetime) -> Claim | None:
-    """Take the object's newest undelivered row, unless somebody delivers it now or it is not due yet."""
-    with transaction.atomic():
+    """Take the object's newest undelivered row, unless a process delivers it now or it is not due yet."""
+    with _lost_without_harm():
         rows = list(
             Delivery.objects.select_for_update(no_key=True)
             .filter(kind=kind, object_id=object_id, delivered_at=None)
@@ -92,20 +99,44 @@ def claim(kind: str, object_id: str, now: datetime) -> Claim | None:
         )
 
 
-def settle_delivered(claim: Claim, done: Delivered, now: datetime) -> bool:
+@contextmanager
+def _lost_without_harm() -> Iterator[None]:
+    """A transaction that waits for no disk. A power cut may take it; everything that was committed before it stays.
+
+    For a lease: its loss only lets another process deliver, and a repeated delivery is harmless.
+    """
+    if connection.in_atomic_block:
+        yield
+    elif connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA synchronous=NORMAL")
+        try:
+            with transaction.atomic():
+                yield
+        finally:
+            with connection.cursor() as cursor:
+                cursor.execute("PRAGMA synchronous=FULL")
+    else:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SET LOCAL synchronous_commit TO OFF")
+            yield
+
+
+def record_delivered(claim: Claim, done: Delivered, now: datetime) -> bool:
     """Note the delivery, of all generations up to the one delivered. True if newer ones wait."""
-    invariant(done.generation >= claim.generation, "a delivery tells the newest state or a newer one")
+    invariant(done.generation >= claim.generation, "a delivery sends the newest state or a newer one")
     with transaction.atomic():
         rows = Delivery.objects.filter(kind=claim.kind, object_id=claim.object_id, delivered_at=None)
         # Even if the lease ran out meanwhile: the brokers do have it.
         rows.filter(generation__lte=done.generation).update(
-            delivered_at=now, lease_until=None, lease_holder="", error=""
+            delivered_at=now, lease_until=None, lease_holder="", reason="", error=""
         )
         deliverer(claim.kind).delivered(claim.object_id, done)
         return rows.filter(generation__gt=done.generation).exists()
 
 
-def settle_failed(claim: Claim, reason: str, message: str, now: datetime) -> None:
+def record_failed(claim: Claim, reason: str, message: str, now: datetime) -> None:
     """Note why the delivery failed, and when it is tried again."""
     wait_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(claim.attempts - 1, 10))
     with transaction.atomic():
@@ -118,6 +149,7 @@ def settle_failed(claim: Claim, reason: str, message: str, now: datetime) -> Non
         ).update(
             lease_until=None,
             lease_holder="",
+            reason=reason,
             error=message,
             next_attempt_at=now + timedelta(seconds=wait_s),
         )

@@ -1,4 +1,4 @@
-"""Delivers one object: claim its row, tell the brokers, note how it went. Only the row's lease makes it exclusive."""
+"""Delivers one object: claims its row, calls the brokers, stores the outcome. A lease on the row makes it exclusive."""
 
 import logging
 import time
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 def deliver(kind: str, object_id: str) -> bool:
-    """Deliver the object until nothing newer waits. False if somebody else does, it is not due, or it failed."""
+    """Deliver the object until nothing newer waits. False if another process does, it is not due, or it failed."""
     for _ in range(ROUNDS_MAX):
         claim = actions.claim(kind, object_id, timezone.now())
         if claim is None:
@@ -30,14 +30,14 @@ def deliver(kind: str, object_id: str) -> bool:
                 done = deliverer(kind).deliver(object_id, claim.generation)
         except PenstockError as error:
             _log.warning("delivery failed", extra={"object": object_id, "error": error.message})
-            actions.settle_failed(claim, error.code.name.lower(), error.message, timezone.now())
+            actions.record_failed(claim, error.code.name.lower(), error.message, timezone.now())
             return False
         except Exception:
             # A fault of the service. It is stored on the object, too; else it would be retried at once, without an end.
             _log.exception("delivery broke", extra={"object": object_id})
-            actions.settle_failed(claim, "internal", "the delivery broke; see the log", timezone.now())
+            actions.record_failed(claim, "internal", "the delivery broke; see the log", timezone.now())
             return False
-        if not actions.settle_delivered(claim, done, timezone.now()):
+        if not actions.record_delivered(claim, done, timezone.now()):
             return True
     wake_ups.wake(kind, object_id)
     return False

@@ -1,6 +1,10 @@
-"""Delivers in the request that made the change, after its commit, or waits for the worker that has the lease."""
+"""Delivers in the request that made the change, after its commit, or waits for the worker that has the lease.
+
+A change that the brokers refuse for good is undone in its request.
+"""
 
 import time
+from collections.abc import Callable
 
 from control_plane.outbox import delivery, queries, wake_ups
 from data_plane.contract.broker_calls import within
@@ -20,15 +24,30 @@ def deliver_now(kind: str, object_id: str, generation: int, timeout_s: float = W
     deadline = time.monotonic() + timeout_s
     pause = _POLL_S
     wake_ups.taken(kind, object_id)
-    while not queries.is_delivered(kind, object_id, generation):
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
-            return False
+    while (left_s := deadline - time.monotonic()) > 0:
         with within(left_s):
-            delivery.deliver(kind, object_id)
+            if delivery.deliver(kind, object_id):
+                return True
         if queries.is_with_somebody(kind, object_id):
             time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
             pause = min(_POLL_MAX_S, pause * 1.5)
         elif not queries.is_delivered(kind, object_id, generation):
             return False
-    return True
+    return queries.is_delivered(kind, object_id, generation)
+
+
+def deliver_or_take_back(
+    kind: str, object_id: str, generation: int, take_back: Callable[[str], bool]
+) -> bool:
+    """As `deliver_now`, but a change that the brokers refuse for good is taken back, and their refusal is raised.
+
+    `take_back` gets the refusal's message and undoes the change. It returns False, and changes nothing, if a process
+    delivers the object or has changed it since: then the object's condition shows the refusal. So it does when this
+    process dies in between, or when only the sweep meets the refusal.
+    """
+    if deliver_now(kind, object_id, generation):
+        return True
+    refusal = queries.refusal(kind, object_id, generation)
+    if refusal is None or not take_back(refusal.message):
+        return False
+    raise refusal

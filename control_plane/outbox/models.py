@@ -6,7 +6,7 @@ from control_plane.ids import LENGTH_MAX
 
 
 class Delivery(models.Model):
-    """Tell the brokers of this generation of this object. The row is the truth; messages only wake somebody up."""
+    """A generation of an object that the brokers still have to get. The row decides; messages only wake a worker."""
 
     kind = models.CharField(max_length=32)
     """Chooses the deliverer."""
@@ -19,8 +19,10 @@ class Delivery(models.Model):
     next_attempt_at = models.DateTimeField()
     lease_holder = models.CharField(max_length=40, blank=True)
     lease_until = models.DateTimeField(null=True)
+    reason = models.CharField(max_length=40, blank=True, default="")
+    """Code of the refusal that ended the last attempt, in small letters."""
     error = models.TextField(blank=True)
-    """Of the last attempt."""
+    """Its message."""
 
     class Meta:
         constraints = (
@@ -45,7 +47,7 @@ class DesiredObject(models.Model):
     """Counts the changes that brokers must hear of."""
     delivered_generation = models.PositiveBigIntegerField(default=0)
     delivered_revision = models.PositiveBigIntegerField(default=0)
-    """Metadata revision that held it when it was delivered last; an older view tells nothing of this object."""
+    """Metadata revision that had it when it was last delivered; an older view says nothing about this object."""
     conditions = models.JSONField(default=list, blank=True)
     """What keeps the brokers from what is wanted: {type, reason, message, since}."""
     created_at = models.DateTimeField(auto_now_add=True)

@@ -6,6 +6,17 @@ from django.db.models import Min, Q
 from django.utils import timezone
 
 from control_plane.outbox.models import Delivery
+from penstock.contract.errors import (
+    AlreadyExists,
+    ErrorCode,
+    InvalidRequest,
+    LimitExceeded,
+    PenstockError,
+    error_class,
+)
+
+_REFUSALS = (AlreadyExists, InvalidRequest, LimitExceeded)
+"""What is wrong with the object itself. Anything else is a matter between this service and its brokers."""
 
 
 def is_delivered(kind: str, object_id: str, generation: int) -> bool:
@@ -16,9 +27,20 @@ def is_delivered(kind: str, object_id: str, generation: int) -> bool:
 
 
 def is_with_somebody(kind: str, object_id: str) -> bool:
-    """Does somebody deliver the object now?"""
+    """Whether a process delivers the object now."""
     rows = Delivery.objects.filter(kind=kind, object_id=object_id, delivered_at=None)
     return rows.filter(lease_until__gt=timezone.now()).exists()
+
+
+def refusal(kind: str, object_id: str, generation: int) -> PenstockError | None:
+    """Why the brokers refused this generation for good, if they did at the last attempt."""
+    row = Delivery.objects.filter(
+        kind=kind, object_id=object_id, generation=generation, delivered_at=None
+    ).first()
+    if row is None or not row.reason:
+        return None
+    refused = error_class(ErrorCode[row.reason.upper()])
+    return refused(row.error) if issubclass(refused, _REFUSALS) else None
 
 
 def due(now: datetime, limit: int) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Which deliverer tells the brokers of which kind of object. Apps register theirs when Django is ready."""
+"""The deliverer of each kind of object. Apps register theirs when Django is ready."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -26,11 +26,11 @@ class Deliverer(Protocol):
         ...
 
     def delivered(self, object_id: str, done: Delivered) -> None:
-        """Note it on the object, in the transaction that settles the outbox row."""
+        """Note it on the object, in the transaction that records the outcome of the outbox row."""
         ...
 
     def failed(self, object_id: str, reason: str, message: str) -> None:
-        """Note it on the object as a condition, in the transaction that settles the outbox row."""
+        """Note it on the object as a condition, in the transaction that records the outcome of the outbox row."""
         ...
 
 

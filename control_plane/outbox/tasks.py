@@ -10,7 +10,7 @@ SWEEP_BUDGET_S = 5.0
 
 @shared_task(name="outbox.deliver")
 def deliver(kind: str, object_id: str) -> None:
-    """Somebody changed the object."""
+    """Deliver an object that was changed."""
     delivery.deliver(kind, object_id)
 
 

@@ -1,1 +1,1 @@
-"""Which brokers hold which partitions: a pure planner, called by the command line and by Django."""
+"""Which brokers store which partitions: a pure planner, called by the command line and by Django."""

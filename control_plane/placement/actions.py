@@ -24,7 +24,7 @@ ENDED = "ended"
 
 
 def drain(actor: Actor, broker: int, *, replicas: int) -> BrokerOrder:
-    """The broker shall hold nothing; `replicas` is what it holds now. Repeating it changes nothing."""
+    """The broker is to store nothing; `replicas` is the number that it stores now. A second call changes nothing."""
     with transaction.atomic():
         order = _locked_order(broker)
         if order.use == BrokerUse.DRAIN:
@@ -50,7 +50,7 @@ def undrain(actor: Actor, broker: int) -> BrokerOrder:
 
 
 def note_drained(actor: Actor, order: BrokerOrder) -> bool:
-    """The brokers show that it holds and leads nothing. False if the order changed meanwhile."""
+    """The brokers report that it stores and leads nothing. False if the order changed meanwhile."""
     with transaction.atomic():
         locked = BrokerOrder.objects.select_for_update(no_key=True).get(pk=order.pk)
         if locked.use != BrokerUse.DRAIN or locked.drained_at is not None:
@@ -146,7 +146,7 @@ def end(move: Move, state: MoveState, *, message: str = "") -> bool:
 
 
 def cancel(actor: Actor, move: Move) -> Move:
-    """The partition stays with the brokers that hold it, or goes back. Raises `InvalidRequest` once it has ended."""
+    """The partition stays on its brokers, or goes back to them. Raises `InvalidRequest` once the move has ended."""
     with transaction.atomic():
         locked = Move.objects.select_for_update(no_key=True).get(pk=move.pk)
         if locked.state not in OPEN:

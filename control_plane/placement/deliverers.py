@@ -1,4 +1,4 @@
-"""Deliveries of cordons and moves: each tells the brokers what is wanted and may be repeated."""
+"""Deliveries of cordons and moves: each sends the brokers the desired state and may be repeated."""
 
 from control_plane.brokers import client as brokers
 from control_plane.outbox import registry
@@ -31,7 +31,7 @@ class OrderDeliverer:
 
 
 class MoveDeliverer:
-    """A move: the partition's replicas as they shall be, or that they stay as they were."""
+    """A move: the partition's replicas as they are to be, or that they stay as they were."""
 
     def deliver(self, object_id: str, generation: int) -> Delivered:
         move = queries.move_by_id(object_id)

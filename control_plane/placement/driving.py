@@ -29,7 +29,7 @@ MOVING_MAX = 10
 PLANNED_MAX = 1_000
 """Moves planned at one look; the rest is planned when these are done."""
 UNPLANNED = "unplanned"
-"""Condition of a drain of which the other brokers cannot hold everything."""
+"""Condition of a drain while the other brokers cannot take everything."""
 
 
 def placed(seen: view.ClusterView) -> list[moves.PlacedPartition]:
@@ -46,7 +46,7 @@ def placed(seen: view.ClusterView) -> list[moves.PlacedPartition]:
 
 
 def begin_drain(actor: Actor, broker: int) -> BrokerOrder:
-    """Drain a broker. Raises `NotFound`, `PlacementRefused` (the others cannot hold what it holds)."""
+    """Drain a broker. Raises `NotFound`, `PlacementRefused` (the others cannot take its replicas)."""
     seen = _described()
     about = next((b for b in seen.brokers if b.id == broker), None)
     if about is None:
@@ -63,7 +63,7 @@ def end_drain(actor: Actor, broker: int) -> BrokerOrder:
 
 
 def rebalance(actor: Actor) -> list[Move]:
-    """Plan the moves that even out how much brokers hold. What moves already is left alone."""
+    """Plan moves that spread replicas evenly. Partitions that already move are left alone."""
     seen = _described()
     planned = moves.rebalance(placed(seen), choice.broker_views(seen.brokers), PLANNED_MAX)
     return actions.plan_moves(actor, "rebalance", _with_tenants(seen, planned), object_id="cluster")
@@ -144,7 +144,7 @@ def _note_ends(seen: view.ClusterView) -> int:
 
 
 def _plan_drain(actor: Actor, order: BrokerOrder, seen: view.ClusterView) -> int:
-    """What the broker holds and nothing moves off yet; and whether it is empty."""
+    """Replicas of the broker that no move takes off it yet; and whether the broker is empty."""
     about = next((b for b in seen.brokers if b.id == order.broker), None)
     if about is None or order.delivered_generation < order.generation:
         return 0
@@ -161,7 +161,7 @@ def _plan_drain(actor: Actor, order: BrokerOrder, seen: view.ClusterView) -> int
 
 
 def _plan_copies(actor: Actor, topic: Topic, seen: view.ClusterView) -> int:
-    """The next copy more or less of each partition; and whether all have as many as they shall."""
+    """The next copy to add or remove of each partition; and whether all have the desired number."""
     if topic.delivered_generation < topic.generation or topic.delivered_revision > seen.revision:
         return 0
     found = [p for p in seen.partitions if p.topic_id == topic.topic_id]

@@ -6,7 +6,7 @@ from control_plane.outbox.models import DesiredObject
 
 
 class BrokerUse(models.TextChoices):
-    """Whether a broker shall hold partitions."""
+    """Whether a broker is to store partitions."""
 
     SERVE = "serve"
     DRAIN = "drain"
@@ -20,7 +20,7 @@ class BrokerOrder(DesiredObject):
     replicas_at_start = models.PositiveIntegerField(default=0)
     """What it held when the drain began."""
     drained_at = models.DateTimeField(null=True)
-    """When it was first seen to hold and lead nothing; it may be stopped for good."""
+    """When it was first seen to store and lead nothing. It can then be stopped for good."""
 
 
 class MoveState(models.TextChoices):
@@ -47,7 +47,7 @@ class Move(DesiredObject):
     source = models.PositiveIntegerField(null=True)
     destination = models.PositiveIntegerField(null=True)
     target = models.JSONField()
-    """All replicas as they shall be, in order of preference."""
+    """All replicas as they are to be, in order of preference."""
     state = models.CharField(max_length=9, choices=MoveState, default=MoveState.WAITING)
     finished_at = models.DateTimeField(null=True)
 

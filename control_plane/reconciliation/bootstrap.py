@@ -3,7 +3,6 @@
 Each step is repeated without harm, so that it may die anywhere and be run again.
 """
 
-import os
 import time
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from penstock.contract.api_keys import MalformedApiKey, parse_api_key
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import UNLIMITED
+from penstock.private_file import write_private
 from tenants import actions as tenant_actions
 from tenants import queries as tenants
 from tenants import tokens
@@ -129,14 +129,3 @@ def _delivered(kind: str, row: DesiredObject, deadline: float) -> None:
             reasons = "; ".join(c["message"] for c in fresh.conditions) or "no answer yet"
             raise BrokerUnavailable(f"{row.public_id} has not reached the brokers: {reasons}")
         time.sleep(_RETRY_S)
-
-
-def write_private(file: Path, text: str) -> None:
-    """Replace a file as a whole, readable by its owner only."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(file.name + ".new")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    fresh.replace(file)

@@ -1,4 +1,4 @@
-"""Deliveries of tenants, keys and topics: each tells the brokers the newest desired state and may be repeated."""
+"""Deliveries of tenants, keys and topics: each sends the brokers the newest desired state and may be repeated."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -25,7 +25,7 @@ from tenants import queries as tenants
 from tenants.models import ApiKey, Tenant
 
 _SEEN_S = 1.0
-"""How long a broker that was there at the change may hold up who asked for it."""
+"""How long a change may wait for a broker that was registered when it was made."""
 
 
 def register_all() -> None:
@@ -120,9 +120,8 @@ class TopicDeliverer:
                 raise
             # Internal topics may have been created when the brokers were started; they are never deleted.
             topic.topic_id = found.topic_id
-            topic_actions.note_made(topic.public_id, topic.topic_id)
+            topic_actions.note_found(topic.public_id, topic.topic_id)
             return self._update(topic)
-        topic_actions.note_made(topic.public_id, answer.topic_id.hex())
         return answer.outcome
 
     def _make(self, topic: Topic) -> pb.CreateTopicResponse:

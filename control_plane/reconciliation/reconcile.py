@@ -215,7 +215,7 @@ def _adopt(actor: Actor, row: Topic, found: view.TopicSeen, why: str) -> bool:
 def _keys(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
     for row in tenants.keys_beyond_their_makers().order_by("pk"):
         # Made before keys knew their makers; later ones are revoked when the role falls.
-        why = "who made it may hold no keys any more"
+        why = "its maker may no longer have keys"
         tenant_actions.revoke_key(actor, row, reason=why)
         yield Finding(object_id=row.public_id, what=why)
     on_brokers = {key.key_id: key for key in seen.keys}

@@ -10,9 +10,7 @@ from tenants.models import Session
 
 
 class PasswordInput(StrictSerializer):
-    present = serializers.CharField(
-        max_length=256, trim_whitespace=False, help_text="The password until now."
-    )
+    present = serializers.CharField(max_length=256, trim_whitespace=False, help_text="Your present password.")
     new = serializers.CharField(max_length=256, trim_whitespace=False)
 
 
@@ -22,10 +20,10 @@ class SignInShape(serializers.Serializer[Any]):
     created_at = Moment()
     expires_at = Moment()
     address = serializers.CharField(
-        source="source", help_text="The address that it came from; empty if it is not known."
+        source="source", help_text="The client's IP address; empty if it is not known."
     )
-    browser = serializers.CharField(help_text="What the browser or program calls itself.")
-    current = serializers.SerializerMethodField(help_text="Whether it is the one of this request.")
+    browser = serializers.CharField(help_text="The name that the browser or program sends (User-Agent).")
+    current = serializers.SerializerMethodField(help_text="true: it is the sign-in of this request.")
 
     def get_current(self, row: Session) -> bool:
         return queries.is_of_token(row, self.context["token"])

@@ -1,4 +1,4 @@
-"""REST: a person's password, and where they have signed in."""
+"""REST: a person's password and sign-ins."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class AccountView(CallerView):
     @property
     def person(self) -> Person:
         if self.caller.person is None:
-            raise Forbidden("an account is of a person who has signed in")
+            raise Forbidden("only a person who has signed in has an account")
         return self.caller.person
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -30,7 +30,7 @@ class AccountView(CallerView):
 
     @property
     def token(self) -> str:
-        """Of the sign-in that this request goes by."""
+        """The token of this request's sign-in."""
         return str(self.request.auth)
 
 
@@ -44,7 +44,7 @@ class PasswordView(AccountView):
         responses={204: None, **shapes.problems(403)},
     )
     def post(self, request: Request) -> Response:
-        """Choose another password. Every other sign-in of the person ends, and so does a reset link."""
+        """Change your password. All your other sign-ins end, and a reset link stops working."""
         given = PasswordInput(data=request.data)
         given.is_valid(raise_exception=True)
         actions.change_password(self.actor, self.person, **given.validated_data, keep=self.token)
@@ -58,7 +58,7 @@ class SignInsView(AccountView):
         responses={200: shapes.listed("SignIn", SignInShape(many=True)), **shapes.problems(403)},
     )
     def get(self, request: Request) -> Response:
-        """Where the person has signed in."""
+        """Your sign-ins."""
         rows = queries.sign_ins(self.person)
         return self.paged(rows, SignInShape, context={"token": self.token})
 
@@ -66,7 +66,7 @@ class SignInsView(AccountView):
         operation_id="sign_ins_end_others", request=None, responses={204: None, **shapes.problems(403)}
     )
     def delete(self, request: Request) -> Response:
-        """End every sign-in of the person but the one of this request."""
+        """End all your sign-ins except the one of this request."""
         actions.end_other_sign_ins(self.actor, self.person, keep=self.token)
         return Response(status=204)
 
@@ -76,6 +76,6 @@ class SignInView(AccountView):
         operation_id="sign_ins_end", request=None, responses={204: None, **shapes.problems(403, 404)}
     )
     def delete(self, request: Request, sign_in: str) -> Response:
-        """End one sign-in of the person."""
+        """End one of your sign-ins."""
         actions.end_sign_in(self.actor, self.person, sign_in)
         return Response(status=204)

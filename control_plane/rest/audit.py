@@ -1,4 +1,4 @@
-"""REST: a tenant's audit log. It stands here because the audit app knows no other app."""
+"""REST: a tenant's audit log. It is in this package because the audit app imports no other app."""
 
 import re
 from typing import Any, ClassVar
@@ -29,13 +29,13 @@ class AuditShape(serializers.Serializer[Any]):
     request_id = serializers.CharField()
     source = serializers.CharField()  # type: ignore[assignment]
     previous_hash = serializers.CharField()
-    hash = serializers.CharField(help_text="SHA-256 over the hash before and this entry.")
+    hash = serializers.CharField(help_text="SHA-256 over the previous hash and this entry.")
 
 
 class AuditHeadShape(serializers.Serializer[Any]):
     tenant = serializers.CharField()
-    sequence = serializers.IntegerField(help_text="Of the entry; 0 before the first.")
-    hash = serializers.CharField(help_text="It stands for this entry and all before it.")
+    sequence = serializers.IntegerField(help_text="Number of the entry; 0: there is none yet.")
+    hash = serializers.CharField(help_text="It covers this entry and all earlier ones.")
 
 
 class AuditView(TenantView):
@@ -46,7 +46,7 @@ class AuditView(TenantView):
         parameters=[
             shapes.TENANT,
             *shapes.PAGING,
-            OpenApiParameter("object", str, description="Public id: entries about it alone."),
+            OpenApiParameter("object", str, description="Public id of an object: only entries about it."),
             OpenApiParameter("action", str, description="For instance `topic.create`."),
         ],
         responses={200: shapes.listed("Audit", AuditShape(many=True)), **shapes.problems(403, 404)},
@@ -68,21 +68,19 @@ class AuditHeadView(TenantView):
         operation_id="audit_head",
         parameters=[
             shapes.TENANT,
-            OpenApiParameter(
-                "sequence", int, description="An earlier entry's number; the newest if not given."
-            ),
+            OpenApiParameter("sequence", int, description="Number of an entry; the newest if not given."),
         ],
         responses={200: AuditHeadShape, **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
-        """The end of the audit log's hash chain, to be noted and compared later. It tells nothing of the entries."""
+        """The end of the audit log's hash chain, to store and compare later. It reveals nothing of the entries."""
         tenant = self.tenant.public_id
         asked = request.query_params.get("sequence")
         if asked is None:
             sequence, found = queries.head(tenant)
             return Response(AuditHeadShape({"tenant": tenant, "sequence": sequence, "hash": found}).data)
         if not _SEQUENCE.fullmatch(asked):
-            raise InvalidRequest(f"sequence: {asked[:32]!r}: a whole number above 0, please")
+            raise InvalidRequest(f"sequence: {asked[:32]!r} is not a whole number above 0")
         earlier = queries.hash_at(tenant, int(asked))
         if earlier is None:
             raise NotFound(f"the audit log has no entry {asked}")

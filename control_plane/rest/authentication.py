@@ -1,4 +1,4 @@
-"""Authentication of REST calls: `Authorization: Bearer` with an API key, a session's or an operator's token."""
+"""Authentication of REST calls: `Authorization: Bearer` with an API key, a session token or an operator's token."""
 
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
@@ -13,7 +13,7 @@ from tenants.roles import KEY_ROLES
 
 
 class BearerAuthentication(BaseAuthentication):
-    """Gives (caller, token). No header: nobody, and views say whether that is enough."""
+    """Returns (caller, token), or None without the header: views decide whether they require a caller."""
 
     def authenticate(self, request: Request) -> tuple[Caller, str] | None:
         header = get_authorization_header(request).decode("latin-1")
@@ -60,7 +60,9 @@ class BearerAuthentication(BaseAuthentication):
             raise Unauthenticated(f"tenant {key.tenant.public_id} is suspended")
         role = None if key.maker is None else queries.role_in(key.tenant, key.maker)
         if key.maker is not None and role not in KEY_ROLES:
-            raise Unauthenticated(f"the API key {key.public_id}: who made it may hold no keys any more")
+            raise Unauthenticated(
+                f"the API key {key.public_id} is not valid: its maker may no longer have keys"
+            )
         actions.note_key_used(key)
         return Caller(actor=actor_of(request, ActorKind.KEY, key.public_id), key=key, maker_role=role)
 

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from billing import draft_actions, draft_queries, period_actions, price_actions, queries
 from billing.cut_delivery import KIND_CUT
-from control_plane.api.pages import Ordered, in_memory
+from control_plane.api.pages import KeyedList, in_memory
 from control_plane.api.shapes import IDEMPOTENCY, PAGING, TENANT, listed, problems
 from control_plane.outbox import in_request
 from control_plane.rest import billing_shapes as shapes
@@ -32,7 +32,7 @@ class UsageView(TenantView):
         responses={200: listed("Usage", shapes.UsageShape(many=True)), **problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
-        """What the tenant used, by topic or day; what is shown is what is billed."""
+        """The tenant's usage, by topic or day. Invoices are made from the same numbers."""
         by = [name for name in request.query_params.get("by", "").split(",") if name]
         if len(by) != len(set(by)) or any(name not in queries.GROUPS for name in by):
             raise InvalidRequest(f"by: {','.join(by)[:50]!r}; topic, day or both are known")
@@ -40,8 +40,8 @@ class UsageView(TenantView):
         asked = partial(queries.usage, self.tenant, by=by, first=first, end=end)
         groups = partial(queries.usage_groups, self.tenant, by=by, first=first, end=end)
         return self.paged(
-            Ordered(
-                behind=lambda after, most: groups(after=after, most=most),
+            KeyedList(
+                read_after=lambda after, most: groups(after=after, most=most),
                 key=lambda group: tuple(map(str, group)),
             ),
             shapes.UsageShape,
@@ -58,7 +58,7 @@ class AvailabilityView(TenantView):
         responses={200: listed("Availability", shapes.AvailabilityShape(many=True)), **problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
-        """Valid requests and those that failed by the service's fault, by operation."""
+        """Valid requests, and those of them that failed through a fault of the service, by operation."""
         first, end = _moment(request, "from"), _moment(request, "to")
         rows = in_memory(
             lambda: queries.availability(self.tenant, first=first, end=end),
@@ -76,7 +76,7 @@ class CostView(TenantView):
         responses={200: shapes.CostShape, **problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
-        """The tenant's share of what the service's assets cost, and per million messages."""
+        """The tenant's share of the cost of the service's assets, in total and per million messages."""
         costs = queries.costs(self.tenant, first=_moment(request, "from"), end=_moment(request, "to"))
         return Response(shapes.CostShape(costs).data)
 
@@ -143,7 +143,7 @@ class CreditNotesView(TenantView):
         responses={200: listed("CreditNote", shapes.CreditNoteShape(many=True)), **problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
-        """What invoices were lowered by after a declared loss, oldest first."""
+        """Credit notes: each lowers an invoice after a declared loss. Oldest first."""
         return self.paged(queries.credit_notes(self.tenant), shapes.CreditNoteShape)
 
 
@@ -161,7 +161,7 @@ class CreditNoteView(TenantView):
 
 
 class PriceBooksView(CallerView):
-    """Everybody reads prices; operators publish them."""
+    """Every caller reads prices; operators publish them."""
 
     def admit(self, request: Request) -> None:
         super().admit(request)
@@ -176,7 +176,7 @@ class PriceBooksView(CallerView):
         responses={200: listed("PriceBook", shapes.PriceBookShape(many=True)), **problems()},
     )
     def get(self, request: Request) -> Response:
-        """Every version of the prices, with the hash that invoice lines name."""
+        """Every version of the price book, with the hash that invoice lines name."""
         return self.paged(queries.price_books(), shapes.PriceBookShape)
 
     @extend_schema(
@@ -190,9 +190,9 @@ class PriceBooksView(CallerView):
         },
     )
     def post(self, request: Request) -> Response:
-        """Operators: publish a price book. Each tenant's next period that begins in its time is rated with it.
+        """Operators: publish a price book. It rates every billing period that begins at or after its effective time.
 
-        The same document again is the same book.
+        Publishing the same document again changes nothing.
         """
         asked = shapes.PriceBookRequest(data=request.data)
         asked.is_valid(raise_exception=True)
@@ -224,7 +224,7 @@ class CutsView(OperatorView):
         responses={201: shapes.CutsShape, **problems(403, 404)},
     )
     def post(self, request: Request) -> Response:
-        """Operators: close the period of a tenant, or of all tenants. Waits up to 2 s for the brokers' answers."""
+        """Operators: close the billing period of one tenant or of all. Waits up to 2 s for the brokers' answers."""
         asked = shapes.CutRequest(data=request.data)
         asked.is_valid(raise_exception=True)
         end = asked.validated_data.get("end") or timezone.now()
@@ -242,7 +242,7 @@ class CutView(OperatorView):
 
     @extend_schema(operation_id="cuts_read", responses={200: shapes.CutShape, **problems(403, 404)})
     def get(self, request: Request, cut: str) -> Response:
-        """One cut with its vector, once the brokers have answered."""
+        """One cut, with its vector once the brokers have answered."""
         return Response(shapes.CutShape(queries.cut(cut)).data)
 
 
@@ -258,14 +258,14 @@ class DraftsView(OperatorView):
         },
     )
     def get(self, request: Request) -> Response:
-        """Operators: every invoice that is still a draft, with the reasons and the next steps."""
+        """Operators: every draft, with the reasons why it is not issued and the next steps."""
         now = timezone.now()
         refused = draft_queries.refused_data_sets()
         return self.paged(
             draft_queries.drafts(),
             shapes.DraftShape,
             shown_as=lambda rows: draft_queries.explained(rows, now, refused),
-            beside={"alerts": draft_queries.alerts(now)},
+            extra={"alerts": draft_queries.alerts(now)},
         )
 
 
@@ -309,10 +309,10 @@ class DataSetsView(OperatorView):
         },
     )
     def get(self, request: Request) -> Response:
-        """Which run of each data set counts, what was refused and why."""
+        """Operators: the imported run of each data set, and why a later one was refused."""
         missing = shapes.MissingUsageShape(queries.missing_usage(), many=True)
         rows = in_memory(queries.data_set_states, key=lambda state: (state["dataset"],))
-        return self.paged(rows, shapes.DataSetShape, beside={"missing_usage": missing.data})
+        return self.paged(rows, shapes.DataSetShape, extra={"missing_usage": missing.data})
 
 
 def _day(request: Request, name: str) -> date | None:
@@ -322,15 +322,15 @@ def _day(request: Request, name: str) -> date | None:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise InvalidRequest(f"{name}: {text[:40]!r} is no day like 2026-01-31") from None
+        raise InvalidRequest(f"{name}: {text[:40]!r} is not a day like 2026-01-31") from None
 
 
 def _moment(request: Request, name: str) -> datetime | None:
-    """A moment, or a day's beginning, in UTC."""
+    """A time, or the beginning of a day, in UTC."""
     text = request.query_params.get(name)
     if text is None:
         return None
     try:
         return read_moment(text)
     except ValueError:
-        raise InvalidRequest(f"{name}: {text[:40]!r} is no moment like 2026-01-31T12:00:00Z") from None
+        raise InvalidRequest(f"{name}: {text[:40]!r} is not a time like 2026-01-31T12:00:00Z") from None

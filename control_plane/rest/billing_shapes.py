@@ -1,4 +1,4 @@
-"""Shapes of billing's objects, and of what is asked of them."""
+"""Shapes of billing's objects, and of requests about them."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from penstock.rules.timestamps import time_ms
 
 FROM = OpenApiParameter("from", str, description="First day or moment (UTC), inclusive.")
 TO = OpenApiParameter("to", str, description="Last day or moment (UTC), exclusive.")
-BY = OpenApiParameter("by", str, description="topic, day or both with a comma; not given: one sum.")
+BY = OpenApiParameter("by", str, description="`topic`, `day` or `topic,day`; without it: one sum.")
 
 
 class CutRequest(StrictSerializer):
-    """Closes periods."""
+    """Closes billing periods."""
 
     tenant = serializers.CharField(max_length=64, help_text="Public id of a tenant, or `all`.")
     end = serializers.DateTimeField(required=False, help_text="Exclusive; now if not given.")
@@ -25,8 +25,8 @@ class CutRequest(StrictSerializer):
 
 class MeterUsageShape(serializers.Serializer[Any]):
     quantity = serializers.IntegerField()
-    billed = serializers.IntegerField(help_text="On issued invoices.")
-    provisional = serializers.IntegerField(help_text="The rest: it may still grow.")
+    billed = serializers.IntegerField(help_text="The part that is on issued invoices.")
+    provisional = serializers.IntegerField(help_text="The rest; it can still grow.")
 
 
 class UsageShape(serializers.Serializer[Any]):
@@ -37,16 +37,18 @@ class UsageShape(serializers.Serializer[Any]):
 
 class PartShape(serializers.Serializer[Any]):
     quantity = serializers.IntegerField()
-    unit_price = serializers.CharField(help_text="Decimal with 12 places.")
+    unit_price = serializers.CharField(help_text="A number with 12 decimals.")
 
 
 class LineShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="line_id")
     meter = serializers.CharField()
     unit = serializers.CharField()
-    unit_size = serializers.IntegerField(help_text="So many items of the meter are one unit.")
+    unit_size = serializers.IntegerField(help_text="How many messages or bytes are one unit.")
     quantity = serializers.IntegerField()
-    amount_micro = serializers.IntegerField(help_text="Micro-units of the currency, whole minor units.")
+    amount_micro = serializers.IntegerField(
+        help_text="In micro-units of the currency, rounded to its minor unit."
+    )
     parts = PartShape(many=True)
     price_book_sha256 = serializers.CharField()
 
@@ -54,7 +56,7 @@ class LineShape(serializers.Serializer[Any]):
 class CreditOfInvoiceShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     number = serializers.IntegerField()
-    total_micro = serializers.IntegerField(help_text="What the invoice is lowered by.")
+    total_micro = serializers.IntegerField(help_text="It lowers the invoice by this amount.")
 
 
 class AuditOfInvoiceShape(serializers.Serializer[Any]):
@@ -62,7 +64,7 @@ class AuditOfInvoiceShape(serializers.Serializer[Any]):
     hash = serializers.CharField(source="audit_hash")
 
 
-# Of one of `queries.invoices`, which has read the rows that it is shown with.
+# For a row of `queries.invoices`, which reads the related rows too.
 class InvoiceShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     number = serializers.IntegerField()
@@ -80,7 +82,7 @@ class InvoiceShape(serializers.Serializer[Any]):
     credit_notes = CreditOfInvoiceShape(many=True)
     credited_micro = serializers.SerializerMethodField(help_text="The sum of its credit notes.")
     audit_head = serializers.SerializerMethodField(
-        help_text="The audit log's newest entry when it was issued; null before."
+        help_text="The audit log's newest entry when the invoice was issued; null for a draft."
     )
 
     def get_credited_micro(self, invoice: Invoice) -> int:
@@ -96,7 +98,7 @@ class CreditLineShape(serializers.Serializer[Any]):
     meter = serializers.CharField()
     unit = serializers.CharField()
     unit_size = serializers.IntegerField()
-    quantity = serializers.IntegerField(help_text="Billed, and lost.")
+    quantity = serializers.IntegerField(help_text="Billed and then lost.")
     amount_micro = serializers.IntegerField(help_text="At the invoice's prices.")
     price_book_sha256 = serializers.CharField()
 
@@ -105,13 +107,13 @@ class LostRangeShape(serializers.Serializer[Any]):
     topic = serializers.CharField()
     topic_id = serializers.CharField()
     partition = serializers.IntegerField()
-    log_generation = serializers.IntegerField(help_text="That ended with the loss.")
+    log_generation = serializers.IntegerField(help_text="The generation that ended with the loss.")
     first_offset = serializers.IntegerField()
     end_offset = serializers.IntegerField()
     quantities = serializers.DictField(child=serializers.IntegerField())
 
 
-# Of one of `queries.credit_notes`, which has read the rows that it is shown with.
+# For a row of `queries.credit_notes`, which reads the related rows too.
 class CreditNoteShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     number = serializers.IntegerField()
@@ -119,9 +121,9 @@ class CreditNoteShape(serializers.Serializer[Any]):
     invoice = serializers.CharField(source="invoice.public_id")
     currency = serializers.CharField(source="invoice.price_book.currency")
     minor_digits = serializers.IntegerField(source="invoice.price_book.document.minor_digits")
-    total_micro = serializers.IntegerField(help_text="What the invoice is lowered by.")
+    total_micro = serializers.IntegerField(help_text="It lowers the invoice by this amount.")
     issued_at = Moment()
-    cut = serializers.CharField(source="cut.public_id", help_text="At whose readings the loss was seen.")
+    cut = serializers.CharField(source="cut.public_id", help_text="The cut whose readings show the loss.")
     lines = CreditLineShape(many=True)
     ranges = serializers.SerializerMethodField()
 
@@ -136,11 +138,14 @@ class ReadingShape(serializers.Serializer[Any]):
     log_generation = serializers.IntegerField()
     end_offset = serializers.IntegerField()
     accepted_ms = serializers.IntegerField(
-        allow_null=True, help_text="Acceptance of the last batch below the offset, ms UTC; -1: there is none."
+        allow_null=True,
+        help_text="Acceptance time of the last batch below the offset, ms UTC; -1: there is none.",
     )
-    messages = serializers.IntegerField(allow_null=True, help_text="Of the log's whole prefix.")
-    bytes = serializers.IntegerField(allow_null=True, help_text="Of the log's whole prefix.")
-    last = serializers.BooleanField(help_text="The topic was deleted: the partition is in no later cut.")
+    messages = serializers.IntegerField(allow_null=True, help_text="Total of the log below the offset.")
+    bytes = serializers.IntegerField(allow_null=True, help_text="Total of the log below the offset.")
+    last = serializers.BooleanField(
+        help_text="true: the topic is deleted, and no later cut has the partition."
+    )
 
 
 class CutShape(serializers.Serializer[Any]):
@@ -148,12 +153,14 @@ class CutShape(serializers.Serializer[Any]):
     tenant = serializers.CharField(source="tenant.public_id")
     period_start = Moment()
     period_end = Moment()
-    delivered = serializers.SerializerMethodField(help_text="The brokers have answered: the vector is there.")
-    error = serializers.CharField(help_text="Why they have not, of the last attempt.")
-    sha256 = serializers.CharField(help_text="By which the brokers keep the vector.")
+    delivered = serializers.SerializerMethodField(help_text="true: the brokers have answered.")
+    error = serializers.CharField(
+        help_text="Why the last attempt to ask the brokers failed; empty if it did not."
+    )
+    sha256 = serializers.CharField(help_text="Hash of the vector. The brokers store the vector under it.")
     billing_sequence = serializers.IntegerField(
         source="chain_sequence",
-        help_text="The billing chain's newest entry when the period ended, which the brokers keep too.",
+        help_text="The billing chain's newest entry when the period ended. The brokers store it with the vector.",
     )
     billing_hash = serializers.CharField(source="chain_hash")
     readings = serializers.SerializerMethodField()
@@ -176,7 +183,7 @@ class EvidenceShape(serializers.Serializer[Any]):
     gaps = serializers.ListField(child=serializers.CharField(), help_text="Why it is still a draft.")
     document = serializers.DictField(
         allow_null=True,
-        help_text="The invoice as it was issued; null of a draft, and of invoices from before documents existed.",
+        help_text="The invoice as it was issued. null: it is a draft, or was issued before documents existed.",
     )
     document_sha256 = serializers.CharField(allow_null=True)
 
@@ -187,9 +194,9 @@ class ChainEntryShape(serializers.Serializer[Any]):
     object_id = serializers.CharField(help_text="The invoice, the credit note or the price book.")
     document_sha256 = serializers.CharField()
     at_ms = serializers.SerializerMethodField()
-    hash = serializers.CharField(help_text="Over the entry and the hash before.")
+    hash = serializers.CharField(help_text="Hash over the entry and the previous hash.")
     document = serializers.SerializerMethodField(
-        help_text="Prices and credit notes; an invoice's is in its evidence."
+        help_text="The document of prices or of a credit note; that of an invoice is in its evidence."
     )
 
     def get_at_ms(self, entry: BillingEntry) -> int:
@@ -209,9 +216,11 @@ class DraftShape(serializers.Serializer[Any]):
     cut = serializers.CharField(source="invoice.cut.public_id")
     period_start = Moment(source="invoice.cut.period_start")
     period_end = Moment(source="invoice.cut.period_end")
-    age_s = serializers.IntegerField(help_text="Since its period ended and its cut was made.")
-    overdue = serializers.BooleanField(help_text="It has been a draft for over a day, which is an alert.")
-    delivered = serializers.SerializerMethodField(help_text="The brokers have answered the cut.")
+    age_s = serializers.IntegerField(help_text="Seconds since its period ended and its cut was made.")
+    overdue = serializers.BooleanField(
+        help_text="true: it has been a draft for over a day, which is an alert."
+    )
+    delivered = serializers.SerializerMethodField(help_text="true: the brokers have answered the cut.")
     reasons = serializers.ListField(child=serializers.CharField(), help_text="Why it is still a draft.")
     next_steps = serializers.ListField(
         child=serializers.CharField(), help_text="What an operator can do next."
@@ -223,7 +232,7 @@ class DraftShape(serializers.Serializer[Any]):
 
 ALERTS = serializers.ListField(
     child=serializers.CharField(),
-    help_text="What needs an operator, such as overdue drafts and a refused price book.",
+    help_text="Problems that need an operator, such as overdue drafts and a refused price book.",
 )
 
 
@@ -242,7 +251,7 @@ class FinalizeRequest(StrictSerializer):
         default="",
         allow_blank=True,
         max_length=500,
-        help_text="Required with `waive`: why.",
+        help_text="Why the partitions are waived; required with `waive`.",
     )
 
 
@@ -258,7 +267,9 @@ class AvailabilityShape(serializers.Serializer[Any]):
     operation = serializers.CharField()
     valid = serializers.IntegerField()
     bad = serializers.IntegerField()
-    availability = serializers.CharField(allow_null=True, help_text="Good of valid requests, six places.")
+    availability = serializers.CharField(
+        allow_null=True, help_text="Share of valid requests that succeeded, with six decimals."
+    )
     windows = serializers.IntegerField()
     windows_with_few_requests = serializers.IntegerField()
 
@@ -274,10 +285,10 @@ class CostShape(serializers.Serializer[Any]):
     cost_micro = serializers.IntegerField()
     messages = serializers.IntegerField(
         allow_null=True,
-        help_text="Produced. Known by the day: null unless `from` and `to` are midnights (UTC).",
+        help_text="Messages produced. They are counted by day: null unless `from` and `to` are midnights (UTC).",
     )
     cost_micro_per_million_messages = serializers.IntegerField(
-        allow_null=True, help_text="null where messages are null or 0."
+        allow_null=True, help_text="null if messages are null or 0."
     )
     assets = AssetCostShape(many=True)
 
@@ -294,15 +305,15 @@ class PriceBookRequest(StrictSerializer):
 
     document = serializers.DictField(help_text="A price book.")
     effective_from = serializers.DateTimeField(
-        help_text="Periods that begin then or later are rated with it; not before now."
+        help_text="It rates billing periods that begin at this time or later. Not in the past."
     )
     dry_run = serializers.BooleanField(
-        default=False, help_text="True: the answer only tells what would be published."
+        default=False, help_text="true: nothing is published, and the answer says what would be."
     )
 
 
 class PublishedBookShape(PriceBookShape):
-    id = serializers.CharField(source="public_id", allow_null=True, help_text="Null: it would be published.")
+    id = serializers.CharField(source="public_id", allow_null=True, help_text="null: it is not published.")
 
 
 class DataSetShape(serializers.Serializer[Any]):
@@ -318,7 +329,7 @@ class DataSetShape(serializers.Serializer[Any]):
 class MissingUsageShape(serializers.Serializer[Any]):
     partition = serializers.IntegerField()
     first_offset = serializers.IntegerField()
-    offsets = serializers.IntegerField(help_text="How many, from the first on.")
+    offsets = serializers.IntegerField(help_text="How many offsets, from `first_offset` on.")
 
 
-MISSING_USAGE = MissingUsageShape(many=True, help_text="Offsets of the usage log that were lost.")
+MISSING_USAGE = MissingUsageShape(many=True, help_text="Lost offsets of the usage log.")

@@ -1,10 +1,10 @@
-"""Who calls: a person with a session, an API key, or an operator; and what he is towards which tenant."""
+"""Who calls: a person with a session, an API key, or an operator; and what they may do in which tenant."""
 
 from dataclasses import dataclass
 
 from rest_framework.request import Request
 
-from control_plane.access import queries as access
+from control_plane.access.queries import topic_prefixes
 from control_plane.api.parameters import TENANT_HEADER
 from control_plane.audit.actor import Actor
 from penstock.contract.errors import Forbidden, InvalidRequest
@@ -15,13 +15,13 @@ from tenants.roles import Permission, Role, Standing, allowed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Exactly one of `person`, `key` and `operator` is there."""
+    """Exactly one of `person`, `key` and `operator` is set."""
 
     actor: Actor
     person: Person | None = None
     key: ApiKey | None = None
     maker_role: Role | None = None
-    """With a key: what its maker is in its tenant now; None = it is the service's own."""
+    """With a key: the present role of its maker in the tenant; None = it is a key of the service."""
     operator: OperatorToken | None = None
 
     @property
@@ -36,17 +36,17 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """The tenant that a request is about, and what the caller is there."""
+class TenantAccess:
+    """The tenant that a request is about, and what the caller may do there."""
 
     tenant: Tenant
     standing: Standing
     maker_role: Role | None = None
-    """With a key: what its maker is; the key may only what that role may too."""
+    """With a key: the role of its maker. The key may do nothing that this role may not do."""
     topic_prefixes: tuple[str, ...] | None = None
     """The topics that a bound key sees; None = all."""
 
-    def demand(self, permission: Permission) -> None:
+    def require(self, permission: Permission) -> None:
         """Raise `Forbidden` unless the caller may do it."""
         if not allowed(self.standing, permission):
             raise Forbidden(f"{permission.value} is not for {self.standing.value}")
@@ -58,23 +58,23 @@ class Place:
 
 
 def caller_of(request: Request) -> Caller | None:
-    """Who sent the request; None = nobody who has a credential."""
+    """Who sent the request; None = the request has no credential."""
     user: object = request.user
     return user if isinstance(user, Caller) else None
 
 
-def place_of(caller: Caller, wanted: str | None) -> Place:
-    """The tenant named `wanted` (a public id), or the caller's only one.
+def access_of(caller: Caller, wanted: str | None) -> TenantAccess:
+    """The caller's access to the tenant `wanted` (a public id), or to their only one.
 
-    Raises `NotFound` for a tenant that is not the caller's, `InvalidRequest` when none is named and none is
-    the only one.
+    Raises `NotFound` for a tenant that is not the caller's, `InvalidRequest` if none is named and the caller does not
+    have exactly one.
     """
     if caller.key is not None:
         if wanted is not None and wanted != caller.key.tenant.public_id:
             raise queries.tenant_missing(wanted)
-        prefixes = access.topic_prefixes(caller.key)
+        prefixes = topic_prefixes(caller.key)
         standing = Standing.KEY if prefixes is None else Standing.BOUND_KEY
-        return Place(
+        return TenantAccess(
             tenant=caller.key.tenant,
             standing=standing,
             maker_role=caller.maker_role,
@@ -82,10 +82,10 @@ def place_of(caller: Caller, wanted: str | None) -> Place:
         )
     if caller.operator is not None:
         if wanted is None:
-            raise InvalidRequest(f"{TENANT_HEADER}: an operator names the tenant")
-        return Place(tenant=queries.tenant_by_id(wanted), standing=Standing.OPERATOR)
+            raise InvalidRequest(f"{TENANT_HEADER}: required of operators")
+        return TenantAccess(tenant=queries.tenant_by_id(wanted), standing=Standing.OPERATOR)
     if caller.person is None:
-        raise InvalidRequest("nobody is calling")
+        raise InvalidRequest("the request has no caller")
     if wanted is not None:
         found = queries.belonging(caller.person, wanted)
     else:
@@ -93,4 +93,4 @@ def place_of(caller: Caller, wanted: str | None) -> Place:
         if len(all_of_them) != 1:
             raise InvalidRequest(f"{TENANT_HEADER}: you have {len(all_of_them)} tenants; name one")
         found = all_of_them[0]
-    return Place(tenant=found.tenant, standing=Standing(found.role.value))
+    return TenantAccess(tenant=found.tenant, standing=Standing(found.role.value))

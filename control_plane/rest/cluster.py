@@ -1,4 +1,4 @@
-"""REST: the cluster as brokers see it, for operators."""
+"""REST: the cluster as the brokers see it, for operators."""
 
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ from control_plane.brokers import client as brokers
 from control_plane.brokers.view import LossSeen
 from control_plane.reconciliation import loss_actions
 from control_plane.rest.views import OperatorView
+from penstock.contract.ids import BROKER_ID_MAX
 from tenants.roles import Permission
 
 
@@ -35,7 +36,7 @@ class PartitionShape(serializers.Serializer[Any]):
     in_sync = serializers.ListField(child=serializers.IntegerField())
     last_known = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="Who may hold what was acknowledged last, when nobody can lead.",
+        help_text="While there is no leader: brokers that may store the last acknowledged records.",
     )
     log_generation = serializers.IntegerField(help_text="Grows with each declared loss.")
 
@@ -46,34 +47,36 @@ class LossShape(serializers.Serializer[Any]):
     topic_id = serializers.CharField()
     partition = serializers.IntegerField()
     kind = serializers.CharField()
-    log_generation = serializers.IntegerField(help_text="That began with it.")
-    leader = serializers.IntegerField(help_text="Whose log goes on.")
+    log_generation = serializers.IntegerField(help_text="The generation that begins with the loss.")
+    leader = serializers.IntegerField(help_text="The broker whose log goes on.")
     leader_epoch = serializers.IntegerField()
-    offset = serializers.IntegerField(help_text="What the old generation held from here on is lost.")
-    known_end_offset = serializers.IntegerField(help_text="The furthest end that any replica told.")
-    asked_by = serializers.CharField(help_text="Empty: the brokers, once every copy was back.")
+    offset = serializers.IntegerField(help_text="Records of the old generation from here on are lost.")
+    known_end_offset = serializers.IntegerField(help_text="The largest end that any replica reported.")
+    asked_by = serializers.CharField(
+        help_text="Empty: the brokers declared it themselves, once every copy was back."
+    )
     declared_ms = serializers.IntegerField(help_text="ms UTC.")
 
 
-class LossDemand(shapes.StrictSerializer):
-    """Give up what cannot be had back."""
+class LossRequest(shapes.StrictSerializer):
+    """Declares a loss: a replica with fewer records leads, or the only copy is truncated where it is damaged."""
 
-    topic_id = serializers.RegexField(r"^[0-9a-f]{32}$")
-    partition = serializers.IntegerField(min_value=0, max_value=2**31 - 1)
+    topic_id = shapes.TopicIdField()
+    partition = shapes.PartitionField()
     broker = serializers.IntegerField(
         min_value=0,
-        max_value=999_999,
+        max_value=BROKER_ID_MAX,
         required=False,
         allow_null=True,
-        help_text="Whose replica leads from now on, whatever is lost by it. Not given: the only copy is cut where its "
-        "damage begins.",
+        help_text="The broker whose replica leads from now on, whatever is lost. Not given: the only copy is truncated "
+        "where its damage begins.",
     )
     accept_loss = serializers.BooleanField(
-        default=False, help_text="Not true: the answer only tells what would be declared."
+        default=False, help_text="false: nothing is declared, and the answer says what would be."
     )
 
 
-class LossTold(serializers.Serializer[Any]):
+class LossDeclaration(serializers.Serializer[Any]):
     declared = serializers.BooleanField()
     loss = LossShape()
 
@@ -91,7 +94,7 @@ class ClusterDetailView(OperatorView):
 
     @extend_schema(operation_id="cluster_get", responses={200: ClusterShape, **shapes.problems(403, 503)})
     def get(self, request: Request) -> Response:
-        """Operators: brokers, and each partition's leader and in-sync set."""
+        """Operators: the brokers, and the leader and in-sync set of each partition."""
         return Response(ClusterShape(brokers.describe(partitions=True, timeout_s=5)).data)
 
 
@@ -104,7 +107,7 @@ class LossesView(OperatorView):
         responses={200: shapes.listed("Loss", LossShape(many=True)), **shapes.problems(403, 503)},
     )
     def get(self, request: Request) -> Response:
-        """Operators: every loss that was declared of any partition, oldest first."""
+        """Operators: all declared losses, oldest first."""
         return self.paged(
             pages.in_memory(lambda: brokers.describe(partitions=True, timeout_s=5).losses, key=_in_time),
             LossShape,
@@ -112,16 +115,17 @@ class LossesView(OperatorView):
 
     @extend_schema(
         operation_id="losses_declare",
-        request=LossDemand,
+        request=LossRequest,
         parameters=[shapes.IDEMPOTENCY],
-        responses={200: LossTold, **shapes.problems(403, 404, 422, 503)},
+        responses={200: LossDeclaration, **shapes.problems(403, 404, 422, 503)},
     )
     def post(self, request: Request) -> Response:
-        """Operators: let a named replica lead a partition that nobody else can, or repair its only copy.
+        """Operators: let a named replica lead a partition that no other replica can lead, or repair its only copy.
 
-        What is lost by it is lost for good; consumers are told, and invoices that counted it are credited.
+        The loss is permanent. Consumers get an error that names it, and invoices that counted lost messages are
+        credited.
         """
-        asked = LossDemand(data=request.data)
+        asked = LossRequest(data=request.data)
         asked.is_valid(raise_exception=True)
         loss, declared = loss_actions.declare(
             self.actor,
@@ -130,9 +134,9 @@ class LossesView(OperatorView):
             broker=asked.validated_data.get("broker"),
             accept=asked.validated_data["accept_loss"],
         )
-        return Response(LossTold({"declared": declared, "loss": loss}).data)
+        return Response(LossDeclaration({"declared": declared, "loss": loss}).data)
 
 
 def _in_time(loss: LossSeen) -> pages.Key:
-    """A partition's log generation begins with one loss at most."""
+    """Unique: at most one loss begins a log generation of a partition."""
     return loss.declared_ms, loss.topic_id, loss.partition, loss.log_generation

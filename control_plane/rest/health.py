@@ -1,4 +1,4 @@
-"""Health of the control plane: /healthz (this process answers) and /readyz (each thing it stands on, by name)."""
+"""Health of the control plane: /healthz (this process answers) and /readyz (each dependency, by name)."""
 
 import shutil
 import time
@@ -12,8 +12,8 @@ from control_plane.brokers import client as brokers
 from penstock.contract.errors import PenstockError
 from penstock.contract.limits import MIB
 
-ROOM_BYTES_MIN = 16 * MIB
-"""Of the embedded database's disk: its log grows by some MiB between two checkpoints."""
+FREE_BYTES_MIN = 16 * MIB
+"""Free space on the embedded database's disk: its log grows by some MiB between two checkpoints."""
 _BROKERS_S = 2.0
 
 
@@ -23,13 +23,13 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
-    """GET /readyz: 200 if all is there, else 503; `checks` names each with what is wrong."""
+    """GET /readyz: 200 if every check is ok, else 503; `checks` says what is wrong with each."""
     checks = {"database": _database(), "worker": _worker(), "brokers": _brokers()}
     ready = all(check == "ok" for check in checks.values())
     answer = JsonResponse(
         {"status": "ready" if ready else "not ready", "checks": checks}, status=200 if ready else 503
     )
-    # Django would log each 503 as a fault of ours.
+    # Django would log each 503 as a fault.
     answer._has_been_logged = True  # type: ignore[attr-defined]
     return answer
 
@@ -42,8 +42,8 @@ def _database() -> str:
         return f"failed: {type(error).__name__}"
     if connection.vendor == "sqlite":
         free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free
-        if free < ROOM_BYTES_MIN:
-            return f"its disk has {free} bytes free, {ROOM_BYTES_MIN} required: changes fail"
+        if free < FREE_BYTES_MIN:
+            return f"the disk has {free} bytes free, {FREE_BYTES_MIN} required: changes fail"
     return "ok"
 
 
@@ -65,4 +65,4 @@ def _brokers() -> str:
     except PenstockError as error:
         return f"failed: {error.message[:200]}"
     active = sum(broker.state == "active" for broker in seen.brokers)
-    return "ok" if active else "none is active"
+    return "ok" if active else "no broker is active"

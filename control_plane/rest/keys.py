@@ -1,5 +1,6 @@
-"""REST: API keys and what they are bound to."""
+"""REST: API keys and their bindings to topics."""
 
+from functools import partial
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema, extend_schema_field
@@ -9,7 +10,7 @@ from rest_framework.response import Response
 
 from control_plane.access import actions, queries
 from control_plane.api import etags, shapes
-from control_plane.rest.views import TenantView, tagged, told
+from control_plane.rest.views import TenantView, answer_change, tagged
 from tenants import actions as tenant_actions
 from tenants import queries as tenants
 from tenants.models import ApiKey
@@ -20,13 +21,17 @@ class KeyInput(shapes.StrictSerializer):
     name = serializers.CharField(max_length=200)
     expires_at = serializers.DateTimeField(required=False, allow_null=True)
     topic_prefix = serializers.CharField(
-        required=False, allow_null=True, allow_blank=True, max_length=300, help_text="Bound to these topics."
+        required=False,
+        allow_null=True,
+        allow_blank=True,
+        max_length=300,
+        help_text="The key works for topics whose names begin with it.",
     )
     operations = serializers.ListField(
         child=serializers.CharField(max_length=32),
         required=False,
         max_length=8,
-        help_text="Of describe, produce, consume, delete; none = all.",
+        help_text="Some of describe, produce, consume, delete. Without any: all of them.",
     )
 
 
@@ -42,8 +47,8 @@ class KeyShape(serializers.Serializer[Any]):
     made_by = serializers.CharField(
         source="maker.public_id",
         allow_null=True,
-        help_text="The person who made it, or made the key that made it; it never may more than they. "
-        "null: the service.",
+        help_text="The person who made it, or who made the key that made it. The key may do nothing that this person "
+        "may not do. null: the service.",
     )
     bindings = serializers.SerializerMethodField()
     created_at = shapes.Moment()
@@ -52,7 +57,7 @@ class KeyShape(serializers.Serializer[Any]):
     last_used_over_rest_at = shapes.Moment(
         source="last_used_at",
         allow_null=True,
-        help_text="To the minute. Sending and reading go to the brokers and are not noted here.",
+        help_text="To the minute. Producing and consuming go to the brokers and are not counted here.",
     )
     conditions = shapes.Condition(many=True)
     generation = serializers.IntegerField()
@@ -67,12 +72,12 @@ class KeyShape(serializers.Serializer[Any]):
         return key.delivered_generation >= key.generation
 
 
-class KeyTold(shapes.Told, KeyShape):
+class ChangedKey(shapes.Delivery, KeyShape):
     pass
 
 
-# The context has the `key`, which is kept nowhere.
-class NewKey(KeyTold):
+# The context has the `key`, which is stored nowhere.
+class NewKey(ChangedKey):
     key = serializers.SerializerMethodField(help_text="The key itself; shown once.")
 
     def get_key(self, key: ApiKey) -> str:
@@ -88,7 +93,7 @@ class KeysView(TenantView):
         responses={200: shapes.listed("Key", KeyShape(many=True)), **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
-        """The tenant's keys, revoked ones included; never their text."""
+        """The tenant's keys, revoked ones too, without their text."""
         rows = (
             tenants.keys(self.tenant).select_related("service_account", "maker").prefetch_related("bindings")
         )
@@ -98,14 +103,17 @@ class KeysView(TenantView):
         operation_id="keys_create",
         request=KeyInput,
         parameters=[shapes.TENANT, shapes.IDEMPOTENCY, shapes.ETAG],
-        responses={201: NewKey, 202: NewKey, **shapes.problems(403, 404, 409)},
+        responses={201: NewKey, 202: NewKey, **shapes.problems(403, 404, 409, 422)},
     )
     def post(self, request: Request) -> Response:
-        """Make a key; its text is in this answer and nowhere else."""
+        """Make a key. Its text is in this answer only."""
         given = KeyInput(data=request.data)
         given.is_valid(raise_exception=True)
         key, text = actions.create_key(self.actor, self.tenant, **given.validated_data)
-        return told(key, tenant_actions.KIND_KEY, NewKey, 201, {"key": text.reveal()})
+        withdraw = partial(actions.withdraw_key, self.actor, key)
+        return answer_change(
+            key, tenant_actions.KIND_KEY, NewKey, 201, {"key": text.reveal()}, take_back=withdraw
+        )
 
 
 class KeyView(TenantView):
@@ -125,11 +133,11 @@ class KeyView(TenantView):
     @extend_schema(
         operation_id="keys_revoke",
         parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: KeyTold, 202: KeyTold, **shapes.problems(403, 404, 412)},
+        responses={200: ChangedKey, 202: ChangedKey, **shapes.problems(403, 404, 412)},
     )
     def delete(self, request: Request, key: str) -> Response:
-        """Revoke a key: refused from now on, on open streams too."""
+        """Revoke a key. It is refused from now on, on open streams too."""
         row = tenants.key(self.tenant, key)
         with etags.unchanged(request, row):
             revoked = tenant_actions.revoke_key(self.actor, row)
-        return told(revoked, tenant_actions.KIND_KEY, KeyTold)
+        return answer_change(revoked, tenant_actions.KIND_KEY, ChangedKey)

@@ -1,4 +1,4 @@
-"""REST: people of a tenant and their roles; inviting and joining."""
+"""REST: people of a tenant, their roles, and invitations."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ class PeopleView(TenantView):
         responses={200: shapes.listed("Person", MemberShape(many=True)), **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
-        """The people of the tenant and what they are in it."""
+        """The people of the tenant, with their roles."""
         return self.paged(queries.members(self.tenant), MemberShape)
 
 
@@ -59,9 +59,9 @@ class PersonView(TenantView):
         responses={200: MemberShape, **shapes.problems(403, 404, 412, 422)},
     )
     def patch(self, request: Request, person: str) -> Response:
-        """Give a person another role. Only an owner makes or unmakes owners; the last owner stays one.
+        """Give a person another role. Only an owner can make or demote an owner, and the last owner stays owner.
 
-        Keys of a person who becomes billing or auditor are revoked.
+        The keys of a person who becomes billing or auditor are revoked.
         """
         queries.member(self.tenant, person)
         given = RoleInput(data=request.data)
@@ -77,7 +77,7 @@ class PersonView(TenantView):
         responses={204: None, **shapes.problems(403, 404, 412)},
     )
     def delete(self, request: Request, person: str) -> Response:
-        """Take a person out of the tenant; with one's own id: leave it. Keys that they made are revoked."""
+        """Remove a person from the tenant, or leave it with your own id. The keys that they made are revoked."""
         with self._unchanged(person):
             actions.remove(self.actor, self.tenant, person)
         return Response(status=204)
@@ -87,18 +87,18 @@ class PersonView(TenantView):
 
     @contextmanager
     def _unchanged(self, person: str) -> Iterator[None]:
-        """As `etags.unchanged`, under the lock that guards who belongs to the tenant."""
+        """Like `etags.unchanged`, under the lock of the tenant's memberships."""
         if etags.HEADER not in self.request.headers:
             yield
             return
         with transaction.atomic():
             actions.lock_people(self.tenant)
-            etags.demand(self.request, _tag(queries.member(self.tenant, person)))
+            etags.check(self.request, _tag(queries.member(self.tenant, person)))
             yield
 
 
 def _tag(row: Membership) -> str:
-    """The role is all that can be changed of a person in a tenant."""
+    """Of a person in a tenant only the role can change."""
     return f'"{row.role}"'
 
 
@@ -111,7 +111,7 @@ class InvitationsView(TenantView):
         responses={200: shapes.listed("Invitation", InvitationShape(many=True)), **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
-        """Invitations that can still be taken."""
+        """Invitations that can still be accepted."""
         return self.paged(queries.invitations(self.tenant), InvitationShape)
 
     @extend_schema(
@@ -121,7 +121,7 @@ class InvitationsView(TenantView):
         responses={201: InvitationMade, **shapes.problems(403, 404, 409)},
     )
     def post(self, request: Request) -> Response:
-        """Invite somebody by e-mail address. No mail is sent: pass the link on yourself. It holds for 7 days."""
+        """Invite a person by e-mail address. No mail is sent: pass the link on yourself. It is valid for 7 days."""
         given = InvitationInput(data=request.data)
         given.is_valid(raise_exception=True)
         row, token = actions.invite(self.actor, self.tenant, **given.validated_data)
@@ -138,7 +138,7 @@ class InvitationView(TenantView):
         responses={204: None, **shapes.problems(403, 404)},
     )
     def delete(self, request: Request, invitation: str) -> Response:
-        """Withdraw an invitation: its link leads nowhere."""
+        """Withdraw an invitation. Its link stops working."""
         actions.withdraw(self.actor, self.tenant, invitation)
         return Response(status=204)
 
@@ -151,9 +151,9 @@ class JoinView(CallerView):
         responses={200: Joined, **shapes.problems(403, 404, 422)},
     )
     def post(self, request: Request) -> Response:
-        """Take an invitation as the person who has signed in. Who has not signed up yet names it at sign-up."""
+        """Accept an invitation as the person who has signed in. New people accept it when they sign up."""
         if self.caller.person is None:
-            raise Forbidden("a tenant is joined by a person who has signed in")
+            raise Forbidden("only a person who has signed in can join a tenant")
         given = JoinInput(data=request.data)
         given.is_valid(raise_exception=True)
         row = actions.join(self.actor, self.caller.person, given.validated_data["token"])

@@ -1,4 +1,4 @@
-"""Shapes of people and invitations, and of what is asked of them."""
+"""Shapes of people and invitations, and of requests about them."""
 
 from typing import Any
 from urllib.parse import quote
@@ -37,10 +37,12 @@ class InvitationShape(serializers.Serializer[Any]):
     expires_at = Moment()
 
 
-# The context has the invitation's `token`, which is kept nowhere.
+# The context has the invitation's `token`, which is stored nowhere.
 class InvitationMade(InvitationShape):
-    token = serializers.SerializerMethodField(help_text="Shown once; whoever is invited joins with it.")
-    link = serializers.SerializerMethodField(help_text="The console's page for it; shown once.")
+    token = serializers.SerializerMethodField(
+        help_text="The person who is invited joins with it. Shown once."
+    )
+    link = serializers.SerializerMethodField(help_text="The console's page for the invitation. Shown once.")
 
     def get_token(self, row: Invitation) -> str:
         return str(self.context["token"])
@@ -50,13 +52,11 @@ class InvitationMade(InvitationShape):
 
 
 class JoinInput(StrictSerializer):
-    token = serializers.CharField(max_length=100, help_text="Of the invitation.")
+    token = serializers.CharField(max_length=100, help_text="Token of the invitation.")
 
 
 class Joined(MemberShape):
-    tenant = serializers.CharField(
-        source="tenant.public_id", help_text="Public id of the tenant that was joined."
-    )
+    tenant = serializers.CharField(source="tenant.public_id", help_text="Public id of the tenant.")
 
 
 def link_of(token: str) -> str:

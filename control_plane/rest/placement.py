@@ -12,17 +12,16 @@ from control_plane.api import pages, shapes
 from control_plane.brokers import client as brokers
 from control_plane.brokers import view
 from control_plane.placement import actions, driving, queries
-from control_plane.placement.models import BrokerOrder, Move
-from control_plane.rest.views import OperatorView, told
+from control_plane.placement.models import OPEN, BrokerOrder, Move
+from control_plane.rest.views import OperatorView, answer_change
 from penstock.contract.errors import NotFound
+from penstock.contract.ids import BROKER_ID_MAX
 from tenants.roles import Permission
-
-BROKER_ID_MAX = 999_999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerInUse:
-    """A broker as the brokers see it, and as an operator wants it."""
+    """A broker as the cluster sees it, and what an operator ordered."""
 
     seen: view.BrokerSeen
     order: BrokerOrder
@@ -31,18 +30,18 @@ class BrokerInUse:
 class BrokerUseShape(serializers.Serializer[Any]):
     id = serializers.IntegerField(source="seen.id")
     state = serializers.CharField(
-        source="seen.state", help_text="active, draining (it stops) or fenced (it is away)."
+        source="seen.state", help_text="active, draining (it is stopping) or fenced (it is away)."
     )
     use = serializers.CharField(source="order.use", help_text="serve or drain.")
     drained = serializers.SerializerMethodField(
-        help_text="It holds and leads nothing: it may be stopped for good."
+        help_text="It has no replicas and leads nothing: it can be stopped for good."
     )
     client_address = serializers.CharField(source="seen.client_address")
     zone = serializers.CharField(source="seen.zone")
     leaders = serializers.IntegerField(source="seen.leaders")
     replicas = serializers.IntegerField(source="seen.replicas")
     replicas_at_start = serializers.IntegerField(
-        source="order.replicas_at_start", help_text="Of a drain: what it held when that began."
+        source="order.replicas_at_start", help_text="Replicas that it had when the drain began."
     )
     conditions = shapes.Condition(source="order.conditions", many=True)
 
@@ -50,7 +49,7 @@ class BrokerUseShape(serializers.Serializer[Any]):
         return broker.order.drained_at is not None
 
 
-class OrderTold(shapes.Told):
+class ChangedBrokerUse(shapes.Delivery):
     broker = serializers.IntegerField()
     use = serializers.CharField()
     replicas_at_start = serializers.IntegerField()
@@ -60,8 +59,8 @@ class OrderTold(shapes.Told):
 class ProgressShape(serializers.Serializer[Any]):
     broker = serializers.IntegerField()
     in_sync = serializers.BooleanField()
-    offsets_left = serializers.IntegerField(help_text="-1 = it has not asked for anything yet.")
-    bytes_left = serializers.IntegerField(help_text="Estimated; -1 likewise.")
+    offsets_left = serializers.IntegerField(help_text="-1: it has not fetched anything yet.")
+    bytes_left = serializers.IntegerField(help_text="An estimate; -1: it has not fetched anything yet.")
 
 
 # The context has the moves that are `under_way` as the brokers see them, by topic id and partition.
@@ -77,7 +76,7 @@ class MoveShape(serializers.Serializer[Any]):
         source="source", allow_null=True, help_text="null: a replica is added."
     )
     to_broker = serializers.IntegerField(
-        source="destination", allow_null=True, help_text="null: a replica is taken away."
+        source="destination", allow_null=True, help_text="null: a replica is removed."
     )
     target = serializers.ListField(child=serializers.IntegerField())
     progress = serializers.SerializerMethodField(help_text="While it moves.")
@@ -96,8 +95,8 @@ class PlannedShape(serializers.Serializer[Any]):
 
 
 class LeaderInput(shapes.StrictSerializer):
-    topic_id = serializers.RegexField(r"^[0-9a-f]{32}$")
-    partition = serializers.IntegerField(min_value=0, max_value=2**31 - 1)
+    topic_id = shapes.TopicIdField()
+    partition = shapes.PartitionField()
     broker = serializers.IntegerField(min_value=0, max_value=BROKER_ID_MAX)
 
 
@@ -116,7 +115,7 @@ class BrokersView(OperatorView):
         responses={200: shapes.listed("Broker", BrokerUseShape(many=True)), **shapes.problems(403, 503)},
     )
     def get(self, request: Request) -> Response:
-        """Operators: every broker, what it holds, and whether it is being drained."""
+        """Operators: every broker, its leaders and replicas, and whether it is drained."""
 
         def read() -> list[BrokerInUse]:
             orders = queries.orders()
@@ -143,7 +142,7 @@ class BrokerView(OperatorView):
         operation_id="brokers_forget", responses={204: None, **shapes.problems(403, 404, 422, 503)}
     )
     def delete(self, request: Request, broker: int) -> Response:
-        """Operators: forget a broker that was drained and has been stopped."""
+        """Operators: remove a broker from the cluster, once it is drained and stopped."""
         driving.forget(self.actor, _possible(broker))
         return Response(status=204)
 
@@ -155,21 +154,21 @@ class DrainView(OperatorView):
         operation_id="brokers_drain",
         request=None,
         parameters=[shapes.IDEMPOTENCY],
-        responses={200: OrderTold, 202: OrderTold, **shapes.problems(403, 404, 422, 503)},
+        responses={200: ChangedBrokerUse, 202: ChangedBrokerUse, **shapes.problems(403, 404, 422, 503)},
     )
     def post(self, request: Request, broker: int) -> Response:
-        """Operators: move leaders and replicas off a broker. Refused when the others cannot hold them."""
+        """Operators: move all leaders and replicas off a broker. Refused if the other brokers cannot take them."""
         order = driving.begin_drain(self.actor, _possible(broker))
-        return told(order, actions.KIND_BROKER, OrderTold)
+        return answer_change(order, actions.KIND_BROKER, ChangedBrokerUse)
 
     @extend_schema(
         operation_id="brokers_undrain",
-        responses={200: OrderTold, 202: OrderTold, **shapes.problems(403, 404, 503)},
+        responses={200: ChangedBrokerUse, 202: ChangedBrokerUse, **shapes.problems(403, 404, 503)},
     )
     def delete(self, request: Request, broker: int) -> Response:
-        """Operators: let it serve again. What has moved stays where it is, what is moving goes back."""
+        """Operators: end a drain. Finished moves stay, unfinished ones are cancelled."""
         order = driving.end_drain(self.actor, _possible(broker))
-        return told(order, actions.KIND_BROKER, OrderTold)
+        return answer_change(order, actions.KIND_BROKER, ChangedBrokerUse)
 
 
 class RebalanceView(OperatorView):
@@ -182,7 +181,7 @@ class RebalanceView(OperatorView):
         responses={200: PlannedShape, **shapes.problems(403, 503)},
     )
     def post(self, request: Request) -> Response:
-        """Operators: even out how many replicas brokers hold, for instance after one has joined."""
+        """Operators: spread replicas evenly over the brokers, for instance after one has joined."""
         return Response(PlannedShape({"planned": len(driving.rebalance(self.actor))}).data)
 
 
@@ -192,15 +191,22 @@ class MovesView(OperatorView):
     @extend_schema(
         operation_id="moves_list",
         parameters=[*shapes.PAGING],
-        responses={200: shapes.listed("Move", MoveShape(many=True)), **shapes.problems(403)},
+        responses={200: shapes.listed("Move", MoveShape(many=True)), **shapes.problems(403, 503)},
     )
     def get(self, request: Request) -> Response:
-        """Operators: partitions that move, shall move or have moved, with what is left of each."""
+        """Operators: waiting, running and finished moves of partitions, with what is left of each."""
         under_way: dict[tuple[str, int], view.MoveSeen] = {}
-        if queries.open_moves().exists():
-            seen = brokers.describe_moves(driving.ASK_S)
-            under_way = {(move.topic_id, move.partition): move for move in seen}
-        return self.paged(queries.moves(), MoveShape, context={"under_way": under_way})
+
+        def with_progress(rows: list[Move]) -> list[Move]:
+            """The brokers are asked once the cursor is known to be good, and only about moves of the page."""
+            if any(row.state in OPEN for row in rows):
+                seen = brokers.describe_moves(driving.ASK_S)
+                under_way.update({(move.topic_id, move.partition): move for move in seen})
+            return rows
+
+        return self.paged(
+            queries.moves(), MoveShape, shown_as=with_progress, context={"under_way": under_way}
+        )
 
 
 class MoveView(OperatorView):
@@ -208,7 +214,7 @@ class MoveView(OperatorView):
 
     @extend_schema(operation_id="moves_cancel", responses={200: MoveShape, **shapes.problems(403, 404, 422)})
     def delete(self, request: Request, move: str) -> Response:
-        """Operators: cancel a move that has not ended."""
+        """Operators: cancel a move that is not finished."""
         found = queries.moves().filter(public_id=move).first()
         if found is None:
             raise NotFound(f"move {move[:64]!r} does not exist")
@@ -226,7 +232,7 @@ class LeadersView(OperatorView):
         responses={200: LeaderMoved, **shapes.problems(403, 404, 422, 503)},
     )
     def post(self, request: Request) -> Response:
-        """Operators: have a partition's leader hand over to another replica that is in sync."""
+        """Operators: transfer a partition's leadership to another replica in sync."""
         given = LeaderInput(data=request.data)
         given.is_valid(raise_exception=True)
         wanted = given.validated_data
@@ -235,12 +241,12 @@ class LeadersView(OperatorView):
 
 
 def _possible(broker: int) -> int:
-    """`broker`, if a broker could have this number. Raises `NotFound`."""
+    """`broker`, if a broker can have this number. Raises `NotFound`."""
     if broker > BROKER_ID_MAX:
         raise NotFound(f"broker {broker} is not known")
     return broker
 
 
 def _in_use(seen: view.BrokerSeen, order: BrokerOrder | None) -> BrokerInUse:
-    """A broker without an order serves, as an order's defaults say."""
+    """A broker without an order has the defaults of an order: it serves."""
     return BrokerInUse(seen=seen, order=BrokerOrder(broker=seen.id) if order is None else order)

@@ -1,5 +1,6 @@
 """REST: a tenant's limits."""
 
+from functools import partial
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema
@@ -8,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.api import etags, shapes
-from control_plane.rest.views import TenantView, tagged, told
+from control_plane.rest.views import TenantView, answer_change, tagged
 from quotas import actions, queries
 from quotas.plans import Limits
 from tenants.actions import KIND_TENANT
@@ -21,11 +22,11 @@ class QuotasInput(shapes.StrictSerializer):
     partitions_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
 
 
-# Of a tenant. The context has its `limits`.
+# For a tenant. The context has its `limits`.
 class QuotasShape(serializers.Serializer[Any]):
     tenant = serializers.CharField(source="public_id")
     produce_bytes_per_s = serializers.SerializerMethodField(
-        help_text="Bytes of batches as sent, over all brokers; 0 = no limit."
+        help_text="Bytes per second of batches as sent, over all brokers; 0 = no limit."
     )
     partitions_max = serializers.SerializerMethodField(help_text="Partitions of all topics; 0 = no limit.")
 
@@ -41,7 +42,7 @@ class QuotasShape(serializers.Serializer[Any]):
         return limits
 
 
-class QuotasTold(QuotasShape, shapes.Told):
+class ChangedQuotas(QuotasShape, shapes.Delivery):
     pass
 
 
@@ -63,12 +64,19 @@ class QuotasView(TenantView):
         operation_id="quotas_set",
         request=QuotasInput,
         parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: QuotasTold, 202: QuotasTold, **shapes.problems(403, 404, 412)},
+        responses={200: ChangedQuotas, 202: ChangedQuotas, **shapes.problems(403, 404, 412)},
     )
     def patch(self, request: Request) -> Response:
-        """Operators: set the limits that are given."""
+        """Operators: set the given limits; the others stay as they are."""
         given = QuotasInput(data=request.data)
         given.is_valid(raise_exception=True)
+        before = queries.quota_of(self.tenant)
         with etags.unchanged(request, self.tenant):
             tenant = actions.set_limits(self.actor, self.tenant, **given.validated_data)
-        return told(tenant, KIND_TENANT, QuotasTold, context={"limits": queries.limits_of(tenant)})
+        return answer_change(
+            tenant,
+            KIND_TENANT,
+            ChangedQuotas,
+            context={"limits": queries.limits_of(tenant)},
+            take_back=partial(actions.take_back, self.actor, tenant, self.tenant, before),
+        )

@@ -1,4 +1,4 @@
-"""How the OpenAPI document tells that calls are authenticated."""
+"""How the OpenAPI document describes authentication."""
 
 from typing import Any
 

@@ -1,27 +1,27 @@
-"""Shapes of people and tenants, and of what is asked of them."""
+"""Shapes of people and tenants, and of requests about them."""
 
 from typing import Any
 
 from rest_framework import serializers
 
-from control_plane.api.shapes import Condition, Moment, StrictSerializer, Told
+from control_plane.api.shapes import Condition, Delivery, Moment, StrictSerializer
 
 
 class SignUpInput(StrictSerializer):
     email = serializers.CharField(max_length=254)
     password = serializers.CharField(max_length=256, trim_whitespace=False)
     tenant = serializers.CharField(
-        max_length=100, required=False, help_text="Name of the tenant that is made; not with an invitation."
+        max_length=100, required=False, help_text="Name of a new tenant; not with an invitation."
     )
     invitation = serializers.CharField(
         max_length=100,
         required=False,
-        help_text="Token of an invitation: its tenant is joined, none is made.",
+        help_text="Token of an invitation: the person joins its tenant, and no tenant is made.",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if ("tenant" in attrs) == ("invitation" in attrs):
-            raise serializers.ValidationError({"tenant": ["either a tenant's name or an invitation"]})
+            raise serializers.ValidationError({"tenant": ["either this or an invitation is required"]})
         return attrs
 
 
@@ -49,16 +49,16 @@ class TenantShape(serializers.Serializer[Any]):
     delivered_generation = serializers.IntegerField()
 
 
-class TenantTold(TenantShape, Told):
+class ChangedTenant(TenantShape, Delivery):
     pass
 
 
 class SignedUp(serializers.Serializer[Any]):
     person = PersonShape()
-    tenant = TenantTold()
-    token = serializers.CharField(help_text="Of the session; shown once.")
+    tenant = ChangedTenant()
+    token = serializers.CharField(help_text="Token of the session. Shown once.")
 
 
 class SignedIn(serializers.Serializer[Any]):
     person = PersonShape()
-    token = serializers.CharField(help_text="Of the session; shown once.")
+    token = serializers.CharField(help_text="Token of the session. Shown once.")

@@ -1,5 +1,6 @@
 """REST: signing up, in and out; tenants."""
 
+from functools import partial
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
@@ -9,16 +10,16 @@ from rest_framework.response import Response
 
 from control_plane.api import etags, shapes
 from control_plane.rest.tenant_shapes import (
+    ChangedTenant,
     SignedIn,
     SignedUp,
     SignInInput,
     SignUpInput,
     TenantInput,
     TenantShape,
-    TenantTold,
 )
 from control_plane.rest.throttles import SignInAddressThrottle, SignInThrottle, SignUpThrottle
-from control_plane.rest.views import CallerView, PublicView, TenantView, is_delivered, tagged, told
+from control_plane.rest.views import CallerView, PublicView, TenantView, answer_change, is_delivered, tagged
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants import actions, queries
 from tenants.models import Tenant
@@ -36,7 +37,7 @@ class SignUpView(PublicView):
         auth=[],
     )
     def post(self, request: Request) -> Response:
-        """Make a person and the tenant that he owns, or one who joins the tenant of an invitation."""
+        """Make an account with a tenant of its own, or one that joins the tenant of an invitation."""
         given = SignUpInput(data=request.data)
         given.is_valid(raise_exception=True)
         email, password = given.validated_data["email"], given.validated_data["password"]
@@ -83,7 +84,7 @@ class SignOutView(CallerView):
     def post(self, request: Request) -> Response:
         """End the session of the token."""
         if self.caller.person is None:
-            raise InvalidRequest("only a session can be ended; a key is revoked")
+            raise InvalidRequest("only a session can sign out; revoke a key instead")
         actions.sign_out(str(request.auth))
         return Response(status=204)
 
@@ -95,7 +96,7 @@ class TenantsView(CallerView):
         responses={200: shapes.listed("Tenant", TenantShape(many=True)), **shapes.problems()},
     )
     def get(self, request: Request) -> Response:
-        """The tenants of the caller: a person's, a key's own, or all for an operator."""
+        """The caller's tenants: those of a person, the one of a key, or all for an operator."""
         return self.paged(self._visible(), TenantShape)
 
     def _visible(self) -> QuerySet[Tenant]:
@@ -111,21 +112,22 @@ class TenantsView(CallerView):
         operation_id="tenants_create",
         request=TenantInput,
         parameters=[shapes.IDEMPOTENCY, shapes.ETAG],
-        responses={201: TenantTold, 202: TenantTold, **shapes.problems(403, 409, 422)},
+        responses={201: ChangedTenant, 202: ChangedTenant, **shapes.problems(403, 409, 422)},
     )
     def post(self, request: Request) -> Response:
-        """Make another tenant, owned by the person who asks.
+        """Make another tenant. The caller is its owner.
 
-        A person owns 10, unless an operator allows more, and makes none while one of theirs is suspended.
+        A person owns at most 10 tenants, unless an operator allows more, and cannot make one while one of theirs is
+        suspended.
         """
         if self.caller.person is None:
-            raise Forbidden("a tenant is made by a person who has signed in")
+            raise Forbidden("only a person who has signed in can make a tenant")
         given = TenantInput(data=request.data)
         given.is_valid(raise_exception=True)
         tenant = actions.create_tenant(
             self.actor, name=given.validated_data["name"], owner=self.caller.person
         )
-        return told(tenant, actions.KIND_TENANT, TenantTold, 201)
+        return answer_change(tenant, actions.KIND_TENANT, ChangedTenant, 201)
 
 
 class OneTenantView(TenantView):
@@ -156,13 +158,14 @@ class TenantSuspendView(OneTenantView):
         operation_id="tenants_suspend",
         request=None,
         parameters=[shapes.IDEMPOTENCY, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: TenantTold, 202: TenantTold, **shapes.problems(403, 404, 412)},
+        responses={200: ChangedTenant, 202: ChangedTenant, **shapes.problems(403, 404, 412)},
     )
     def post(self, request: Request, tenant: str) -> Response:
-        """Operators: refuse the tenant's keys until it is resumed."""
+        """Operators: suspend a tenant. Its keys are refused until it is resumed."""
         with etags.unchanged(request, self.tenant):
             changed = actions.set_suspended(self.actor, self.tenant, True)
-        return told(changed, actions.KIND_TENANT, TenantTold)
+        take_back = partial(actions.take_back_suspended, self.actor, changed, self.tenant)
+        return answer_change(changed, actions.KIND_TENANT, ChangedTenant, take_back=take_back)
 
 
 class TenantResumeView(OneTenantView):
@@ -173,10 +176,11 @@ class TenantResumeView(OneTenantView):
         operation_id="tenants_resume",
         request=None,
         parameters=[shapes.IDEMPOTENCY, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: TenantTold, 202: TenantTold, **shapes.problems(403, 404, 412)},
+        responses={200: ChangedTenant, 202: ChangedTenant, **shapes.problems(403, 404, 412)},
     )
     def post(self, request: Request, tenant: str) -> Response:
-        """Operators: let a suspended tenant's keys in again."""
+        """Operators: resume a tenant. Its keys are accepted again."""
         with etags.unchanged(request, self.tenant):
             changed = actions.set_suspended(self.actor, self.tenant, False)
-        return told(changed, actions.KIND_TENANT, TenantTold)
+        take_back = partial(actions.take_back_suspended, self.actor, changed, self.tenant)
+        return answer_change(changed, actions.KIND_TENANT, ChangedTenant, take_back=take_back)

@@ -1,4 +1,4 @@
-"""Rate limits of REST calls: per caller, and per address where nobody has signed in yet."""
+"""Rate limits of REST calls: per caller, and per address for calls without a credential."""
 
 import hashlib
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ class CallerThrottle(SimpleRateThrottle):
         return spent.allowed
 
     def wait(self) -> float:
-        """Seconds until the caller may come again."""
+        """Seconds until the caller may send the next request."""
         return self._left_s
 
     def get_cache_key(self, request: Request, view: "APIView") -> str:
@@ -45,7 +45,7 @@ class SignUpThrottle(CallerThrottle):
 
 
 class SignInThrottle(CallerThrottle):
-    """Attempts to sign in from one address as one person: a password cannot be guessed at speed."""
+    """Attempts to sign in from one address as one person: passwords cannot be guessed quickly."""
 
     scope = "sign-in"
 
@@ -56,12 +56,12 @@ class SignInThrottle(CallerThrottle):
 
 
 class PasswordThrottle(CallerThrottle):
-    """Attempts to name one's present password: who holds a session cannot guess it at speed."""
+    """Attempts to give one's present password: a stolen session cannot guess it quickly."""
 
     scope = "password"
 
 
 class SignInAddressThrottle(CallerThrottle):
-    """Attempts to sign in from one address as anybody: one password cannot be tried on many people at speed."""
+    """Attempts to sign in from one address as any person: one password cannot be tried on many people quickly."""
 
     scope = "sign-in-address"

@@ -1,5 +1,6 @@
 """REST: topics."""
 
+from functools import partial
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema, extend_schema_field
@@ -9,8 +10,8 @@ from rest_framework.response import Response
 
 from control_plane.api import etags, shapes
 from control_plane.brokers.view import DurabilitySeen
-from control_plane.rest.views import TenantView, tagged, told
-from control_plane.topics import actions, creation, queries
+from control_plane.rest.views import TenantView, answer_change, tagged
+from control_plane.topics import actions, queries
 from penstock.rules.timestamps import moment_of
 from tenants.roles import Permission
 
@@ -18,18 +19,22 @@ from tenants.roles import Permission
 class TopicInput(shapes.StrictSerializer):
     name = serializers.CharField(max_length=300, trim_whitespace=False)
     partitions = serializers.IntegerField(default=1)
-    settings = serializers.DictField(default=dict, help_text="By name; the rest as the service's defaults.")
+    settings = serializers.DictField(
+        default=dict, help_text="Settings by name; the others have the service's defaults."
+    )
 
 
 class TopicChange(shapes.StrictSerializer):
-    partitions = serializers.IntegerField(required=False, help_text="Only more are possible.")
-    settings = serializers.DictField(required=False, help_text="Those named change.")
+    partitions = serializers.IntegerField(required=False, help_text="The number can only grow.")
+    settings = serializers.DictField(
+        required=False, help_text="Settings by name; the others stay as they are."
+    )
 
 
 class TopicShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     name = serializers.CharField()
-    topic_id = serializers.CharField(help_text="What brokers and usage know it by: 32 hexadecimal digits.")
+    topic_id = serializers.CharField(help_text="Its id in brokers and usage: 32 hexadecimal digits.")
     partitions = serializers.IntegerField()
     settings = serializers.DictField()
     created_at = shapes.Moment()
@@ -38,7 +43,7 @@ class TopicShape(serializers.Serializer[Any]):
     delivered_generation = serializers.IntegerField()
 
 
-class TopicTold(TopicShape, shapes.Told):
+class ChangedTopic(TopicShape, shapes.Delivery):
     pass
 
 
@@ -47,20 +52,22 @@ class PartitionDurabilityShape(serializers.Serializer[Any]):
     log_start_offset = serializers.IntegerField(allow_null=True)
     verified_end_offset = serializers.IntegerField(
         allow_null=True,
-        help_text="Everything from the log's start to here (exclusive) was read back whole from the disks.",
+        help_text="All records from the log's start to here (exclusive) were read back intact from the disks.",
     )
     committed_end_offset = serializers.IntegerField(
         source="high_watermark",
         allow_null=True,
-        help_text="Where the committed log ends; what is behind the last full segment waits.",
+        help_text="Where the committed log ends. Records after the last full segment are not read back yet.",
     )
-    replicas = serializers.IntegerField(allow_null=True, help_text="On so many, with the same content.")
+    replicas = serializers.IntegerField(
+        allow_null=True, help_text="Number of replicas whose content was compared and is the same."
+    )
     verified_at = serializers.SerializerMethodField(
-        help_text="None of it was checked before; null: nothing was read back yet."
+        help_text="When the oldest of these checks was made; null: nothing was read back yet."
     )
     error = serializers.CharField(
         allow_null=True,
-        help_text="Why the partition's leader does not say now; the other fields are null then.",
+        help_text="Why the partition's leader does not answer now; the other fields are then null.",
     )
 
     @extend_schema_field(shapes.Moment(allow_null=True))
@@ -91,22 +98,23 @@ class TopicsView(TenantView):
         responses={200: shapes.listed("Topic", TopicShape(many=True)), **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
-        """The tenant's topics; with a bound key, those that it is bound to."""
-        rows = queries.topics(self.tenant, self.place.topic_prefixes)
+        """The tenant's topics; with a bound key, only those that it is bound to."""
+        rows = queries.topics(self.tenant, self.access.topic_prefixes)
         return self.paged(rows, TopicShape)
 
     @extend_schema(
         operation_id="topics_create",
         request=TopicInput,
         parameters=[shapes.TENANT, shapes.IDEMPOTENCY, shapes.ETAG],
-        responses={201: TopicTold, 202: TopicTold, **shapes.problems(403, 404, 409, 422)},
+        responses={201: ChangedTopic, 202: ChangedTopic, **shapes.problems(403, 404, 409, 422)},
     )
     def post(self, request: Request) -> Response:
         """Make a topic."""
         given = TopicInput(data=request.data)
         given.is_valid(raise_exception=True)
-        topic = creation.create_topic(self.actor, self.tenant, **given.validated_data)
-        return told(topic, actions.KIND_TOPIC, TopicTold, 201)
+        topic = actions.create_topic(self.actor, self.tenant, **given.validated_data)
+        withdraw = partial(actions.withdraw, self.actor, topic)
+        return answer_change(topic, actions.KIND_TOPIC, ChangedTopic, 201, take_back=withdraw)
 
 
 class TopicView(TenantView):
@@ -124,33 +132,35 @@ class TopicView(TenantView):
     )
     def get(self, request: Request, name: str) -> Response:
         """One topic."""
-        topic = queries.topic(self.tenant, name, self.place.topic_prefixes)
+        topic = queries.topic(self.tenant, name, self.access.topic_prefixes)
         return tagged(topic, TopicShape(topic))
 
     @extend_schema(
         operation_id="topics_change",
         request=TopicChange,
         parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: TopicTold, 202: TopicTold, **shapes.problems(403, 404, 412, 422)},
+        responses={200: ChangedTopic, 202: ChangedTopic, **shapes.problems(403, 404, 409, 412, 422)},
     )
     def patch(self, request: Request, name: str) -> Response:
         """Change settings or add partitions."""
         given = TopicChange(data=request.data)
         given.is_valid(raise_exception=True)
-        with etags.unchanged(request, queries.topic(self.tenant, name)):
+        before = queries.topic(self.tenant, name)
+        with etags.unchanged(request, before):
             topic = actions.update_topic(self.actor, self.tenant, name, **given.validated_data)
-        return told(topic, actions.KIND_TOPIC, TopicTold)
+        take_back = partial(actions.take_back, self.actor, topic, before)
+        return answer_change(topic, actions.KIND_TOPIC, ChangedTopic, take_back=take_back)
 
     @extend_schema(
         operation_id="topics_delete",
         parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: TopicTold, 202: TopicTold, **shapes.problems(403, 404, 412)},
+        responses={200: ChangedTopic, 202: ChangedTopic, **shapes.problems(403, 404, 412)},
     )
     def delete(self, request: Request, name: str) -> Response:
         """Delete a topic with all of its messages."""
         with etags.unchanged(request, queries.topic(self.tenant, name)):
             topic = actions.delete_topic(self.actor, self.tenant, name)
-        return told(topic, actions.KIND_TOPIC, TopicTold)
+        return answer_change(topic, actions.KIND_TOPIC, ChangedTopic)
 
 
 class TopicDurabilityView(TenantView):
@@ -162,7 +172,7 @@ class TopicDurabilityView(TenantView):
         responses={200: TopicDurabilityShape, **shapes.problems(403, 404, 503)},
     )
     def get(self, request: Request, name: str) -> Response:
-        """Up to which offset the copies of a topic were read back whole from the disks, on how many, and when."""
-        topic, seen = queries.durability(self.tenant, name, self.place.topic_prefixes)
+        """For each partition: up to which offset its copies were read back intact, on how many brokers, and when."""
+        topic, seen = queries.durability(self.tenant, name, self.access.topic_prefixes)
         found = {"name": topic.name, "topic_id": topic.topic_id, "partitions": seen}
         return Response(TopicDurabilityShape(found).data)

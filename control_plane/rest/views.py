@@ -1,4 +1,4 @@
-"""What every REST view is made of: permissions by table, the tenant of the request, idempotency, delivered answers."""
+"""Base classes of REST views: permissions, the tenant of a request, idempotency, and answers that wait for delivery."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -12,21 +12,21 @@ from rest_framework.views import APIView
 from control_plane.api import etags, idempotency, pages, parameters, problems
 from control_plane.api.models import IdempotentRequest
 from control_plane.api.parameters import TENANT_HEADER
-from control_plane.api.shapes import Told
+from control_plane.api.shapes import Delivery
 from control_plane.audit.actor import Actor
 from control_plane.outbox import in_request
 from control_plane.outbox.models import DesiredObject
-from control_plane.rest.callers import Caller, Place, caller_of, place_of
+from control_plane.rest.callers import Caller, TenantAccess, access_of, caller_of
 from penstock.contract.errors import Forbidden, InvalidRequest, Unauthenticated
 from tenants.models import Tenant
 from tenants.roles import Permission, Standing, allowed
 
 _SET_BY_DELIVERY = ("delivered_generation", "conditions", "topic_id")
-"""The topic id too: the brokers may have lost a topic, which is then made again."""
+"""The topic id too: if the brokers have lost a topic, it is made again under another id."""
 
 
 class _Repeated(Exception):
-    """The request was answered before; this is the answer."""
+    """The request was answered before, with this answer."""
 
     def __init__(self, status: int, answer: Any) -> None:
         super().__init__(status)
@@ -34,7 +34,7 @@ class _Repeated(Exception):
 
 
 class PublicView(APIView):
-    """For everybody, with or without a credential."""
+    """For every caller, with or without a credential."""
 
     authentication_classes = ()
 
@@ -53,10 +53,10 @@ class PublicView(APIView):
 
 
 class CallerView(APIView):
-    """For whoever has a valid credential; not about one tenant. POST takes an idempotency key."""
+    """For callers with a valid credential; not about one tenant. POST takes an idempotency key."""
 
     conditional: ClassVar[frozenset[str]] = frozenset()
-    """Methods that heed If-Match; with any other that changes something it is refused, not passed over."""
+    """Methods that obey If-Match. Any other method that changes something refuses the header."""
     _idempotent: IdempotentRequest | None = None
 
     @property
@@ -82,17 +82,17 @@ class CallerView(APIView):
             and request.method not in self.conditional
         ):
             raise InvalidRequest(
-                f"{etags.HEADER}: {request.method} {request.path} heeds no condition; leave it out"
+                f"{etags.HEADER}: {request.method} {request.path} takes no condition; leave the header out"
             )
         key = request.headers.get(idempotency.HEADER)
         if request.method == "POST" and key is not None:
-            place = getattr(self, "place", None)
-            tenant = place.tenant.public_id if isinstance(place, Place) else ""
+            access = getattr(self, "access", None)
+            tenant = access.tenant.public_id if isinstance(access, TenantAccess) else ""
             known = idempotency.begin(
                 self.caller.actor.id,
                 key,
                 method="POST",
-                path=f"{request.get_full_path()} {tenant}",
+                path=f"{request.get_full_path()} {tenant} {request.headers.get(etags.HEADER, '')}",
                 body=bytes(request.body),
             )
             if known.status is not None:
@@ -105,24 +105,24 @@ class CallerView(APIView):
 
     @property
     def reader(self) -> str:
-        """Whose lists these are: cursors of another's are refused."""
+        """Whose lists these are: cursors of another reader are refused."""
         return self.actor.id
 
     def paged(
         self,
-        rows: QuerySet[Any] | pages.Ordered,
+        rows: QuerySet[Any] | pages.KeyedList,
         shape: type[Serializer[Any]],
         *,
         shown_as: Callable[[list[Any]], Sequence[Any]] = list,
         context: Mapping[str, Any] | None = None,
-        beside: Mapping[str, Any] | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> Response:
-        """The page that the request names. `shown_as` makes what the shape shows of the page's rows; `context` is for
-        the shape, `beside` for the answer. Raises `InvalidRequest`.
+        """The page that the request names. `shown_as` turns the page's rows into the objects that the shape shows;
+        `context` is for the shape, `extra` are further members of the answer. Raises `InvalidRequest`.
         """
         found, answer = pages.page(rows, self.request, reader=self.reader)
         shown = shape(shown_as(found), many=True, context=dict(context or {}))
-        return answer.get_paginated_response(shown.data, beside)
+        return answer.get_paginated_response(shown.data, extra)
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, _Repeated):
@@ -133,7 +133,7 @@ class CallerView(APIView):
         try:
             return super().handle_exception(exc)
         except Exception:
-            # A fault of ours: nothing is known of its outcome, so the key may be used again.
+            # A fault: the outcome is unknown, so the key may be used again.
             if self._idempotent is not None:
                 self._idempotent.delete()
                 self._idempotent = None
@@ -146,14 +146,19 @@ class CallerView(APIView):
         return super().finalize_response(request, response, *args, **kwargs)
 
 
+def required(permissions: Mapping[str, Permission], request: Request) -> Permission | None:
+    """What the request's method requires. HEAD needs the right of GET: its length and ETag show what GET would."""
+    return permissions.get("GET" if request.method == "HEAD" else str(request.method))
+
+
 class OperatorView(CallerView):
     """For operators only, about the whole service."""
 
     permissions: ClassVar[Mapping[str, Permission]]
-    """What each method demands, by the table in tenants.roles."""
+    """The permission that each method requires, by the table in tenants.roles."""
 
     def admit(self, request: Request) -> None:
-        permission = self.permissions.get(str(request.method))
+        permission = required(self.permissions, request)
         if self.caller.operator is None or (
             permission is not None and not allowed(Standing.OPERATOR, permission)
         ):
@@ -161,16 +166,16 @@ class OperatorView(CallerView):
 
 
 class TenantView(CallerView):
-    """About one tenant: the key's own, or the one that the header names, or the person's only one."""
+    """About one tenant: the one that the header names, the key's own, or the person's only one."""
 
     permissions: ClassVar[Mapping[str, Permission]]
-    """What each method demands, by the table in tenants.roles."""
-    place: Place
+    """The permission that each method requires, by the table in tenants.roles."""
+    access: TenantAccess
 
     @property
     def tenant(self) -> Tenant:
         """The tenant that the request is about."""
-        return self.place.tenant
+        return self.access.tenant
 
     @property
     def reader(self) -> str:
@@ -181,10 +186,10 @@ class TenantView(CallerView):
         return request.headers.get(TENANT_HEADER)
 
     def admit(self, request: Request) -> None:
-        self.place = place_of(self.caller, self.wanted_tenant(request))
-        permission = self.permissions.get(str(request.method))
+        self.access = access_of(self.caller, self.wanted_tenant(request))
+        permission = required(self.permissions, request)
         if permission is not None:
-            self.place.demand(permission)
+            self.access.require(permission)
 
 
 def tagged(row: DesiredObject, shown: Serializer[Any], status: int = 200) -> Response:
@@ -192,28 +197,34 @@ def tagged(row: DesiredObject, shown: Serializer[Any], status: int = 200) -> Res
     return Response(shown.data, status=status, headers={"ETag": etags.of(row)})
 
 
-def told(
+def answer_change(
     row: DesiredObject,
     kind: str,
-    shape: type[Told],
+    shape: type[Delivery],
     status: int = 200,
     context: Mapping[str, Any] | None = None,
+    *,
+    take_back: Callable[[str], bool] | None = None,
 ) -> Response:
-    """The answer to a change, which is delivered to the brokers first: 202 when they do not have it in time.
+    """Deliver the change to the brokers, then answer: with `status`, or with 202 if they did not take it in time.
 
-    `context` is for the shape, beside `delivered`.
+    `context` is for the shape, beside `delivered`. `take_back` as in `is_delivered`.
     """
-    delivered = is_delivered(row, kind)
+    delivered = is_delivered(row, kind, take_back)
     shown = shape(row, context={**(context or {}), "delivered": delivered})
     return tagged(row, shown, status if delivered else 202)
 
 
-def is_delivered(row: DesiredObject, kind: str) -> bool:
-    """Deliver a change, which takes up to 2 s. The row then says what came of it; its generation stays the change's.
+def is_delivered(row: DesiredObject, kind: str, take_back: Callable[[str], bool] | None = None) -> bool:
+    """Deliver a change, which takes up to 2 s. The row's fields then say the result; its generation stays the change's.
 
-    False: the conditions say what the brokers refused, if they did.
+    False: if the brokers refused the change, the conditions say why. Where `take_back` can undo the change, a refusal
+    for good is raised instead. None: the change stands whatever brokers say, as a revocation does.
     """
-    delivered = in_request.deliver_now(kind, row.public_id, row.generation)
+    if take_back is None:
+        delivered = in_request.deliver_now(kind, row.public_id, row.generation)
+    else:
+        delivered = in_request.deliver_or_take_back(kind, row.public_id, row.generation, take_back)
     known = {field.name for field in row._meta.concrete_fields}
     row.refresh_from_db(fields=[name for name in _SET_BY_DELIVERY if name in known])
     return delivered

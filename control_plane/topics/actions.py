@@ -149,8 +149,8 @@ def delete_topic(actor: Actor, tenant: Tenant, name: str) -> Topic:
     return topic
 
 
-def withdraw(actor: Actor, topic: Topic, *, why: str) -> bool:
-    """The brokers refused to make the topic: it was never there. False if somebody delivers or has changed it."""
+def withdraw(actor: Actor, topic: Topic, why: str) -> bool:
+    """The brokers refused to make the topic: it never existed. False if a process delivers it or it was changed."""
     with transaction.atomic():
         locked = _unchanged(topic)
         if locked is None or locked.on_brokers or not outbox.withdraw(KIND_TOPIC, topic.public_id):
@@ -167,9 +167,42 @@ def withdraw(actor: Actor, topic: Topic, *, why: str) -> bool:
     return True
 
 
+def take_back(actor: Actor, topic: Topic, before: Topic, why: str) -> bool:
+    """The brokers refused the change that made `topic` of `before`: it is as before again. False if a process delivers
+    it or has changed it too.
+
+    Its generation is a new one: an attempt whose answer was lost may reach the brokers late, and is outdated then.
+    """
+    with transaction.atomic():
+        locked = _unchanged(topic)
+        if (
+            locked is None
+            or topic.generation != before.generation + 1
+            or outbox.is_being_delivered(KIND_TOPIC, topic.public_id)
+        ):
+            return False
+        refused = {"partitions": locked.partitions, "settings": locked.settings}
+        locked.partitions, locked.settings = before.partitions, before.settings
+        locked.copies_due = before.copies_due
+        locked.generation += 1
+        locked.conditions = conditions.without(locked.conditions, conditions.DELIVERY)
+        locked.save(
+            update_fields=["partitions", "settings", "copies_due", "generation", "conditions", "updated_at"]
+        )
+        _tell(
+            actor,
+            locked,
+            "topic.update_refused",
+            refused,
+            {"partitions": locked.partitions, "settings": locked.settings, "why": why},
+        )
+        _deliver(locked)
+    return True
+
+
 # -- what reconciliation finds --------------------------------------------------------------------------
 #
-# Each is False, and changes nothing, if somebody changed the topic since it was read.
+# Each returns False, and changes nothing, if the topic was changed since it was read.
 
 
 def touch(actor: Actor, topic: Topic, action: str, *, at_least: int = 0, why: str) -> bool:
@@ -236,7 +269,7 @@ def adopt(actor: Actor, topic: Topic, *, topic_id: str, partitions: int, generat
 
 
 def _unchanged(topic: Topic) -> Topic | None:
-    """The row under its lock; None if somebody changed it since `topic` was read and judged."""
+    """The row under its lock; None if it was changed since `topic` was read and judged."""
     locked = Topic.objects.select_for_update(no_key=True).select_related("tenant").get(pk=topic.pk)
     return locked if locked.generation == topic.generation else None
 
@@ -244,8 +277,8 @@ def _unchanged(topic: Topic) -> Topic | None:
 # -- what became of a delivery --------------------------------------------------------------------------
 
 
-def note_made(public_id: str, topic_id: str) -> None:
-    """The brokers have made the topic under this id."""
+def note_found(public_id: str, topic_id: str) -> None:
+    """The brokers have the topic already, under this id."""
     Topic.objects.filter(public_id=public_id).update(on_brokers=True, topic_id=topic_id)
 
 
@@ -254,8 +287,18 @@ def note_delivered(public_id: str, done: Delivered) -> None:
     topic = Topic.objects.select_for_update(no_key=True).get(public_id=public_id)
     topic.delivered_generation = max(topic.delivered_generation, done.generation)
     topic.delivered_revision = max(topic.delivered_revision, done.revision)
+    # An older generation may be of another topic id, which the brokers have lost since.
+    topic.on_brokers = topic.on_brokers or (done.generation == topic.generation and topic.deleted_at is None)
     topic.conditions = conditions.without(topic.conditions, conditions.DELIVERY)
-    topic.save(update_fields=["delivered_generation", "delivered_revision", "conditions", "updated_at"])
+    topic.save(
+        update_fields=[
+            "delivered_generation",
+            "delivered_revision",
+            "on_brokers",
+            "conditions",
+            "updated_at",
+        ]
+    )
 
 
 def put_condition(public_id: str, kind: str, reason: str, message: str) -> None:
@@ -279,7 +322,9 @@ def clear_condition(public_id: str, kind: str) -> None:
 
 def complete(settings: Mapping[str, Any]) -> TopicSettings:
     """All settings: three copies, or as many as there are brokers; the rest as the contract says."""
-    values = {"replication": copies_possible(), **settings}
+    values = dict(settings)
+    if "replication" not in values:
+        values["replication"] = copies_possible()
     if isinstance(values["replication"], int):
         values.setdefault(
             "min_insync_replicas", max(1, min(limits.MIN_INSYNC_DEFAULT, values["replication"]))
@@ -302,7 +347,7 @@ def _has_brokers_for(copies: int) -> None:
 
 
 def _not_before_the_copies(topic: Topic, merged: Mapping[str, Any]) -> None:
-    """To demand more copies in sync than there are would refuse every write until they are."""
+    """Requiring more copies in sync than exist would refuse every write until they do."""
     demanded = merged["min_insync_replicas"]
     if demanded <= topic.settings["min_insync_replicas"]:
         return

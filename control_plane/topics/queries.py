@@ -78,7 +78,7 @@ def with_copies_due() -> QuerySet[Topic]:
 
 
 def is_being_deleted(tenant: Tenant, topic_id: str) -> bool:
-    """Whether this is a topic of the tenant's that shall be gone, and the brokers may still have."""
+    """Whether this is a topic of the tenant that is to be deleted, and that the brokers may still have."""
     return Topic.objects.filter(tenant=tenant, topic_id=topic_id).exclude(deleted_at=None).exists()
 
 

@@ -1,4 +1,4 @@
-"""Who is calling and what may he do: API keys against a broker's own image, and the hook for access rules.
+"""Who is calling and what may they do: API keys against a broker's own image, and the hook for access rules.
 
 A caller gets a `Principal` once per call or stream; a stream asks `check_still_valid` again for every frame. The
 tenant comes from the principal alone, and names are looked up only within it, so another tenant's topic
@@ -93,7 +93,7 @@ def image_fresh(*, image_age_ms: float) -> bool:
 
 
 def grants(binding: Binding, operation: Operation, name: str) -> bool:
-    """Does the binding grant that on the topic or group of this name? Whoever may do something to it may
+    """Does the binding grant that on the topic or group of this name? A key that may do something to it may
     describe it.
     """
     if not name.startswith(binding.topic_prefix):
@@ -111,7 +111,7 @@ class Authenticator:
     """Checks API keys against `image` with `peppers` (version -> bytes, from the broker's files).
 
     Failures are counted per key id and per address; over FAILED_AUTH_PER_MINUTE_MAX a failure is answered
-    `Throttled`. A right key always passes: ids are public, and nobody may lock a tenant out by failing in
+    `Throttled`. A right key always passes: ids are public, and no caller may lock a tenant out by failing in
     its name. An unknown id and a wrong secret get the same work and the same text.
     """
 
@@ -153,7 +153,7 @@ class Authenticator:
         blamed = (where, f"key {key.key_id}")
         if record is None or not matches:
             raise self._failed("the API key is not valid", blamed, monotonic_ms)
-        # Whoever gets this far holds the secret and may be told more.
+        # A caller that gets this far has the secret and may see more.
         if record.revoked:
             raise self._failed(f"the API key {key.key_id} was revoked", blamed, monotonic_ms)
         if not key_usable(revoked=record.revoked, expires_at_ms=record.expires_at_ms, now_ms=now_ms):

@@ -5,24 +5,26 @@ not count.
 """
 
 import ipaddress
+import re
 import ssl
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from data_plane.broker.metadata_config import EtcdMetadata
+from daemon import settings
+from daemon.settings import Settings, require
+from data_plane.broker.metadata_config import EtcdMetadata, is_namespace
 from data_plane.node.config import NodeConfig, Timings
 from penstock.contract.errors import ConfigurationError
-from penstock.contract.ids import BrokerId
-from process import settings
-from process.settings import Refused, Settings
+from penstock.contract.ids import BROKER_ID_MAX, BrokerId
+from penstock.rules.addresses import is_loopback
 
 ENVIRONMENT_PREFIX = "PENSTOCK_BROKER_"
 SECRET_LENGTH_MIN = 32
 """Of the cluster secret, in characters, and of a pepper, in hex digits."""
-BROKER_ID_MAX = 999_999
-"""Keys of the metadata store hold six digits."""
+_VERSION = re.compile("[1-9][0-9]{0,8}")
+_NUMBER_MAX = 2**53
 _LISTENERS = ("client_listen", "internal_listen", "http_listen")
 LIMITS = ("journal_bytes", "tail_bytes", "replica_window_bytes", "push_bytes_max", "unsynced_bytes_max",
            "disk_soft_free_bytes", "disk_hard_free_bytes", "ballast_bytes", "scrub_bytes_per_s", "stray_keep_ms",
@@ -48,9 +50,9 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
     http_listen: str = "127.0.0.1:0"
     """host:port of /healthz, /readyz and /metrics."""
     client_advertised: str = ""
-    """What clients are told, as bound unless given; required when the listener is on all addresses."""
+    """The address that clients use, as bound unless given; required when the listener is on all addresses."""
     internal_advertised: str = ""
-    """What other brokers are told; as bound unless given."""
+    """The address that other brokers use; as bound unless given."""
     zone: str = ""
     """Failure domain; the broker id unless given."""
     cluster_secret_file: Path
@@ -71,52 +73,63 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
     """debug, info, warning or error."""
 
     def __post_init__(self) -> None:
-        _demand(
+        require(
             0 <= self.broker_id <= BROKER_ID_MAX,
             "broker_id",
             f"0 to {BROKER_ID_MAX} required, {self.broker_id} given",
         )
-        _demand(bool(self.cluster_id), "cluster_id", "is empty; the id of the cluster required")
-        _demand(self.metadata != "", "metadata", "is empty; the name of a file required")
-        hosts = {name: _host_of(name, getattr(self, name)) for name in _LISTENERS}
+        require(bool(self.cluster_id), "cluster_id", "is empty; the id of the cluster required")
+        require(self.metadata != "", "metadata", "is empty; the name of a file required")
+        require(
+            not isinstance(self.metadata, EtcdMetadata)
+            or is_namespace(self.metadata.namespace or self.cluster_id),
+            "cluster_id",
+            f"{self.cluster_id!r} cannot be the name of the namespace in etcd; give metadata.namespace",
+        )
+        hosts = {name: settings.host_of(name, getattr(self, name)) for name in _LISTENERS}
         for name in ("client_advertised", "internal_advertised"):
             if getattr(self, name):
-                _host_of(name, getattr(self, name))
+                settings.host_of(name, getattr(self, name))
         self._check_exposure(hosts)
-        _demand(
+        require(
             self.log_level in _LOG_LEVELS,
             "log_level",
             f"one of {', '.join(_LOG_LEVELS)} required, {self.log_level!r} given",
         )
         _check_numbers("timings", self.timings, [item.name for item in fields(Timings)])
         _check_numbers("limits", self.limits, LIMITS)
-        _demand(bool(self.pepper_files), "pepper_files", "is empty; keys are made with a pepper")
+        require(bool(self.pepper_files), "pepper_files", "is empty; keys are made with a pepper")
         for version in self.pepper_files:
-            _demand(version.isdecimal(), f"pepper_files.{version}", "a version number required")
+            # In one form only: two files of one version could not be distinguished.
+            require(
+                _VERSION.fullmatch(version) is not None,
+                f"pepper_files.{version[:20]}",
+                "a version number required",
+            )
 
     def _check_exposure(self, hosts: Mapping[str, str]) -> None:
         """Secrets cross no network in plain text (RELIABILITY (e) 3)."""
-        _demand(
+        require(
             (self.tls_certificate_file is None) == (self.tls_key_file is None),
             "tls_key_file" if self.tls_key_file is None else "tls_certificate_file",
             "missing; give both the certificate and its key or none",
         )
-        _demand(
-            self.tls_certificate_file is not None or _is_loopback(hosts["client_listen"]),
+        require(
+            self.tls_certificate_file is not None or is_loopback(hosts["client_listen"]),
             "client_listen",
             f"{hosts['client_listen']} is not a loopback address; API keys need TLS there: give tls_certificate_file"
             " and tls_key_file",
         )
-        _demand(
-            _is_loopback(hosts["internal_listen"]),
+        require(
+            is_loopback(hosts["internal_listen"]),
             "internal_listen",
             f"{hosts['internal_listen']} is not a loopback address; the cluster secret travels there in plain text, and"
             " all brokers of one metadata file are on this machine",
         )
-        _demand(
+        require(
             bool(self.client_advertised) or not _is_everywhere(hosts["client_listen"]),
             "client_listen",
-            f"{hosts['client_listen']} is no address that clients can be told; give client_advertised",
+            f"{hosts['client_listen']} is no address that clients can use; give client_advertised",
         )
 
     def node_config(self, client_address: str, internal_address: str) -> NodeConfig:
@@ -166,38 +179,15 @@ def read_config(file: Path, environment: Mapping[str, str]) -> BrokerConfig:
     return settings.read(file, BrokerConfig, environment=environment, prefix=ENVIRONMENT_PREFIX)
 
 
-def _demand(holds: bool, name: str, message: str) -> None:
-    if not holds:
-        raise Refused(name, message)
-
-
 def _check_numbers(setting: str, values: Mapping[str, Any], known: Collection[str]) -> None:
     for name, value in values.items():
-        _demand(name in known, f"{setting}.{name}", f"no such setting; {settings.nearest(name, known)}")
-        _demand(
+        require(name in known, f"{setting}.{name}", f"no such setting; {settings.nearest(name, known)}")
+        require(
             type(value) is int and value > 0,
             f"{setting}.{name}",
             f"a whole number of at least 1 required, {value!r} given",
         )
-
-
-def _host_of(name: str, address: str) -> str:
-    host, _, port = address.rpartition(":")
-    _demand(
-        bool(host) and port.isascii() and port.isdecimal() and int(port) < 65_536,
-        name,
-        f"host:port required, {address!r} given",
-    )
-    return host.strip("[]")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        require(value <= _NUMBER_MAX, f"{setting}.{name}", f"at most {_NUMBER_MAX} possible")
 
 
 def _is_everywhere(host: str) -> bool:
@@ -228,5 +218,5 @@ def _pepper_of(file: Path) -> bytes:
 
 
 def _no_password() -> str:
-    """A broker starts without anybody typing: an encrypted key is refused, not asked about."""
+    """A broker starts without a person who types: it refuses an encrypted key and does not ask for its password."""
     return ""

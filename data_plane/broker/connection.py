@@ -1,6 +1,6 @@
 """A Connection over a gRPC stream of raw frames, the same on the serving and on the calling side.
 
-One task reads ahead of whoever receives, by a bounded amount: giving up a `receive` then loses no frame and
+One task reads ahead of the receiver, by a bounded amount: giving up a `receive` then loses no frame and
 breaks no stream (a cancelled read of grpc's does both), and a frame is there while the one before it is still
 being handled.
 """
@@ -36,11 +36,11 @@ class GrpcConnection:
         self._peer = peer
         self._read, self._write, self._hang_up, self._why = read, write, hang_up, why
         self._frames: deque[bytes] = deque()
-        self._held_bytes = 0
+        self._buffered_bytes = 0
         self._lost = ""
         self._closed = False
         self._receiver: asyncio.Future[None] | None = None
-        self._room = asyncio.Event()
+        self._space = asyncio.Event()
         self._pump = asyncio.create_task(self._read_ahead())
 
     @property
@@ -48,8 +48,8 @@ class GrpcConnection:
         return self._peer
 
     async def send(self, frame: bytes) -> None:
-        """A cancelled send closes the connection: nobody knows how much of the frame has gone."""
-        self._demand_open()
+        """A cancelled send closes the connection: it is not known how much of the frame has gone."""
+        self._check_open()
         try:
             await self._write(frame)
         except GRPC_ERRORS as error:
@@ -66,12 +66,12 @@ class GrpcConnection:
 
     async def receive(self) -> bytes:
         while not self._frames or self._closed:
-            self._demand_open()
+            self._check_open()
             self._receiver = asyncio.get_running_loop().create_future()
             await self._receiver
         frame = self._frames.popleft()
-        self._held_bytes -= len(frame)
-        self._room.set()
+        self._buffered_bytes -= len(frame)
+        self._space.set()
         return frame
 
     def close(self) -> None:
@@ -83,16 +83,16 @@ class GrpcConnection:
         self._hang_up()
 
     def stop_reading(self) -> None:
-        """The stream is over for everybody: end the task that reads ahead."""
+        """The stream is over for all its users: end the task that reads ahead."""
         self._pump.cancel()
         self.lose("the stream is over")
 
     def lose(self, reason: str) -> None:
-        """The stream has ended; whoever receives or sends is told, the first reason counts."""
+        """The stream has ended: every receive and send fails. The first reason counts."""
         self._lost = self._lost or reason
         self._wake()
 
-    def _demand_open(self) -> None:
+    def _check_open(self) -> None:
         if self._lost:
             raise ConnectionLost(f"{self._peer}: {self._lost}")
 
@@ -105,11 +105,11 @@ class GrpcConnection:
         try:
             while (frame := await self._read()) is not grpc.aio.EOF:
                 self._frames.append(frame)
-                self._held_bytes += len(frame)
+                self._buffered_bytes += len(frame)
                 self._wake()
-                while self._held_bytes >= READ_AHEAD_BYTES:
-                    self._room.clear()
-                    await self._room.wait()
+                while self._buffered_bytes >= READ_AHEAD_BYTES:
+                    self._space.clear()
+                    await self._space.wait()
             if self._why is not None:
                 reason = await self._why()
         except grpc.aio.AioRpcError as error:

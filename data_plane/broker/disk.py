@@ -37,17 +37,17 @@ SYNC_THREADS = 2
 """One for the commits and one for the checkpoint beside them, so that neither waits for the other."""
 READ_THREADS = 4
 _IOV_MAX = os.sysconf("SC_IOV_MAX")
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(slots=True)
 class DiskStats:
-    """Durations, written by the disk's threads and the loop, read by whoever publishes them."""
+    """Durations, written by the disk's threads and the loop, read where metrics are made."""
 
     fsync_ms: Histogram = field(default_factory=Histogram)
-    """One fsync or fdatasync as its thread sees it, its wait for the interpreter included."""
+    """Time of one fsync or fdatasync as its thread sees it, its wait for the interpreter included."""
     fsync_return_ms: Histogram = field(default_factory=Histogram)
-    """From the end of the last one of a `sync` in its thread until the loop goes on with whoever waited."""
+    """Time from the end of a `sync` in its thread until the event loop resumes the task that waits for it."""
 
 
 class RealFile:
@@ -68,22 +68,22 @@ class RealFile:
         return self._path
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> None:
-        self._demand_open()
+        self._check_open()
         self.write(position, buffers)
 
     def read_at(self, position: int, length: int) -> bytes:
-        self._demand_open()
+        self._check_open()
         return self.read(position, length)
 
     def size(self) -> int:
-        self._demand_open()
+        self._check_open()
         try:
             return os.fstat(self._fd).st_size
         except OSError as error:
             raise _fault(self._path, "fstat", error) from error
 
     def truncate(self, size: int) -> None:
-        self._demand_open()
+        self._check_open()
         try:
             os.ftruncate(self._fd, size)
         except OSError as error:
@@ -91,7 +91,7 @@ class RealFile:
 
     def allocate(self, size: int) -> None:
         """Take up `size` bytes of the disk."""
-        self._demand_open()
+        self._check_open()
         try:
             os.posix_fallocate(self._fd, 0, size)
         except OSError as error:
@@ -108,7 +108,7 @@ class RealFile:
 
     def pin(self) -> None:
         """Keep the descriptor until `unpin`."""
-        self._demand_open()
+        self._check_open()
         with self._users_lock:
             self._users += 1
 
@@ -166,7 +166,7 @@ class RealFile:
     def sync(self) -> None:
         os.fdatasync(self._fd)
 
-    def _demand_open(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise ValueError(f"{self._path}: used after close")
 
@@ -361,7 +361,7 @@ class RealDisk:
 
 
 def _done_by(threads: ThreadPoolExecutor, work: Callable[[], T]) -> "asyncio.Future[T]":
-    """`work` done by one of the threads, whatever becomes of the future: it is told by one call into the loop,
+    """`work` done by one of the threads, whatever becomes of the future: one call into the loop completes it,
     where `asyncio.wrap_future` and `shield` take several."""
     loop = asyncio.get_running_loop()
     waiting: asyncio.Future[T] = loop.create_future()
@@ -390,7 +390,7 @@ def _fail(waiting: "asyncio.Future[T]", error: BaseException) -> None:
 
 def _fault(path: str, what: str, error: OSError) -> DiskFault:
     message = f"{path}: {what}: {error.strerror}"
-    if error.errno in _NO_ROOM:
+    if error.errno in _NO_SPACE:
         return DiskFull(message)
     if error.errno == errno.ENOENT:
         return FileMissing(message)

@@ -1,11 +1,11 @@
-"""How the metadata of one cell lies in etcd: keys below the cell's prefix, revisions counted from its origin.
+"""How the metadata of one namespace lies in etcd: keys below the namespace's prefix, revisions counted from its origin.
 
-    /penstock/<cell>/origin          {"base": revision, "id": random}: written once, when the cell is made
-    /penstock/<cell>/keys<key>       the keys of `data_plane/metadata/model.py`, as /penstock/a/keys/live/000001
+    /penstock/<namespace>/origin          {"base": revision, "id": random}: written once, when the namespace is made
+    /penstock/<namespace>/keys<key>       the keys of `data_plane/metadata/model.py`, as /penstock/a/keys/live/000001
 
-Several cells may share an etcd. A cell's revision is etcd's, counted from the one that wrote the origin, plus its base:
-0 for a cell that begins empty, and for one that was imported the revision at which the other store was exported,
-so that revisions (and the epochs made of them) go on rising over the move.
+Several namespaces may share an etcd. A namespace's revision is etcd's, counted from the one that wrote the origin, plus
+its base. The base is 0 for a namespace that begins empty. For an imported one it is the revision of the export, so that
+revisions (and the epochs made of them) go on rising over the move.
 """
 
 import json
@@ -19,24 +19,24 @@ ROOT = "/penstock"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a cell's revisions begin."""
+    """Where a namespace's revisions begin."""
 
     made_at: int
     """etcd's revision of the origin key."""
     base: int
     origin_id: str
-    """Random: two cells that were made at the same revision of two etcds are told apart."""
+    """Random: it distinguishes two namespaces that were made at the same revision of two etcds."""
 
-    def to_cell(self, revision: int) -> int:
-        """The cell's revision for one of etcd's; those before the origin are its base."""
+    def to_namespace(self, revision: int) -> int:
+        """The namespace's revision for one of etcd's; those before the origin are its base."""
         return max(revision - self.made_at, 0) + self.base
 
     def to_etcd(self, revision: int) -> int:
-        """etcd's revision for one of the cell's (0 = absent stays 0)."""
+        """etcd's revision for one of the namespace's (0 = absent stays 0)."""
         return revision - self.base + self.made_at
 
     def mod_revision(self, revision: int) -> int:
-        """What a key's mod_revision must be in etcd; -1, which no key has, for one that the cell never gave."""
+        """What a key's mod_revision must be in etcd; -1, which no key has, for one that the namespace never gave."""
         if revision == 0:
             return 0
         return self.to_etcd(revision) if revision > self.base else -1
@@ -52,21 +52,21 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class CellKeys:
-    """Names of one cell's keys."""
+class NamespaceKeys:
+    """Names of one namespace's keys."""
 
-    cell: str
+    namespace: str
 
     @property
     def origin(self) -> bytes:
-        return f"{ROOT}/{self.cell}/origin".encode()
+        return f"{ROOT}/{self.namespace}/origin".encode()
 
     @property
     def prefix(self) -> bytes:
-        return f"{ROOT}/{self.cell}/keys".encode()
+        return f"{ROOT}/{self.namespace}/keys".encode()
 
     def to_etcd(self, key: str) -> bytes:
         return self.prefix + key.encode()
 
-    def to_cell(self, key: bytes) -> str:
+    def to_namespace(self, key: bytes) -> str:
         return key[len(self.prefix) :].decode()

@@ -39,7 +39,7 @@ _SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),
     ("grpc.max_metadata_size", 16 * limits.KIB),
     ("grpc.server_handshake_timeout_ms", 10_000),
-    # A connection without a call is a client's that left without a word, or nobody's.
+    # A connection without a call belongs to a client that left without a word, or to no client at all.
     ("grpc.max_connection_idle_ms", 300_000),
     # Clients may ask for signs of life this often, and silent ones are asked.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),

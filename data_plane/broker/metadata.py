@@ -73,10 +73,10 @@ async def confirm_store(config: BrokerConfig, why: str) -> str:
     """See `data_plane.metadata.copying.confirm`."""
     store = await open_store(config.metadata, config.cluster_id)
     try:
-        cells = await confirm(store, secrets.token_hex(8), f"{getpass.getuser()}: {why}")
+        blocks = await confirm(store, secrets.token_hex(8), f"{getpass.getuser()}: {why}")
     finally:
         await store.close()
-    return f"confirmed, with {cells} groups of partitions to elect anew; start every broker"
+    return f"confirmed, with {blocks} partition blocks to elect again; start every broker"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -2,20 +2,20 @@
 one machine share, or an etcd.
 """
 
-import ipaddress
 import re
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
 
+from daemon.settings import Refused, Settings, require
 from data_plane.broker.etcd_store import EtcdStore
 from data_plane.broker.sqlite_store import SqliteStore
 from data_plane.etcd.endpoints import EtcdConfig, Tls
 from penstock.contract.errors import ConfigurationError
-from process.settings import Refused, Settings
+from penstock.rules.addresses import is_loopback, split_address
 
-_CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class EtcdMetadata(Settings, frozen=True, kw_only=True, tag_field="kind", tag="etcd"):
@@ -23,7 +23,7 @@ class EtcdMetadata(Settings, frozen=True, kw_only=True, tag_field="kind", tag="e
 
     endpoints: tuple[str, ...]
     """host:port of the members."""
-    cell: str = ""
+    namespace: str = ""
     """Name below which this cluster's keys lie; letters, digits, . _ -; the cluster id unless given."""
     ca_file: Path | None = None
     """PEM of the authority of etcd's certificates; required off loopback."""
@@ -35,31 +35,30 @@ class EtcdMetadata(Settings, frozen=True, kw_only=True, tag_field="kind", tag="e
     """What one call may take before its outcome counts as unknown."""
 
     def __post_init__(self) -> None:
-        _demand(bool(self.endpoints), "endpoints", "none given; host:port of a member required")
+        require(bool(self.endpoints), "endpoints", "none given; host:port of a member required")
         for endpoint in self.endpoints:
-            host, _, port = endpoint.rpartition(":")
-            _demand(
-                bool(host) and port.isascii() and port.isdecimal() and 0 < int(port) < 65_536,
-                "endpoints",
-                f"host:port required, {endpoint!r} given",
-            )
-            _demand(
-                _is_loopback(host) or None not in (self.ca_file, self.certificate_file, self.key_file),
+            try:
+                host, port = split_address(endpoint)
+            except ValueError as error:
+                raise Refused("endpoints", str(error)) from None
+            require(port > 0, "endpoints", f"host:port required, {endpoint!r} given")
+            require(
+                is_loopback(host) or None not in (self.ca_file, self.certificate_file, self.key_file),
                 "endpoints",
                 f"{host} is not a loopback address; the metadata crosses no network in plain text: give ca_file,"
                 " certificate_file and key_file",
             )
-        _demand(
-            not self.cell or _CELL.fullmatch(self.cell) is not None,
-            "cell",
-            f"a name of letters, digits, points, dashes and underscores required, {self.cell!r} given",
+        require(
+            not self.namespace or is_namespace(self.namespace),
+            "namespace",
+            f"a name of letters, digits, points, dashes and underscores required, {self.namespace!r} given",
         )
-        _demand(
+        require(
             (self.certificate_file is None) == (self.key_file is None),
             "key_file" if self.key_file is None else "certificate_file",
             "missing; give both the certificate and its key or none",
         )
-        _demand(
+        require(
             self.ca_file is not None or self.certificate_file is None,
             "ca_file",
             "missing; certificate_file needs it",
@@ -77,7 +76,7 @@ class EtcdMetadata(Settings, frozen=True, kw_only=True, tag_field="kind", tag="e
 async def open_store(
     metadata: str | EtcdMetadata, cluster_id: str, *, base: int = 0
 ) -> SqliteStore | EtcdStore:
-    """The store that the configuration names. `base`: what revisions begin at in a cell of etcd that is not there yet.
+    """The store that the configuration names. `base`: what revisions begin at in a new namespace of etcd.
 
     Raises `StoreFault` for a file that cannot be used, `ConfigurationError`. An etcd that cannot be reached is no
     error: its calls raise `StoreUnavailable` until it can.
@@ -87,8 +86,13 @@ async def open_store(
     return await SqliteStore.open(Path(metadata))
 
 
+def is_namespace(name: str) -> bool:
+    """Whether a namespace in etcd can have this name."""
+    return _NAMESPACE.fullmatch(name) is not None
+
+
 def _on_etcd(metadata: EtcdMetadata, cluster_id: str, base: int) -> EtcdStore:
-    return EtcdStore(metadata.client_config(), metadata.cell or cluster_id, base=base)
+    return EtcdStore(metadata.client_config(), metadata.namespace or cluster_id, base=base)
 
 
 def _bytes_of(file: Path | None) -> bytes | None:
@@ -96,17 +100,3 @@ def _bytes_of(file: Path | None) -> bytes | None:
         return None if file is None else file.read_bytes()
     except OSError as error:
         raise ConfigurationError(f"metadata: {file}: {error.strerror}") from None
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def _demand(holds: bool, name: str, message: str) -> None:
-    if not holds:
-        raise Refused(name, message)

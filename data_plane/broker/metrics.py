@@ -1,4 +1,4 @@
-"""A broker's counters as OpenMetrics, read on its event loop when somebody asks."""
+"""A broker's counters as OpenMetrics, read on its event loop when a request for them comes."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 import grpc
 from prometheus_client import CollectorRegistry
 
+from daemon import logs
 from data_plane.broker.clock import SystemClock, SystemRng
 from data_plane.broker.config import BrokerConfig, read_config
 from data_plane.broker.descriptors import raise_descriptor_limit
@@ -43,7 +44,7 @@ from data_plane.node.replicas.committer import LogDirectoryFailed
 from penstock.contract import limits
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import TopicPartition
-from process import logs
+from penstock.rules.addresses import split_address
 
 _log = logging.getLogger("penstock.broker")
 
@@ -52,7 +53,7 @@ SWITCH_INTERVAL_S = 0.0005
 acknowledgement."""
 GC_THRESHOLDS = (5_000, 3, 1_000)
 """What a broker keeps of each batch for a while is no garbage: the default of 700 looked at it again and again, for a
-fifth of all time under small batches. Nobody is served meanwhile, so the two younger generations stay small (20,000
+fifth of all time under small batches. No request is served meanwhile, so the two younger generations stay small (20,000
 objects, 10 ms; 200,000 took 100) and all of them are seldom looked at."""
 ADDRESS_FILE = "address.json"
 EXIT_ABORTED = 1
@@ -64,17 +65,17 @@ _LOOP_BEAT_S = 0.5
 _LAST_STEPS_S = 10.0
 """What a broker may take beyond the time it has to hand over: the last reading, the last checkpoint, on a slow disk."""
 _TELL_TURNED_AWAY_S = 10.0
-_ADDRESSES_TOLD = 5
+_ADDRESSES_LOGGED = 5
 _CLOSE_S = 2.0
-"""For listeners and connections to close. Whoever is still there then finds them closed by the process's end."""
+"""For listeners and connections to close. Clients that are still there then find them closed by the process's end."""
 
 
 class LoggedNotices:
     """What an operator is to read goes into the log."""
 
     def loss_declared(self, where: TopicPartition, loss: LossRecord) -> None:
-        told = {"where": str(where), **asdict(loss)}
-        _log.warning("a loss was declared, a new log generation begins", extra={"loss": told})
+        logged = {"where": str(where), **asdict(loss)}
+        _log.warning("a loss was declared, a new log generation begins", extra={"loss": logged})
 
     def store_refused(self, reason: str) -> None:
         _log.critical("the metadata store is not acted on", extra={"reason": reason})
@@ -88,7 +89,7 @@ class BrokerProcess:
         self._loop_turned = time.monotonic()
         self._signals = 0
         self._conditions: dict[str, str] = {}
-        """What an operator should look at, by kind, as last told in the log."""
+        """What an operator should look at, by kind, as it was last logged."""
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
         self._node: BrokerNode
@@ -151,10 +152,10 @@ class BrokerProcess:
     def _start_http(self, node: BrokerNode, disk: RealDisk) -> HttpListener:
         registry = CollectorRegistry()
         registry.register(StatsCollector(asyncio.get_running_loop(), (node.stats, disk.stats), node.gauges))
-        host, _, port = self._config.http_listen.rpartition(":")
+        host, port = split_address(self._config.http_listen)
         return HttpListener(
-            host.strip("[]"),
-            int(port),
+            host,
+            port,
             registry,
             not_ready=lambda: node.ready_reason,
             warnings=lambda: self._conditions,
@@ -201,7 +202,7 @@ class BrokerProcess:
         try:
             _write_addresses(self._config.data / ADDRESS_FILE, addresses)
         except OSError as error:
-            # A full disk keeps nobody from being served.
+            # A broker with a full disk still serves.
             _log.warning("the address file cannot be written", extra={"fault": str(error)})
 
     async def _turn(self) -> None:
@@ -260,14 +261,14 @@ class BrokerProcess:
         self._start(self._end_in_time())
 
     async def _end_in_time(self) -> None:
-        """What waits for a disk without room, or for nobody knows what, is given up: it was promised to no one."""
+        """What waits for disk space, or for an unknown reason, is given up: no client has a promise of it."""
         await asyncio.sleep(self._node.config.timings.drain_ms / 1000 + _LAST_STEPS_S)
         _log.warning("not drained in time; the next start recovers")
         self._end_with(EXIT_ABORTED)
 
 
 async def _tell_turned_away(*listeners: Listener) -> None:
-    """A line for each time in which calls were not admitted: somebody's key is wrong, or somebody tries keys."""
+    """A log line for each time in which calls were not admitted: a client's key is wrong, or a client tries keys."""
     while True:
         await asyncio.sleep(_TELL_TURNED_AWAY_S)
         for listener in listeners:
@@ -279,13 +280,13 @@ async def _tell_turned_away(*listeners: Listener) -> None:
                         "listener": "internal" if listener.internal else "client",
                         "calls": sum(found.values()),
                         "seconds": _TELL_TURNED_AWAY_S,
-                        "addresses": dict(sorted(found.items(), key=lambda one: -one[1])[:_ADDRESSES_TOLD]),
+                        "addresses": dict(sorted(found.items(), key=lambda one: -one[1])[:_ADDRESSES_LOGGED]),
                     },
                 )
 
 
 async def _closed(name: str, closing: Awaitable[Any]) -> None:
-    """Wait until something is closed, but not for ever: everything that matters is durable (RL136)."""
+    """Wait a limited time until something is closed: everything that matters is durable (RL136)."""
     try:
         async with asyncio.timeout(_CLOSE_S):
             await closing

@@ -27,7 +27,7 @@ _log = logging.getLogger("penstock.server")
 _MESSAGE_LENGTH_MAX = 1_000
 """Status details travel as a header, which peers bound."""
 _REQUEST_ID_LENGTH_MAX = 100
-_ADDRESSES_TOLD_MAX = 100
+_ADDRESSES_LOGGED_MAX = 100
 _REQUEST_ID_SIGNS = frozenset(string.ascii_letters + string.digits + "-_.:/")
 _EXPECTED = (ConnectionLost, CallFailed, FrameError, PenstockError)
 
@@ -50,13 +50,13 @@ _STATUS = {
 class Listener(grpc.GenericRpcHandler):
     """One service on one listener, which offers nothing else. With a `cluster_secret` it is the internal one.
 
-    `fault` is told of each exception of a handler that is neither a refusal nor a lost peer: our own bug
+    `fault` gets each exception of a handler that is neither a refusal nor a lost peer: our own bug
     (RL140). A stream's or call's handler is not cancelled when its client goes: it learns so from its
     connection, or finishes what it has begun (RL19). A call that still waits for its turn has not begun, and ends. A
     watch's handler only tells, so it ends with its client.
 
     Calls and watches are served as streams, which is the same on the wire: grpc waits for the request of a unary
-    call before it asks anybody, so whoever sends none would hold a place that nobody admitted it to.
+    call before it calls our code, so a client that sends none would keep a stream to which it was not admitted.
     """
 
     def __init__(
@@ -163,8 +163,8 @@ class Listener(grpc.GenericRpcHandler):
 
     def _judge(self, method: str, caller: Caller, error: BaseException) -> None:
         if not isinstance(error, _EXPECTED):
-            told = {"method": method, "peer": caller.peer, "request_id": caller.request_id}
-            _log.error("handler failed", exc_info=error, extra=told)
+            context = {"method": method, "peer": caller.peer, "request_id": caller.request_id}
+            _log.error("handler failed", exc_info=error, extra=context)
             self._fault(error)
 
     async def _guarded(self, context: Any, act: Callable[[Caller], Awaitable[None]]) -> None:
@@ -189,13 +189,13 @@ class Listener(grpc.GenericRpcHandler):
 
     @contextmanager
     def _admitted(self, caller: Caller) -> Iterator[Principal | None]:
-        """Raises `CallFailed` before the block for whoever may not enter, and counts him."""
+        """Raises `CallFailed` before the block for a caller that may not enter, and counts the caller."""
         with ExitStack() as entered:
             try:
                 self._admit(caller)
                 principal = entered.enter_context(self._service.enter(caller))
             except CallFailed:
-                if caller.peer in self._turned_away or len(self._turned_away) < _ADDRESSES_TOLD_MAX:
+                if caller.peer in self._turned_away or len(self._turned_away) < _ADDRESSES_LOGGED_MAX:
                     self._turned_away[caller.peer] = self._turned_away.get(caller.peer, 0) + 1
                 raise
             yield principal
@@ -286,8 +286,8 @@ def bind(
     """A server that is bound but does not serve yet, and its port. Raises `OSError` when the address is
     taken.
 
-    Who connects meanwhile waits: nobody is refused while the broker boots. Connections beyond `connections_max` are
-    closed at once; calls beyond `streams_max` of one connection wait in the client.
+    Clients that connect meanwhile wait; none is refused while the broker boots. Connections beyond `connections_max`
+    are closed at once; calls beyond `streams_max` of one connection wait in the client.
     """
     options = server_options(connections_max, streams_max)
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS_AT_ONCE_MAX)

@@ -2,7 +2,7 @@
 commits it.
 
 A group reads what it depends on without any lock, decides, and hands SQLite all its effects in one statement
-that first demands that nothing has moved meanwhile; if something has, the group begins anew. The write lock
+that first checks that nothing has moved meanwhile; if something has, the group begins again. The write lock
 is thus held for the time of one call that needs no interpreter, not for several round trips through it: a
 process that is stopped while it holds the lock holds up the writers of all others.
 """
@@ -55,9 +55,9 @@ class _Effect(IntEnum):
     """Kinds of rows that the committing statement inserts into the view `effect`; `_TRIGGERS` says what each
     does."""
 
-    DEMAND_REVISION = 0
-    DEMAND_LIVE = 1
-    DEMAND_EXPIRED = 2
+    CHECK_REVISION = 0
+    CHECK_LIVE = 1
+    CHECK_EXPIRED = 2
     PUT = 3
     DELETE = 4
     REVISION = 5
@@ -71,13 +71,13 @@ _Row = tuple[int, str, bytes | None, int, int, int]
 """(kind, key, value, a, b, c)"""
 
 _TRIGGERS = {
-    _Effect.DEMAND_REVISION: """
+    _Effect.CHECK_REVISION: """
         SELECT RAISE(ABORT, 'moved') WHERE (SELECT revision FROM meta) != NEW.a;""",
-    _Effect.DEMAND_LIVE: """
+    _Effect.CHECK_LIVE: """
         SELECT RAISE(ABORT, 'moved') WHERE NOT EXISTS
             (SELECT 1 FROM sessions WHERE session_id = NEW.a AND deadline_ms > NEW.b AND boot_id =
             NEW.key);""",
-    _Effect.DEMAND_EXPIRED: """
+    _Effect.CHECK_EXPIRED: """
         SELECT RAISE(ABORT, 'moved') WHERE EXISTS
             (SELECT 1 FROM sessions WHERE session_id = NEW.a AND deadline_ms > NEW.b AND boot_id =
             NEW.key);""",
@@ -123,7 +123,7 @@ def install_effects(connection: sqlite3.Connection) -> None:
 
 
 def has_moved(error: sqlite3.Error) -> bool:
-    """Whether a commit failed because its snapshot was no longer the newest: read and decide anew."""
+    """Whether a commit failed because its snapshot was no longer the newest: read and decide again."""
     return getattr(error, "sqlite_errorcode", None) in (
         sqlite3.SQLITE_CONSTRAINT_TRIGGER,
         sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,  # another process has just given this session id
@@ -204,13 +204,13 @@ class Plan:
         if isinstance(operation, KeepAlive):
             if operation.session_id not in self.live_sessions:
                 return SessionLost(f"session {operation.session_id} has expired")
-            self._demand_live(operation.session_id)
+            self._check_live(operation.session_id)
             self._effect(_Effect.KEEP_ALIVE, a=operation.session_id, b=self.now_ms)
         elif isinstance(operation, EndSession):
             self._end(operation.session_id)
         else:
             for session_id in self.expired_sessions:
-                self._demand(_Effect.DEMAND_EXPIRED, self.boot_id, session_id, self.now_ms)
+                self._check(_Effect.CHECK_EXPIRED, self.boot_id, session_id, self.now_ms)
                 self._end(session_id)
         return None
 
@@ -251,7 +251,7 @@ class Plan:
                 self._delete(position, change.key)
                 continue
             if change.session_id:
-                self._demand_live(change.session_id)
+                self._check_live(change.session_id)
             self.mod_revisions[change.key] = self.revision
             self.bound[change.key] = change.session_id
             self._effect(
@@ -269,7 +269,7 @@ class Plan:
             for position, key in enumerate(keys):
                 self._delete(position, key)
         else:
-            self._demand_revision()  # that it has no keys was true at this revision
+            self._check_revision()  # that it has no keys was true at this revision
 
     def _delete(self, position: int, key: str) -> None:
         self.mod_revisions[key] = 0
@@ -277,16 +277,16 @@ class Plan:
         self._effect(_Effect.DELETE, key, a=self.revision, b=position)
 
     def _next_revision(self) -> None:
-        self._demand_revision()
+        self._check_revision()
         self.revision += 1
 
-    def _demand_revision(self) -> None:
-        self._demand(_Effect.DEMAND_REVISION, "", self.start_revision, 0)
+    def _check_revision(self) -> None:
+        self._check(_Effect.CHECK_REVISION, "", self.start_revision, 0)
 
-    def _demand_live(self, session_id: int) -> None:
-        self._demand(_Effect.DEMAND_LIVE, self.boot_id, session_id, self.now_ms)
+    def _check_live(self, session_id: int) -> None:
+        self._check(_Effect.CHECK_LIVE, self.boot_id, session_id, self.now_ms)
 
-    def _demand(self, kind: _Effect, key: str, a: int, b: int) -> None:
+    def _check(self, kind: _Effect, key: str, a: int, b: int) -> None:
         row: _Row = (kind, key, None, a, b, 0)
         if row not in self.demands:
             self.demands.append(row)

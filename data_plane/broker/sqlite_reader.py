@@ -12,7 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_plane.broker.sqlite_schema import StoreFault, connect, describe, is_transient, lacks_room, patiently
+from data_plane.broker.sqlite_schema import (
+    StoreFault,
+    connect,
+    describe,
+    is_transient,
+    lacks_space,
+    patiently,
+)
 from data_plane.metadata.port import Compacted, Event, KeyValue, RangeResult, StoreUnavailable, WatchBatch
 
 REVISIONS_PER_PULL = 500
@@ -83,7 +90,7 @@ class Reader:
         self._queue.put(Listing(prefix, answer))
 
     def watch(self, state: WatchState) -> None:
-        """Held weakly: a watch that nobody reads any more ends by itself."""
+        """A weak reference: a watch without a reader ends by itself."""
         self._queue.put(weakref.ref(state))
 
     def poke(self) -> None:
@@ -113,7 +120,7 @@ class Reader:
             self._connection.close()
 
     def _refuse(self) -> None:
-        """Answer everybody until told to close: after a failure nobody may wait for ever."""
+        """Answer every caller until the store closes: after a failure no caller may wait without an end."""
         reason = StoreUnavailable("the store is closed" if self._fault is None else str(self._fault))
         while True:
             for reference in self._watches:
@@ -143,7 +150,7 @@ class Reader:
         try:
             patiently(self._look, self._config.busy_ms)
         except sqlite3.Error as error:
-            if not is_transient(error) and not lacks_room(error):
+            if not is_transient(error) and not lacks_space(error):
                 raise
         if self._config.monotonic_ms() >= self._deadline_ms:
             # Known again from the next change on; ask once more in a while should that change never come.
@@ -202,7 +209,7 @@ class Reader:
             listing.answer(patiently(lambda: self._range(listing.prefix), self._config.busy_ms))
         except sqlite3.Error as error:
             listing.answer(StoreUnavailable(f"metadata store {self._config.path}: {describe(error)}"))
-            if not is_transient(error) and not lacks_room(error):
+            if not is_transient(error) and not lacks_space(error):
                 raise
 
     def _range(self, prefix: str) -> RangeResult:

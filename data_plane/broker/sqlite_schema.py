@@ -31,7 +31,7 @@ RESERVE_BYTES = 1024 * 1024
 """Of free pages within the file. Some hundred bytes a revision: what brokers decide in hours on a full disk."""
 
 _TRANSIENT = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
-_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
+_NO_SPACE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 """A full disk; a quota or a limit of the file's size; the index of the write-ahead log, which is a file too."""
 _NETWORK_FILESYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs", "lustre")
 _SCHEMA = (
@@ -78,17 +78,17 @@ def is_transient(error: sqlite3.Error) -> bool:
     return code is not None and (code & 0xFF) in _TRANSIENT
 
 
-def lacks_room(error: sqlite3.Error) -> bool:
-    """Whether something could not be written because there was no place for it; what is in the file is as it was.
+def lacks_space(error: sqlite3.Error) -> bool:
+    """Whether something could not be written for want of disk space; what is in the file is as it was.
 
     A write-ahead log is believed up to its last whole commit, so what was written of this one counts for nothing. Every
-    other error but the transient ones ends the store: after a failed sync nobody knows what the disk holds (RL126).
+    other error but the transient ones ends the store: after a failed sync it is not known what the disk has (RL126).
     """
-    return getattr(error, "sqlite_errorcode", None) in _NO_ROOM
+    return getattr(error, "sqlite_errorcode", None) in _NO_SPACE
 
 
 def may_be_applied(error: sqlite3.Error) -> bool:
-    """Whether a commit that lacked room may come back after a crash: its log was written, only its index was not."""
+    """Whether a commit that lacked disk space may come back after a crash: only its log was written, not its index."""
     return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHMSIZE
 
 
@@ -159,7 +159,7 @@ def prepare(path: Path) -> None:
         finally:
             connection.close()
     except sqlite3.Error as error:
-        remedy = "free its disk" if lacks_room(error) else "restore it from a backup"
+        remedy = "free its disk" if lacks_space(error) else "restore it from a backup"
         raise StoreFault(f"metadata store {path}: {describe(error)}; {remedy}") from error
     except OSError as error:
         remedy = (
@@ -244,7 +244,7 @@ def _reserve_at_start(connection: sqlite3.Connection, path: Path) -> None:
         with closing(connect(path)) as second:
             reserve(connection, second, 10_000)
     except sqlite3.Error as error:
-        if not lacks_room(error):
+        if not lacks_space(error):
             raise
 
 

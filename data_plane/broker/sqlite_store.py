@@ -7,7 +7,6 @@ starts an expiry.
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -33,13 +32,14 @@ from data_plane.metadata.port import (
     TxnResult,
     WatchBatch,
 )
+from data_plane.metadata.watch_queue import WatchQueue
 from penstock.contract.invariant import invariant
 
 BUSY_MS = 2_000
 """How long an operation waits for another process's commit (0.2 ms, unless that process is stopped in it)."""
 POLL_MS = 5.0
 RETAINED_REVISIONS = 10_000
-"""A broker that was away for longer lists anew."""
+"""A broker that was away for longer lists everything again."""
 SESSION_TTL_MS_MIN = 100
 
 __all__ = ["SqliteStore", "StoreFault"]
@@ -142,7 +142,7 @@ class SqliteStore:
         future: asyncio.Future[RangeResult] = self._loop.create_future()
 
         def answer(found: RangeResult | Exception) -> None:
-            self._on_loop(_settle, future, found)
+            self._on_loop(_complete, future, found)
 
         self._reader.list(prefix, answer)
         return await future
@@ -178,7 +178,7 @@ class SqliteStore:
     async def _submit(self, operation: Operation) -> Outcome:
         self._check_open()
         future: asyncio.Future[Outcome] = self._loop.create_future()
-        self._writer.submit(operation, lambda outcome: _settle(future, outcome))
+        self._writer.submit(operation, lambda outcome: _complete(future, outcome))
         return await future
 
     def _check_open(self) -> None:
@@ -192,7 +192,7 @@ class SqliteStore:
         self._on_loop(lambda: None if self._fault.done() else self._fault.set_result(fault))
 
     def _on_loop(self, action: Callable[..., None], *values: object) -> None:
-        """Run on the loop; nobody is left to care when the loop is gone."""
+        """Run on the loop; when the loop is gone no caller is left."""
         try:
             self._loop.call_soon_threadsafe(action, *values)
         except RuntimeError:
@@ -222,35 +222,28 @@ class _Watch(WatchState):
     def __init__(self, prefix: str, after_revision: int, on_loop: Callable[..., None]) -> None:
         super().__init__(prefix, after_revision)
         self._on_loop = on_loop
-        self._batches: deque[WatchBatch] = deque()
-        self._error: Exception | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._read = WatchQueue()
 
     def deliver(self, news: list[WatchBatch] | Exception) -> None:
         self._on_loop(self._take, news)
 
     def _take(self, news: list[WatchBatch] | Exception) -> None:
         if isinstance(news, Exception):
-            self._error = self._error or news
-        else:
-            self._batches.extend(news)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+            self._read.fail(news)
+            return
+        for batch in news:
+            self._read.put(batch)
 
     def __aiter__(self) -> "_Watch":
         return self
 
     async def __anext__(self) -> WatchBatch:
-        while not self._batches:
-            if self._error is not None:
-                raise self._error
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+        batch = await self._read.next()
         self.consumed += 1
-        return self._batches.popleft()
+        return batch
 
 
-def _settle(future: "asyncio.Future[RangeResult] | asyncio.Future[Outcome]", outcome: object) -> None:
+def _complete(future: "asyncio.Future[RangeResult] | asyncio.Future[Outcome]", outcome: object) -> None:
     if future.done():
         return  # the caller was cancelled; what it asked for stands (RL19)
     if isinstance(outcome, Exception):
@@ -265,4 +258,4 @@ def _answer_all(outcomes: list[tuple[Answer, Outcome]]) -> None:
 
 
 def _ignore(_outcome: Outcome) -> None:
-    """An expiry that failed is tried again by whoever looks next."""
+    """The next look for expired sessions tries an expiry that failed again."""

@@ -1,6 +1,6 @@
 """The one thread of a process that writes the embedded metadata store: group commit, failure, checkpoints.
 
-States: running -> failed (the file failed; every later operation is refused) or closed. A disk without room refuses
+States: running -> failed (the file failed; every later operation is refused) or closed. A full disk refuses
 operations one by one, and is no failure. Operations wait in
 one queue; what has queued while a commit was on its way goes into the next one, and one sync makes all of it
 durable.
@@ -23,7 +23,7 @@ from data_plane.broker.sqlite_schema import (
     connect,
     describe,
     is_transient,
-    lacks_room,
+    lacks_space,
     may_be_applied,
     reserve,
 )
@@ -35,8 +35,8 @@ CHANGES_PER_GROUP = 1_000
 """A group that has that many changes takes no further operation: bounds how long the write lock is held."""
 CHECKPOINT_COMMITS = 256
 """A commit appends about four pages; the log stays at a few MiB for each process."""
-ROOM_TRIES = 3
-"""For a commit on a full disk: a reader of another process may keep the log from beginning anew for a moment."""
+SPACE_TRIES = 3
+"""For a commit on a full disk: for a moment, a reader of another process may keep the log from beginning again."""
 
 Answer = Callable[[Outcome], None]
 
@@ -71,7 +71,7 @@ class Writer:
         self._queue: queue.SimpleQueue[tuple[Operation, Answer] | None] = queue.SimpleQueue()
         self._fault: StoreFault | None = None
         self._closing = False
-        self._no_room = False
+        self._no_space = False
         self._checkpointed_at = 0
         self._connection: sqlite3.Connection | None = None
         self._checkpointer: sqlite3.Connection | None = None
@@ -97,7 +97,7 @@ class Writer:
         try:
             self._serve()
         except Exception as error:
-            # Our own bug: nobody may go on waiting for a thread that is gone.
+            # Our own bug: no caller may go on waiting for a thread that is gone.
             self._fail(error)
             raise
 
@@ -142,7 +142,7 @@ class Writer:
         return [(answer, outcome) for (_, answer), outcome in zip(group, outcomes, strict=True)]
 
     def _commit(self, operations: list[Operation]) -> list[Outcome]:
-        """Decide and commit, anew for as long as others are in the way, within `busy_ms`."""
+        """Decide and commit, again and again while others are in the way, within `busy_ms`."""
         assert self._connection is not None
         config = self._config
         deadline = time.monotonic() + config.busy_ms / 1000
@@ -158,18 +158,18 @@ class Writer:
                 committing = True
                 if plan.commit(self._connection):
                     self.commits += 1
-                    self._tell_room()
+                    self._log_space()
                 if plan.changes_keys:
                     self._committed()
                 return outcomes
             except sqlite3.Error as error:
-                if lacks_room(error):
+                if lacks_space(error):
                     tries += 1
-                    if tries < ROOM_TRIES and self._checkpoint():
-                        continue  # the log begins anew, in the room that it has
+                    if tries < SPACE_TRIES and self._checkpoint():
+                        continue  # the log begins again, in the space that it has
                     if self._fault is not None:
                         return self._open_outcomes(operations, committing=False)
-                    return self._without_room(operations, error)
+                    return self._without_space(operations, error)
                 if not has_moved(error) and not is_transient(error):
                     self._fail(error)
                     return self._open_outcomes(operations, committing)
@@ -184,24 +184,25 @@ class Writer:
                 self._fail(error)
                 return self._open_outcomes(operations, committing)
 
-    def _without_room(self, operations: list[Operation], error: sqlite3.Error) -> list[Outcome]:
+    def _without_space(self, operations: list[Operation], error: sqlite3.Error) -> list[Outcome]:
         """Nothing of this group is in the file."""
-        if not self._no_room:
-            self._no_room = True
+        if not self._no_space:
+            self._no_space = True
             _log.error(
-                "metadata store has no room", extra={"path": str(self._config.path), "error": describe(error)}
+                "metadata store has no disk space",
+                extra={"path": str(self._config.path), "error": describe(error)},
             )
-        reason = f"metadata store {self._config.path} has no room: {describe(error)}; free its disk"
+        reason = f"metadata store {self._config.path} has no disk space: {describe(error)}; free some"
         unknown = may_be_applied(error)
         return [
             OutcomeUnknown(reason) if unknown and isinstance(operation, Txn) else StoreUnavailable(reason)
             for operation in operations
         ]
 
-    def _tell_room(self) -> None:
-        if self._no_room:
-            self._no_room = False
-            _log.warning("metadata store has room again", extra={"path": str(self._config.path)})
+    def _log_space(self) -> None:
+        if self._no_space:
+            self._no_space = False
+            _log.warning("metadata store has disk space again", extra={"path": str(self._config.path)})
 
     def _open_outcomes(self, operations: list[Operation], committing: bool) -> list[Outcome]:
         """After a failure: a transaction whose commit had begun may have been applied."""
@@ -229,15 +230,15 @@ class Writer:
         self._connection = self._checkpointer = None
 
     def _checkpoint(self) -> bool:
-        """Keep the write-ahead log short; whether it was copied. Where there is no room the log keeps what it holds."""
+        """Keep the write-ahead log short; whether it was copied. Without disk space the log keeps what it has."""
         assert self._connection is not None and self._checkpointer is not None
         self._checkpointed_at = self.commits
         try:
             checkpoint(self._connection, self._checkpointer, self._config.busy_ms)
-            if not self._no_room:
+            if not self._no_space:
                 reserve(self._connection, self._checkpointer, self._config.busy_ms)
         except sqlite3.Error as error:
-            if not is_transient(error) and not lacks_room(error):
+            if not is_transient(error) and not lacks_space(error):
                 self._fail(error)
             return False
         return True

@@ -27,15 +27,15 @@ class Watchdog:
         self._thread.start()
 
     def _watch(self) -> None:
-        told = False
+        logged = False
         while not self._ended.wait(self._bound_s / _LOOKS_PER_BOUND):
             age_s = self._loop_age_s()
             if age_s < self._bound_s:
-                told = False
+                logged = False
                 continue
             self._stalled()
-            if not told:
-                told = True
+            if not logged:
+                logged = True
                 self.stalls += 1
                 _log.warning(
                     "the event loop stands still", extra={"for_s": round(age_s, 3), "at": self._stack()}

@@ -1,4 +1,4 @@
-"""In which order brokers are asked: whoever answered last first, whoever did not answer last.
+"""In which order brokers are asked: the one that answered last comes first, those that did not answer come last.
 
 Brokers that joined are learnt from those that are known, so that the configured ones may all be replaced.
 """
@@ -10,7 +10,7 @@ class BrokerAddresses:
     """host:port of internal listeners. Safe between threads: each change replaces the order as a whole."""
 
     def __init__(self, configured: Sequence[str], remembered: Callable[[], Sequence[str]]) -> None:
-        """`remembered` tells of brokers that were seen before, by this process or another."""
+        """`remembered`: brokers that were seen before, by this process or another."""
         self._configured, self._remembered = tuple(configured), remembered
         self._order = list(configured)
         self._has_remembered = False

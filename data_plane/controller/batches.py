@@ -1,17 +1,17 @@
-"""Many cell writes in few transactions: each as large as every metadata store takes, fenced once."""
+"""Many writes of partition blocks in few transactions: each as large as every metadata store takes, fenced once."""
 
 from collections.abc import Iterator, Sequence
 
-from data_plane.controller.elections import CellWrite
+from data_plane.controller.elections import BlockWrite
 from data_plane.metadata.port import CHANGES_PER_TXN_MAX, Compare
 
 BATCH_BYTES_MAX = 500_000
 """Of values in one transaction; etcd takes 1.5 MiB in one request."""
 
 
-def batched(writes: Sequence[CellWrite], seat: Sequence[Compare]) -> Iterator[tuple[CellWrite, ...]]:
+def batched(writes: Sequence[BlockWrite], seat: Sequence[Compare]) -> Iterator[tuple[BlockWrite, ...]]:
     """Cut into runs that fit into one transaction each, together with the compares of `seat`."""
-    batch: list[CellWrite] = []
+    batch: list[BlockWrite] = []
     compared: dict[str, None] = {}
     size = 0
     for write in writes:
@@ -32,7 +32,7 @@ def batched(writes: Sequence[CellWrite], seat: Sequence[Compare]) -> Iterator[tu
         yield tuple(batch)
 
 
-def all_compares(batch: Sequence[CellWrite], seat: Sequence[Compare]) -> list[Compare]:
+def all_compares(batch: Sequence[BlockWrite], seat: Sequence[Compare]) -> list[Compare]:
     """What one transaction of the batch compares, each key once: within one image a key has one revision."""
     found = {compare.key: compare for write in batch for compare in write.compares}
     return [*(compare for compare in found.values()), *(c for c in seat if c.key not in found)]

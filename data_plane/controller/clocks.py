@@ -1,9 +1,9 @@
 """Comparing the brokers' wall clocks: the controller measures how far each is from its own, by the beats' answers.
 
-Nobody knows the time; the middle of all clocks is what one of them is held against. A clock that is off decides
-nothing (RL8), but stamps what it takes and would delete by age, so its broker is told (RL107). What was found holds
-for a few seconds, by the monotonic clock of whoever goes by it: a clock that has moved on by hours since then was not
-compared.
+No clock is known to be right; each is compared with the middle of all clocks. A clock that is off decides
+nothing (RL8), but stamps what it takes and would delete by age, so its broker gets a warning (RL107). A result holds
+for a few seconds, by the monotonic clock of the broker that uses it: a clock that has moved on by hours since then was
+not compared.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ FAR_OFF_MS = TIMESTAMP_AHEAD_MS_MAX // 2
 """A leader this far behind comes near to refusing messages for their time, for as long as its clock stays so; one this
 far ahead stamps them with a time that is still to come."""
 _OTHERS_MIN = 2
-"""Of two clocks that differ nobody knows which is wrong: where there are three, three are compared."""
+"""Of two clocks that differ it is unknown which is wrong: where there are three, three are compared."""
 
 
 def _holds(since_ms: float, now_ms: float) -> bool:
@@ -27,7 +27,7 @@ def _holds(since_ms: float, now_ms: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ClockOffset:
     """What was found of one broker's clock, and when it gave the answer that shows it, by its own monotonic clock."""
 
     off_ms: int
@@ -49,7 +49,7 @@ class _Answer:
 
 
 class ClockComparison:
-    """As the controller keeps it: wall clocks of all against its own monotonic one, which nobody sets."""
+    """As the controller keeps it: wall clocks of all against its own monotonic one, which is never set."""
 
     def __init__(self) -> None:
         self._answers: dict[BrokerId, _Answer] = {}
@@ -76,15 +76,15 @@ class ClockComparison:
         others = self._known(now_ms)
         return None if not others else _off(wall_ms - now_ms, wall_ms - now_ms, others)
 
-    def found(self, broker: BrokerId, wall_ms: int, now_ms: float) -> Told | None:
-        """What `broker` is to be told of its clock by a controller whose clocks show `wall_ms` and `now_ms`; None = not
-        known."""
+    def found(self, broker: BrokerId, wall_ms: int, now_ms: float) -> ClockOffset | None:
+        """What to report to `broker` about its clock, from a controller whose clocks show `wall_ms` and `now_ms`;
+        None = not known."""
         known = self._known(now_ms)
         answer = known.get(broker)
         return (
             None
             if answer is None
-            else Told(_off(answer.ahead_ms, wall_ms - now_ms, known), answer.answered_ms)
+            else ClockOffset(_off(answer.ahead_ms, wall_ms - now_ms, known), answer.answered_ms)
         )
 
     def far_off(self, me: BrokerId, wall_ms: int, now_ms: float) -> tuple[BrokerId, ...]:

@@ -1,6 +1,6 @@
 """Taking brokers out of use: the cordon an operator puts on one, and forgetting one that holds nothing any more.
 
-    in use --cordon--> cordoned (keeps what nobody else has yet) --nothing left, stopped--> forgotten
+    in use --cordon--> cordoned (keeps what no other broker has yet) --nothing left, stopped--> forgotten
     cordoned --uncordon--> in use
 
 A cordoned broker is given no new replica and no leadership that another one could take; it goes on serving.
@@ -21,8 +21,8 @@ def cordon(image: ClusterImage, broker: BrokerId, *, cordoned: bool, generation:
     """Put the cordon on a broker, or take it off. Raises `NotFound`. Generations count as in `tenants`."""
     if broker not in image.brokers:
         raise NotFound(f"broker {broker} is not known")
-    held = image.cordons.get(broker)
-    before = model.CordonRecord(broker_id=broker, cordoned=False) if held is None else held
+    existing = image.cordons.get(broker)
+    before = model.CordonRecord(broker_id=broker, cordoned=False) if existing is None else existing
     if outdated(generation, before.generation):
         return Transaction(compares=(), changes=(), ignored=True)
     after = model.CordonRecord(
@@ -36,11 +36,11 @@ def cordon(image: ClusterImage, broker: BrokerId, *, cordoned: bool, generation:
     )
 
 
-def held_by(image: ClusterImage, broker: BrokerId) -> list[str]:
+def kept_on(image: ClusterImage, broker: BrokerId) -> list[str]:
     """Names of the partitions that count this broker among their replicas, in order."""
     return [
         f"{image.topics[topic_id].name}-{record.partition}"
-        for topic_id in sorted(image.cells)
+        for topic_id in sorted(image.blocks)
         if topic_id in image.topics
         for record in image.partitions_of(topic_id)
         if broker in record.replicas
@@ -59,10 +59,10 @@ def forget_broker(image: ClusterImage, broker: BrokerId) -> Transaction:
         raise InvalidRequest(f"broker {broker}: drain it first")
     if known.epoch:
         raise InvalidRequest(f"broker {broker}: it still runs; stop it first")
-    held = held_by(image, broker)
-    if held:
-        more = f" and {len(held) - _LISTED_MAX} more" if len(held) > _LISTED_MAX else ""
-        raise InvalidRequest(f"broker {broker}: it still holds {', '.join(held[:_LISTED_MAX])}{more}")
+    names = kept_on(image, broker)
+    if names:
+        more = f" and {len(names) - _LISTED_MAX} more" if len(names) > _LISTED_MAX else ""
+        raise InvalidRequest(f"broker {broker}: it still holds {', '.join(names[:_LISTED_MAX])}{more}")
     about, cordon_at = model.broker_key(broker), model.cordon_key(broker)
     return Transaction(
         compares=(

@@ -51,7 +51,7 @@ def keep_finals(image: ClusterImage, finals: Mapping[TopicPartition, FinalRecord
         buried, kept = image.buried.get(where.topic_id), image.finals.get(where)
         if buried is None or not buried.metered or buried.closed_by:
             continue
-        if kept is None or kept.place < final.place:
+        if kept is None or kept.position < final.position:
             by_topic.setdefault(where.topic_id, []).append(where)
     for topic_id, places in by_topic.items():
         # Who closes the topic rewrites its tombstone: a reading that comes too late fails here.
@@ -121,7 +121,7 @@ def final_end(where: TopicPartition, topic: str, final: FinalRecord, before: Kep
     """A closed partition in a cut. A final reading that ends below the cut before adds nothing (every replica forgot
     what it knew to be committed): the partition ends where that cut counted it to.
     """
-    if before is not None and final.place < before.place:
+    if before is not None and final.position < before.position:
         return replace(before, topic=topic, last=True)
     return KeptEnd(
         where=where,

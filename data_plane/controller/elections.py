@@ -8,20 +8,16 @@ The controller only shrinks the in-sync set; the one replica it may put back is 
 into an empty set (RL40). `alive` means unfenced and not draining.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from data_plane.metadata import model
-from data_plane.metadata.image import Cell, ClusterImage
+from data_plane.metadata.image import BlockId, ClusterImage, PartitionBlock
 from data_plane.metadata.model import PartitionRecord
 from data_plane.metadata.port import Change, Compare, Delete
 from data_plane.replication.eligibility import forgotten, in_order, with_in_sync
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 from penstock.contract.topic_settings import Durability
-
-PLANNED_RECORDS_MAX = 2_000
-"""Changed by one plan: some 50 ms of the event loop."""
 
 Alive = Callable[[BrokerId], bool]
 RecordChange = Callable[[TopicId, PartitionRecord, int], PartitionRecord | None]
@@ -48,14 +44,14 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellWrite:
-    """One cell with all its partitions' changes. Whoever writes it adds the comparison of his own authority.
+class BlockWrite:
+    """One partition block with all its changes. Its writer adds the comparison of its own authority.
 
-    `compares` hold the cell at `cell_revision` and the registration of every newly elected leader.
+    `compares` hold the block at `block_revision` and the registration of every newly elected leader.
     """
 
     key: str
-    cell_revision: int
+    block_revision: int
     value: bytes
     compares: tuple[Compare, ...]
     transitions: tuple[Transition, ...]
@@ -156,12 +152,11 @@ def as_one_write(before: PartitionRecord, after: PartitionRecord) -> PartitionRe
 # -- the whole image ------------------------------------------------------------------------------------
 
 
-def plan(image: ClusterImage, limit: int) -> list[CellWrite]:
-    """At most `limit` cell writes, and no more after PLANNED_RECORDS_MAX records, for everything that must change
-    given who is alive now: fenced members still in sync or leading, partitions without a leader that have a
-    candidate, leaders that drain. Empty = nothing to do.
+def plan(image: ClusterImage, blocks: Iterable[BlockId]) -> list[BlockWrite]:
+    """Block writes for everything in these blocks that must change given who is alive now: fenced members still in
+    sync or leading, partitions without a leader that have a candidate, leaders that drain. Empty = nothing to do.
 
-    The caller adds its controller key's revision to each write's compares. Writes are of different cells
+    The caller adds its controller key's revision to each write's compares. Writes are of different blocks
     and may be sent in any order or together.
     """
     registered, alive = registered_in(image), alive_in(image)
@@ -169,36 +164,29 @@ def plan(image: ClusterImage, limit: int) -> list[CellWrite]:
     def change(_: TopicId, record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
         return successor(record, registered=registered, alive=alive, min_insync=min_insync)
 
-    writes: list[CellWrite] = []
-    changed = 0
-    for write in islice(_changed_cells(image, change), limit):
-        writes.append(write)
-        changed += len(write.transitions)
-        if changed >= PLANNED_RECORDS_MAX:
-            break
-    return writes
+    return list(_changed_blocks(image, blocks, change))
 
 
 def departures(
     image: ClusterImage,
     broker: BrokerId,
-    limit: int,
+    blocks: Iterable[BlockId],
     *,
     data_lost: Callable[[TopicId], bool],
     damaged: Callable[[TopicPartition], bool] = lambda where: False,
     emptied: bool = False,
-) -> list[CellWrite]:
-    """At most `limit` cell writes that take a fenced `broker` out of everything it led or was in sync with
+) -> list[BlockWrite]:
+    """Block writes that take a fenced `broker` out of everything that it led or was in sync with in these blocks
     (RL42).
 
-    A broker applies these to itself, until none is left, between being fenced and registering: so whatever
-    it may do under its new broker epoch was given to it under that epoch. `image` must be at least as new
+    A broker applies these to itself, of all blocks, until none is left, between being fenced and registering: so
+    whatever it may do under its new broker epoch was given to it under that epoch. `image` must be at least as new
     as the revision at which it was found fenced; each write compares that it still is.
 
     Replicas of a topic with `data_lost` (stopped without the clean marker, see `lost_by_crash`; or all of
     them, when the log directory is another one, RL54) and those `damaged` below their durable mark are
-    stripped of eligibility too (RL44, RL45). With `emptied`, another log directory, nobody waits for them either: an
-    election that may lose something must not wait for what cannot come back (RL47).
+    stripped of eligibility too (RL44, RL45). With `emptied`, another log directory, no election waits for them
+    either: one that may lose something must not wait for what cannot come back (RL47).
     """
 
     def change(topic_id: TopicId, record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
@@ -210,18 +198,18 @@ def departures(
         return without_broker(record, broker, min_insync=min_insync)
 
     fenced = Compare(model.live_key(broker), 0)
-    writes = islice(_changed_cells(image, change), limit)
+    writes = _changed_blocks(image, blocks, change)
     return [replace(write, compares=(*write.compares, fenced)) for write in writes]
 
 
-def strip_replica(image: ClusterImage, broker: BrokerId, where: TopicPartition) -> CellWrite | None:
+def strip_replica(image: ClusterImage, broker: BrokerId, where: TopicPartition) -> BlockWrite | None:
     """The write by which a registered broker gives up one damaged replica of its own (RL122, RL126): out of
     leadership, the in-sync set and eligibility. It compares the broker's registration. One that is out of them already
-    is written on all the same: nobody can have taken it in meanwhile, nor can by what was known before. None = there is
-    no such replica.
+    is written on all the same: no leader can have taken it in meanwhile, nor can by what was known before. None = there
+    is no such replica.
     """
-    cell = image.cell_of(where)
-    if cell is None or where.topic_id not in image.topics:
+    block = image.block_of(where)
+    if block is None or where.topic_id not in image.topics:
         return None
 
     def change(_: TopicId, record: PartitionRecord, min_insync: int) -> PartitionRecord | None:
@@ -229,7 +217,7 @@ def strip_replica(image: ClusterImage, broker: BrokerId, where: TopicPartition) 
             return None
         return strip_unclean(record, broker, min_insync=min_insync) or record.changed()
 
-    write = rewritten_cell(image, where.topic_id, cell, change)
+    write = rewritten_block(image, where.topic_id, block, change)
     if write is None:
         return None
     return replace(write, compares=(*write.compares, Compare(model.live_key(broker), image.epoch_of(broker))))
@@ -272,12 +260,12 @@ def fence_changes(
     return (Compare(key, epoch),), (Delete(key),)
 
 
-def rewritten_cell(
-    image: ClusterImage, topic_id: TopicId, cell: Cell, change: RecordChange
-) -> CellWrite | None:
-    """The cell with `change` applied to each of its partitions, or None if it leaves all as they are."""
+def rewritten_block(
+    image: ClusterImage, topic_id: TopicId, block: PartitionBlock, change: RecordChange
+) -> BlockWrite | None:
+    """The block with `change` applied to each of its partitions, or None if it leaves all as they are."""
     min_insync = image.topics[topic_id].settings.min_insync_replicas
-    records = dict(cell.partitions)
+    records = dict(block.partitions)
     transitions: list[Transition] = []
     elected: dict[BrokerId, int] = {}
     for number in sorted(records):
@@ -292,21 +280,23 @@ def rewritten_cell(
     if not transitions:
         return None
     registrations = tuple(Compare(model.live_key(b), elected[b]) for b in sorted(elected))
-    return CellWrite(
-        key=cell.key,
-        cell_revision=cell.revision,
-        value=model.encode_cell(records),
-        compares=(Compare(cell.key, cell.revision), *registrations),
+    return BlockWrite(
+        key=block.key,
+        block_revision=block.revision,
+        value=model.encode_block(records),
+        compares=(Compare(block.key, block.revision), *registrations),
         transitions=tuple(transitions),
     )
 
 
-def _changed_cells(image: ClusterImage, change: RecordChange) -> Iterator[CellWrite]:
-    """Writes of the cells of topics that exist, in a fixed order, leaving out those that stay as they are."""
-    for topic_id in sorted(image.cells):
-        if topic_id not in image.topics:
+def _changed_blocks(
+    image: ClusterImage, blocks: Iterable[BlockId], change: RecordChange
+) -> Iterator[BlockWrite]:
+    """Writes of those blocks of topics that exist, in their order, leaving out those that stay as they are."""
+    for topic_id, number in blocks:
+        block = image.blocks.get(topic_id, {}).get(number)
+        if block is None or topic_id not in image.topics:
             continue
-        for number in sorted(image.cells[topic_id]):
-            write = rewritten_cell(image, topic_id, image.cells[topic_id][number], change)
-            if write is not None:
-                yield write
+        write = rewritten_block(image, topic_id, block, change)
+        if write is not None:
+            yield write

@@ -8,13 +8,17 @@ preferred, and the load stays on them. A partition is
 
 and back in `elsewhere` whenever its leader or its in-sync set changes. What a broker leads that is not to lead is
 moved without waiting, as soon as another in-sync replica is alive. The in-sync set is never reduced for it, and the
-leader itself hands over when the other one holds everything: so nobody's answer is lost. Times are monotonic
+leader itself hands over when the other one has everything: so no answer is lost. Times are monotonic
 milliseconds of one clock.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from heapq import nsmallest
+from itertools import islice
 
+from data_plane.controller.changed_blocks import ChangedBlocks
 from data_plane.controller.elections import Alive, alive_in
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PartitionRecord
@@ -28,12 +32,15 @@ MOVES_MAX = 16
 MOVES_OFF_MAX = 64
 """Partitions moved at one look off brokers that are not to lead."""
 
+LOOKED_MAX = 2_000
+"""Partitions looked at in one look: some 10 ms of the event loop. What changed beyond them waits for the next."""
+
 KeptOff = Callable[[BrokerId], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderMove:
-    """`leader`, which leads in `leader_epoch`, shall hand over to `to`."""
+    """`leader`, which leads in `leader_epoch`, has to hand over to `to`."""
 
     where: TopicPartition
     leader: BrokerId
@@ -81,20 +88,22 @@ class _Steady:
 
 
 class LeaderReturn:
-    """The controller's memory of what could be moved back. A new controller starts with an empty one."""
+    """The controller's memory of what could be moved. A new controller starts with an empty one."""
 
     def __init__(self) -> None:
+        self._changed = ChangedBlocks()
         self._steady: dict[TopicPartition, _Steady] = {}
+        self._off: dict[TopicPartition, None] = {}
+        """Led by a broker that is not to lead, and another one could."""
         self._looked_ms = float("-inf")
-        self._looked_at = -1
-        """The image's revision at the last look: without another one, and nobody to be moved off, all is as it was."""
         self._unfit: tuple[BrokerId, ...] = ()
         """At the last look."""
 
     def forget(self) -> None:
         """This broker is not the controller, or does not know what was while it was not."""
         self._steady.clear()
-        self._looked_at = -1
+        self._off.clear()
+        self._changed.everything()
 
     def due(self, image: ClusterImage, now_ms: float, unfit: tuple[BrokerId, ...] = ()) -> list[LeaderMove]:
         """Moves off brokers that are cordoned or `unfit`, and of at most MOVES_MAX partitions back, the ones that have
@@ -103,52 +112,58 @@ class LeaderReturn:
         if now_ms - self._looked_ms < LOOK_MS:
             return []
         self._looked_ms = now_ms
+        if unfit != self._unfit:
+            self._unfit = unfit
+            self._changed.everything()
 
         def kept_off(broker: BrokerId) -> bool:
             return broker in unfit or image.cordoned(broker)
 
-        somebody = bool(image.cordons or unfit)
-        changed = image.revision != self._looked_at or unfit != self._unfit
-        moves = self._look(image, now_ms, kept_off if somebody else None) if somebody or changed else []
-        self._looked_at, self._unfit = image.revision, unfit
-        ready = [where for where, steady in self._steady.items() if now_ms - steady.since_ms >= STEADY_MS]
-        ready.sort(key=lambda where: (self._steady[where].since_ms, where))
         alive = alive_in(image)
-        for where in ready[:MOVES_MAX]:
-            record = image.partition(where)
-            if record is not None:
-                to = move_back_to(record, alive=alive, kept_off=kept_off)
-                moves.append(_move(where, record, to))
-        return moves
+        for topic_id, number in self._changed.take(image, LOOKED_MAX):
+            block = image.blocks.get(topic_id, {}).get(number)
+            for record in () if block is None else block.partitions.values():
+                self._note(TopicPartition(topic_id, record.partition), record, now_ms, alive, kept_off)
+        return [
+            *self._moves(
+                image,
+                islice(list(self._off), MOVES_OFF_MAX),
+                partial(move_off_to, alive=alive, kept_off=kept_off),
+            ),
+            *self._moves(
+                image, self._longest_steady(now_ms), partial(move_back_to, alive=alive, kept_off=kept_off)
+            ),
+        ]
 
-    def _look(self, image: ClusterImage, now_ms: float, kept_off: KeptOff | None) -> list[LeaderMove]:
-        """Note what could be moved back; the moves off brokers that are not to lead, None: every broker may."""
-        alive, before = alive_in(image), self._steady
-        moves: list[LeaderMove] = []
-        self._steady = {}
-        for where, record in _records(image):
-            off = move_off_to(record, alive=alive, kept_off=kept_off) if kept_off else NO_BROKER
-            if off != NO_BROKER:
-                if len(moves) < MOVES_OFF_MAX:
-                    moves.append(_move(where, record, off))
-                continue
-            if move_back_to(record, alive=alive, kept_off=kept_off or _nobody) == NO_BROKER:
-                continue
-            known = before.get(where)
+    def _note(
+        self, where: TopicPartition, record: PartitionRecord, now_ms: float, alive: Alive, kept_off: KeptOff
+    ) -> None:
+        """What could be moved as the record is now."""
+        known = self._steady.pop(where, None)
+        self._off.pop(where, None)
+        if move_off_to(record, alive=alive, kept_off=kept_off) != NO_BROKER:
+            self._off[where] = None
+        elif move_back_to(record, alive=alive, kept_off=kept_off) != NO_BROKER:
             if known is None or known.partition_epoch != record.partition_epoch:
                 known = _Steady(record.partition_epoch, now_ms)
             self._steady[where] = known
-        return moves
+
+    def _longest_steady(self, now_ms: float) -> list[TopicPartition]:
+        ready = (where for where, steady in self._steady.items() if now_ms - steady.since_ms >= STEADY_MS)
+        return nsmallest(MOVES_MAX, ready, key=lambda where: (self._steady[where].since_ms, where))
+
+    def _moves(
+        self, image: ClusterImage, found: Iterable[TopicPartition], to: Callable[[PartitionRecord], BrokerId]
+    ) -> Iterator[LeaderMove]:
+        """Of partitions that still exist; the others are forgotten."""
+        for where in found:
+            record = image.partition(where)
+            if record is None or where.topic_id not in image.topics:
+                self._steady.pop(where, None)
+                self._off.pop(where, None)
+            elif (broker := to(record)) != NO_BROKER:
+                yield _move(where, record, broker)
 
 
 def _move(where: TopicPartition, record: PartitionRecord, to: BrokerId) -> LeaderMove:
     return LeaderMove(where=where, leader=record.leader, leader_epoch=record.leader_epoch, to=to)
-
-
-def _records(image: ClusterImage) -> Iterable[tuple[TopicPartition, PartitionRecord]]:
-    for topic_id in sorted(image.cells):
-        if topic_id not in image.topics:
-            continue
-        for number in sorted(image.cells[topic_id]):
-            for record in image.cells[topic_id][number].partitions.values():
-                yield TopicPartition(topic_id, record.partition), record

@@ -1,4 +1,4 @@
-"""Which partitions nobody leads, and whose they are."""
+"""Which partitions have no leader, and which tenant they belong to."""
 
 from data_plane.metadata.image import ClusterImage
 from penstock.contract.ids import NO_BROKER, SYSTEM_TENANT, TenantId, TopicPartition
@@ -17,9 +17,12 @@ class Leaderless:
         image = self._image
         if image.revision != self._revision:
             self._revision = image.revision
+            if not image.leader_counts[NO_BROKER]:
+                self._found = {}
+                return self._found
             self._found = {
                 TopicPartition(topic_id, record.partition): image.topics[topic_id].tenant
-                for topic_id in sorted(image.cells)
+                for topic_id in sorted(image.blocks)
                 if topic_id in image.topics and image.topics[topic_id].tenant != SYSTEM_TENANT
                 for record in image.partitions_of(topic_id)
                 if record.leader == NO_BROKER

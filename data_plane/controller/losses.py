@@ -8,7 +8,7 @@ A partition whose in-sync and eligible sets are both empty is
 
 Each of these raises the partition's log generation, and one transaction holds the new record and a `LossRecord` that
 says who was asked, who was chosen, and at which offset the new generation begins. Everything that the old generation
-held from there on is lost, whether or not anybody ever saw it.
+held from there on is lost, whether or not a reader ever saw it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ ASKED_BY_LENGTH_MAX = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaEnd:
-    """What a replica holds while nobody leads its partition, as its broker says under `broker_epoch`."""
+    """What a replica has while its partition has no leader, as its broker says under `broker_epoch`."""
 
     broker: BrokerId
     broker_epoch: int
@@ -47,7 +47,7 @@ class ReplicaEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossWrite:
-    """Apply it; whoever does adds the comparison of his own authority."""
+    """Apply it. Its writer adds the comparison of its own authority."""
 
     compares: tuple[Compare, ...]
     changes: tuple[Put, ...]
@@ -59,7 +59,7 @@ class LossWrite:
 
 
 def awaits_last_known(record: PartitionRecord) -> bool:
-    """Can nobody lead without the risk of a loss, and is it known whom to wait for (RL47)?"""
+    """Can no replica lead without the risk of a loss, and is it known which to wait for (RL47)?"""
     return (
         record.leader == NO_BROKER and not record.in_sync and not record.eligible and bool(record.last_known)
     )
@@ -81,7 +81,7 @@ def longest(ends: Sequence[ReplicaEnd]) -> ReplicaEnd:
 
 
 def why_not(record: PartitionRecord, broker: BrokerId, alive: Alive) -> str:
-    """Why an operator may not let `broker` lead now (RL48); empty when he may. A loss is never risked without need."""
+    """Why an operator may not let `broker` lead now (RL48); empty if they may. A loss is never risked without need."""
     if broker not in record.replicas:
         return f"broker {broker} holds no replica; {_listed(record.replicas)} do"
     if record.leader != NO_BROKER:
@@ -117,13 +117,15 @@ def start_after_loss(record: PartitionRecord, end_offset: int) -> int:
 
 def waiting_in(image: ClusterImage) -> list[TopicPartition]:
     """Partitions whose last known eligible replicas are all alive: to be asked what they hold. In a fixed order."""
+    if not image.leader_counts[NO_BROKER]:
+        return []  # the ordinary case, which is asked for at every revision
     alive = alive_in(image)
     return sorted(
         TopicPartition(topic_id, record.partition)
-        for topic_id, cells in image.cells.items()
+        for topic_id, blocks in image.blocks.items()
         if topic_id in image.topics
-        for cell in cells.values()
-        for record in cell.partitions.values()
+        for block in blocks.values()
+        for record in block.partitions.values()
         if awaits_last_known(record) and all(alive(broker) for broker in record.last_known)
     )
 
@@ -133,7 +135,7 @@ def elect_longest(
 ) -> LossWrite | None:
     """Elect the last known eligible replica whose log goes furthest, once all of them have answered (RL47).
 
-    None while one is missing, damaged, or has been fenced since it answered. `declared_ms` is only told to people.
+    None while one is missing, damaged, or has been fenced since it answered. `declared_ms` is only for people.
     """
     record, topic = image.partition(where), image.topics.get(where.topic_id)
     if record is None or topic is None or not awaits_last_known(record):
@@ -199,10 +201,10 @@ def _declared(
     image: ClusterImage, topic: TopicRecord, record: PartitionRecord, chosen: ReplicaEnd,
     asked: Sequence[ReplicaEnd], kind: LossKind, asked_by: str, declared_ms: int,
 ) -> LossWrite:  # fmt: skip
-    """The cell with the new record, and the loss beside it. Compares the cell, and that everybody who was asked still
-    has the registration under which he answered (RL35)."""
+    """The block with the new record, and the loss beside it. Compares the block, and that every broker that was asked
+    still has the registration under which it answered (RL35)."""
     where = TopicPartition(topic.topic_id, record.partition)
-    cell = image.cells[where.topic_id][where.partition // model.PARTITIONS_PER_CELL]
+    block = image.blocks[where.topic_id][where.partition // model.PARTITIONS_PER_BLOCK]
     led = led_after_loss(record, chosen.broker)
     after = replace(led, log_start=start_after_loss(record, chosen.end_offset))
     loss = LossRecord(
@@ -223,12 +225,12 @@ def _declared(
     live = {end.broker: end.broker_epoch for end in asked}
     return LossWrite(
         compares=(
-            Compare(cell.key, cell.revision),
+            Compare(block.key, block.revision),
             Compare(loss_key, 0),
             *(Compare(model.live_key(broker), live[broker]) for broker in sorted(live)),
         ),
         changes=(
-            Put(cell.key, model.encode_cell({**cell.partitions, record.partition: after})),
+            Put(block.key, model.encode_block({**block.partitions, record.partition: after})),
             Put(loss_key, loss.encode()),
         ),
         transition=Transition(topic_id=where.topic_id, before=record, after=after),
@@ -241,7 +243,7 @@ def declared_here(
 ) -> LossRecord | None:
     """The loss by which `record`'s log generation began, for a log that has not begun it: its last batch is older.
 
-    Such a log may be cut to where that generation begins, below its own watermark too (RL31).
+    Such a log may be truncated to where that generation begins, below its own watermark too (RL31).
     """
     if not begins_below(record, last_epoch=last_epoch):
         return None

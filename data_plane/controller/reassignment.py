@@ -1,10 +1,10 @@
 """Reassignment of a partition's replicas: grow, catch up, shrink (RL52), as compare-and-set writes of its record.
 
-    settled --retargeted--> growing: replicas = those before and the added ones, `target` = those that shall remain
+    settled --retargeted--> growing: replicas = those before and the added ones, `target` = those that must remain
     growing --every added replica in the target in sync, enough of the target in sync--> settled on the target
     growing --retargeted to the replicas before--> shrinking back, by the same bound: a cancel
 
-Whoever takes the change puts the first write; the partition's leader puts the last one, once nothing of it is
+The broker that takes the change puts the first write; the partition's leader puts the last one, once nothing of it is
 unanswered, so that no client hears of an unknown outcome. Nothing is kept anywhere but in the record: whichever
 broker leads next goes on. Each write raises the partition epoch (RL5), the last one the leader epoch (RL4).
 """
@@ -56,7 +56,7 @@ def retargeted(record: PartitionRecord, target: tuple[BrokerId, ...]) -> Partiti
 
 
 def may_finish(record: PartitionRecord, min_insync: int) -> bool:
-    """Are the added replicas that shall stay in sync, and enough of all that stay (RL52)? A cancel obeys it too."""
+    """Are the added replicas that are to stay in sync, and enough of all that stay (RL52)? A cancel obeys it too."""
     if not record.target:
         return False
     in_sync = [broker for broker in record.target if broker in record.in_sync]
@@ -65,9 +65,9 @@ def may_finish(record: PartitionRecord, min_insync: int) -> bool:
 
 
 def finished(record: PartitionRecord, *, alive: Alive, min_insync: int) -> PartitionRecord | None:
-    """The record settled on its target, led by whoever leads it if that one stays, in the next leader epoch.
+    """The record settled on its target, in the next leader epoch. Its leader leads on if it stays.
 
-    None: not yet, or nobody of the target that is in sync is alive.
+    None: not yet, or no replica of the target is both in sync and alive.
     """
     if record.leader == NO_BROKER or not may_finish(record, min_insync):
         return None
@@ -100,9 +100,9 @@ def alter_replicas(image: ClusterImage, where: TopicPartition, target: Sequence[
 
     Raises `NotFound`, `InvalidRequest`, `BrokerUnavailable` (a broker to be added is not active).
     """
-    topic, cell = image.topics.get(where.topic_id), image.cell_of(where)
+    topic, block = image.topics.get(where.topic_id), image.block_of(where)
     record = image.partition(where)
-    if topic is None or cell is None or record is None:
+    if topic is None or block is None or record is None:
         raise NotFound(f"partition {where} does not exist")
     what = f"{topic.name}-{where.partition}"
     if target is None:
@@ -115,21 +115,21 @@ def alter_replicas(image: ClusterImage, where: TopicPartition, target: Sequence[
     topic_key = model.topic_key(where.topic_id)
     return Transaction(
         compares=(
-            Compare(cell.key, cell.revision),
+            Compare(block.key, block.revision),
             Compare(topic_key, image.topic_revisions[where.topic_id]),
         ),
-        changes=(Put(cell.key, model.encode_cell({**cell.partitions, where.partition: after})),),
+        changes=(Put(block.key, model.encode_block({**block.partitions, where.partition: after})),),
     )
 
 
 def _checked_target(
     image: ClusterImage, what: str, target: Sequence[int], replication: int, record: PartitionRecord
 ) -> tuple[BrokerId, ...]:
-    held = len(record.settled_replicas)
-    if not min(held, replication) <= len(target) <= max(held, replication):
+    count = len(record.settled_replicas)
+    if not min(count, replication) <= len(target) <= max(count, replication):
         raise InvalidRequest(
             f"{what}: {len(target)} replicas named, replication is {replication}"
-            + (f" and there are {held}" if held != replication else "")
+            + (f" and there are {count}" if count != replication else "")
         )
     wanted = tuple(BrokerId(broker) for broker in target)
     for index, broker in enumerate(wanted):

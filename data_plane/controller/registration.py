@@ -57,8 +57,8 @@ def registration(
     """
     key = model.live_key(record.broker_id)
     if live is not None:
-        held = model.LiveRecord.decode(live.value)
-        if same_incarnation(held.incarnation, registration_record.incarnation):
+        found = model.LiveRecord.decode(live.value)
+        if same_incarnation(found.incarnation, registration_record.incarnation):
             return AlreadyRegistered(live.mod_revision)
         return FenceFirst((Compare(key, live.mod_revision),), (Delete(key),))
     about = model.broker_key(record.broker_id)
@@ -68,9 +68,9 @@ def registration(
     )
 
 
-def same_incarnation(held: str, mine: str) -> bool:
-    """Is the registration that is held my own, put by an earlier try (RL2)?"""
-    return held == mine
+def same_incarnation(registered: str, mine: str) -> bool:
+    """Is the existing registration my own, put by an earlier try (RL2)?"""
+    return registered == mine
 
 
 def draining_changes(image: ClusterImage, broker: BrokerId) -> Transaction | None:
@@ -96,26 +96,26 @@ def draining_changes(image: ClusterImage, broker: BrokerId) -> Transaction | Non
 
 
 def waits_in_vain(image: ClusterImage, broker: BrokerId) -> bool:
-    """Can nobody else lead anything of what a draining broker still leads? Waiting longer then moves nothing (RL50).
+    """Can no other broker lead what a draining broker still leads? Waiting longer then moves nothing (RL50).
 
     So it is with a topic of one replica, and when all brokers stop at once.
     """
     alive = alive_in(image)
     return not any(
         record.leader == broker and moved_from(record, broker, alive=alive) is not None
-        for topic_id in sorted(image.cells)
+        for topic_id in sorted(image.blocks)
         for record in image.partitions_of(topic_id)
         if topic_id in image.topics
     )
 
 
 def may_stop(image: ClusterImage, broker: BrokerId) -> bool:
-    """Does a draining broker lead nothing any more (RL50)? A partition nobody else may lead stays until
+    """Does a draining broker lead nothing any more (RL50)? A partition that no other broker may lead stays until
     time is up.
     """
     return not any(
         record.leader == broker
-        for topic_id in sorted(image.cells)
+        for topic_id in sorted(image.blocks)
         for record in image.partitions_of(topic_id)
         if topic_id in image.topics
     )

@@ -1,9 +1,9 @@
-"""A registered broker that steps aside by itself: its disk is slow, and nobody shall wait for it (RL133)."""
+"""A registered broker that steps aside by itself: its disk is slow, and no producer should wait for it (RL133)."""
 
 from dataclasses import replace
 from itertools import islice
 
-from data_plane.controller.elections import CellWrite, alive_in, elect, rewritten_cell, without_broker
+from data_plane.controller.elections import BlockWrite, alive_in, elect, rewritten_block, without_broker
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PartitionRecord
@@ -11,8 +11,8 @@ from data_plane.metadata.port import Compare
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId
 
 
-def steps_aside(image: ClusterImage, broker: BrokerId, limit: int) -> list[CellWrite]:
-    """At most `limit` cell writes that take `broker` out of leadership and of the in-sync set wherever enough others
+def steps_aside(image: ClusterImage, broker: BrokerId, limit: int) -> list[BlockWrite]:
+    """At most `limit` block writes that take `broker` out of leadership and of the in-sync set wherever enough others
     that are alive stay in sync to go on without it. What it held stays as complete as it was: it joins again when it
     has caught up. Each compares the broker's registration."""
     alive = alive_in(image)
@@ -31,10 +31,10 @@ def steps_aside(image: ClusterImage, broker: BrokerId, limit: int) -> list[CellW
         return replace(after, partition_epoch=record.partition_epoch + 1, leader_epoch=leader_epoch)
 
     writes = (
-        rewritten_cell(image, topic_id, image.cells[topic_id][number], change)
-        for topic_id in sorted(image.cells)
+        rewritten_block(image, topic_id, image.blocks[topic_id][number], change)
+        for topic_id in sorted(image.blocks)
         if topic_id in image.topics
-        for number in sorted(image.cells[topic_id])
+        for number in sorted(image.blocks[topic_id])
     )
     mine = Compare(model.live_key(broker), image.epoch_of(broker))
     found = islice((write for write in writes if write is not None), limit)

@@ -37,7 +37,7 @@ class Suspicion:
         self._lost[peer] = True
 
     def forget(self, peer: BrokerId) -> None:
-        """Watch it no longer: it is fenced, or somebody else's to watch."""
+        """Watch it no longer: it is fenced, or another broker watches it."""
         self._heard.pop(peer, None)
         self._lost.pop(peer, None)
 

@@ -2,8 +2,8 @@
 
 Each function answers with what to compare and what to change, or raises the refusal (a `PenstockError`). No
 changes = the store already says so. A change carries the generation of the object's desired state: lower than
-the one held = ignored, equal = a repetition (which restores what was changed beside it), 0 = always applied,
-and then the generation held stays.
+the one stored = ignored, equal = a repetition (which restores what was changed beside it), 0 = always applied,
+and then the generation stored stays.
 """
 
 import re
@@ -16,6 +16,7 @@ from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, KeyValue, Put
 from penstock.contract import limits
 from penstock.contract.api_keys import is_key_id
+from penstock.contract.documents import SHA256_HEX
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT, TenantId
 from penstock.rules.names import check_operations, check_topic_prefix
@@ -27,7 +28,7 @@ PRINCIPAL_MAX = 2**32 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """Apply it; no changes: it was applied before, or (`ignored`) a higher generation is held."""
+    """Apply it; no changes: it was applied before, or (`ignored`) a higher generation is stored."""
 
     compares: tuple[Compare, ...]
     changes: tuple[Change, ...]
@@ -44,9 +45,9 @@ class NewKey:
     ignored: bool = False
 
 
-def outdated(generation: int, held: int) -> bool:
-    """Is a change of this generation behind what is held?"""
-    return 0 < generation < held
+def outdated(generation: int, stored: int) -> bool:
+    """Is a change of this generation behind what is stored?"""
+    return 0 < generation < stored
 
 
 # -- tenants --------------------------------------------------------------------------------------------
@@ -121,7 +122,7 @@ def put_key(
         raise InvalidRequest(
             f"key name of {len(name)} characters, at most {limits.KEY_NAME_LENGTH_MAX} allowed"
         )
-    if not re.fullmatch(r"[0-9a-f]{64}", secret_hmac):
+    if not SHA256_HEX.fullmatch(secret_hmac):
         raise InvalidRequest("secret_hmac: 64 hex digits of an HMAC-SHA-256 required")
     if pepper_version < 1 or expires_at_ms < 0:
         raise InvalidRequest("pepper_version is at least 1 and expires_at_ms at least 0")

@@ -15,7 +15,7 @@ from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, Delete, KeyValue, Put
 from penstock.contract import limits
 from penstock.contract.errors import AlreadyExists, BrokerUnavailable, InvalidRequest, LimitExceeded, NotFound
-from penstock.contract.ids import SYSTEM_TENANT, BrokerId, TenantId, TopicId
+from penstock.contract.ids import SYSTEM_TENANT, TOPIC_ID_BYTES, BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.names import check_topic_name
 
@@ -61,12 +61,12 @@ def create_topic(
     """A new topic with these replicas; `topic_id` is 16 fresh random bytes (RL1).
 
     Each partition is led by its first active replica, its active replicas are in sync. The registrations of
-    all of them are compared (RL35), so nobody who was fenced meanwhile is in sync. A topic that has this id
+    all of them are compared (RL35), so no replica that was fenced meanwhile is in sync. A topic that has this id
     and name already is brought to the settings and the number of partitions if the generation is higher.
     Raises `InvalidRequest`, `NotFound` (tenant), `AlreadyExists`, `LimitExceeded`, `BrokerUnavailable`.
     """
-    if len(topic_id) != 16:
-        raise InvalidRequest(f"topic id of {len(topic_id)} bytes, 16 required")
+    if len(topic_id) != TOPIC_ID_BYTES:
+        raise InvalidRequest(f"topic id of {len(topic_id)} bytes, {TOPIC_ID_BYTES} required")
     if tenant not in image.tenants and tenant != SYSTEM_TENANT:
         raise NotFound(f"tenant {tenant!r} does not exist")
     check_topic_name(tenant, name)
@@ -92,7 +92,7 @@ def create_topic(
         generation=generation,
     )
     _check_partitions(name, len(assignments), 1)
-    room = _room(image, tenant, name, len(assignments))
+    within_limit = _within_limit(image, tenant, name, len(assignments))
     added = _added(image, topic, 0, assignments, {})
     name_key, topic_key = model.name_key(tenant, name), model.topic_key(topic_id)
     return NewTopic(
@@ -100,13 +100,13 @@ def create_topic(
             Compare(name_key, 0),
             Compare(topic_key, 0),
             Compare(model.tombstone_key(topic_id), 0),
-            *room.compares,
+            *within_limit.compares,
             *added.compares,
         ),
         changes=(
             Put(name_key, topic_id.hex().encode()),
             Put(topic_key, topic.encode()),
-            *room.changes,
+            *within_limit.changes,
             *added.changes,
         ),
         record=topic,
@@ -145,8 +145,8 @@ def update_topic(
 ) -> NewTopic:
     """The topic with these settings as a whole and with `added` partitions more, placed by the caller.
 
-    A repetition of the generation held adds none again. Another replication is what reassignments may go to from now
-    on; the replicas stay until then. Durability stays: it says what was acknowledged so far. Raises `InvalidRequest`,
+    A repetition of the stored generation adds none again. Another replication is what reassignments may go to from
+    now on; the replicas stay until then. Durability stays: it says what was acknowledged. Raises `InvalidRequest`,
     `NotFound` (also for another tenant's topic), `LimitExceeded`, `BrokerUnavailable`.
     """
     topic = image.topics.get(topic_id)
@@ -179,15 +179,19 @@ def update_topic(
     if after == topic:
         return NewTopic(compares=(), changes=(), record=topic)
     _check_partitions(topic.name, after.partitions, topic.partitions)
-    room = _room(image, tenant, topic.name, len(added)) if added else _NOTHING
+    within_limit = _within_limit(image, tenant, topic.name, len(added)) if added else _NOTHING
     eased = {}
     if settings.min_insync_replicas < topic.settings.min_insync_replicas:
         eased = _eased(image, topic_id, settings.min_insync_replicas)
     grown = _added(image, after, topic.partitions, added, eased)
     topic_key = model.topic_key(topic_id)
     return NewTopic(
-        compares=(Compare(topic_key, image.topic_revisions[topic_id]), *room.compares, *grown.compares),
-        changes=(Put(topic_key, after.encode()), *room.changes, *grown.changes),
+        compares=(
+            Compare(topic_key, image.topic_revisions[topic_id]),
+            *within_limit.compares,
+            *grown.compares,
+        ),
+        changes=(Put(topic_key, after.encode()), *within_limit.changes, *grown.changes),
         record=after,
     )
 
@@ -199,8 +203,8 @@ def _check_partitions(name: str, wanted: int, lowest: int) -> None:
         )
 
 
-def _room(image: ClusterImage, tenant: TenantId, name: str, more: int) -> Transaction:
-    """The tenant's partition limit leaves room for `more`. Raises `LimitExceeded`.
+def _within_limit(image: ClusterImage, tenant: TenantId, name: str, more: int) -> Transaction:
+    """The tenant's partition limit allows `more`. Raises `LimitExceeded`.
 
     With a limit, every change that raises the use rewrites one key, so of two at once one must look again.
     """
@@ -224,20 +228,20 @@ def _room(image: ClusterImage, tenant: TenantId, name: str, more: int) -> Transa
 def _eased(
     image: ClusterImage, topic_id: TopicId, min_insync: int
 ) -> dict[int, dict[int, model.PartitionRecord]]:
-    """Every cell as it must be once fewer replicas in sync are demanded.
+    """Every block as it must be once fewer replicas in sync are demanded.
 
     Where there are enough now the watermark moves on, without the replicas that were electable because it stood
-    still (RL43). Cells that stay as they are count too: writing them fails what was decided under the old demand.
+    still (RL43). Blocks that stay as they are count too: writing them fails what was decided under the old demand.
     """
-    cells = image.cells.get(topic_id, {})
+    blocks = image.blocks.get(topic_id, {})
     return {
         number: {
             partition: record.changed(eligible=(), last_known=())
             if len(record.in_sync) >= min_insync and (record.eligible or record.last_known)
             else record
-            for partition, record in cells[number].partitions.items()
+            for partition, record in blocks[number].partitions.items()
         }
-        for number in sorted(cells)
+        for number in sorted(blocks)
     }
 
 
@@ -248,28 +252,28 @@ def _added(
     assignments: Sequence[Sequence[int]],
     changed: dict[int, dict[int, model.PartitionRecord]],
 ) -> Transaction:
-    """New partitions from number `first` on, and cells that are `changed` besides: the cells, and the registrations
+    """New partitions from number `first` on, and blocks that are `changed` besides: the blocks, and the registrations
     of all that are in sync in new partitions.
     """
-    held = image.cells.get(topic.topic_id, {})
-    cells = {held[number].key: dict(changed[number]) for number in sorted(changed)}
-    revisions = {held[number].key: held[number].revision for number in sorted(changed)}
+    existing = image.blocks.get(topic.topic_id, {})
+    blocks = {existing[number].key: dict(changed[number]) for number in sorted(changed)}
+    revisions = {existing[number].key: existing[number].revision for number in sorted(changed)}
     members: dict[int, int] = {}
     for number, brokers in enumerate(assignments, start=first):
         record = _first_record(image, f"{topic.name}-{number}", number, brokers, topic.settings)
-        key = model.cell_key(topic.topic_id, number)
-        if key not in cells:
-            cell = held.get(number // model.PARTITIONS_PER_CELL)
-            cells[key] = {} if cell is None else dict(cell.partitions)
-            revisions[key] = 0 if cell is None else cell.revision
-        cells[key][number] = record
+        key = model.block_key(topic.topic_id, number)
+        if key not in blocks:
+            block = existing.get(number // model.PARTITIONS_PER_BLOCK)
+            blocks[key] = {} if block is None else dict(block.partitions)
+            revisions[key] = 0 if block is None else block.revision
+        blocks[key][number] = record
         members.update({broker: image.epoch_of(broker) for broker in record.in_sync})
     return Transaction(
         compares=(
-            *(Compare(key, revisions[key]) for key in sorted(cells) if first),
+            *(Compare(key, revisions[key]) for key in sorted(blocks) if first),
             *(Compare(model.live_key(broker), members[broker]) for broker in sorted(members)),
         ),
-        changes=tuple(Put(key, model.encode_cell(cells[key])) for key in sorted(cells)),
+        changes=tuple(Put(key, model.encode_block(blocks[key])) for key in sorted(blocks)),
     )
 
 
@@ -319,8 +323,8 @@ def delete_topic(
     """
     if topic_id is None:
         topic_id = image.names.get((tenant, name))
-    elif len(topic_id) != 16:
-        raise InvalidRequest(f"topic id of {len(topic_id)} bytes, 16 required")
+    elif len(topic_id) != TOPIC_ID_BYTES:
+        raise InvalidRequest(f"topic id of {len(topic_id)} bytes, {TOPIC_ID_BYTES} required")
     topic = None if topic_id is None else image.topics.get(topic_id)
     if topic_id is None or topic is None or topic.tenant != tenant:
         if topic_id is not None and topic is None:
@@ -328,8 +332,8 @@ def delete_topic(
         raise NotFound(f"topic {name!r} does not exist")
     if outdated(generation, topic.generation):
         return Transaction(compares=(), changes=(), ignored=True)
-    cells = image.cells.get(topic_id, {})
-    keys = [(cells[number].key, cells[number].revision) for number in sorted(cells)]
+    blocks = image.blocks.get(topic_id, {})
+    keys = [(blocks[number].key, blocks[number].revision) for number in sorted(blocks)]
     topic_key = model.topic_key(topic_id)
     tombstone = model.Tombstone(
         name=topic.name,

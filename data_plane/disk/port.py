@@ -2,7 +2,7 @@
 
 Reading, writing and renaming are synchronous (they touch the page cache); making durable is asynchronous
 and happens off the event loop. Paths are relative to the log directory, with `/` between parts. After any
-`DiskFault` from `sync` the durability of the named file is unknown for ever (RL126): the caller must not
+`DiskFault` from `sync` the durability of the named file is unknown permanently (RL126): the caller must not
 retry.
 """
 
@@ -21,7 +21,7 @@ class DiskFault(Exception):
 
 
 class DiskFull(DiskFault):
-    """No room (ENOSPC, EDQUOT). Nothing of the write may be relied on; the caller truncates back (RL127)."""
+    """No space (ENOSPC, EDQUOT). Nothing of the write may be relied on; the caller truncates back (RL127)."""
 
 
 class FileMissing(DiskFault):
@@ -113,7 +113,7 @@ class Disk(Protocol):
     def usage(self) -> DiskUsage: ...
 
     def reserve(self, path: str, size: int) -> None:
-        """Make a file that takes up `size` bytes, one that is shorter or longer anew; nothing of it is written or
+        """Make a file that takes up `size` bytes, in place of one of another size; nothing of it is written or
         durable. Raises `DiskFull`."""
 
     async def sync(self, steps: Sequence[SyncStep]) -> None:

@@ -19,7 +19,7 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
     # Repeating is decided where it is known what a repetition means.
     ("grpc.enable_retries", 0),
     ("grpc.use_local_subchannel_pool", 1),
-    # etcd hangs up on whoever asks for signs of life more often than every 5 s.
+    # etcd hangs up on clients that send keepalives more often than every 5 s.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 3_000),
 )
@@ -47,7 +47,7 @@ class EtcdConfig:
     connect_s: float = 1.0
     """What connecting to one endpoint may take before the next one is tried."""
     progress_s: float = 3.0
-    """How often a silent watch asks for a sign of life; after twice that without one it is opened anew."""
+    """How often a silent watch asks for a sign of life; after twice that without one it is opened again."""
 
 
 class Endpoints:
@@ -78,7 +78,7 @@ class Endpoints:
         raise NotSent(f"etcd: none of {', '.join(self.config.endpoints)} can be reached")
 
     def leave(self, index: int) -> None:
-        """Endpoint `index` did not serve: use the next one, unless somebody has moved on already."""
+        """Endpoint `index` did not serve: use the next one, unless another call has moved on already."""
         if index == self._current and len(self._channels) > 1:
             self._current = (index + 1) % len(self._channels)
             _log.info(

@@ -1,4 +1,4 @@
-"""One watch of etcd over one stream: whole revisions in order, signs of life demanded, every end told.
+"""One watch of etcd over one stream: whole revisions in order, signs of life required, every end reported.
 
     opening --created--> following --silence, end of stream--> `NoAnswer`
     opening, following --canceled--> `RevisionCompacted` or `WatchCanceled`
@@ -39,7 +39,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """Every event up to and with `revision` has been told."""
+    """Every event up to and with `revision` has been delivered."""
 
     revision: int
 
@@ -50,9 +50,9 @@ News = Opened | Revision | Bookmark
 async def follow(
     endpoints: Endpoints, key: bytes, range_end: bytes, start_revision: int
 ) -> AsyncGenerator[News, None]:
-    """Watch the range from `start_revision` (inclusive) for ever, over the endpoint in use.
+    """Watch the range from `start_revision` (inclusive) without an end, over the endpoint in use.
 
-    Raises `NotSent`, `NoAnswer` (open it anew from where it was), `RevisionCompacted`, `WatchCanceled`.
+    Raises `NotSent`, `NoAnswer` (open it again from where it was), `RevisionCompacted`, `WatchCanceled`.
     """
     index, channel = await endpoints.ready()
     stub = channel.stream_stream(
@@ -140,7 +140,7 @@ class _Stream:
 
     def close(self) -> None:
         if self._reading is not None and not self._reading.cancel() and not self._reading.cancelled():
-            self._reading.exception()  # told nobody, as nobody asks any more
+            self._reading.exception()  # not reported: the watch is over
         self._call.cancel()
 
 

@@ -1,7 +1,7 @@
-"""Who shall read what: range and sticky assignment of partitions to the members of a group (RL83).
+"""Who reads what: range and sticky assignment of partitions to the members of a group (RL83).
 
 An assignor is a function of (subscriptions, partition counts, assignment so far) to the next assignment. All mappings
-keep the members' order, which is the caller's; the result lists places in order.
+keep the members' order, which is the caller's; the result lists partitions in order.
 """
 
 from bisect import bisect_left, insort
@@ -50,27 +50,27 @@ def range_assignment(
             end = first + each + (rank < more)
             assigned[member] += [TopicPartition(topic, number) for number in range(first, end)]
             first = end
-    return {member: tuple(places) for member, places in assigned.items()}
+    return {member: tuple(partitions) for member, partitions in assigned.items()}
 
 
 def sticky_assignment(
     subscriptions: Subscriptions, counts: Counts, current: Assignment
 ) -> dict[str, tuple[TopicPartition, ...]]:
-    """Everybody keeps what he has, but for what balance demands: with equal subscriptions loads differ by one at
-    most, and no partition moves that need not.
+    """Members keep their partitions, except where balance requires a move: with equal subscriptions loads differ by
+    one at most, and no partition moves without need.
     """
     wanted = {member: frozenset(topics) for member, topics in subscriptions.items()}
     assigned: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
-    held: set[TopicPartition] = set()
+    kept: set[TopicPartition] = set()
     for member, topics in wanted.items():
-        for place in current.get(member, ()):
+        for where in current.get(member, ()):
             if (
-                place.topic_id in topics
-                and place.partition < counts.get(place.topic_id, 0)
-                and place not in held
+                where.topic_id in topics
+                and where.partition < counts.get(where.topic_id, 0)
+                and where not in kept
             ):
-                held.add(place)
-                assigned[member].append(place)
+                kept.add(where)
+                assigned[member].append(where)
     rank = {member: number for number, member in enumerate(subscriptions)}
     emptiest: dict[tuple[str, ...], list[tuple[int, int, str]]] = {}
     for topic, members in _subscribers(subscriptions, counts).items():
@@ -82,13 +82,13 @@ def sticky_assignment(
             heap = emptiest[tuple(members)] = [(len(assigned[m]), rank[m], m) for m in members]
             heapify(heap)
         for number in range(counts[topic]):
-            place = TopicPartition(topic, number)
-            if place in held:
+            where = TopicPartition(topic, number)
+            if where in kept:
                 continue
             while heap[0][0] != len(assigned[heap[0][2]]):
                 heapreplace(heap, (len(assigned[heap[0][2]]), *heap[0][1:]))
             _, order, member = heap[0]
-            assigned[member].append(place)
+            assigned[member].append(where)
             heapreplace(heap, (len(assigned[member]), order, member))
     return _balanced(wanted, assigned, rank)
 
@@ -102,9 +102,9 @@ def _balanced(
 
     Every move makes the sum of squared loads smaller, so there is an end.
     """
-    for places in assigned.values():
-        places.sort()
-    by_load = sorted((len(places), rank[member], member) for member, places in assigned.items())
+    for partitions in assigned.values():
+        partitions.sort()
+    by_load = sorted((len(partitions), rank[member], member) for member, partitions in assigned.items())
     while (move := _next_move(wanted, assigned, by_load)) is not None:
         giver, taker, index = move
         for member in (giver, taker):
@@ -112,7 +112,7 @@ def _balanced(
         insort(assigned[taker], assigned[giver].pop(index))
         for member in (giver, taker):
             insort(by_load, (len(assigned[member]), rank[member], member))
-    return {member: tuple(places) for member, places in assigned.items()}
+    return {member: tuple(partitions) for member, partitions in assigned.items()}
 
 
 def _next_move(
@@ -120,14 +120,14 @@ def _next_move(
     assigned: Mapping[str, Sequence[TopicPartition]],
     by_load: Sequence[tuple[int, int, str]],
 ) -> tuple[str, str, int] | None:
-    """(giver, taker, where in the giver's places); None when balance is reached."""
+    """(giver, taker, where in the giver's partitions); None when balance is reached."""
     for giver_load, _, giver in reversed(by_load):
         for taker_load, _, taker in by_load:
             if giver_load - taker_load < 2:
                 break
-            places, topics = assigned[giver], wanted[taker]
-            for index in range(len(places) - 1, -1, -1):
-                if places[index].topic_id in topics:
+            partitions, topics = assigned[giver], wanted[taker]
+            for index in range(len(partitions) - 1, -1, -1):
+                if partitions[index].topic_id in topics:
                     return giver, taker, index
     return None
 

@@ -1,9 +1,9 @@
 """The coordinator's state machine of one partition of `__groups` (RL83-RL95).
 
 A handler takes (request, now in monotonic ms) and returns a `Decision`: the answer and the records to append. It
-changes nothing but the time a member was last heard of. Whoever appended the records calls `apply` with each, in log
-order, and gives the answer when they are committed (RL88). A new coordinator applies the whole log the same way, then
-calls `loaded`.
+changes nothing but the time a member was last heard of. After appending the records the caller calls `apply` with
+each, in log order, and gives the answer when they are committed (RL88). A new coordinator applies the whole log the
+same way, then calls `loaded`.
 """
 
 from collections import defaultdict
@@ -47,7 +47,7 @@ from penstock.contract.ids import TopicPartition
 
 HEARTBEAT_MS_MAX = 1_000
 HEARTBEAT_MS_RECONCILING = 200
-"""While a member has to give up or waits for places."""
+"""While a member has to give up or waits for partitions."""
 TOPICS_EVERY_MS = 1_000
 """Between two looks for new partitions and deleted topics."""
 OWN_PAUSE_MS = 1_000
@@ -109,8 +109,8 @@ class Coordinator:
                     group.record = group_of(record)
             case MemberKey(member_id=member_id):
                 self._apply_member(group, member_id, record, now_ms)
-            case OffsetKey(place=place):
-                self._apply_offset(group, place, record)
+            case OffsetKey(where=where):
+                self._apply_offset(group, where, record)
 
     def _apply_member(self, group: Group, member_id: str, record: Record, now_ms: float) -> None:
         name = (group.tenant, group.name, member_id)
@@ -127,16 +127,16 @@ class Coordinator:
         else:
             self._revoking_since.pop(name, None)
 
-    def _apply_offset(self, group: Group, place: TopicPartition, record: Record) -> None:
+    def _apply_offset(self, group: Group, where: TopicPartition, record: Record) -> None:
         if record.value is None:
-            self._kept_bytes[group.tenant] -= _kept_bytes(group.offsets.pop(place, None))
+            self._kept_bytes[group.tenant] -= _kept_bytes(group.offsets.pop(where, None))
             return
-        offset, before = offset_of(record), group.offsets.get(place)
+        offset, before = offset_of(record), group.offsets.get(where)
         self._kept_bytes[group.tenant] += _kept_bytes(offset) - _kept_bytes(before)
         self.commits += 1
         if before is not None and offset.offset < before.offset:
             self.commits_back += 1
-        group.offsets[place] = offset
+        group.offsets[where] = offset
 
     def loaded(self, now_ms: float) -> None:
         """The log is applied: every timer starts in full (RL89)."""
@@ -157,7 +157,7 @@ class Coordinator:
             if group is not None:
                 yield GroupKey(tenant, name)
                 yield from [MemberKey(tenant, name, member) for member in group.members]
-                yield from [OffsetKey(tenant, name, place) for place in group.offsets]
+                yield from [OffsetKey(tenant, name, where) for where in group.offsets]
 
     def kept(self, key: Key) -> tuple[Record, float] | None:
         """The record that tells what is kept of this key, and when its group was last written of; None = nothing is."""
@@ -172,9 +172,9 @@ class Coordinator:
             case MemberKey(member_id=member_id):
                 if member_id in group.members:
                     record = member_record(*name, member_id, group.members[member_id])
-            case OffsetKey(place=place):
-                if place in group.offsets:
-                    record = offset_record(*name, place, group.offsets[place])
+            case OffsetKey(where=where):
+                if where in group.offsets:
+                    record = offset_record(*name, where, group.offsets[where])
         return None if record is None else (record, self._used[name])
 
     # -- members -----------------------------------------------------------------------------------------
@@ -192,24 +192,24 @@ class Coordinator:
         if group is None:
             if not joins:
                 raise _unknown(request)
-            self._demand_room(request.tenant)
+            self._check_groups_limit(request.tenant)
             group = Group(request.tenant, request.group)
         draft = Draft(group)
         if joins:
             member = _joined(draft, request)
-            self._demand_room_for_members(request.tenant, draft)
+            self._check_members_limit(request.tenant, draft)
         else:
             member = _known(group, request)
             if request.topics and request.topics != member.topics:
                 member = replace(member, topics=request.topics)
                 draft.put(member)
-        _demand_few_subscriptions(draft)
+        _check_subscriptions(draft)
         draft.look_at_topics(topics)
-        draft.settle_target()
+        draft.compute_target()
         member = draft.reconcile(request.member_id, request.owned)
         if request.member_id in group.members:
             self._heard[(*name, request.member_id)] = now_ms
-        shown = {place.topic_id: None for place in member.assigned}
+        shown = {where.topic_id: None for where in member.assigned}
         steady = settled(member, draft.record.epoch)
         answer = HeartbeatAnswer(
             epoch=member.epoch,
@@ -225,16 +225,16 @@ class Coordinator:
         draft = Draft(group)
         draft.remove(request.member_id)
         draft.look_at_topics(topics)
-        draft.settle_target()
+        draft.compute_target()
         return Decision(HeartbeatAnswer(epoch=LEAVE, heartbeat_ms=0), draft.records())
 
-    def _demand_room(self, tenant: str) -> None:
+    def _check_groups_limit(self, tenant: str) -> None:
         if sum(owner == tenant for owner, _ in self._groups) >= limits.GROUPS_PER_TENANT_MAX:
             raise errors.LimitExceeded(
                 f"groups: at most {limits.GROUPS_PER_TENANT_MAX} a coordinator; delete some that are not used"
             )
 
-    def _demand_room_for_members(self, tenant: str, draft: Draft) -> None:
+    def _check_members_limit(self, tenant: str, draft: Draft) -> None:
         more = len(draft.members) - len(draft.group.members)
         if more > 0 and self._members[tenant] + more > limits.MEMBERS_PER_TENANT_MAX:
             raise errors.LimitExceeded(
@@ -244,7 +244,7 @@ class Coordinator:
 
     def tick(self, topics: Topics, now_ms: float) -> Iterator[tuple[Record, ...]]:
         """What time has done: members whose session or rebalance time is over are fenced, offsets of deleted topics
-        dropped, new partitions given out, groups that nobody uses forgotten. One bundle of records for each group, most
+        dropped, new partitions given out, unused groups forgotten. One bundle of records for each group, most
         of them empty, to be appended before the next one is asked for: others may have their turn before that. What
         cannot be appended now comes again with the next tick.
         """
@@ -274,8 +274,8 @@ class Coordinator:
         for member_id in overdue:
             draft.remove(member_id)
         draft.look_at_topics(topics)
-        draft.settle_target()
-        dropped = (offset_record(group.tenant, group.name, place, None) for place in gone)
+        draft.compute_target()
+        dropped = (offset_record(group.tenant, group.name, where, None) for where in gone)
         return (*draft.records(), *dropped)
 
     def _overdue(self, group: Group, member: Member, now_ms: float) -> bool:
@@ -295,14 +295,14 @@ class Coordinator:
     # -- offsets -----------------------------------------------------------------------------------------
 
     def commit(self, request: Commit) -> Decision[CommitAnswer]:
-        """Keep offsets, each if the place was the member's in the epoch it names (RL87).
+        """Keep offsets, each if the partition was the member's in the epoch it names (RL87).
 
         Raises `UnknownMember`, `FencedMemberEpoch`, `GroupNotEmpty`, `LimitExceeded`.
         """
         group = self._groups.get((request.tenant, request.group))
         if not request.member_id and request.epoch == NOT_A_MEMBER:
             if group is None:
-                self._demand_room(request.tenant)
+                self._check_groups_limit(request.tenant)
             elif group.members:
                 raise errors.GroupNotEmpty(f"group {request.group}: has members, who alone commit")
             return Decision(CommitAnswer(), self._offset_records(group, request))
@@ -314,13 +314,13 @@ class Coordinator:
                 f"group {request.group}: epoch {request.epoch}, now {member.epoch}"
             )
         refused: dict[TopicPartition, PenstockError] = {}
-        for place in request.offsets:
-            assigned_at = member.assigned.get(place, member.revoking.get(place))
+        for where in request.offsets:
+            assigned_at = member.assigned.get(where, member.revoking.get(where))
             if assigned_at is None or request.epoch < assigned_at:
-                refused[place] = errors.FencedMemberEpoch(
-                    f"group {request.group}: {place} is not member {member.member_id}'s in epoch {request.epoch}"
+                refused[where] = errors.FencedMemberEpoch(
+                    f"group {request.group}: {where} is not member {member.member_id}'s in epoch {request.epoch}"
                 )
-        kept = {place: offset for place, offset in request.offsets.items() if place not in refused}
+        kept = {where: offset for where, offset in request.offsets.items() if where not in refused}
         return Decision(
             CommitAnswer(refused=refused), self._offset_records(group, replace(request, offsets=kept))
         )
@@ -329,7 +329,7 @@ class Coordinator:
         """Raises `LimitExceeded`."""
         known = {} if group is None else group.offsets
         more = sum(
-            _kept_bytes(offset) - _kept_bytes(known.get(place)) for place, offset in request.offsets.items()
+            _kept_bytes(offset) - _kept_bytes(known.get(where)) for where, offset in request.offsets.items()
         )
         if more > 0 and self._kept_bytes[request.tenant] + more > limits.COMMITTED_BYTES_PER_TENANT_MAX:
             raise errors.LimitExceeded(
@@ -342,8 +342,8 @@ class Coordinator:
             new = Group(request.tenant, request.group)
             made.append(group_record(new.tenant, new.name, new.record))
         made += [
-            offset_record(request.tenant, request.group, place, request.offsets[place])
-            for place in sorted(request.offsets)
+            offset_record(request.tenant, request.group, where, request.offsets[where])
+            for where in sorted(request.offsets)
         ]
         return tuple(made)
 
@@ -352,7 +352,7 @@ class Coordinator:
         known = self._groups.get((tenant, group))
         return {} if known is None else dict(known.offsets)
 
-    def demand_member(self, tenant: str, group: str, member_id: str) -> None:
+    def require_member(self, tenant: str, group: str, member_id: str) -> None:
         """Raises `UnknownMember` for a member that the group does not have."""
         known = self._groups.get((tenant, group))
         if known is None or member_id not in known.members:
@@ -403,7 +403,7 @@ def _forgotten(group: Group) -> Record:
     return group_record(group.tenant, group.name, None)
 
 
-def _demand_few_subscriptions(draft: Draft) -> None:
+def _check_subscriptions(draft: Draft) -> None:
     count = sum(len(member.topics) for member in draft.members.values())
     if draft.is_stale and count > limits.GROUP_SUBSCRIPTIONS_MAX:
         raise errors.LimitExceeded(
@@ -423,7 +423,7 @@ def _beat_ms(member: Member) -> int:
 
 def _known(group: Group, request: Heartbeat) -> Member:
     """The member that a heartbeat is of, or a refusal. The epoch before the last one is accepted when the answer
-    that told the new one was lost, which shows in what the member owns (RL86).
+    that named the new one was lost, which shows in what the member owns (RL86).
     """
     member = group.members.get(request.member_id)
     if member is None:
@@ -450,7 +450,7 @@ def _replaced(request: Heartbeat) -> errors.FencedInstanceId:
 
 
 def _joined(draft: Draft, request: Heartbeat) -> Member:
-    """Put the member into the draft: a new one, one that dropped everything and joins anew (RL85), or a static one
+    """Put the member into the draft: a new one, one that dropped everything and joins again (RL85), or a static one
     that came back (RL90).
     """
     joining = Member(

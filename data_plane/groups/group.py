@@ -1,10 +1,10 @@
 """One consumer group: what is known of it, and a draft of its next state, which becomes records.
 
-States of a member, as its places and epochs say (RL84):
+States of a member, as its partitions and epochs say (RL84):
 
     STABLE      owns its target, in the group's epoch
-    UNREVOKED   has places to give up and keeps its old epoch until it no longer reports them
-    UNRELEASED  is in the group's epoch, and waits for places that others have still to give up
+    UNREVOKED   has partitions to give up and keeps its old epoch until it no longer reports them
+    UNRELEASED  is in the group's epoch, and waits for partitions that others have still to give up
 
 A group is *empty* without members, *stable* when all of them are, else *reconciling*.
 """
@@ -64,24 +64,24 @@ def state_of(group: Group) -> str:
 
 
 def reconcile(
-    member: Member, group_epoch: int, owned: Sequence[TopicPartition], held: Mapping[TopicPartition, str]
+    member: Member, group_epoch: int, owned: Sequence[TopicPartition], owners: Mapping[TopicPartition, str]
 ) -> Member:
-    """The member's next state, now that it reports to own `owned`; `held` says who holds each place (RL84).
+    """The member's next state, now that it reports to own `owned`; `owners`: the member of each partition (RL84).
 
-    It is first told to give up, then advances to the group's epoch, then gets what is free.
+    The member first has to give up, then advances to the group's epoch, then gets what is free.
     """
     reported = frozenset(owned)
-    revoking = {place: epoch for place, epoch in member.revoking.items() if place in reported}
+    revoking = {where: epoch for where, epoch in member.revoking.items() if where in reported}
     if revoking:
         return replace(member, revoking=revoking)
     target = frozenset(member.target)
-    kept = {place: epoch for place, epoch in member.assigned.items() if place in target}
+    kept = {where: epoch for where, epoch in member.assigned.items() if where in target}
     if len(kept) < len(member.assigned):
-        lost = {place: epoch for place, epoch in member.assigned.items() if place not in target}
+        lost = {where: epoch for where, epoch in member.assigned.items() if where not in target}
         return replace(member, assigned=kept, revoking=lost)
-    for place in member.target:
-        if place not in kept and held.get(place, member.member_id) == member.member_id:
-            kept[place] = group_epoch
+    for where in member.target:
+        if where not in kept and owners.get(where, member.member_id) == member.member_id:
+            kept[where] = group_epoch
     return replace(
         member,
         assigned=kept,
@@ -99,22 +99,22 @@ class Draft:
         self.record = group.record
         self.members = dict(group.members)
         self.is_stale = False
-        """The target must be decided anew."""
+        """The target must be decided again."""
 
     def put(self, member: Member) -> None:
-        """A new member, or one whose subscription or places changed."""
+        """A new member, or one whose subscription or partitions changed."""
         known = self.members.get(member.member_id)
         if known is None or known.topics != member.topics:
             self.is_stale = True
         self.members[member.member_id] = member
 
     def remove(self, member_id: str) -> None:
-        """It left or was fenced; what it held is free."""
+        """It left or was fenced; what it owners is free."""
         if self.members.pop(member_id, None) is not None:
             self.is_stale = True
 
     def succeed(self, old: Member, new: Member) -> None:
-        """A static member came back under another id: it goes on in the place of the old one (RL90)."""
+        """A static member came back under another id: it takes over from the old one (RL90)."""
         del self.members[old.member_id]
         self.is_stale = self.is_stale or old.topics != new.topics
         self.members[new.member_id] = new
@@ -143,7 +143,7 @@ class Draft:
             self.record = replace(self.record, topics=known)
             self.is_stale = True
 
-    def settle_target(self) -> None:
+    def compute_target(self) -> None:
         """If anything moved: the next group epoch and its target (RL83)."""
         if not self.is_stale:
             return
@@ -160,20 +160,20 @@ class Draft:
             if target[member.member_id] != member.target:
                 self.members[member.member_id] = replace(member, target=target[member.member_id])
 
-    def held(self) -> dict[TopicPartition, str]:
-        """Who holds each place, given to it or not yet given up by it."""
+    def owners(self) -> dict[TopicPartition, str]:
+        """The member of each partition: it has the partition, or has not given it up yet."""
         return {
-            place: member.member_id
+            where: member.member_id
             for member in self.members.values()
-            for places in (member.assigned, member.revoking)
-            for place in places
+            for partitions in (member.assigned, member.revoking)
+            for where in partitions
         }
 
     def reconcile(self, member_id: str, owned: Sequence[TopicPartition]) -> Member:
         """Take in what the member owns; its next state."""
         member = self.members[member_id]
         if not settled(member, self.record.epoch):
-            member = reconcile(member, self.record.epoch, owned, self.held())
+            member = reconcile(member, self.record.epoch, owned, self.owners())
             self.members[member_id] = member
         return member
 

@@ -56,7 +56,7 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One member. `assigned` and `revoking` give each place with the epoch at which it was assigned (RL87)."""
+    """One member. `assigned` and `revoking` give each where with the epoch at which it was assigned (RL87)."""
 
     member_id: str
     instance_id: str = ""
@@ -72,9 +72,9 @@ class Member:
     revoking: Mapping[TopicPartition, int] = field(default_factory=dict)
     """No longer its own, and not yet reported as given up (RL84)."""
     target: tuple[TopicPartition, ...] = ()
-    """What it shall own, in order."""
+    """What it is to own, in order."""
     replaced: tuple[str, ...] = ()
-    """Members that held this instance id before: fenced for ever (RL90)."""
+    """Members that held this instance id before: fenced permanently (RL90)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class MemberKey:
 class OffsetKey:
     tenant: str
     group: str
-    place: TopicPartition
+    where: TopicPartition
 
 
 Key = GroupKey | MemberKey | OffsetKey
@@ -142,14 +142,14 @@ def member_record(tenant: str, group: str, member_id: str, value: Member | None)
     return _record(["member", tenant, group, member_id], body, value)
 
 
-def offset_record(tenant: str, group: str, place: TopicPartition, value: CommittedOffset | None) -> Record:
+def offset_record(tenant: str, group: str, where: TopicPartition, value: CommittedOffset | None) -> Record:
     """`value` None = nothing is committed any more."""
     body: dict[str, Any] | None = None
     if value is not None:
         body = {"offset": value.offset, "epoch": value.leader_epoch}
         if value.metadata:
             body["metadata"] = value.metadata
-    return _record(["offset", tenant, group, place.topic_id.hex(), place.partition], body, value)
+    return _record(["offset", tenant, group, where.topic_id.hex(), where.partition], body, value)
 
 
 def _record(
@@ -162,17 +162,17 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
 
 
-def _by_topic(places: tuple[TopicPartition, ...]) -> dict[str, list[int]]:
+def _by_topic(partitions: tuple[TopicPartition, ...]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
-    for place in sorted(places):
-        found.setdefault(place.topic_id.hex(), []).append(place.partition)
+    for where in sorted(partitions):
+        found.setdefault(where.topic_id.hex(), []).append(where.partition)
     return found
 
 
-def _with_epochs(places: Mapping[TopicPartition, int]) -> dict[str, list[list[int]]]:
+def _with_epochs(partitions: Mapping[TopicPartition, int]) -> dict[str, list[list[int]]]:
     found: dict[str, list[list[int]]] = {}
-    for place in sorted(places):
-        found.setdefault(place.topic_id.hex(), []).append([place.partition, places[place]])
+    for where in sorted(partitions):
+        found.setdefault(where.topic_id.hex(), []).append([where.partition, partitions[where]])
     return found
 
 
@@ -268,9 +268,9 @@ def read_offset(value: bytes) -> CommittedOffset:
         raise RecordUnreadable(f"offset {value[:200]!r}: {error!r}") from None
 
 
-def _read_with_epochs(places: Mapping[str, Any]) -> dict[TopicPartition, int]:
+def _read_with_epochs(partitions: Mapping[str, Any]) -> dict[TopicPartition, int]:
     return {
         TopicPartition(TopicId(bytes.fromhex(topic)), int(number)): int(epoch)
-        for topic, pairs in places.items()
+        for topic, pairs in partitions.items()
         for number, epoch in pairs
     }

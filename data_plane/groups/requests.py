@@ -66,7 +66,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitAnswer:
-    """What was refused, by place; everything else is committed."""
+    """What was refused, by where; everything else is committed."""
 
     refused: Mapping[TopicPartition, PenstockError] = field(default_factory=dict)
 

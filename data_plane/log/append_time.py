@@ -13,17 +13,17 @@ _MAX_TIMESTAMP = struct.Struct(">q")
 _MAX_TIMESTAMP_AT = 35
 _CRC = struct.Struct(">I")
 _CRC_AT = 17
-_PLACE = struct.Struct(">qii")
+_PREFIX = struct.Struct(">qii")
 
 
 def placed_at_time(
     batch: memoryview, header: BatchHeader, base_offset: int, leader_epoch: int, accepted_ms: int
 ) -> list[Buffer]:
-    """As `records.batch.placed`, with the acceptance time in the header and the checksum made anew; the body is not
+    """As `records.batch.placed`, with the acceptance time in the header and a new checksum; the body is not
     copied."""
     head = bytearray(batch[:BATCH_HEADER_BYTES])
     body = batch[BATCH_HEADER_BYTES:]
-    _PLACE.pack_into(head, 0, base_offset, header.batch_length, leader_epoch)
+    _PREFIX.pack_into(head, 0, base_offset, header.batch_length, leader_epoch)
     _ATTRIBUTES.pack_into(head, _ATTRIBUTES_AT, header.attributes | APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(head, _MAX_TIMESTAMP_AT, accepted_ms)
     crc = crc32c.crc32c(body, crc32c.crc32c(bytes(head[CRC_COVERS_FROM:])))

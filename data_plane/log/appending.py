@@ -63,7 +63,7 @@ class Appender:
         """As `PartitionLog.append_as_leader`."""
         derived = self._derived
         if self._damage or self._pending.change is not None:
-            self._demand_appendable()
+            self._require_appendable()
         if leader_epoch != derived.written_epoch:
             self.begin_epoch(leader_epoch)
             derived.write_new_epochs()
@@ -127,7 +127,7 @@ class Appender:
             raise ReplicaRejected(
                 f"{self.name}: acknowledged records are missing at its end, a truncation required"
             )
-        self._demand_appendable()
+        self._require_appendable()
         if len(batches) <= _COPIED_BYTES_MAX:
             batches = memoryview(bytes(batches))
         active = self._segments.active
@@ -173,7 +173,7 @@ class Appender:
             except port.DiskFull as full:
                 for written in targets:
                     if written is active:
-                        written.cut_back()
+                        written.take_back()
                     else:
                         written.remove(set_aside=False)
                 raise self._disk_full(full) from None
@@ -207,13 +207,13 @@ class Appender:
         self._segments.attach(segment)
         self._sealing.begin(segment)
 
-    def _demand_appendable(self) -> None:
+    def _require_appendable(self) -> None:
         invariant(self._pending.change is None, f"{self.name}: nothing is appended while its bounds change")
         if self._lost_tail():
             raise errors.CorruptLog(f"{self.name}: {self._damage[-1]}; an operator's repair required")
 
     def _lost_tail(self) -> bool:
-        """Acknowledged records are missing at the log's end: their offsets must not be given again."""
+        """Acknowledged records are missing at the log's end: their offsets must not be assigned again."""
         return any(one.end_offset > self.end_offset for one in self._damage)
 
     def _disk_full(self, full: port.DiskFull) -> errors.DiskFull:

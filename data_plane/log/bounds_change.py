@@ -12,7 +12,7 @@ from data_plane.log.pending import PendingWrites
 from data_plane.log.reading import LogReader
 from data_plane.log.sealing import SealFile, Sealing
 from data_plane.log.segment import Unreadable
-from data_plane.log.segments import CutPoint, Segments
+from data_plane.log.segments import Segments, TruncationPoint
 from data_plane.log.start_state import NOTHING_KNOWN, StartState
 from data_plane.log.tail import Tail
 from penstock.contract.invariant import invariant
@@ -31,12 +31,12 @@ class BoundsChange:
         self._state = NOTHING_KNOWN
 
     def request_truncation(self, offset: int, *, over_damage: bool) -> None:
-        """Only whole batches below `offset` are to stay; `over_damage`: fewer of them when bad stamps hide where those
-        end. Raises `CorruptLog` (it joins the damage, nothing is cut) when they do and it is not.
+        """Only whole batches below `offset` are to stay. `over_damage`: fewer of them where bad stamps hide their end.
+        Without it such stamps raise `CorruptLog`: the range joins the damage, and nothing is truncated.
         """
         log_end = self._appender.end_offset
         try:
-            point = self._segments.cut_point(min(offset, log_end), over_damage=over_damage)
+            point = self._segments.truncation_point(min(offset, log_end), over_damage=over_damage)
         except Unreadable as error:
             raise self._reader.unreadable(error) from None
         piece = JournalPiece(
@@ -45,24 +45,24 @@ class BoundsChange:
         self._request(piece, offset)
 
     def truncate(self, offset: int) -> int:
-        """Cut the files and everything derived from them; the new log end."""
+        """Truncate the files and everything derived from them. Returns the new log end."""
         change = self._carry_out(PieceKind.TRUNCATE, offset)
         end = change.offset
         damage = self._reader.damage
-        found = self._segments.cut(
-            CutPoint(change.segment_base, change.stamp_index, change.position, end), damage
+        found = self._segments.truncate(
+            TruncationPoint(change.segment_base, change.stamp_index, change.position, end), damage
         )
         self._tail.clear()
         if found is not None:
             self._reader.found(found)
         damage[:] = recovery.damage_below(damage, end)
-        # The last segment is active again, even where it was cut at its end: what it takes now its seal does not tell.
-        self._seals.cut(self._segments.closed_end(end))
+        # The last segment is active again, even when nothing of it was removed. Its seal would not cover new batches.
+        self._seals.truncate(self._segments.closed_end(end))
         if self._derived.epochs.truncate_end(end):
             self._derived.write_epochs()
         self._derived.rewind(end)
-        self._sealing.cut(self._segments.active)
-        self._pending.cut(end)
+        self._sealing.truncate(self._segments.active)
+        self._pending.truncate(end)
         self._appender.end_offset = end
         return end
 
@@ -71,7 +71,7 @@ class BoundsChange:
         self._request(JournalPiece(PieceKind.LOG_START, offset, self._appender.end_offset), offset)
 
     def move_log_start(self, offset: int) -> None:
-        """The segments stay, and with them the epochs that they hold."""
+        """The segments stay, and their epochs with them."""
         self._carry_out(PieceKind.LOG_START, offset)
 
     def request_start_over(self, offset: int, state: StartState) -> None:
@@ -80,11 +80,11 @@ class BoundsChange:
         self._request(JournalPiece(PieceKind.START_OVER, offset, self._appender.end_offset), offset)
 
     def start_over(self, offset: int) -> None:
-        """Wipe. Seals of what lies below stay: they tell of what was committed. The rest is sealed as it is fetched."""
+        """Wipe. Seals of what lies below stay: it was committed. The rest is sealed as it is fetched."""
         self._carry_out(PieceKind.START_OVER, offset)
         damage = self._reader.damage
-        self._segments.cut(CutPoint(-1, 0, 0, offset), damage)
-        self._seals.cut(offset)
+        self._segments.truncate(TruncationPoint(-1, 0, 0, offset), damage)
+        self._seals.truncate(offset)
         self._tail.clear()
         damage.clear()
         derived = self._derived
@@ -92,8 +92,8 @@ class BoundsChange:
         derived.forget_snapshots()
         derived.epochs = LeaderEpochs()
         derived.write_epochs()
-        self._sealing.cut(None)
-        self._pending.cut(offset)
+        self._sealing.truncate(None)
+        self._pending.truncate(offset)
         self._pending.durable_end = offset
         self._appender.end_offset = offset
 

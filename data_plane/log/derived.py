@@ -3,7 +3,7 @@ stamps.
 
 A snapshot is taken at an offset and written once everything below it is committed and sealed, so nothing but a
 declared loss ever truncates below a written one. It carries the checksum of the last stamp below its offset: a
-snapshot of another history is told apart.
+snapshot of another history is recognized.
 """
 
 import struct
@@ -35,7 +35,7 @@ from penstock.records.usage import MINUTE_MS, OdometerMark
 from penstock.rules.odometer import Odometer, OdometerCorrupt
 
 SNAPSHOT_BATCHES = 1_024
-"""A checkpoint keeps a new snapshot when so many batches came since the last one: bounds what recovery folds anew."""
+"""A checkpoint keeps a new snapshot when so many batches came since the last one: bounds what recovery folds again."""
 _SNAPSHOTS_MAX = 3
 FORMAT_VERSION = 1
 _HEAD = struct.Struct(">qIq")
@@ -65,8 +65,8 @@ class DerivedState:
         self._segments, self._seals = segments, seals
         self.epochs = LeaderEpochs()
         self.written_epoch = NO_EPOCH
-        """The last one, if the file tells of it, so that a batch looks nowhere else. A leader's epoch is written
-        with its first batch: who comes to lead a thousand partitions at once has no time for a thousand files."""
+        """The last one, if the file has it, so that a batch looks nowhere else. A leader's epoch is written with its
+        first batch: a broker that becomes leader of a thousand partitions at once has no time for a thousand files."""
         self.producers = Producers()
         self.odometer: Odometer | None = None
         """None: the totals below are not known (a replica that began above offset 0 without them)."""
@@ -130,7 +130,7 @@ class DerivedState:
         return self.odometer.seal(self._segments.where, bytes(32))
 
     def rewind(self, end_offset: int) -> None:
-        """The log was cut: the state at `end_offset`."""
+        """The log was truncated: the state at `end_offset`."""
         if self._written_offset > end_offset:
             self.forget_snapshots()
         self.rebuild(end_offset)
@@ -144,7 +144,7 @@ class DerivedState:
         self._snapshots = [snapshot for snapshot in self._snapshots if snapshot.offset <= end_offset]
         self._folded = 0
         self.drafts.clear()
-        self.minute_marks.cut(end_offset)
+        self.minute_marks.truncate(end_offset)
         self._minute_end_ms = 0
         first = self._segments.all[0].base_offset if self._segments.all else end_offset
         if self._snapshots:
@@ -186,7 +186,7 @@ class DerivedState:
         """What the odometer said at `end_offset`, the end of a batch: None after each few stamps folded, then the mark.
 
         Nothing when the totals there are not known. Raises `Unreadable`. The log may grow meanwhile, and must not be
-        cut or lose its beginning.
+        truncated or lose its beginning.
         """
         segments = self._segments
         odometer = None
@@ -317,7 +317,7 @@ class DerivedState:
         return []
 
     def forget_snapshots(self) -> None:
-        """Those written tell of another history now."""
+        """The written ones belong to another history now."""
         for name in (layout.PRODUCERS_FILE, layout.ODOMETER_FILE):
             self._disk.remove(f"{self._directory}/{name}")
         self._segments.name_changes += 1
@@ -331,7 +331,7 @@ class DerivedState:
         return _HEAD.unpack_from(body), body[_HEAD.size :]
 
     def _belongs(self, offset: int, checksum: int, log_end: int) -> bool:
-        """A snapshot at `offset` tells of this log: the stamp that ends there has that checksum.
+        """A snapshot at `offset` belongs to this log: the stamp that ends there has that checksum.
 
         Where the log begins there is no such stamp; what was committed below is the same in every history.
         """

@@ -16,8 +16,8 @@ class LeaderEpochs:
     """Pairs (epoch, start offset), both strictly growing except that an epoch without records shares its
     successor's start.
 
-    A cache: rebuilt from the stamps on recovery. Only that an epoch without records has begun is told by nothing else;
-    after a crash nobody needs it.
+    A cache: rebuilt from the stamps on recovery. An epoch that began without records is known from here alone; after a
+    crash it is not needed.
     """
 
     __slots__ = ("_epochs", "_starts")

@@ -31,8 +31,8 @@ class SegmentSummary:
     first_epoch: int
     last_epoch: int
     last_checksum: int
-    """Checksum of the last stamp: with `stamp_count` it names this content, so a cache of other content is told
-    apart."""
+    """Checksum of the last stamp: with `stamp_count` it names this content, so a cache of other content is
+    recognized."""
 
 
 class SegmentIndex:
@@ -85,7 +85,7 @@ class SegmentIndex:
         first = self.numbers[at - 1] + 1 if at else 0
         return first, self.numbers[at] + 1 if at < len(self.numbers) else stamp_count
 
-    def cut(self, stamp_count: int) -> int:
+    def truncate(self, stamp_count: int) -> int:
         """Forget samples from stamp `stamp_count` on; the largest timestamp up to the last one left, -1 for none."""
         keep = bisect_left(self.numbers, stamp_count)
         for samples in (self.offsets, self.numbers, self.positions, self.max_timestamps):

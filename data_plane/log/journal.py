@@ -36,7 +36,7 @@ class JournalSettings:
 class Journal:
     """One writer, the committer: what `append_steps` returns is synced before it is called again.
 
-    When such a sync fails for want of room, `take_back` undoes the call; after any other fault the directory is
+    When such a sync fails because the disk is full, `take_back` undoes the call. After any other fault the directory is
     given up (RL126).
     """
 
@@ -123,9 +123,9 @@ class Journal:
         return steps
 
     def take_back(self) -> None:
-        """The steps of the last `append_steps` failed for want of room: its records do not exist.
+        """The steps of the last `append_steps` failed because the disk is full: its records do not exist.
 
-        Later ask for them again, the same first and in the same order: what reached the file is written over.
+        Ask for them again later, the same first and in the same order: what reached the file is overwritten.
         """
         invariant(self._undo is not None, "there is a call of append_steps to take back")
         if self._undo is not None:

@@ -15,7 +15,6 @@ from data_plane.log.readable import read_or_zeros
 from penstock.contract.ids import TopicPartition
 
 JOURNAL_SUFFIX = ".journal"
-_DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,19 +43,15 @@ class Replay:
 
 
 def journal_file(number: int) -> str:
-    return f"{number:0{_DIGITS}d}{JOURNAL_SUFFIX}"
-
-
-def journal_number(name: str) -> int | None:
-    """Number in the name of a journal file; None for anything else in the directory."""
-    stem = name.removesuffix(JOURNAL_SUFFIX)
-    return int(stem) if stem != name and len(stem) == _DIGITS and stem.isascii() and stem.isdigit() else None
+    return layout.numbered(number, JOURNAL_SUFFIX)
 
 
 def journal_numbers(disk: Disk) -> list[int]:
     """Numbers of all journal files, in order."""
     return sorted(
-        number for name in disk.list(layout.JOURNAL) if (number := journal_number(name)) is not None
+        number
+        for name in disk.list(layout.JOURNAL)
+        if (number := layout.number_in(name, JOURNAL_SUFFIX)) is not None
     )
 
 
@@ -132,7 +127,7 @@ def _standing(found: list[JournalRecord], number: int, end: int | None) -> tuple
 
 def _read_file(file: File, number: int, seed: int) -> tuple[list[JournalRecord], bool]:
     """Every record with a good header, in order of sequence, also behind bad ones; whether the medium refused some
-    bytes: nobody can tell whether they were the end of what was acknowledged."""
+    bytes: it is unknown whether they were the end of what was acknowledged."""
     data, refused = read_or_zeros(file, 0, file.size())
     records: list[JournalRecord] = []
     expected = number

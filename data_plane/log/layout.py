@@ -39,11 +39,16 @@ def partition_of(name: str) -> TopicPartition | None:
 
 
 def segment_file(directory: str, base_offset: int, suffix: str) -> str:
-    return f"{directory}/{base_offset:0{_DIGITS}d}{suffix}"
+    return f"{directory}/{numbered(base_offset, suffix)}"
 
 
-def segment_base(name: str, suffix: str) -> int | None:
-    """Base offset in the name of a segment's file; None when it is none of that suffix."""
+def numbered(number: int, suffix: str) -> str:
+    """The name of a file that is one of a row; names order as their numbers do."""
+    return f"{number:0{_DIGITS}d}{suffix}"
+
+
+def number_in(name: str, suffix: str) -> int | None:
+    """The number in a name that `numbered` gave; None for any other name."""
     stem = name.removesuffix(suffix)
     if stem == name or len(stem) != _DIGITS or not stem.isascii() or not stem.isdigit():
         return None

@@ -1,7 +1,7 @@
 """What the odometer said at the end of each minute's last batch, until it was read.
 
 A minute is over with the first batch of a later one, and its mark is due once that batch is committed. Marks are a
-function of the log's prefix: every replica has the same, so whoever leads next can read them.
+function of the log's prefix: every replica has the same, so the next leader can read them.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from penstock.records.usage import OdometerMark
 
 MARKS_MAX = 64
-"""Of one log. When nobody reads for longer the oldest go: minutes get coarser, totals do not."""
+"""Of one log. When they are not read for longer, the oldest go: minutes get coarser, totals do not."""
 
 
 class MinuteMarks:
@@ -42,7 +42,7 @@ class MinuteMarks:
         while self._marks and self._marks[0][1].end_offset <= end_offset:
             self._marks.popleft()
 
-    def cut(self, end_offset: int) -> None:
+    def truncate(self, end_offset: int) -> None:
         """The log ends at `end_offset` now."""
         while self._marks and self._marks[-1][0] > end_offset:
             self._marks.pop()

@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from data_plane.disk.port import Buffer, File, SyncStep
+from data_plane.disk.port import Buffer, SyncStep
 from penstock.contract.ids import TopicPartition
-
-if TYPE_CHECKING:
-    from data_plane.log.segment import Segment
 
 
 class ReplicaRejected(Exception):
@@ -36,7 +33,7 @@ class Duplicate:
 @dataclass(frozen=True, slots=True, order=True)
 class DamagedRange:
     """Offsets [first_offset, end_offset) below the durable mark that failed their checks (RL122). Never served,
-    never cut."""
+    never truncated."""
 
     first_offset: int
     end_offset: int
@@ -54,7 +51,7 @@ class RecoveryReport:
     """Everything below was made durable before the stop; what was found intact above it is kept, not yet durable."""
     log_end_offset: int
     torn_tail_bytes: int = 0
-    """Bytes cut from the end of the last segment: never acknowledged (RL121)."""
+    """Bytes truncated from the end of the last segment: never acknowledged (RL121)."""
     damage: tuple[DamagedRange, ...] = ()
     """Not empty: the replica is unclean (RL45, RL122)."""
     rebuilt: tuple[str, ...] = ()
@@ -85,7 +82,7 @@ class JournalPiece:
     segment_base: int = 0
     """The segment of the run; of a TRUNCATE, the last segment that stays, -1 for none."""
     position: int = 0
-    """Byte in the segment file where the run begins, or where the file is cut."""
+    """Byte in the segment file where the run begins, or where the file is truncated."""
     stamp_index: int = 0
     """Number of stamps before the run, or of those that stay."""
     stamps: list[Buffer] = field(default_factory=list)
@@ -110,7 +107,7 @@ class Unsynced(NamedTuple):
     """What `mark_durable` will raise the durable end to."""
     first: tuple[SyncStep, ...]
     pieces: tuple[JournalPiece, ...]
-    cut_generation: int
+    truncations: int
     """Grows with every truncation; marks of an older generation are void."""
     flushes: bool
     """`first` syncs the log's own files."""
@@ -128,20 +125,3 @@ class Slice(NamedTuple):
     """Buffers to be sent one behind the other; not one per batch."""
     size: int
     """Bytes of all batches."""
-
-
-@dataclass(frozen=True, slots=True)
-class ColdRead:
-    """Bytes to be read off the loop: `await disk.read(file, position, length)`, then `log.slice_of(cold, data)`.
-
-    The file stays open until then; a reader that gives up calls `log.forget(cold)`, one whose read failed
-    `log.read_failed`.
-    """
-
-    file: File
-    position: int
-    length: int
-    first_offset: int
-    next_offset: int
-    stamps: bytes
-    segment: "Segment"

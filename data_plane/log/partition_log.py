@@ -24,10 +24,10 @@ from data_plane.log.derived import DerivedState
 from data_plane.log.epochs import LeaderEpochs
 from data_plane.log.identity import Identity, read_identity, write_identity
 from data_plane.log.journal_record import JournalRecord
-from data_plane.log.outcomes import ColdRead, DamagedRange, Duplicate, RecoveryReport, Slice, Unsynced
+from data_plane.log.outcomes import DamagedRange, Duplicate, RecoveryReport, Slice, Unsynced
 from data_plane.log.own_files import OwnFiles
 from data_plane.log.pending import PendingWrites
-from data_plane.log.reading import LogReader
+from data_plane.log.reading import ColdRead, LogReader
 from data_plane.log.retention import Retention
 from data_plane.log.scrub import LogScrub
 from data_plane.log.sealing import SealFile, Sealing
@@ -213,7 +213,7 @@ class PartitionLog:
 
     @property
     def owes_a_sync(self) -> bool:
-        """Whether a relaxed topic's log holds what a power cut may take, though it counts as held."""
+        """Whether a relaxed topic's log has records that a power cut may take, though they count as stored."""
         relaxed = self.settings.durability is not Durability.FSYNC
         return relaxed and self.durable_end_offset < self.log_end_offset
 
@@ -246,8 +246,8 @@ class PartitionLog:
         return self._segments.all[0].base_offset if self._segments.all else self.log_start_offset
 
     @property
-    def held_from(self) -> int:
-        """Where the files begin: with the segment that holds the log's start, or there, where damage took that one."""
+    def stored_from(self) -> int:
+        """Where the files begin: at the segment with the log's start, or at that start when damage took the segment."""
         return min(self.first_segment_offset, self.log_start_offset)
 
     @property
@@ -317,7 +317,7 @@ class PartitionLog:
             self._reader.found(error.damage)
             self._sealing.give_up()
         except port.DiskFull:
-            pass  # the seal is made when there is room again
+            pass  # the seal is made when the disk has space again
 
     def start_epoch(self, epoch: int) -> None:
         """Become leader in `epoch`: note (epoch, log end) before serving (RL27)."""
@@ -326,7 +326,7 @@ class PartitionLog:
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest own epoch at or below `epoch`, its end offset) (RL25, RL28); below the first one (`epoch`, its
         start), and (-1, where the files begin) when there is none."""
-        return self._derived.epochs.end_offset_for(epoch, self.held_from, self.log_end_offset)
+        return self._derived.epochs.end_offset_for(epoch, self.stored_from, self.log_end_offset)
 
     # bounds
 
@@ -339,8 +339,9 @@ class PartitionLog:
         self._bounds_change.request_truncation(offset, over_damage=declared)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut the files and everything derived from them (RL30). The log may end a little lower: only whole batches
-        stay."""
+        """Truncate the files and everything derived from them (RL30). The log may end a little lower, because only
+        whole batches stay.
+        """
         end = self._bounds_change.truncate(offset)
         self.high_watermark = min(self.high_watermark, end)
 
@@ -365,7 +366,7 @@ class PartitionLog:
             offset = min(offset, self._seals.end_offset)
         damage = self._reader.damage
         freed = self._segments.remove_below(min(offset, self.log_start_offset), damage)
-        if self._derived.epochs.truncate_start(self.held_from):
+        if self._derived.epochs.truncate_start(self.stored_from):
             self._derived.write_epochs()
         damage[:] = [one for one in damage if one.end_offset > self.first_segment_offset]
         return freed
@@ -386,7 +387,7 @@ class PartitionLog:
         self._bounds_change.request_start_over(offset, state)
 
     def start_over(self, offset: int) -> None:
-        """Wipe and begin anew at `offset` (RL32). Seals of what lies below stay: they tell of what was committed."""
+        """Wipe and begin at `offset` (RL32). Seals of what lies below stay: it was committed."""
         self._bounds_change.start_over(offset)
         self.log_start_offset = self.high_watermark = offset
 
@@ -402,15 +403,15 @@ class PartitionLog:
         named, RL130)."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise errors.OffsetOutOfRange(
-                f"{self.name}: offset {offset}, {self.log_start_offset} to {self.log_end_offset} are held"
+                f"{self.name}: offset {offset}, {self.log_start_offset} to {self.log_end_offset} are stored"
             )
-        return self.read_held(offset, end_offset, max_bytes)
+        return self.read_stored(offset, end_offset, max_bytes)
 
-    def read_held(self, offset: int, end_offset: int, max_bytes: int) -> Slice | ColdRead:
-        """As `read`, for replicas: also what lies below the log's start in its first segment, which they hold whole."""
-        if not self.held_from <= offset <= self.log_end_offset:
+    def read_stored(self, offset: int, end_offset: int, max_bytes: int) -> Slice | ColdRead:
+        """As `read`, for replicas: also what lies below the log's start in its first segment, which is stored whole."""
+        if not self.stored_from <= offset <= self.log_end_offset:
             raise errors.OffsetOutOfRange(
-                f"{self.name}: offset {offset}, {self.held_from} to {self.log_end_offset} are held"
+                f"{self.name}: offset {offset}, {self.stored_from} to {self.log_end_offset} are stored"
             )
         return self._reader.read(offset, min(end_offset, self.log_end_offset), max_bytes)
 

@@ -2,7 +2,7 @@
 
 A log that is journaled (durability `fsync`) hands out its appends as APPEND records. One that is not (`replicated`)
 hands out syncs of its files and then a FLUSHED record. Appends that were not journaled are flushed before later
-ones are journaled, so the journal never tells of bytes whose predecessors only the page cache has.
+ones are journaled, so the journal never has bytes whose predecessors are only in the page cache.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ class LogFlush:
     files: Flush | None
     seal_writes: int
     end_offset: int
-    cut_generation: int
+    truncations: int
 
 
 class PendingWrites:
@@ -43,7 +43,7 @@ class PendingWrites:
         self._where, self._replica_generation = where, replica_generation
         self._segments, self._seals = segments, seals
         self.durable_end = durable_end
-        self.cut_generation = 0
+        self.truncations = 0
         self.change: JournalPiece | None = None
         """A change of the log's bounds that was asked for and not carried out."""
         self._pieces: list[JournalPiece] = []
@@ -100,10 +100,10 @@ class PendingWrites:
             raise InvariantBroken(f"{self._where}: {kind.name.lower()} was asked for and made durable before")
         return change
 
-    def cut(self, offset: int) -> None:
-        """The log was cut or wiped: marks of what was taken before are void, nothing at or above `offset` is
+    def truncate(self, offset: int) -> None:
+        """The log was truncated or wiped: marks of what was taken before are void, nothing at or above `offset` is
         durable."""
-        self.cut_generation += 1
+        self.truncations += 1
         self.durable_end = min(self.durable_end, offset)
 
     # making durable
@@ -127,7 +127,7 @@ class PendingWrites:
                     pieces.append(change)
         unsynced = Unsynced(
             self._where, self._replica_generation, high_watermark, log_end, first, tuple(pieces),
-            self.cut_generation, flushes,
+            self.truncations, flushes,
         )  # fmt: skip
         self._pieces, self._run, self._flush_needed = [], None, False
         return unsynced
@@ -136,7 +136,7 @@ class PendingWrites:
         """`unsynced` was synced."""
         if unsynced.flushes:
             self.end_flush(self._flushes.popleft())
-        if unsynced.cut_generation == self.cut_generation and unsynced.end_offset > self.durable_end:
+        if unsynced.truncations == self.truncations and unsynced.end_offset > self.durable_end:
             self.durable_end = unsynced.end_offset
         return self.durable_end
 
@@ -147,18 +147,18 @@ class PendingWrites:
         seal_steps, seal_writes = self._seals.begin_flush()
         files = self._segments.begin_flush() if with_segments else None
         steps = (*seal_steps, *(files.steps if files is not None else ()))
-        return LogFlush(files, seal_writes, log_end, self.cut_generation), steps
+        return LogFlush(files, seal_writes, log_end, self.truncations), steps
 
     def end_flush(self, flush: LogFlush) -> None:
         """They are durable."""
         self._seals.end_flush(flush.seal_writes)
         if flush.files is not None:
             self._segments.end_flush(flush.files)
-            if flush.cut_generation == self.cut_generation:
+            if flush.truncations == self.truncations:
                 self.durable_end = max(self.durable_end, flush.end_offset)
 
     def give_up_flush(self, flush: LogFlush) -> None:
-        """The steps found no room and were not all synced: what they covered waits for another flush."""
+        """The disk was full and the steps were not all synced: what they covered waits for another flush."""
         if flush.files is not None:
             self._segments.give_up_flush(flush.files)
 

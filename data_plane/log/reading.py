@@ -1,15 +1,35 @@
 """Reading a log: from the tail in memory, else from its files; whatever fails a check is named and never served
 (RL130)."""
 
+from dataclasses import dataclass
+
 from data_plane.disk import port
-from data_plane.log.outcomes import ColdRead, DamagedRange, Slice
-from data_plane.log.segment import Unreadable, check_stored
+from data_plane.disk.port import File
+from data_plane.log.outcomes import DamagedRange, Slice
+from data_plane.log.segment import Segment, Unreadable, check_stored
 from data_plane.log.segments import Segments
 from data_plane.log.tail import Tail
 from penstock.contract.errors import CorruptLog, PenstockError
 from penstock.records.stamp import STAMP_BYTES, unpack_stamp
 
 _EMPTY = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ColdRead:
+    """Bytes to be read off the loop: `await disk.read(file, position, length)`, then `log.slice_of(cold, data)`.
+
+    The file stays open until then; a reader that gives up calls `log.forget(cold)`, one whose read failed
+    `log.read_failed`.
+    """
+
+    file: File
+    position: int
+    length: int
+    first_offset: int
+    next_offset: int
+    stamps: bytes
+    segment: Segment
 
 
 class LogReader:
@@ -93,7 +113,7 @@ class LogReader:
         return end_offset
 
     def unreadable(self, error: Unreadable) -> CorruptLog:
-        """Whoever looked at the files found this: the range is damaged. The error to answer with."""
+        """A reader of the files found this: the range is damaged. Returns the error to answer with."""
         return self._found(error.damage)
 
     def found(self, damage: DamagedRange) -> None:

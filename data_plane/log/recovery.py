@@ -3,7 +3,7 @@ the rest.
 
 Durable is what the last checkpoint covered and what the journal holds. A bad batch at or above the durable end is
 the torn tail of writes that were never acknowledged, whatever follows it: pages reach the disk in any order; it is
-cut (RL121). A bad batch below it is damage: named, kept, never served (RL122).
+truncated (RL121). A bad batch below it is damage: named, kept, never served (RL122).
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class Bounds:
     torn_roll: bool = False
     """A segment that was not part of the log was removed. That has to be durable before anything is written in its
     place: a file that came back would end the segment before it."""
-    cut_to: int | None = None
+    truncated_to: int | None = None
     """Where the lowest segment begins that a replayed change of bounds made the active one."""
     touched: dict[int, None] = field(default_factory=dict)
     """Segments that the replay wrote to, by base offset."""
@@ -124,13 +124,13 @@ def open_log(
     seals = SealFile(disk, directory, identity.where)
     if not seals.load():
         bounds.rebuilt.append("seals")
-    if bounds.cut_to is not None:
+    if bounds.truncated_to is not None:
         # Segments that are gone were sealed, durably, before the log's start moved: their seals cannot be made again.
         first = segments.all[0].base_offset if segments.all else bounds.log_start
-        seals.cut(max(bounds.cut_to, first))
+        seals.truncate(max(bounds.truncated_to, first))
     if bounds.log_end >= bounds.durable_end:
         # Also a crash may have taken what stood behind a sealed segment, and more is appended to it now.
-        seals.cut(segments.closed_end(bounds.log_end))
+        seals.truncate(segments.closed_end(bounds.log_end))
     derived = DerivedState(disk, directory, segments, seals)
     kept = read_epochs(disk, directory)
     derived.epochs = epochs_of(segments, bounds, kept or LeaderEpochs())
@@ -203,7 +203,7 @@ class _Files:
         else:
             sidecar.write_at(stamp_at(head.stamp_index), [stamps])
 
-    def cut(self, base: int, position: int, stamp_count: int, *, set_aside: bool) -> None:
+    def truncate(self, base: int, position: int, stamp_count: int, *, set_aside: bool) -> None:
         """Nothing stays behind this point; what lies before it is not made longer. `set_aside`: whole segments behind
         it are kept beside, as evidence of damage (RL122)."""
         for other in self.bases():
@@ -227,7 +227,7 @@ def segment_bases(disk: Disk, directory: str) -> list[int]:
     found: dict[int, None] = {}
     for name in disk.list(directory):
         for suffix in (layout.LOG_SUFFIX, layout.STAMPS_SUFFIX):
-            base = layout.segment_base(name, suffix)
+            base = layout.number_in(name, suffix)
             if base is not None:
                 found[base] = None
     return sorted(found)
@@ -240,7 +240,7 @@ def replay_journal(
     flushed = max((at for at, one in enumerate(records) if one.head.kind is PieceKind.FLUSHED), default=-1)
     start = _last_start(records, bounds.log_start)
     files = _Files(disk, directory, identity)
-    # Segments before it that are gone were deleted: recovery needs no room for them (RL128).
+    # Segments before it that are gone were deleted: recovery needs no space for them (RL128).
     kept_from = max(
         (base for base in files.bases() if base <= start and files.holds_a_stamp(base)), default=-1
     )
@@ -266,15 +266,15 @@ def replay_journal(
                 case PieceKind.TRUNCATE:
                     if acts:
                         given_up = head.offset < bounds.high_watermark
-                        files.cut(head.segment_base, head.position, head.stamp_index, set_aside=given_up)
+                        files.truncate(head.segment_base, head.position, head.stamp_index, set_aside=given_up)
                         bounds.touched[head.segment_base] = None
-                    _cut_bounds(bounds, head.offset)
-                    _cut_seals(bounds, head.segment_base if head.segment_base >= 0 else head.offset)
+                    _truncate_bounds(bounds, head.offset)
+                    _truncate_seals(bounds, head.segment_base if head.segment_base >= 0 else head.offset)
                 case PieceKind.START_OVER:
                     if acts:
-                        files.cut(-1, 0, 0, set_aside=head.offset < bounds.high_watermark)
+                        files.truncate(-1, 0, 0, set_aside=head.offset < bounds.high_watermark)
                     bounds.log_start = head.offset
-                    _cut_seals(bounds, head.offset)
+                    _truncate_seals(bounds, head.offset)
                     bounds.damage.clear()
                     bounds.durable_end = bounds.high_watermark = bounds.checked_from = head.offset
     finally:
@@ -291,15 +291,17 @@ def _last_start(records: Sequence[JournalRecord], start: int) -> int:
     return start
 
 
-def _cut_bounds(bounds: Bounds, offset: int) -> None:
+def _truncate_bounds(bounds: Bounds, offset: int) -> None:
     bounds.durable_end = min(bounds.durable_end, offset)
     bounds.high_watermark = min(bounds.high_watermark, offset)
     bounds.checked_from = min(bounds.checked_from, offset)
     bounds.damage = damage_below(bounds.damage, offset)
 
 
-def _cut_seals(bounds: Bounds, active_base: int) -> None:
-    bounds.cut_to = active_base if bounds.cut_to is None else min(bounds.cut_to, active_base)
+def _truncate_seals(bounds: Bounds, active_base: int) -> None:
+    bounds.truncated_to = (
+        active_base if bounds.truncated_to is None else min(bounds.truncated_to, active_base)
+    )
 
 
 def damage_below(damage: Sequence[DamagedRange], offset: int) -> list[DamagedRange]:
@@ -312,7 +314,7 @@ def damage_below(damage: Sequence[DamagedRange], offset: int) -> list[DamagedRan
 
 
 def load_segments(disk: Disk, directory: str, segments: Segments, bounds: Bounds) -> None:
-    """Find and check the segments; cut the torn tail; name the damage. Sets `bounds.log_end`."""
+    """Find and check the segments; truncate the torn tail; name the damage. Sets `bounds.log_end`."""
     bases = segment_bases(disk, directory)
     # Of a segment that ends where nothing more is committed the seal is not made yet: it goes when it has one.
     while len(bases) > 1 and bases[1] <= bounds.log_start and bases[1] != bounds.high_watermark:
@@ -393,14 +395,14 @@ def _load(segments: Segments, segment: Segment, following: int | None, bounds: B
         if bad is None:
             break
         if is_torn(segment.end_offset, bounds.durable_end):
-            _cut_torn(segment, bounds)
+            _remove_torn_tail(segment, bounds)
             return False
         if not _pass_damage(segment, bad, following, bounds):
             return True
     if closed and not adopted:
         segment.write_index()
     if segment.end_offset == following or (following is None and segment.end_offset >= bounds.durable_end):
-        _cut_torn(segment, bounds)
+        _remove_torn_tail(segment, bounds)
     return True
 
 
@@ -410,7 +412,7 @@ def is_torn(offset: int, durable_end: int) -> bool:
 
 
 def _check_sidecar(segment: Segment, bounds: Bounds) -> None:
-    """A bad header is written anew: all of it is known. Raises `PartitionDamaged` for a format that is not known."""
+    """A bad header is written again: all of it is known. Raises `PartitionDamaged` for a format that is not known."""
     try:
         check_header(read_or_zeros(segment.stamps, 0, HEADER_BYTES)[0], segment.where, segment.base_offset)
     except SidecarUnknown as error:
@@ -423,7 +425,7 @@ def _check_sidecar(segment: Segment, bounds: Bounds) -> None:
 
 
 def _whole(segment: Segment, following: int | None) -> bool:
-    """The index tells of the whole segment, and the files end where it says."""
+    """The index covers the whole segment, and the files end where it says."""
     return (
         segment.end_offset == following
         and stamps_in(segment.stamps.size()) == segment.stamp_count
@@ -432,7 +434,7 @@ def _whole(segment: Segment, following: int | None) -> bool:
 
 
 def _rewind(segment: Segment, offset: int) -> bool:
-    """Know only what lies below `offset`; False when that is nothing, or cannot be told."""
+    """Know only what lies below `offset`; False when that is nothing, or is not known."""
     try:
         number = segment.locate(offset)
         if not number:
@@ -443,7 +445,7 @@ def _rewind(segment: Segment, offset: int) -> bool:
     return True
 
 
-def _cut_torn(segment: Segment, bounds: Bounds) -> None:
+def _remove_torn_tail(segment: Segment, bounds: Bounds) -> None:
     """Remove what stands behind the last good batch."""
     excess = segment.data.size() - segment.size
     if excess > 0 or segment.stamps.size() > stamp_at(segment.stamp_count):

@@ -1,6 +1,6 @@
 """Reading closed segments back, long after they were written: every stamp, every batch, and a digest of both (RL132).
 
-What was found is kept in a cache of its own, `scrubbed`, so that a restart begins nothing anew. A finding names its
+What was found is kept in a cache of its own, `scrubbed`, so that a restart repeats nothing. A finding names its
 segment by base, end and the last stamp's checksum: one batch of one history.
 
 Body of the file, big-endian, per segment: base q | end q | last_checksum I | verified_ms q | digest 32s.
@@ -151,14 +151,14 @@ class LogScrub:
         self._write(self._found)
 
     def refetch_from(self) -> int:
-        """Where the log has to be cut so that damage is kept aside in whole segments, and fetched anew: the base of the
-        first one with damage, which may lie below the log's start."""
+        """Where to truncate the log so that whole segments with damage are kept aside and fetched again: the base of
+        the first one with damage, which may lie below the log's start."""
         first = min(one.first_offset for one in self._reader.damage)
         at = self._segments.at(first)
         return self._segments.all[at].base_offset if at >= 0 else first
 
     def found_damage(self, damage: DamagedRange) -> None:
-        """It is served no more."""
+        """The range is not served any more."""
         self._reader.found(damage)
 
     def _known(self) -> dict[int, Finding]:

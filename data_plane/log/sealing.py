@@ -1,9 +1,9 @@
 """Seals of closed segments: when they become due, their digests, and the file that keeps them.
 
 A closed segment waits here with its seal but for the digest. The digest is fed with each append; after a restart or
-a cut it catches up from the files, a bounded number of batches a call. Once the first batch of the next segment is
-committed and the digest is complete, the seal is appended to the file. A seal is a function of the log, so one lost
-in a crash is made again.
+a truncation it catches up from the files, a bounded number of batches a call. Once the first batch of the next
+segment is committed and the digest is complete, the seal is appended to the file. A seal is a function of the log, so
+one lost in a crash is made again.
 """
 
 from collections import deque
@@ -40,7 +40,7 @@ class SealFile:
         return 0 if self.last is None else self.last.end_offset
 
     def load(self) -> bool:
-        """Read the file; True when all of it was good. What is good of it is kept, a bad rest is cut off."""
+        """Read the file; True when all of it was good. What is good of it is kept, a bad rest is removed."""
         seals, good = self.read_all()
         self.last = seals[-1] if seals else None
         packed = b"".join(pack_seal(seal) for seal in seals)
@@ -101,9 +101,9 @@ class SealFile:
         self._writes += 1
         self.last = seal
 
-    def cut(self, offset: int) -> None:
+    def truncate(self, offset: int) -> None:
         """Forget seals of segments that end above `offset`, where no closed segment is any more: after a declared
-        loss, or before a range is fetched anew."""
+        loss, or before a range is fetched again."""
         if self.end_offset <= offset:
             return
         kept = [seal for seal in self.read_all()[0] if seal.end_offset <= offset]
@@ -206,15 +206,15 @@ class Sealing:
         """The log was opened; `active` is its last segment."""
         self._active = None if active is None else self._feed(active)
 
-    def cut(self, active: Segment | None) -> None:
-        """The log was cut (or wiped); `active` is its last segment now."""
+    def truncate(self, active: Segment | None) -> None:
+        """The log was truncated or wiped; `active` is its last segment now."""
         end = -1 if active is None else active.base_offset
         while self._waiting and self._waiting[-1].draft.base_offset >= end:
             self._waiting.pop()
         self.resume(active)
 
     def give_up(self) -> None:
-        """A segment that waits is damaged: it cannot be sealed, nor any after it, until it is fetched anew."""
+        """A segment that waits is damaged: it cannot be sealed, nor any after it, until it is fetched again."""
         self._waiting.clear()
         self._active = None
 

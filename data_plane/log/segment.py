@@ -44,7 +44,7 @@ class Run:
 
 
 def matches(stamp: Stamp, header: BatchHeader) -> bool:
-    """The stamp tells of this batch and no other: all that the batch's own CRC does not cover, and the identity."""
+    """The stamp belongs to this batch and no other: all that the batch's own CRC does not cover, and the identity."""
     return (
         header.base_offset == stamp.base_offset
         and header.leader_epoch == stamp.leader_epoch
@@ -114,13 +114,13 @@ class Segment:
         return self._stamps
 
     def close_files(self) -> None:
-        """Close unless somebody uses them or they wait for a sync (one file stays open from write to sync, RL126)."""
+        """Close unless a reader uses them or they wait for a sync (one file stays open from write to sync, RL126)."""
         if self.holds or self.dirty:
             return
         self.abandon_files()
 
     def abandon_files(self) -> None:
-        """Close whatever is open, as soon as nobody uses it; only when nothing is to be synced any more."""
+        """Close open files as soon as they are not used; only when nothing is to be synced any more."""
         if self.holds:
             self._abandoned = True
             return
@@ -151,7 +151,7 @@ class Segment:
     def write(self, stamps: list[bytes] | list[Buffer], batches: list[Buffer]) -> None:
         """Write behind the end; `note` then takes each batch into account.
 
-        Raises port.DiskFull after cutting back to the last whole batch (RL127), or `DiskFault`.
+        Raises port.DiskFull after truncating to the last whole batch (RL127), or `DiskFault`.
         """
         self.writes += 1
         try:
@@ -161,10 +161,10 @@ class Segment:
             else:
                 self.stamps.write_at(0, [sidecar.pack_header(self.where, self.base_offset), *stamps])
         except port.DiskFull:
-            self.cut_back()
+            self.take_back()
             raise
 
-    def cut_back(self) -> None:
+    def take_back(self) -> None:
         """Remove what was written and not noted."""
         self.writes += 1
         self.data.truncate(self.size)
@@ -188,9 +188,9 @@ class Segment:
         self.last_epoch = epoch
         self.last_checksum = checksum
 
-    def cut(self, number: int, position: int, end_offset: int) -> DamagedRange | None:
+    def truncate(self, number: int, position: int, end_offset: int) -> DamagedRange | None:
         """Keep the stamps below `number` (at least one) and the bytes below `position`, which belong together and end
-        at `end_offset`. A cut is carried out whatever is found: damage of what stays is named, None without any.
+        at `end_offset`. It is carried out whatever is found: damage of what stays is returned, None without any.
         """
         found: DamagedRange | None = None
         try:
@@ -224,7 +224,7 @@ class Segment:
         """Know only the stamps below `number` (at least one); the files stay as they are. Raises `Unreadable`."""
         last = self.stamp(number - 1)
         index = self.index
-        index.cut(number)
+        index.truncate(number)
         sampled = index.numbers[-1] if index.numbers else 0
         self.max_timestamp = index.max_timestamps[-1] if index.numbers else -1
         self.stamp_count = number
@@ -249,7 +249,7 @@ class Segment:
         """Stamps up to `number` are bad: go on behind them, at `end_offset` and `position`."""
         self.stamp_count, self.end_offset, self.size = number, end_offset, position
 
-    def cut_point(self, offset: int) -> tuple[int, int, int]:
+    def truncation_point(self, offset: int) -> tuple[int, int, int]:
         """(stamps that stay, bytes that stay, end offset) when everything from `offset` on goes: whole batches only.
 
         Raises `Unreadable` when bad stamps hide where that is.
@@ -262,8 +262,8 @@ class Segment:
         found = self.stamp(number)
         return number, found.position, found.base_offset
 
-    def cut_point_before_damage(self, offset: int) -> tuple[int, int, int]:
-        """As `cut_point`, where bad stamps hide it: behind the last good one before."""
+    def truncation_point_before_damage(self, offset: int) -> tuple[int, int, int]:
+        """As `truncation_point`, where bad stamps hide it: behind the last good one before."""
         point = (0, 0, self.base_offset)
         for number, brief in self.intact_stamps(0):
             if brief.end_offset > offset:
@@ -308,7 +308,7 @@ class Segment:
         )  # fmt: skip
 
     def adopt_index(self) -> bool:
-        """Take over summary and samples from the index file if it tells of this content, at least of its beginning."""
+        """Take over summary and samples from the index file if it covers this content, at least its beginning."""
         loaded = self._load_index()
         if loaded is None:
             return False
@@ -498,7 +498,7 @@ class Segment:
 
 
 def check_stored(stamp: Stamp, batch: Buffer) -> BatchHeader:
-    """The batch is intact and is the one its stamp tells of. Raises `CorruptBatch` or another `PenstockError` if
+    """The batch is intact and belongs to its stamp. Raises `CorruptBatch` or another `PenstockError` if
     not."""
     header = check_batch(batch, from_producer=False)
     if not matches(stamp, header):

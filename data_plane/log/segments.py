@@ -1,4 +1,4 @@
-"""The segments of one log in order: finding, cutting, removing, and what of them is to be synced."""
+"""The segments of one log in order: finding, truncating, removing, and what of them is to be synced."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ _WARM_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
-class CutPoint:
-    """Where a log is cut: the last segment that stays (-1: none) with its stamps and bytes, and the log's new end."""
+class TruncationPoint:
+    """Where a log is truncated: the last segment that stays (-1: none), its stamps and bytes, and the log's new end."""
 
     segment_base: int
     stamp_count: int
@@ -115,10 +115,10 @@ class Segments:
         for segment, _ in flush.written:
             segment.release()
 
-    # cutting
+    # truncating
 
-    def cut_point(self, offset: int, *, over_damage: bool) -> CutPoint:
-        """Where to cut so that nothing from `offset` on stays: at a batch's end.
+    def truncation_point(self, offset: int, *, over_damage: bool) -> TruncationPoint:
+        """Where to truncate so that nothing from `offset` on stays: at a batch's end.
 
         Raises `Unreadable` when bad stamps hide where that is; with `over_damage` it is before them.
         """
@@ -126,18 +126,18 @@ class Segments:
         while at >= 0:
             segment = self.all[at]
             try:
-                number, position, end_offset = segment.cut_point(offset)
+                number, position, end_offset = segment.truncation_point(offset)
             except Unreadable:
                 if not over_damage:
                     raise
-                number, position, end_offset = segment.cut_point_before_damage(offset)
+                number, position, end_offset = segment.truncation_point_before_damage(offset)
             if number:
-                return CutPoint(segment.base_offset, number, position, end_offset)
+                return TruncationPoint(segment.base_offset, number, position, end_offset)
             at -= 1
-        return CutPoint(-1, 0, 0, offset)
+        return TruncationPoint(-1, 0, 0, offset)
 
-    def cut(self, point: CutPoint, damage: list[DamagedRange]) -> DamagedRange | None:
-        """Cut there. Files of segments with damage are set aside, not removed (RL122). What was found bad of what
+    def truncate(self, point: TruncationPoint, damage: list[DamagedRange]) -> DamagedRange | None:
+        """Truncate there. Files of segments with damage are set aside, not removed (RL122). What was found bad of what
         stays."""
         found: DamagedRange | None = None
         while self.all and self.all[-1].base_offset > point.segment_base:
@@ -145,7 +145,7 @@ class Segments:
         if self.all:
             segment = self.all[-1]
             if segment.stamp_count != point.stamp_count or segment.size != point.position:
-                found = segment.cut(point.stamp_count, point.position, point.end_offset)
+                found = segment.truncate(point.stamp_count, point.position, point.end_offset)
                 self._written[segment.base_offset] = segment
         return found
 

@@ -33,7 +33,7 @@ class SidecarUnknown(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BriefStamp:
-    """What finding and cutting need of a stamp. Offsets in records, size and position in bytes."""
+    """What finding and truncating need of a stamp. Offsets in records, size and position in bytes."""
 
     base_offset: int
     end_offset: int

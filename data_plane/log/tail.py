@@ -18,27 +18,27 @@ _DROPPED: Entry = (0, 0, b"", ())
 class TailBudget:
     """How many bytes of recent batches all logs of a broker keep for readers; the oldest of all go first."""
 
-    __slots__ = ("_order", "bytes_held", "bytes_max")
+    __slots__ = ("_order", "bytes_max", "bytes_used")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        self.bytes_held = 0
+        self.bytes_used = 0
         self._order: deque[tuple[Tail, int, int]] = deque()
 
     def spend(self, tail: "Tail", cost: int) -> None:
-        """`tail` took a batch; make room elsewhere, or in it."""
+        """`tail` took a batch; drop others, of any tail, until all fit."""
         order = self._order
         order.append((tail, tail.generation, cost))
-        held = self.bytes_held + cost
-        while held > self.bytes_max and order:
+        used = self.bytes_used + cost
+        while used > self.bytes_max and order:
             oldest, generation, freed = order.popleft()
             if oldest.generation == generation:
                 oldest.drop_oldest()
-                held -= freed
-        self.bytes_held = held
+                used -= freed
+        self.bytes_used = used
 
     def give_back(self, cost: int) -> None:
-        self.bytes_held -= cost
+        self.bytes_used -= cost
 
 
 class Tail:
@@ -68,7 +68,7 @@ class Tail:
         self._budget.spend(self, cost)
 
     def drop_oldest(self) -> None:
-        """The budget needs room."""
+        """The budget needs the space."""
         entry = self._entries[self._head]
         self._cost -= entry[1] + _ENTRY_OVERHEAD_BYTES
         self._entries[self._head] = _DROPPED
@@ -79,7 +79,7 @@ class Tail:
             self._head = 0
 
     def clear(self) -> None:
-        """Forget everything: the log was cut."""
+        """Forget everything: the log was truncated."""
         self._budget.give_back(self._cost)
         self._bases, self._entries = [], []
         self._head = self._cost = 0

@@ -50,8 +50,8 @@ class LogUsage:
         self._derived.minute_marks.forget(end_offset)
 
     def fold_to(self, end_offset: int) -> Iterator[OdometerMark | None]:
-        """The totals at `end_offset`, the end of a batch, folded anew: None now and then, to let others have their
-        turn; then the mark, or nothing when it is not known. Raises `CorruptLog`. Stop when the log was cut or
+        """The totals at `end_offset`, the end of a batch, folded again: None now and then, to let others have their
+        turn; then the mark, or nothing when it is not known. Raises `CorruptLog`. Stop when the log was truncated or
         trimmed meanwhile."""
         try:
             yield from self._derived.fold_to(end_offset)

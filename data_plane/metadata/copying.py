@@ -45,7 +45,7 @@ class CopyRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """Everything that a store held at `revision`, sorted by (mod_revision, key)."""
+    """Everything that a store has at `revision`, sorted by (mod_revision, key)."""
 
     cluster_id: str
     revision: int
@@ -123,7 +123,7 @@ def decode_export(lines: Iterable[str]) -> Export:
 async def fill(store: MetaStore, export: Export, lineage_id: str) -> int:
     """Write an export into an empty store whose revisions begin at the export's; returns its revision after that.
 
-    Raises `CopyRefused` when it is not empty or begins lower, `StoreUnavailable`: empty it and begin anew.
+    Raises `CopyRefused` when it is not empty or begins lower, `StoreUnavailable`: empty it and begin again.
     """
     found = await store.range(EVERYTHING)
     if found.items:
@@ -153,13 +153,13 @@ async def _put(store: MetaStore, puts: list[Put]) -> TxnResult:
                 found = [item for item in (await store.range(put.key)).items if item.key == put.key]
                 if not found or found[0].value != put.value:
                     raise CopyRefused(
-                        f"{put.key}: somebody else writes to the store; begin anew with an empty one"
+                        f"{put.key}: another process writes to the store; begin again with an empty one"
                     )
         return result
 
 
 async def confirm(store: MetaStore, lineage_id: str, said: str) -> int:
-    """Let brokers act on a store that went back; returns how many cells of partitions were changed.
+    """Let brokers act on a store that went back; returns how many blocks of partitions were changed.
 
     What the store says of leaders, in-sync sets and epochs is older than what brokers did. Every partition is left
     without a leader and with all replicas as last known ones, so that the one whose log goes furthest is elected once
@@ -174,9 +174,9 @@ async def confirm(store: MetaStore, lineage_id: str, said: str) -> int:
         raise CopyRefused(
             f"brokers {', '.join(live)} are registered; stop them, wait for their sessions to end"
         )
-    cells = [item for item in listing.items if item.key.startswith("/partitions/")]
-    for chunk in _chunks(cells):
-        await _rewrite(store, [(item, restored_cell(item.value)) for item in chunk])
+    blocks = [item for item in listing.items if item.key.startswith("/partitions/")]
+    for chunk in _chunks(blocks):
+        await _rewrite(store, [(item, restored_block(item.value)) for item in chunk])
     counters = {model.NEXT_PRINCIPAL_KEY: PRINCIPALS_AHEAD, model.NEXT_PRODUCER_ID_KEY: PRODUCER_IDS_AHEAD}
     ahead = [
         (item, str(int(item.value) + counters[item.key]).encode())
@@ -184,22 +184,22 @@ async def confirm(store: MetaStore, lineage_id: str, said: str) -> int:
         if item.key in counters
     ]
     await _rewrite(store, ahead)
-    held = next((item for item in listing.items if item.key == LINEAGE_KEY), None)
+    found = next((item for item in listing.items if item.key == LINEAGE_KEY), None)
     line = LineageRecord(lineage_id=lineage_id, confirmed=True, said=said)
     result = await store.txn(
-        [Compare(LINEAGE_KEY, 0 if held is None else held.mod_revision)], [Put(LINEAGE_KEY, line.encode())]
+        [Compare(LINEAGE_KEY, 0 if found is None else found.mod_revision)], [Put(LINEAGE_KEY, line.encode())]
     )
     if not result.succeeded:
         raise CopyRefused(
-            "somebody else has confirmed the store at the same time; look before doing it again"
+            "another operator has confirmed the store at the same time; look before doing it again"
         )
-    return len(cells)
+    return len(blocks)
 
 
-def restored_cell(value: bytes) -> bytes:
-    """A cell as `confirm` leaves it: nobody leads, every replica is a last known one, epochs far ahead."""
-    records = model.decode_cell(value)
-    return model.encode_cell(
+def restored_block(value: bytes) -> bytes:
+    """A partition block as `confirm` leaves it: no leaders, every replica is a last known one, epochs far ahead."""
+    records = model.decode_block(value)
+    return model.encode_block(
         {
             number: replace(
                 record,
@@ -223,18 +223,18 @@ async def _rewrite(store: MetaStore, changes: list[tuple[KeyValue, bytes]]) -> N
         [Put(item.key, value) for item, value in changes],
     )
     if not result.succeeded:
-        raise CopyRefused("somebody else writes to the store; stop every broker and begin anew")
+        raise CopyRefused("another process writes to the store; stop every broker and begin again")
 
 
-def _chunks(cells: list[KeyValue]) -> Iterator[list[KeyValue]]:
+def _chunks(blocks: list[KeyValue]) -> Iterator[list[KeyValue]]:
     chunk: list[KeyValue] = []
-    for cell in cells:
+    for block in blocks:
         if chunk and (
             len(chunk) == CHANGES_PER_TXN_MAX
-            or sum(len(item.value) for item in chunk) + len(cell.value) > _TXN_BYTES_MAX
+            or sum(len(item.value) for item in chunk) + len(block.value) > _TXN_BYTES_MAX
         ):
             yield chunk
             chunk = []
-        chunk.append(cell)
+        chunk.append(block)
     if chunk:
         yield chunk

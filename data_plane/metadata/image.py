@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from data_plane.metadata import model
@@ -13,6 +13,10 @@ _OF_TOPICS = frozenset(("topics", "partitions", "tombstones", "finals", "losses"
 """Kinds of keys whose second part is a topic's id."""
 _OF_TENANTS = frozenset(("tenants", "names", "use", "cuts", "begun_cuts", "cut_ends", "kept_cuts"))
 """Kinds of keys whose second part is a tenant."""
+
+
+BlockId = tuple[TopicId, int]
+"""A partition block: the topic and the block's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +34,8 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """Up to PARTITIONS_PER_CELL partitions of one topic, as one key holds them."""
+class PartitionBlock:
+    """Up to PARTITIONS_PER_BLOCK partitions of one topic, as one key holds them."""
 
     key: str
     revision: int
@@ -41,7 +45,7 @@ class Cell:
 class ClusterImage:
     """Everything the store holds, indexed for brokers. `revision` is the last one applied.
 
-    Not thread-safe: one owner applies, everybody else reads between awaits.
+    Not thread-safe: one owner applies, all others read between awaits.
     """
 
     def __init__(self) -> None:
@@ -53,7 +57,7 @@ class ClusterImage:
         self.topics: dict[TopicId, model.TopicRecord] = {}
         self.topic_revisions: dict[TopicId, int] = {}
         self.names: dict[tuple[TenantId, str], TopicId] = {}
-        self.cells: dict[TopicId, dict[int, Cell]] = {}
+        self.blocks: dict[TopicId, dict[int, PartitionBlock]] = {}
         self.leader_counts: Counter[BrokerId] = Counter()
         """Partitions that each broker should lead now; those without a leader are counted under NO_BROKER."""
         self.replica_counts: Counter[BrokerId] = Counter()
@@ -88,53 +92,71 @@ class ClusterImage:
         """Generation at which a key was revoked before it was ever put."""
         self.controller: model.ControllerRecord | None = None
         self.controller_epoch = 0
+        self.brokers_changed_at = 0
+        """Revision of the last change of a broker's record, registration or cordon."""
+        self.loaded_at = 0
+        """Revision of the last whole listing."""
         self._live: dict[int, tuple[int, model.LiveRecord]] = {}
+        self._changed_at: dict[BlockId, int] = {}
+        """Blocks by the revision that changed them or their topic last, newest at the end."""
 
     def load(self, items: Iterable[KeyValue], revision: int) -> None:
         """Replace everything by a listing at `revision`."""
         self.__init__()  # type: ignore[misc]
         for item in items:
             self._set(item.key, item.value, item.mod_revision)
-        self.revision = revision
+        self.revision = self.loaded_at = revision
 
     def apply(self, batch: WatchBatch) -> None:
         """Apply one revision; an older one (already applied) changes nothing."""
         if batch.revision <= self.revision:
             return
         for event in batch.events:
-            self._apply_event(event)
+            self._apply_event(event, batch.revision)
         self.revision = batch.revision
 
-    def _apply_event(self, event: Event) -> None:
+    def _apply_event(self, event: Event, revision: int) -> None:
         if event.value is None:
-            self._unset(event.key)
+            self._unset(event.key, revision)
         else:
             self._set(event.key, event.value, event.mod_revision)
 
     # -- reading -----------------------------------------------------------------------------------
 
     def partition(self, where: TopicPartition) -> model.PartitionRecord | None:
-        cell = self.cells.get(where.topic_id, {}).get(where.partition // model.PARTITIONS_PER_CELL)
-        return None if cell is None else cell.partitions.get(where.partition)
+        block = self.blocks.get(where.topic_id, {}).get(where.partition // model.PARTITIONS_PER_BLOCK)
+        return None if block is None else block.partitions.get(where.partition)
 
-    def cell_of(self, where: TopicPartition) -> Cell | None:
-        return self.cells.get(where.topic_id, {}).get(where.partition // model.PARTITIONS_PER_CELL)
+    def block_of(self, where: TopicPartition) -> PartitionBlock | None:
+        return self.blocks.get(where.topic_id, {}).get(where.partition // model.PARTITIONS_PER_BLOCK)
+
+    def blocks_changed_since(self, revision: int) -> Iterator[BlockId]:
+        """Blocks that changed after `revision`, or whose topic did, newest first. All changed in a whole listing."""
+        if revision < self.loaded_at:
+            yield from self._changed_at
+            return
+        for block in reversed(self._changed_at):
+            if self._changed_at[block] <= revision:
+                return
+            yield block
 
     def partitions_of(self, topic_id: TopicId) -> list[model.PartitionRecord]:
         """All partitions of a topic, in order."""
-        cells = self.cells.get(topic_id, {})
+        blocks = self.blocks.get(topic_id, {})
         return [
-            cells[number].partitions[p] for number in sorted(cells) for p in sorted(cells[number].partitions)
+            blocks[number].partitions[p]
+            for number in sorted(blocks)
+            for p in sorted(blocks[number].partitions)
         ]
 
     def concerns(self, key: str, tenant: TenantId) -> bool:
-        """May a change of this key change what the tenant's callers are told of brokers and topics? Asked after the
+        """May a change of this key change what the tenant's callers see of brokers and topics? Asked after the
         change; True in doubt.
         """
         kind, _, rest = key[1:].partition("/")
         whose = rest.partition("/")[0]
         if kind in _OF_TOPICS:
-            # One that is gone has taken its name along, by which its tenant is told.
+            # One that is gone has taken its name along, which shows its tenant.
             topic = self.topics.get(TopicId(bytes.fromhex(whose)))
             return topic is not None and topic.tenant == tenant
         if kind == "keys":
@@ -167,26 +189,32 @@ class ClusterImage:
         kind, _, rest = key[1:].partition("/")
         if kind == "partitions":
             topic_hex, _, number = rest.partition("/")
-            cells = self.cells.setdefault(TopicId(bytes.fromhex(topic_hex)), {})
-            self._count(cells.get(int(number)), -1)
-            cells[int(number)] = Cell(key, revision, model.decode_cell(value))
-            self._count(cells[int(number)], 1)
+            topic_id = TopicId(bytes.fromhex(topic_hex))
+            blocks = self.blocks.setdefault(topic_id, {})
+            self._count(blocks.get(int(number)), -1)
+            blocks[int(number)] = PartitionBlock(key, revision, model.decode_block(value))
+            self._count(blocks[int(number)], 1)
+            self._note_changed((topic_id, int(number)), revision)
         elif kind == "live":
             self._live[int(rest)] = (revision, model.LiveRecord.decode(value))
             self._refresh_broker(int(rest))
+            self.brokers_changed_at = revision
         elif kind == "brokers":
             record = model.BrokerRecord.decode(value)
             self.brokers[record.broker_id] = Broker(record, revision, 0, "")
             self._refresh_broker(record.broker_id)
+            self.brokers_changed_at = revision
         elif kind == "cordons":
             cordon = model.CordonRecord.decode(value)
             self.cordons[cordon.broker_id] = cordon
-            self.cordon_revisions[cordon.broker_id] = revision
+            self.cordon_revisions[cordon.broker_id] = self.brokers_changed_at = revision
         elif kind == "topics":
             topic = model.TopicRecord.decode(value)
             _put_in_order(self.topics_in_order, rest)
             self.topics[topic.topic_id] = topic
             self.topic_revisions[topic.topic_id] = revision
+            for block in self.blocks.get(topic.topic_id, ()):
+                self._note_changed((topic.topic_id, block), revision)
         elif kind == "names":
             tenant, _, name = rest.partition("/")
             topic_id = TopicId(bytes.fromhex(value.decode()))
@@ -225,22 +253,26 @@ class ClusterImage:
         elif kind == "cluster":
             self.cluster_id = model.ClusterRecord.decode(value).cluster_id
 
-    def _unset(self, key: str) -> None:
+    def _unset(self, key: str, revision: int) -> None:
         kind, _, rest = key[1:].partition("/")
         if kind == "partitions":
             topic_hex, _, number = rest.partition("/")
             topic_id = TopicId(bytes.fromhex(topic_hex))
-            self._count(self.cells.get(topic_id, {}).pop(int(number), None), -1)
-            if not self.cells.get(topic_id):
-                self.cells.pop(topic_id, None)
+            self._count(self.blocks.get(topic_id, {}).pop(int(number), None), -1)
+            self._changed_at.pop((topic_id, int(number)), None)
+            if not self.blocks.get(topic_id):
+                self.blocks.pop(topic_id, None)
         elif kind == "live":
             self._live.pop(int(rest), None)
             self._refresh_broker(int(rest))
+            self.brokers_changed_at = revision
         elif kind == "brokers":
             self.brokers.pop(BrokerId(int(rest)), None)
+            self.brokers_changed_at = revision
         elif kind == "cordons":
             self.cordons.pop(BrokerId(int(rest)), None)
             self.cordon_revisions.pop(BrokerId(int(rest)), None)
+            self.brokers_changed_at = revision
         elif kind == "topics":
             _take_from_order(self.topics_in_order, rest)
             self.topics.pop(TopicId(bytes.fromhex(rest)), None)
@@ -282,10 +314,14 @@ class ClusterImage:
         elif kind == "controller":
             self.controller, self.controller_epoch = None, 0
 
-    def _count(self, cell: Cell | None, by: int) -> None:
+    def _note_changed(self, block: BlockId, revision: int) -> None:
+        self._changed_at.pop(block, None)
+        self._changed_at[block] = revision
+
+    def _count(self, block: PartitionBlock | None, by: int) -> None:
         """Its partitions come (1) or go (-1)."""
-        if cell is not None:
-            for record in cell.partitions.values():
+        if block is not None:
+            for record in block.partitions.values():
                 self.leader_counts[record.leader] += by
                 for broker in record.replicas:
                     self.replica_counts[broker] += by

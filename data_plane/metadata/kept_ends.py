@@ -25,7 +25,7 @@ class KeptEnd:
     last: bool = False
 
     @property
-    def place(self) -> tuple[int, int]:
+    def position(self) -> tuple[int, int]:
         """Later in the log's life is higher."""
         return (self.log_generation, self.end_offset)
 

@@ -25,7 +25,7 @@ class LineageRecord:
     follows: tuple[tuple[str, int], ...] = ()
     """(line, revision): what was done on that line up to there is in this store."""
     confirmed: bool = False
-    """An operator said that brokers shall act on it, whatever they have seen of other lines."""
+    """An operator said that brokers must act on it, whatever they have seen of other lines."""
     said: str = ""
     """Who confirmed, and why."""
 
@@ -55,7 +55,7 @@ class Witness:
     registered: int = 0
     """The revision of its last registration: the store must remember it."""
     told: int = 0
-    """The last revision of which it was told the events, 0 = none."""
+    """The last revision whose events it received, 0 = none."""
     told_digest: str = ""
     """Of these events: a store that went back has others there, even if it has come as far again."""
 
@@ -68,7 +68,7 @@ class Witness:
 
 
 def digest_of(batch: WatchBatch) -> str:
-    """The same for the same keys with the same values, in whatever order they are told."""
+    """The same for the same keys with the same values, in any order of the events."""
     digest = hashlib.sha256()
     for event in sorted(batch.events, key=lambda event: event.key):
         value = b"-" if event.value is None else b"+" + event.value
@@ -78,7 +78,7 @@ def digest_of(batch: WatchBatch) -> str:
 
 
 def rewritten(witness: Witness, first: WatchBatch | None) -> str:
-    """Why a store may not be acted on whose first events from `witness.told` on are these; empty when it may."""
+    """Why a store with these first events from `witness.told` on may not be acted on; empty when it may."""
     if first is not None and first.revision == witness.told and digest_of(first) == witness.told_digest:
         return ""
     return f"its revision {witness.told} is not the one that this broker has seen"
@@ -96,11 +96,11 @@ def refusal(witness: Witness, lineage: LineageRecord, *, revision: int, registra
     if lineage.lineage_id != witness.lineage_id:
         if lineage.confirmed:
             return ""
-        held = dict(lineage.follows).get(witness.lineage_id)
-        if held is None:
+        known = dict(lineage.follows).get(witness.lineage_id)
+        if known is None:
             return "it holds another history than the one that this broker has acted on"
-        if held < witness.revision:
-            return f"it was copied at revision {held}, and this broker has seen revision {witness.revision}"
+        if known < witness.revision:
+            return f"it was copied at revision {known}, and this broker has seen revision {witness.revision}"
         return ""
     if revision < witness.revision:
         return f"it is at revision {revision}, and this broker has seen revision {witness.revision}"

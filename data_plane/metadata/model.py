@@ -4,13 +4,13 @@
     /live/<broker>                   LiveRecord, bound to the broker's session; its mod_revision is the
                                      broker epoch
     /brokers/<broker>                BrokerRecord
-    /cordons/<broker>                CordonRecord: its partitions shall be moved off, it gets nothing new
+    /cordons/<broker>                CordonRecord: its partitions are to be moved off, it gets nothing new
     /controller                      ControllerRecord, bound to a session; its mod_revision is the controller
                                      epoch
     /tenants/<tenant>                TenantRecord
     /names/<tenant>/<topic name>     topic id
     /topics/<topic id>               TopicRecord
-    /partitions/<topic id>/<cell>    up to PARTITIONS_PER_CELL PartitionRecords
+    /partitions/<topic id>/<block>    up to PARTITIONS_PER_BLOCK PartitionRecords
     /tombstones/<topic id>           Tombstone of a deleted topic: its replicas may be removed (RL53)
     /finals/<topic id>/<partition>   FinalRecord: where a deleted topic's partition ended, for the cut that closes it
     /begun_cuts/<tenant>             BegunCut: the one cut that may be under way
@@ -19,7 +19,7 @@
     /cut_ends/<tenant>/<end>/<chunk>
                                      up to ENDS_PER_CHUNK ends of such a cut (kept_ends.py); read likewise
     /losses/<topic id>/<partition>/<log generation>
-                                     LossRecord: the loss by which that generation began; kept for ever
+                                     LossRecord: the loss by which that generation began; kept permanently
     /use/<tenant>                    UseRecord: changed with every topic made or grown under a partition limit
     /keys/<key id>                   KeyRecord
     /refused_keys/<key id>           generation at which a key was revoked before it was ever put
@@ -36,7 +36,7 @@ from typing import Any, Self
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
 
-PARTITIONS_PER_CELL = 100
+PARTITIONS_PER_BLOCK = 100
 
 CLUSTER_KEY = "/cluster"
 CONTROLLER_KEY = "/controller"
@@ -68,8 +68,8 @@ def topic_key(topic_id: bytes) -> str:
     return f"/topics/{topic_id.hex()}"
 
 
-def cell_key(topic_id: bytes, partition: int) -> str:
-    return f"/partitions/{topic_id.hex()}/{partition // PARTITIONS_PER_CELL:06d}"
+def block_key(topic_id: bytes, partition: int) -> str:
+    return f"/partitions/{topic_id.hex()}/{partition // PARTITIONS_PER_BLOCK:06d}"
 
 
 def tombstone_key(topic_id: bytes) -> str:
@@ -163,12 +163,12 @@ class BrokerRecord(_Json):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonRecord(_Json):
-    """An operator takes a broker out of use: it leads and holds what nobody else can, and gets nothing new."""
+    """An operator takes a broker out of use: it keeps only what no other broker can take, and gets nothing new."""
 
     broker_id: BrokerId
     cordoned: bool
     generation: int = 0
-    """Version of the desired state that this reflects (0 = never told one); a lower one is ignored."""
+    """Version of the desired state that this reflects (0 = never received one); a lower one is ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +193,7 @@ class TenantRecord(_Json):
 
     tenant: TenantId
     generation: int = 0
-    """Version of the desired state that this reflects (0 = never told one); a lower one is ignored."""
+    """Version of the desired state that this reflects (0 = never received one); a lower one is ignored."""
     quotas: TenantQuotas = TenantQuotas()
     suspended: bool = False
     """Its keys are refused."""
@@ -246,7 +246,7 @@ class FinalRecord(_Json):
     """Of `penstock.records.usage.Totals`, in the order of its fields."""
 
     @property
-    def place(self) -> tuple[int, int]:
+    def position(self) -> tuple[int, int]:
         """Later in the log's life is higher."""
         return (self.log_generation, self.end_offset)
 
@@ -259,7 +259,7 @@ class FinalRecord(_Json):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutRecord(_Json):
-    """The end of a tenant's period as the brokers keep it: written once, told to the tenant's keys."""
+    """The end of a tenant's period as the brokers keep it: written once, shown to the tenant's keys."""
 
     cut_id: str
     start_ms: int
@@ -268,7 +268,7 @@ class CutRecord(_Json):
     sha256: str
     """Of where every partition stood (penstock/records/cut.py), hex."""
     billing_sequence: int
-    """Of the newest entry of the tenant's billing chain when the cut was asked for; 0 = nobody told one."""
+    """Of the newest entry of the tenant's billing chain when the cut was asked for; 0 = not known."""
     billing_hash: str
     kept_ms: int = 0
     """When it was kept, by the clock of the broker that took the call, ms UTC."""
@@ -291,7 +291,7 @@ class TopicRecord:
     partitions: int
     settings: TopicSettings
     generation: int = 0
-    """Version of the desired state that this reflects (0 = never told one); a lower one is ignored."""
+    """Version of the desired state that this reflects (0 = never received one); a lower one is ignored."""
     accepted_floor_ms: int = 0
     """No batch is stamped earlier than this (ARCHITECTURE rule 5)."""
 
@@ -336,9 +336,9 @@ class PartitionRecord:
     log_generation: int = 1
     """Raised by each declared loss."""
     generation_epoch: int = 0
-    """The leader epoch that began this log generation: where it begins, what was lost was cut off. 0 = the first."""
+    """The leader epoch that began this log generation: where it begins, what was lost was removed. 0 = the first."""
     target: tuple[BrokerId, ...] = ()
-    """Not empty: a reassignment is under way, and these shall be all replicas, in order of preference (RL52)."""
+    """Not empty: a reassignment is under way, and these are to be all replicas, in order of preference (RL52)."""
     adding: tuple[BrokerId, ...] = ()
     """Replicas that this reassignment has added; the others held the partition before it."""
     log_start: int = 0
@@ -441,7 +441,7 @@ class LossRecord(_Json):
     offset: int
     """Where the new generation begins: what the old one held from here on is lost."""
     known_end_offset: int
-    """The furthest end that anybody told. `offset` here: nothing that is known of was lost."""
+    """The furthest end that any broker reported. Equal to `offset`: no known record was lost."""
     last_known: tuple[BrokerId, ...]
     """Those that may have held what was acknowledged last."""
     ends: tuple[tuple[BrokerId, int, int], ...]
@@ -460,14 +460,14 @@ class LossRecord(_Json):
         return cls(**values)
 
 
-def encode_cell(records: dict[int, PartitionRecord]) -> bytes:
-    """One cell's value: its partitions in order."""
+def encode_block(records: dict[int, PartitionRecord]) -> bytes:
+    """One block's value: its partitions in order."""
     return json.dumps(
         [records[number].to_json() for number in sorted(records)], separators=(",", ":")
     ).encode()
 
 
-def decode_cell(value: bytes) -> dict[int, PartitionRecord]:
+def decode_block(value: bytes) -> dict[int, PartitionRecord]:
     rows = (PartitionRecord.from_json(row) for row in json.loads(value))
     return {record.partition: record for record in rows}
 
@@ -496,9 +496,9 @@ class KeyRecord(_Json):
     """`sha256` and `sha512`: salt, iterations, stored_key, server_key (hex)."""
     expires_at_ms: int = 0
     revoked: bool = False
-    """For ever."""
+    """Kept permanently."""
     generation: int = 0
-    """Version of the desired state that this reflects (0 = never told one); a lower one is ignored."""
+    """Version of the desired state that this reflects (0 = never received one); a lower one is ignored."""
     bindings: tuple[Binding, ...] = ()
     """None: everything in the tenant; else only what one of them grants."""
 

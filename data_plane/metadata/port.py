@@ -1,6 +1,6 @@
 """The MetaStore port: a linearizable store of keys with compare-and-set, sessions and ordered watches.
 
-Authority is fenced by revisions: whoever acts compares the `mod_revision` of the key that gives the
+Authority is fenced by revisions: each write compares the `mod_revision` of the key that gives the
 authority. An absent key has `mod_revision` 0, so a lost session fails every compare. No decision rests on a
 clock (RL8).
 """
@@ -19,7 +19,7 @@ class OutcomeUnknown(Exception):
 
 
 class Compacted(Exception):
-    """The events asked for are gone: drop the state, list anew, watch from there."""
+    """The events asked for are gone: drop the state, list again, watch from there."""
 
 
 class StoreWentBack(Exception):
@@ -32,7 +32,7 @@ class SessionLost(Exception):
 
 
 CHANGES_PER_TXN_MAX = 120
-"""Of one transaction, and as many compares: etcd takes 128 of each unless it is told otherwise."""
+"""Of one transaction, and as many compares: etcd takes 128 of each unless it is configured otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class PushedBatches:
     def returned(self, credit_bytes: int) -> tuple[int, int]:
         """(messages, bytes) of the whole batches that are taken now, when so much credit returned."""
         if not self._pushed:
-            return 0, 0  # what was given beyond what was pushed is new room
+            return 0, 0  # credit beyond what was pushed is new capacity
         pushed, left = self._pushed, self._returned + credit_bytes
         messages = taken = 0
         while pushed and pushed[0][1] <= left:

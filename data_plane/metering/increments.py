@@ -11,7 +11,7 @@ from penstock.contract.ids import TenantId, TopicId
 K = TypeVar("K")
 
 KEYS_MAX = 50_000
-"""Of each kind, while `__usage` takes nothing: some 20 MB. What has no room is given to the tenant."""
+"""Of each kind, while `__usage` takes nothing: some 20 MB. What exceeds that is not charged to the tenant."""
 
 PRODUCE, FETCH, METADATA = "produce", "fetch", "metadata"
 
@@ -85,7 +85,7 @@ class Increments:
         self._delivered: dict[DeliveredKey, list[int]] = {}
         self._requests: dict[RequestsKey, list[int]] = {}
         self.forgone = 0
-        """Increments that had no room."""
+        """Increments beyond that bound."""
 
     def __len__(self) -> int:
         return len(self._delivered) + len(self._requests)

@@ -1,7 +1,7 @@
-"""Time in which nobody could have served a tenant: partitions without a leader, as the controller sees them.
+"""Time in which no broker could have served a tenant: partitions without a leader, as the controller sees them.
 
 Clients send nothing while a partition has no leader, so no broker counts a request that failed. Instead each full
-second of such a partition is one produce and one fetch request that nobody could take.
+second of such a partition is one produce and one fetch request that no broker could take.
 """
 
 from collections.abc import Mapping

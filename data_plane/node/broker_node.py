@@ -20,10 +20,10 @@ from data_plane.node.integrity.wing import Integrity
 from data_plane.node.log_directory.boot import Booted
 from data_plane.node.log_directory.directory import Directory, mark_clean
 from data_plane.node.log_directory.log_directory import LogDirectory
-from data_plane.node.membership.cluster_id import settle_cluster_id
+from data_plane.node.membership.cluster_id import ensure_cluster_id
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
-from data_plane.node.membership.trusted_store import Trust, TrustedStore
+from data_plane.node.membership.trusted_store import StoreWitness, TrustedStore
 from data_plane.node.metering.wing import Usage
 from data_plane.node.ports import Clock, ConnectionLost, Notices, Rng, Service, Transport, anyone, at_once
 from data_plane.node.replicas.committer import LogDirectoryFailed
@@ -61,8 +61,8 @@ class BrokerNode:
             config=config, clock=clock, rng=rng, transport=transport, disk=disk, stats=self.stats
         )
         self._notices, self._rules = notices, rules
-        self.trust = Trust(disk, notices.store_refused)
-        self._untrusted_store, self._store = store, TrustedStore(store, self.trust)
+        self.store_witness = StoreWitness(disk, notices.store_refused)
+        self._untrusted_store, self._store = store, TrustedStore(store, self.store_witness)
         self.view = MetadataView(self._store, config.timings)
         self.replicas = ReplicaSet()
         self.log_directory = LogDirectory(self._environment)
@@ -79,13 +79,15 @@ class BrokerNode:
     # -- life --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        await self.trust.wait_until_trusted(self._untrusted_store, self.config.broker_id)
+        await self.store_witness.wait_until_trusted(self._untrusted_store, self.config.broker_id)
         await self.view.load()
-        await settle_cluster_id(self.config, self.view, self._store)
+        await ensure_cluster_id(self.config, self.view, self._store)
         try:
             directory, booted = self.log_directory.open(self.view.image)
         except DiskFull as full:
-            raise LogDirectoryFailed(f"recovery needs room: {full}; free space and start again") from full
+            raise LogDirectoryFailed(
+                f"recovery needs disk space: {full}; free space and start again"
+            ) from full
         self._compose(directory, booted)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -134,7 +136,7 @@ class BrokerNode:
         )
         leaderless = Leaderless(view.image)
 
-        def told_leaderless() -> Mapping[TopicPartition, TenantId]:
+        def leaderless_as_controller() -> Mapping[TopicPartition, TenantId]:
             return leaderless.partitions() if self.control.seat.seated else {}
 
         self.usage = Usage(
@@ -143,7 +145,7 @@ class BrokerNode:
             store=store,
             replicas=replicas,
             confident=confident,
-            leaderless=told_leaderless,
+            leaderless=leaderless_as_controller,
         )
         self.hosting = Hosting(
             environment,
@@ -176,8 +178,8 @@ class BrokerNode:
             trim=self.hosting.trim,
             metering=self.usage.metering,
             integrity=self.integrity,
-            writing=self.trust.writing(confident),
-            reading=self.trust.reading(confident),
+            writing=self.store_witness.writing(confident),
+            reading=self.store_witness.reading(confident),
             confident=confident,
         )
         self.conditions = Conditions(
@@ -204,7 +206,7 @@ class BrokerNode:
     def _parts(self) -> tuple[Coroutine[Any, Any, None], ...]:
         return (
             self.view.run(),
-            self.trust.run(),
+            self.store_witness.run(),
             *self.hosting.tasks(),
             *self.control.tasks(),
             self.integrity.scrubber.run(),
@@ -216,7 +218,7 @@ class BrokerNode:
         )
 
     def _may_delete(self, where: TopicPartition, end: int) -> bool:
-        return not self.trust.refused and self.usage.metering.may_delete(where, end)
+        return not self.store_witness.refused and self.usage.metering.may_delete(where, end)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         invariant(self._tasks is not None, "links are made while the node runs")
@@ -241,7 +243,7 @@ class BrokerNode:
         await self.usage.metering.finish()
         self._last_epoch = self.registration.epoch
         await self.registration.end()
-        await self.trust.write()
+        await self.store_witness.write()
         await asyncio.gather(
             *(self.hosting.committer.flushed(replica) for replica in self.hosting.open_logs())
         )
@@ -255,7 +257,7 @@ class BrokerNode:
     # -- what the parts tell one another -----------------------------------------------------------------
 
     def _observe(self, batch: WatchBatch | None) -> None:
-        self.trust.saw(self.view.image.revision)
+        self.store_witness.saw(self.view.image.revision)
         self.registration.observe(self.view.image)
         if self.registration.in_force() and not self._acting:
             self._acting = True
@@ -269,7 +271,7 @@ class BrokerNode:
 
     def _registered(self) -> None:
         self.stats.registrations += 1
-        self.trust.saw(self.view.image.revision, registered=self.registration.epoch)
+        self.store_witness.saw(self.view.image.revision, registered=self.registration.epoch)
         self._distrust.gave_up()
         self._acting = False
         if self.registration.in_force():
@@ -286,7 +288,7 @@ class BrokerNode:
     def ready(self) -> bool:
         """Registered and serving."""
         return (
-            not self.trust.refused
+            not self.store_witness.refused
             and self.booted.is_set()
             and not self._draining
             and self.registration.in_force()
@@ -295,8 +297,8 @@ class BrokerNode:
     @property
     def ready_reason(self) -> str:
         """Why not ready; empty when ready."""
-        if self.trust.refused or self.trust.unreachable:
-            return self.trust.refused or self.trust.unreachable
+        if self.store_witness.refused or self.store_witness.unreachable:
+            return self.store_witness.refused or self.store_witness.unreachable
         if not self.booted.is_set():
             return "booting"
         if self._draining:
@@ -305,7 +307,7 @@ class BrokerNode:
 
     def warnings(self) -> dict[str, str]:
         """What an operator should look at, by kind; none while booting."""
-        return self.conditions.told() if self.booted.is_set() else {}
+        return self.conditions.by_kind() if self.booted.is_set() else {}
 
     def stalled(self) -> None:
         """The event loop stands still (RL137). Called from another thread."""

@@ -28,8 +28,8 @@ class Conditions:
         self._control = control
         self._retention, self._step_aside = retention, step_aside
 
-    def told(self) -> dict[str, str]:
-        """Kind -> what is wrong; none when all is well."""
+    def by_kind(self) -> dict[str, str]:
+        """Kind -> what is wrong. Empty when all is well."""
         found: dict[str, str] = {}
         off_ms = self._control.clock_off_ms
         if not self._retention.clock_trusted:
@@ -39,9 +39,9 @@ class Conditions:
                 f" at most {self._config.timings.clock_off_ms_max} allowed; nothing is deleted for its age"
                 + (", and this broker leads nothing that another one can lead" if far else "")
             )
-        room = self._log_directory.disk_space
-        if room.full or room.refuses_writes:
-            found["disk"] = room.full or room.refuses_writes
+        space = self._log_directory.disk_space
+        if space.full or space.refuses_writes:
+            found["disk"] = space.full or space.refuses_writes
         if self._step_aside.slow:
             found["slow disk"] = self._step_aside.reason
         if self._log_directory.strays.count:
@@ -60,15 +60,15 @@ class Conditions:
 
     def gauges(self) -> dict[str, int]:
         """By name of the metric."""
-        room = self._log_directory.disk_space
+        space = self._log_directory.disk_space
         return {
             "strays": self._log_directory.strays.count,
             "damaged_files": self._log_directory.quarantine.count,
             "damaged_files_bytes": self._log_directory.quarantine.size_bytes,
             "clock_off_ms": self._control.clock_off_ms or 0,
             "clock_trusted": int(self._retention.clock_trusted),
-            "disk_refuses_writes": int(bool(room.refuses_writes)),
-            "disk_read_only": int(bool(room.read_only)),
+            "disk_refuses_writes": int(bool(space.refuses_writes)),
+            "disk_read_only": int(bool(space.read_only)),
             "disk_slow": int(self._step_aside.slow),
             "replicas_without_writes": sum(
                 isinstance(replica.health, ReadOnly) for replica in self._replicas.all()

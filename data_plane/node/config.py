@@ -29,7 +29,7 @@ class Timings:
     drain_ms: int = 10_000
     """How long a broker that stops waits for others to lead what it leads."""
     group_retention_ms: int = GROUP_RETENTION_MS
-    """A consumer group that nobody used for so long is forgotten, with what it committed."""
+    """A consumer group that was not used for so long is forgotten, with its committed offsets."""
     hand_over_ms: int = 500
     """A partition that is handed over stands still no longer than this."""
     metering_tick_ms: int = 1_000
@@ -70,7 +70,7 @@ class NodeConfig:
     tail_bytes: int = 64 * limits.MIB
     """Recent batches kept in memory for followers and consumers, all partitions together."""
     replica_window_bytes: int = 8 * limits.MIB
-    """Pushed to a follower and not yet held by it, per follower."""
+    """Pushed to a follower and not yet acknowledged by it, per follower."""
     catch_up_bytes_per_s: int = 64 * limits.MIB
     """To followers that are far behind and not in sync, all together; 0 = as fast as can be."""
     replica_open_max: int = 10_000
@@ -82,7 +82,7 @@ class NodeConfig:
     disk_soft_free_bytes: int = 1_024 * limits.MIB
     """With less free, but never while 10 % of the disk are, produce is refused and everything else goes on (RL128)."""
     disk_hard_free_bytes: int = 256 * limits.MIB
-    """With less free, but never while 3 % of the disk are, nothing is written but what makes room."""
+    """With less free, but never while 3 % of the disk are, nothing is written but what frees space."""
     scrub_bytes_per_s: int = 8 * limits.MIB
     """Read back at least at this rate; faster only where the period demands it."""
     ballast_bytes: int = 64 * limits.MIB
@@ -90,6 +90,6 @@ class NodeConfig:
     stray_keep_ms: int = 14 * 86_400_000
     """Directories that the metadata does not know are kept so long (RL53)."""
     damaged_keep_ms: int = 14 * 86_400_000
-    """Segment files that were set aside with their damage are kept so long, or until room is short (RL122)."""
+    """Segment files set aside with their damage are kept so long, or until disk space is short (RL122)."""
     metering: bool = True
     """Usage is read and delivered usage counted; without it nothing waits to be metered before it is deleted."""

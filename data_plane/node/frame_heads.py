@@ -5,7 +5,8 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from penstock.contract import limits
-from penstock.contract.frames import FrameError, FrameKind
+from penstock.contract.errors import LimitExceeded
+from penstock.contract.frames import FrameError, FrameKind, check_few
 
 M = TypeVar("M", bound=Message)
 
@@ -18,13 +19,15 @@ def read_head(message: type[M], kind: FrameKind, head: bytes | memoryview) -> M:
         raise FrameError(f"the head of a {kind.name} frame is not readable") from None
 
 
-def demand_read(waiting: int) -> None:
+def require_read(waiting: int) -> None:
     """Raise `FrameError` when a client asks on without reading the answers it has."""
     if waiting > limits.UNREAD_ANSWERS_MAX:
         raise FrameError(f"{waiting} answers are unread, at most {limits.UNREAD_ANSWERS_MAX} are kept")
 
 
-def demand_few(count: int, what: str) -> None:
+def require_few(count: int, what: str) -> None:
     """Raise `FrameError` when a client's frame names more than one turn of the event loop should handle."""
-    if count > limits.FRAME_ENTRIES_MAX:
-        raise FrameError(f"{count} {what} in one frame, at most {limits.FRAME_ENTRIES_MAX} allowed")
+    try:
+        check_few(count, what, within="frame")
+    except LimitExceeded as refusal:
+        raise FrameError(refusal.message) from None

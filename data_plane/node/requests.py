@@ -5,8 +5,8 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from data_plane.node.ports import CallFailed
-from penstock.contract import limits
-from penstock.contract.errors import ErrorCode
+from penstock.contract.errors import ErrorCode, LimitExceeded
+from penstock.contract.frames import check_few
 
 M = TypeVar("M", bound=Message)
 
@@ -21,10 +21,9 @@ def parsed(kind: type[M], request: bytes) -> M:
         raise CallFailed(ErrorCode.INVALID_REQUEST, f"the request is no {kind.__name__}") from None
 
 
-def demand_few(count: int, what: str) -> None:
-    """Refuse what would hold up the event loop (RL137) with `CallFailed(LIMIT_EXCEEDED)`."""
-    if count > limits.FRAME_ENTRIES_MAX:
-        raise CallFailed(
-            ErrorCode.LIMIT_EXCEEDED,
-            f"{count} {what} in one request, at most {limits.FRAME_ENTRIES_MAX} allowed",
-        )
+def require_few(count: int, what: str) -> None:
+    """`check_few` for a call that is refused as a whole, by `CallFailed`."""
+    try:
+        check_few(count, what)
+    except LimitExceeded as refusal:
+        raise CallFailed(refusal.code, refusal.message) from None

@@ -26,53 +26,53 @@ class NodeStats:
     produced_batches: int = 0
     """Batches that this broker took as leader."""
     produced_bytes: int = 0
-    """Bytes of those batches as sent."""
+    """Bytes of the batches that this broker took as leader, as sent."""
     produced_messages: int = 0
-    """Messages in them."""
+    """Messages in the batches that this broker took as leader."""
     produce_refusals: int = 0
-    """Batches that it refused, for whatever reason."""
+    """Batches that this broker refused, for any reason."""
     throttled_batches: int = 0
-    """Held because of a tenant's produce rate, and let in when their turn came."""
+    """Batches delayed because of a tenant's produce rate, and then let in."""
     throttled_ms: int = 0
-    """Time that they were held, all together."""
+    """Total time that batches were delayed because of a tenant's produce rate."""
     fairness_waits: int = 0
     """Pieces of work of tenants that had used more than their share of the processor, and waited."""
     fairness_wait_ms: int = 0
-    """Time that they waited, all together."""
+    """Total time that work of tenants above their share of the processor waited."""
     throttle_refusals: int = 0
-    """Refused because of a tenant's produce rate."""
+    """Batches refused because of a tenant's produce rate."""
     duplicates: int = 0
-    """Batches that a producer sent again and that stood in the log already: answered with the first offset."""
+    """Batches that a producer sent again and the log already had: answered with the first offset."""
     pushed_bytes: int = 0
-    """To consumers."""
+    """Bytes pushed to consumers."""
     replicated_bytes: int = 0
-    """To followers."""
+    """Bytes pushed to followers."""
     held_batches: int = 0
-    """Taken over from leaders."""
+    """Batches taken over from leaders."""
     elections: int = 0
     """Leaderships that this broker took up."""
     leaderships_lost: int = 0
     """Leaderships that ended without a hand-over: another was elected, or the registration was lost."""
     outcomes_unknown: int = 0
-    """Batches whose producer was told that they may or may not be committed, because leadership was lost."""
+    """Batches answered with an unknown outcome, because leadership was lost before they were committed."""
     leaders_handed_over: int = 0
-    """In good order, and reassignments closed."""
+    """Leadership transfers in good order, those that close a reassignment included."""
     catch_up_bytes: int = 0
-    """To followers outside the in-sync set that are far behind."""
+    """Bytes pushed to followers outside the in-sync set that are far behind."""
     in_sync_shrinks: int = 0
     """Followers that a leader here took out of the in-sync set."""
     in_sync_expansions: int = 0
-    """Followers that a leader here took into it again."""
+    """Followers that a leader here took into the in-sync set again."""
     truncations: int = 0
-    """Logs that were cut where they differed from their new leader's."""
+    """Logs that were truncated where they differed from their new leader's."""
     truncated_messages: int = 0
-    """Offsets that were cut so; without a declared loss none was acknowledged with `acks=all`."""
+    """Offsets removed by truncations. Without a declared loss none was acknowledged with `acks=all`."""
     declared_losses: int = 0
     """Log generations that this broker began: elections that may have lost something, forced elections, repairs."""
     registrations: int = 0
     """Times that this broker registered itself: once, and after each time it was fenced."""
     fences: int = 0
-    """Suspected brokers this broker fenced as controller."""
+    """Suspected brokers that this broker fenced as controller."""
     journal_rounds: int = 0
     """Groups of writes that went to the journal together, with one sync."""
     checkpoints: int = 0
@@ -82,7 +82,7 @@ class NodeStats:
     deleted_segments: int = 0
     """Segments that retention has deleted."""
     scrubbed_bytes: int = 0
-    """Read back from closed segments and checked."""
+    """Bytes of closed segments that were read back and checked."""
     scrubbed_segments: int = 0
     """Closed segments that were read back and checked."""
     scrub_damage: int = 0
@@ -90,28 +90,28 @@ class NodeStats:
     slow_syncs: int = 0
     """Syncs that took longer than a healthy disk may."""
     stepped_aside: int = 0
-    """Partitions left because the own disk was slow."""
+    """Partitions that this broker left because its disk was slow or full."""
     group_offsets_committed: int = 0
     """Offsets of consumer groups that were committed here."""
     group_offsets_committed_back: int = 0
-    """Below the offset stored before (RL95): a reset or a seek, else worth a look."""
+    """Offsets committed below the one stored before (RL95): by a reset or a seek, otherwise worth a look."""
     group_logs_shortened: int = 0
-    """Partitions of `__groups` whose log was written anew and cut off before."""
+    """Partitions of `__groups` whose log was rewritten shorter."""
     usage_records: int = 0
-    """Committed in `__usage`."""
+    """Usage records committed in `__usage`."""
     usage_readings: int = 0
     """Odometer readings that were made."""
     usage_retries: int = 0
     """Rounds in which no partition of `__usage` took a record."""
     calls_over_limits: int = 0
-    """Refused because their tenant or their address had too many calls or connections open."""
+    """Calls refused because their tenant or their address had too many calls or connections open."""
     authentication_failures: int = 0
     """Callers whose key was wrong, revoked or unknown."""
     streams: int = 0
     """Streams of clients and brokers that are open now."""
     sync_ms: Histogram = field(default_factory=Histogram)
-    """From handing a group to the disk until the loop goes on (fsync_return_ms)."""
+    """Time from handing a group of writes to the disk until the event loop goes on (fsync_return_ms)."""
     hand_over_ms: Histogram = field(default_factory=Histogram)
-    """From the last batch taken until the metadata names the next leader, for those moved together."""
+    """Time from the last batch taken until the metadata names the next leader, for partitions moved together."""
     ack_ms: Histogram = field(default_factory=Histogram)
-    """From a produced frame's arrival to its results, without the time that a tenant's rate held it."""
+    """Time from a produced frame's arrival to its results, without delays by a tenant's rate."""

@@ -10,10 +10,10 @@ from penstock.contract.frames import FrameError
 
 _T = TypeVar("_T")
 EXPECTED = (ConnectionLost, CallFailed, FrameError)
-"""How a conversation ends when nobody made a mistake of ours."""
+"""How a conversation ends without a mistake of ours."""
 TURN_MS = 2.0
-"""Whoever sends little waits for as many turns as others have work. And a broker that does one thing for long hears
-nobody: others take 1.2 s without a word for its death (RL137)."""
+"""A client that sends little waits for as many turns as others have work. And a broker that does one thing for long
+answers no heartbeat: after 1.2 s without one the others count it as dead (RL137)."""
 
 
 async def together(*parts: Coroutine[Any, Any, None]) -> None:
@@ -47,7 +47,7 @@ async def together(*parts: Coroutine[Any, Any, None]) -> None:
 
 
 class Turn:
-    """What one turn of the event loop may take. Before more is done than fits, whoever else is ready has its turn."""
+    """What one turn of the event loop may take. Before more is done than fits, other ready work has its turn."""
 
     def __init__(self, clock: Clock, rng: Rng) -> None:
         self._clock, self._rng = clock, rng

@@ -1,10 +1,10 @@
-"""Which replicas move when a broker is drained or a new one joined, or a topic shall have more or fewer copies. Pure
+"""Which replicas move when a broker is drained or a new one joined, or a topic gets more or fewer copies. Pure
 and deterministic.
 
-Each move names all replicas of one partition as they shall be; no partition changes more than one of its replicas at
+Each move names all replicas of one partition as they are to be; no partition changes more than one of its replicas at
 a time. Moves keep, in this order:
 
-1. No broker holds a partition twice, and no move puts more copies of one into a zone than the fullest zone held before,
+1. No broker holds a partition twice, and no move puts more copies of one into a zone than the fullest zone had before,
    unless no other broker is left.
 2. The broker with the fewest replicas takes the next one, so that many moves even out; of equals the lowest id.
 3. The place of the replica that goes is taken by the one that comes: who was preferred as a leader stays so.
@@ -33,7 +33,7 @@ class PlacedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMove:
-    """`partition` shall be held by `target`, in this order: `source` goes, `destination` comes; None = nobody does."""
+    """`partition` is to be on `target`, in this order: `source` goes, `destination` comes; None = no broker does."""
 
     partition: PlacedPartition
     target: tuple[int, ...]
@@ -78,10 +78,10 @@ def towards(
     load = Counter({b.id: b.replicas for b in brokers})
     moves: list[PlannedMove] = []
     for partition in _in_order(partitions):
-        held = partition.replicas
-        crowd = Counter(zones.get(b, f"broker {b}") for b in held)
-        if len(held) < copies:
-            able = [number for number in sorted(active) if number not in held]
+        stored = partition.replicas
+        crowd = Counter(zones.get(b, f"broker {b}") for b in stored)
+        if len(stored) < copies:
+            able = [number for number in sorted(active) if number not in stored]
             if not able:
                 raise PlacementRefused(
                     f"{partition.name}: {copies} copies need {copies} active brokers, there are {len(active)}"
@@ -89,11 +89,11 @@ def towards(
             taken = min(able, key=lambda number: (crowd[zones[number]], load[number], number))
             load[taken] += 1
             moves.append(
-                PlannedMove(partition=partition, target=(*held, taken), source=None, destination=taken)
+                PlannedMove(partition=partition, target=(*stored, taken), source=None, destination=taken)
             )
-        elif len(held) > copies:
+        elif len(stored) > copies:
             given = max(
-                held[1:],
+                stored[1:],
                 key=lambda number: (
                     number not in active,
                     crowd[zones.get(number, f"broker {number}")],
@@ -102,7 +102,7 @@ def towards(
                 ),
             )
             load[given] -= 1
-            left = tuple(number for number in held if number != given)
+            left = tuple(number for number in stored if number != given)
             moves.append(PlannedMove(partition=partition, target=left, source=given, destination=None))
     return tuple(moves)
 
@@ -116,16 +116,16 @@ def rebalance(
     """
     active = {b.id: b for b in brokers if b.state == ACTIVE}
     zones = {b.id: b.failure_domain for b in brokers}
-    held: dict[int, list[PlacedPartition]] = {number: [] for number in sorted(active)}
+    stored: dict[int, list[PlacedPartition]] = {number: [] for number in sorted(active)}
     for partition in _in_order(partitions):
         for number in partition.replicas:
-            if number in held:
-                held[number].append(partition)
-    load = Counter({number: len(placed) for number, placed in held.items()})
+            if number in stored:
+                stored[number].append(partition)
+    load = Counter({number: len(placed) for number, placed in stored.items()})
     moved: dict[str, None] = {}
     moves: list[PlannedMove] = []
     while len(moves) < moves_max:
-        move = _one_more(held, load, zones, moved)
+        move = _one_more(stored, load, zones, moved)
         if move is None:
             break
         planned, source, destination = move
@@ -137,16 +137,19 @@ def rebalance(
 
 
 def _one_more(
-    held: dict[int, list[PlacedPartition]], load: Counter[int], zones: dict[int, str], moved: dict[str, None]
+    stored: dict[int, list[PlacedPartition]],
+    load: Counter[int],
+    zones: dict[int, str],
+    moved: dict[str, None],
 ) -> tuple[PlannedMove, int, int] | None:
     """A move from a fuller broker to an emptier one, the widest gap first; and which these are."""
-    fullest = sorted(held, key=lambda number: (-load[number], number))
-    emptiest = sorted(held, key=lambda number: (load[number], number))
+    fullest = sorted(stored, key=lambda number: (-load[number], number))
+    emptiest = sorted(stored, key=lambda number: (load[number], number))
     for source in fullest:
         for destination in emptiest:
             if load[source] - load[destination] < 2:
                 break
-            for partition in held[source]:
+            for partition in stored[source]:
                 if _key(partition) in moved or destination in partition.replicas:
                     continue
                 if _crowds(partition, source, destination, zones):
@@ -180,9 +183,9 @@ def _key(partition: PlacedPartition) -> str:
 def _cannot_hold(broker: int, partition: PlacedPartition, brokers: Sequence[BrokerView]) -> str:
     rest = sorted(b.id for b in brokers if b.state == ACTIVE and b.id != broker)
     away = sorted((b.id, b.state) for b in brokers if b.state != ACTIVE and b.id != broker)
-    told = "".join(f"; broker {number} is {state}" for number, state in away[:10])
+    states = "".join(f"; broker {number} is {state}" for number, state in away[:10])
     there = ", ".join(map(str, rest)) or "no broker"
     return (
         f"broker {broker} cannot be drained: {partition.name} needs {len(partition.replicas)} brokers, "
-        f"without it {there} would be left{told}"
+        f"without it {there} would be left{states}"
     )

@@ -89,7 +89,7 @@ def _too_few(replication: int, brokers: Sequence[BrokerView], active: int) -> st
 
 
 def _copies_a_zone(replication: int, zones: dict[str, list[BrokerView]]) -> dict[str, int]:
-    """The most copies of one partition each zone may hold: the smallest even bound that still finds room."""
+    """The most copies of one partition each zone may hold: the smallest even bound that has enough capacity."""
     bound = 1
     while sum(min(bound, len(members)) for members in zones.values()) < replication:
         bound += 1
@@ -101,15 +101,15 @@ def _replica_quotas(
 ) -> dict[int, int]:
     """How many replicas of the topic each broker gets: as even as the zones allow, the least loaded first."""
     quotas = {broker.id: 0 for members in zones.values() for broker in members}
-    room = {zone: partitions * copies_max[zone] for zone in zones}
+    capacity = {zone: partitions * copies_max[zone] for zone in zones}
     heap = [(0, broker.replicas, broker.id, zone) for zone, members in zones.items() for broker in members]
     heapq.heapify(heap)
     left = partitions * replication
     while left:
         quota, load, number, zone = heapq.heappop(heap)
-        if room[zone] == 0 or quota == partitions:
+        if capacity[zone] == 0 or quota == partitions:
             continue
-        room[zone] -= 1
+        capacity[zone] -= 1
         left -= 1
         quotas[number] = quota + 1
         heapq.heappush(heap, (quota + 1, load + 1, number, zone))
@@ -158,8 +158,8 @@ class _Leaderships:
         self.load = dict(loads)
         # movable[a][b]: partitions that a leads and b holds; a dict is an ordered set
         self.movable: dict[int, dict[int, dict[int, None]]] = {number: {} for number in loads}
-        for partition, held_by in enumerate(holders):
-            first = min(held_by, key=self._weight)
+        for partition, copies in enumerate(holders):
+            first = min(copies, key=self._weight)
             self.leader.append(first)
             self._lead(partition, first)
 
@@ -214,17 +214,17 @@ def _choose_leaders(holders: Sequence[Assignment], loads: dict[int, int]) -> lis
 
 
 def _in_order_of_preference(holders: Sequence[Assignment], leaders: Sequence[int]) -> tuple[Assignment, ...]:
-    """Leader first; behind one leader each follower stands at each place about equally often."""
+    """Leader first; behind one leader each follower stands at each position about equally often."""
     stood: dict[tuple[int, int, int], int] = {}
     ordered: list[Assignment] = []
-    for held_by, leader in zip(holders, leaders, strict=True):
-        waiting = sorted(number for number in held_by if number != leader)
+    for copies, leader in zip(holders, leaders, strict=True):
+        waiting = sorted(number for number in copies if number != leader)
         line = [leader]
         while waiting:
-            place = len(line)
-            follower = min(waiting, key=lambda number: (stood.get((leader, place, number), 0), number))
+            position = len(line)
+            follower = min(waiting, key=lambda number: (stood.get((leader, position, number), 0), number))
             waiting.remove(follower)
-            stood[leader, place, follower] = stood.get((leader, place, follower), 0) + 1
+            stood[leader, position, follower] = stood.get((leader, position, follower), 0) + 1
             line.append(follower)
         ordered.append(tuple(line))
     return tuple(ordered)

@@ -17,8 +17,8 @@ def eligible_after(
 ) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
     """(eligible, last known) of a record whose in-sync set becomes `in_sync` (RL43).
 
-    Below `min_insync` the high watermark stands still, so whoever leaves the set stays complete and
-    electable. At or above it the watermark may move on without them, so both lists are cleared.
+    Below `min_insync` the high watermark stands still, so a replica that leaves the set stays complete and
+    electable. At or above it the watermark may move on without it, so both lists are cleared.
     """
     if len(in_sync) >= min_insync:
         return (), ()
@@ -28,7 +28,7 @@ def eligible_after(
 
 
 def forgotten(record: PartitionRecord, broker: BrokerId) -> PartitionRecord:
-    """`record` without waiting for `broker`: its log directory is another one, so what it held does not come back
+    """`record` without waiting for `broker`: its log directory is another one, so what it stored does not come back
     with it (RL54).
     """
     return replace(record, last_known=tuple(b for b in record.last_known if b != broker))

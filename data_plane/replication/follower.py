@@ -1,14 +1,14 @@
-"""The follower's view of one partition: where to cut its log, which pushes to take, what is committed.
+"""The follower's view of one partition: where to truncate its log, which pushes to take, what is committed.
 
 A follower is `opening` (it has sent its position) or `following` (pushes arrive). A *diverging* or *start
-over* answer cuts the log and it opens again with a new handle, until the answer is *accepted* (RL26). A
+over* answer truncates the log and it opens again with a new handle, until the answer is *accepted* (RL26). A
 `FollowerState` lives for one leader epoch; a new leader or epoch makes a new one.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 
-from data_plane.replication.leader import NO_EPOCH, EpochLookup, Position
+from data_plane.replication.opening import NO_EPOCH, EpochLookup, Position
 from penstock.contract.ids import BrokerId
 from penstock.contract.invariant import invariant
 
@@ -27,7 +27,15 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakePush:
-    """The push is for this follower as it is now: append it."""
+    """The push is for this follower as it is now. To be carried out in the order of the fields, without an await in
+    between; when the append fails, nothing behind it is done."""
+
+    append: bool
+    """Append its batches: it brings some."""
+    high_watermark: int
+    """The leader's; note it as far as the own log reaches then (`follower_watermark`)."""
+    ack: bool
+    """Tell the leader at once what is held: written counts (RL14). Otherwise the ack waits until it is durable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +61,7 @@ PushVerdict = TakePush | IgnorePush | BrokenPush
 def truncation_point(
     *, epoch_lookup: EpochLookup, log_end: int, divergence_epoch: int, divergence_end: int
 ) -> int:
-    """Where to cut after a *diverging* answer (RL26): own end of that epoch, or of the next lower own one,
+    """Where to truncate after a *diverging* answer (RL26): own end of that epoch, or of the next lower own one,
     or the leader's end, whichever is lowest. Never the watermark (RL24). Several rounds may be needed.
     """
     if divergence_epoch == NO_EPOCH:
@@ -62,21 +70,21 @@ def truncation_point(
     return min(own_end, divergence_end, log_end)
 
 
-def checked_cut(*, cut: int, high_watermark: int) -> int:
-    """`cut`, unless that would remove what is committed: then `BelowWatermark` (RL31)."""
-    if cut < high_watermark:
-        raise BelowWatermark(f"the leader asks to cut at {cut}, {high_watermark} is committed here")
-    return cut
+def checked_truncation(*, offset: int, high_watermark: int) -> int:
+    """`offset`, unless truncating there would remove what is committed: then `BelowWatermark` (RL31)."""
+    if offset < high_watermark:
+        raise BelowWatermark(f"the leader asks to truncate at {offset}, {high_watermark} is committed here")
+    return offset
 
 
 def start_over_point(*, log_start_offset: int, high_watermark: int) -> int:
-    """Where an emptied log begins anew (RL32). What is committed here must lie before the leader's start
+    """Where an emptied log begins (RL32). What is committed here must lie before the leader's start
     (RL31).
     """
-    return checked_cut(cut=log_start_offset, high_watermark=high_watermark)
+    return checked_truncation(offset=log_start_offset, high_watermark=high_watermark)
 
 
-def accepts_push(
+def push_objection(
     *,
     following: bool,
     handle: int,
@@ -87,8 +95,8 @@ def accepts_push(
     first_batch_epoch: int,
     log_end: int,
     last_epoch: int,
-) -> PushVerdict:
-    """May this push be appended (RL29, RL33)? `base_offset` None = it only moves the marks.
+) -> IgnorePush | BrokenPush | None:
+    """Why this push may not be taken (RL29, RL33); None when it may. `base_offset` None = it only moves the marks.
 
     A base offset above the log end is a gap that compaction left at the leader; one below it is never
     right. Checksums and the batches after the first one are the log's to check.
@@ -98,14 +106,14 @@ def accepts_push(
             reason=f"handle {handle} epoch {leader_epoch}; {own_handle} epoch {own_leader_epoch} is open"
         )
     if base_offset is None:
-        return TakePush()
+        return None
     if base_offset < log_end:
         return BrokenPush(reason=f"push at {base_offset}, the log ends at {log_end}")
     if first_batch_epoch < last_epoch:
         return BrokenPush(reason=f"batch of epoch {first_batch_epoch} after one of epoch {last_epoch}")
     if first_batch_epoch > leader_epoch:
         return BrokenPush(reason=f"batch of epoch {first_batch_epoch} from a leader of epoch {leader_epoch}")
-    return TakePush()
+    return None
 
 
 def follower_watermark(*, own: int, leaders: int, log_end: int) -> int:
@@ -129,7 +137,7 @@ class Open:
 class FollowerState:
     """One partition that follows `leader` in `leader_epoch`. Its owner is the partition's only writer.
 
-    `high_watermark` is the replica's own, from its checkpoint; it only grows, but for a declared loss.
+    Where the own log ends and what of it is committed is the log's to know, and an argument here.
     """
 
     def __init__(
@@ -138,21 +146,18 @@ class FollowerState:
         *,
         leader_epoch: int,
         replica_generation: int,
-        high_watermark: int,
+        strict: bool,
         loss_declared: bool = False,
     ) -> None:
-        """`loss_declared`: a loss was declared since the last batch here; what was committed may have to go (RL31)."""
+        """`strict`: the topic counts durable ends. `loss_declared`: a loss was declared after the last batch here;
+        committed records may have to go (RL31)."""
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.replica_generation = replica_generation
         self.loss_declared = loss_declared
         self.phase = Phase.IDLE
         self.handle = 0
-        self._high_watermark = high_watermark
-
-    @property
-    def high_watermark(self) -> int:
-        return self._high_watermark
+        self.strict = strict
 
     def open(self, handle: int, position: Position) -> Open:
         """Ask for pushes from `position`. `handle` must be new on the stream; others are ignored."""
@@ -173,33 +178,35 @@ class FollowerState:
         """The leader took the open up: pushes follow."""
         self.phase = Phase.FOLLOWING
 
-    def diverging(self, *, epoch: int, end_offset: int, epoch_lookup: EpochLookup, log_end: int) -> int:
+    def diverging(
+        self, *, epoch: int, end_offset: int, epoch_lookup: EpochLookup, log_end: int, high_watermark: int
+    ) -> int:
         """The offset to truncate to before opening again. Raises `BelowWatermark` (RL31)."""
         self.phase = Phase.IDLE
-        cut = truncation_point(
+        offset = truncation_point(
             epoch_lookup=epoch_lookup, log_end=log_end, divergence_epoch=epoch, divergence_end=end_offset
         )
-        if self.loss_declared:
-            self._high_watermark = min(self._high_watermark, cut)
-        return checked_cut(cut=cut, high_watermark=self._high_watermark)
+        return checked_truncation(offset=offset, high_watermark=self._kept_at_least(high_watermark))
 
-    def start_over(self, log_start_offset: int) -> int:
+    def start_over(self, log_start_offset: int, *, high_watermark: int) -> int:
         """The offset at which to begin an empty log before opening again (RL32). Raises `BelowWatermark`
         (RL31).
         """
         self.phase = Phase.IDLE
-        if self.loss_declared:
-            self._high_watermark = min(self._high_watermark, log_start_offset)
-        point = start_over_point(log_start_offset=log_start_offset, high_watermark=self._high_watermark)
-        self._high_watermark = point
-        return point
+        return start_over_point(
+            log_start_offset=log_start_offset, high_watermark=self._kept_at_least(high_watermark)
+        )
+
+    def _kept_at_least(self, high_watermark: int) -> int:
+        """After a declared loss even what is committed may have to go."""
+        return 0 if self.loss_declared else high_watermark
 
     def refused(self) -> None:
         """The leader refused the open: wait for newer metadata or try again later."""
         self.phase = Phase.IDLE
 
     def stream_lost(self) -> None:
-        """The stream to the leader ended; whatever was on it is void."""
+        """The stream to the leader ended. What was on it is void."""
         self.phase = Phase.IDLE
 
     def push(
@@ -208,12 +215,13 @@ class FollowerState:
         leader_epoch: int,
         base_offset: int | None,
         *,
+        high_watermark: int,
         first_batch_epoch: int = NO_EPOCH,
         log_end: int,
         last_epoch: int,
     ) -> PushVerdict:
         """Judge a push against the log as it is at this moment, after the last await."""
-        return accepts_push(
+        objection = push_objection(
             following=self.phase is Phase.FOLLOWING,
             handle=handle,
             own_handle=self.handle,
@@ -224,8 +232,7 @@ class FollowerState:
             log_end=log_end,
             last_epoch=last_epoch,
         )
-
-    def watermark_seen(self, leaders: int, log_end: int) -> int:
-        """The leader's watermark rode on a push that was taken; returns the own one after it."""
-        self._high_watermark = follower_watermark(own=self._high_watermark, leaders=leaders, log_end=log_end)
-        return self._high_watermark
+        if objection is not None:
+            return objection
+        append = base_offset is not None
+        return TakePush(append=append, high_watermark=high_watermark, ack=append and not self.strict)

@@ -3,7 +3,7 @@
     sound --damage in the only replica--> read only
     sound, read only --damage, another one can lead--> damaged, or lost tail where it is not known what is missing
     damaged, lost tail --given up--> the same, given up
-    damaged, lost tail, given up --cut, to be fetched again--> sound
+    damaged, lost tail, given up --truncated, to be fetched again--> sound
     read only, damaged, lost tail --a declared loss covers it--> sound
     any --the metadata no longer wants it--> retired
 
@@ -34,7 +34,7 @@ class ReadOnly:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damaged:
-    """It takes no role. What the log names as bad is cut and fetched again."""
+    """It takes no role. What the log names as bad is truncated and fetched again."""
 
     reason: str
     given_up: bool = False
@@ -78,9 +78,9 @@ class Remedy(Enum):
     GIVE_UP = auto()
     """The others count on it, or may: a write of its own takes it out of the sets of those that may lead."""
     FETCH_AGAIN = auto()
-    """No broker counts on it and another one leads: cut what is bad, and fetch it from there."""
+    """No broker counts on it and another one leads: truncate what is bad, and fetch it from there."""
     ACCEPT_LOSS = auto()
-    """A declared loss covers all that is wrong with it: cut it there, and go on."""
+    """A declared loss covers all that is wrong with it: truncate it there, and go on."""
 
 
 # -- what it may do ---------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def retired(health: Health, reason: str) -> Retired:
 
 
 def made_whole(health: Health) -> Health:
-    """Everything bad was cut: it comes again, or a declared loss covers it. One that was retired meanwhile goes."""
+    """Everything bad was truncated: it is fetched again, or a declared loss covers it. A retired one stays retired."""
     return health if isinstance(health, Retired) else Sound()
 
 
@@ -148,7 +148,7 @@ def remedy(health: Health, *, loss_declared: bool, counted_on: bool, led: bool, 
     """`loss_declared`: it was chosen to lead as it is. `counted_on`: it leads or may lead next, by what is known here.
     `led`: the partition has a leader. `damage_named`: the log knows from where on it is bad.
 
-    One that was not given up yet is, whatever is known here: its leader may be about to take it in.
+    A damaged replica that was not given up yet is given up in any case: its leader may be about to take it in.
     """
     match health:
         case Sound() | Retired():

@@ -1,4 +1,4 @@
-"""Decisions about one partition's in-sync set: what counts, what is committed, who may join, who must leave.
+"""Decisions about one partition's in-sync set: what counts, what is committed, which replicas may join or must leave.
 
 The leader's state asks these by name and nothing else decides; ends are exclusive offsets.
 """
@@ -14,7 +14,7 @@ def counted_end(*, strict: bool, written_end: int, durable_end: int) -> int:
 
 
 def maximal_in_sync(committed: tuple[BrokerId, ...], proposed: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
-    """The committed in-sync set and everyone in an unresolved proposal (RL15)."""
+    """The committed in-sync set and all replicas in an unresolved proposal (RL15)."""
     return committed + tuple(broker for broker in proposed if broker not in committed)
 
 
@@ -29,7 +29,7 @@ def committed_offset(*, high_watermark: int, in_sync_count: int, min_insync: int
 
 
 def leader_ready(*, high_watermark: int, leader_epoch_start_offset: int) -> bool:
-    """May the leader say where the log ends? Only once its watermark has reached its own epoch (RL21)."""
+    """May the leader report where the log ends? Only once its watermark has reached its own epoch (RL21)."""
     return high_watermark >= leader_epoch_start_offset
 
 
@@ -39,7 +39,7 @@ def same_registration(*, seen_epoch: int, registered_epoch: int) -> bool:
 
 
 def reached_epoch_start(*, end: int, leader_epoch_start_offset: int) -> bool:
-    """Does the follower hold all that the leader held when it became leader (RL34)?"""
+    """Does the follower have all that the leader had when it became leader (RL34)?"""
     return end >= leader_epoch_start_offset
 
 
@@ -66,5 +66,5 @@ def may_join(
 def lags_too_long(
     *, end: int, leader_end: int, last_caught_up_ms: float, now_ms: float, lag_ms_max: int
 ) -> bool:
-    """Must an in-sync follower leave? By time since it last held all the leader had, not by count (RL37)."""
+    """Must an in-sync follower leave? By time since it last had all of the leader's log, not by count (RL37)."""
     return end < leader_end and now_ms - last_caught_up_ms > lag_ms_max

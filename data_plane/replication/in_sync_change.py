@@ -18,7 +18,7 @@ from penstock.contract.ids import BrokerId
 class Proposal:
     """One compare-and-set of the partition's record (RL35).
 
-    The caller compares the cell at the revision in which the partition's epoch was `base_partition_epoch`,
+    The caller compares the partition block at the revision in which the partition's epoch was `base_partition_epoch`,
     and for each of `members` (the leader is one) that its registration has exactly that broker epoch, then
     puts `record`.
     """
@@ -31,7 +31,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The record says who is in sync."""
+    """The record says which replicas are in sync."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,5 +57,5 @@ InSyncChange = Settled | Outstanding | Unresolved | Deposed
 
 
 def proposed(change: InSyncChange) -> tuple[BrokerId, ...]:
-    """Who may be in sync by a proposal."""
+    """Replicas that may be in sync by a proposal."""
     return change.proposal.in_sync if isinstance(change, Outstanding | Unresolved) else ()

@@ -1,4 +1,4 @@
-"""The leader's view of one partition: what followers hold, what is committed, who may be in sync.
+"""The leader's view of one partition: what followers have, what is committed, which replicas may be in sync.
 
 A `LeaderState` lives for exactly one leader epoch: made when this broker becomes leader, dropped when it
 sees a record with another leader or epoch, so nothing a follower said in an earlier epoch is left (RL38).
@@ -6,9 +6,11 @@ Inside it a follower is
 
     unknown --follower_opened--> following --follower_gone--> away --follower_opened--> following
 
-and the change of its in-sync set is in one of the states of `data_plane/replication/in_sync_change.py`. Who is in
-sync, or may be by a proposal, is the *maximal* set (RL15, RL36). All times are monotonic milliseconds of one clock.
-Ends are exclusive offsets.
+The change of its in-sync set is in one of the states of `data_plane/replication/in_sync_change.py`. Replicas in sync,
+and those that a proposal may have added, are the *maximal* set (RL15, RL36). All times are monotonic milliseconds of
+one clock. Ends are exclusive offsets.
+
+An event changes this state and nothing else. What has to be done about it is handed out as one value, `Effects`.
 """
 
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 
 from data_plane.metadata.model import PartitionRecord
 from data_plane.replication import in_sync
+from data_plane.replication.effects import Effects, Look
 from data_plane.replication.eligibility import in_order, with_in_sync
 from data_plane.replication.in_sync_change import (
     Deposed,
@@ -26,62 +29,23 @@ from data_plane.replication.in_sync_change import (
     Unresolved,
     proposed,
 )
-from data_plane.replication.log_start import AgreedStart, may_be_told, with_log_start
+from data_plane.replication.log_start import AgreedStart, may_be_reported, with_log_start
+from data_plane.replication.opening import (
+    NO_EPOCH,
+    Accepted,
+    EpochLookup,
+    OpenAnswer,
+    Position,
+    Refused,
+    StartOver,
+    checked_epoch,
+    divergence,
+)
+from data_plane.replication.own_log import OwnLog, last_ends
 from data_plane.replication.progress import UNKNOWN_END, FollowerProgress
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import BrokerId
-from penstock.contract.invariant import invariant
-
-NO_EPOCH = -1
-"""Last epoch of an empty log."""
-
-EpochLookup = Callable[[int], tuple[int, int]]
-"""Epoch asked for -> (largest own epoch not above it, that epoch's end offset), as RL28 defines it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """Where a replica's log stands. `last_epoch` is that of its last batch, NO_EPOCH for an empty log."""
-
-    log_end_offset: int
-    durable_end_offset: int
-    last_epoch: int
-    log_start_offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """Push from `offset` on."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Diverging:
-    """The follower's log leaves the leader's: truncate by (epoch, end offset) and open again (RL25, RL26)."""
-
-    epoch: int
-    end_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class StartOver:
-    """The follower ends before the first segment that the leader holds: wipe and open again at `offset`, where that
-    begins (RL32).
-    """
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The open is not taken up. Nothing of it is remembered."""
-
-    code: ErrorCode
-    message: str
-
-
-OpenAnswer = Accepted | Diverging | StartOver | Refused
+from penstock.contract.invariant import InvariantBroken, invariant
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,102 +68,75 @@ class FollowerLag:
     caught_up_ms_ago: int
 
 
-# -- decisions ------------------------------------------------------------------------------------------
-
-
-def divergence(position: Position, *, epoch_lookup: EpochLookup, log_end: int) -> Diverging | None:
-    """Where the follower's log leaves the leader's, by the leader-epoch file alone (RL25)."""
-    if position.last_epoch == NO_EPOCH:
-        return Diverging(NO_EPOCH, log_end) if position.log_end_offset > log_end else None
-    epoch, end = epoch_lookup(position.last_epoch)
-    if epoch < position.last_epoch or end < position.log_end_offset:
-        return Diverging(epoch, end)
-    return None
-
-
-def checked_epoch(what: str, *, got: int, current: int) -> Refused | None:
-    """Only an equal epoch is processed; a lower one is fenced, a higher one not known yet (RL7)."""
-    if got < current:
-        return Refused(ErrorCode.FENCED_LEADER_EPOCH, f"{what} {got} is fenced, {current} is current")
-    if got > current:
-        return Refused(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{what} {got} is not known yet, {current} is current")
-    return None
-
-
-# -- state ----------------------------------------------------------------------------------------------
-
-
 class LeaderState:
     """One partition led by `me` in `leader_epoch`. Not thread-safe; its owner is the partition's only writer.
 
-    `record` is the committed record that names `me` leader with this epoch. `leader_epoch_start_offset` is
-    the log end at the moment of becoming leader. `strict` counts durable ends, otherwise written ones.
-    `high_watermark` is the replica's own, possibly stale, one; `log_start` is where its own log begins.
+    `record` is the committed record that names `me` leader, and the leader epoch. `log` is its own log, whose high
+    watermark may be stale; the epoch begins at its end. `strict` counts durable ends, otherwise written ones.
+
+    After each event the owner carries out `take_effects`, before it awaits anything.
     """
 
     def __init__(
         self,
         me: BrokerId,
         record: PartitionRecord,
+        log: OwnLog,
         *,
-        leader_epoch: int,
-        leader_epoch_start_offset: int,
-        log_end: int,
-        durable_end: int,
-        high_watermark: int,
         min_insync: int,
         strict: bool,
         now_ms: float,
         lag_ms_max: int = 10_000,
-        log_start: int = 0,
     ) -> None:
         invariant(
             record.leader == me, f"partition {record.partition}: broker {me} leads only what names it leader"
         )
-        invariant(
-            record.leader_epoch == leader_epoch, f"partition {record.partition}: record and epoch agree"
-        )
         invariant(me in record.in_sync, f"partition {record.partition}: a leader is in sync with itself")
-        invariant(high_watermark <= log_end, f"partition {record.partition}: watermark is within the log")
+        invariant(
+            log.high_watermark <= log.log_end_offset,
+            f"partition {record.partition}: watermark is within the log",
+        )
         self.me = me
         self.record = record
-        self.leader_epoch = leader_epoch
-        self.leader_epoch_start_offset = leader_epoch_start_offset
-        self.log_end = log_end
-        self.durable_end = durable_end
+        self.leader_epoch = record.leader_epoch
+        self.leader_epoch_start_offset = log.log_end_offset
         self.min_insync = min_insync
         self.strict = strict
         self.lag_ms_max = lag_ms_max
         self.taking = True
         """False while leadership is handed over (RL50): nothing more is appended in this leader epoch."""
-        self._high_watermark = high_watermark
+        self._log: OwnLog = log
         self._latest_ms = now_ms
         self._followers = {broker: FollowerProgress(now_ms) for broker in record.replicas if broker != me}
         self._change: InSyncChange = Settled()
-        self.start = AgreedStart(record, log_start, now_ms)
+        self.start = AgreedStart(record, log.log_start_offset, now_ms)
+        self._compared_end = self._leader_end
+        """The leader's counted end when followers were last compared with it."""
+        self._ended = False
+        self._begin_epoch = record.leader_epoch
+        self._unsynced_bytes = 0
+        self._push = False
+        self._look = Look.IN_TIME
+        self._ends_moved = True
+        """The high watermark has to be decided again."""
         self._look_at_starts()
-        self._advance()
 
     # -- what happened ----------------------------------------------------------------------------------
 
-    def local_advanced(self, written_end: int, durable_end: int, now_ms: float) -> None:
-        """The leader's own log grew or became more durable. Neither end ever goes back."""
-        invariant(
-            self.log_end <= written_end, f"partition {self.record.partition}: a leader's log only grows"
-        )
-        invariant(
-            self.durable_end <= durable_end <= written_end,
-            f"partition {self.record.partition}: durable <= written",
-        )
+    def appended(self, size: int, now_ms: float) -> None:
+        """The own log took a batch of `size` bytes."""
+        self._unsynced_bytes += size
+        self._push = True
+        if self._look is Look.UNNEEDED:
+            self._look = Look.IN_TIME
         self._latest_ms = now_ms
-        before = self._leader_end
-        self.log_end, self.durable_end = written_end, durable_end
-        if self._leader_end > before:
-            for follower in self._followers.values():
-                if self._end_of(follower) >= before:  # it held everything until this moment
-                    follower.last_caught_up_ms = now_ms
-                    follower.mark_end, follower.mark_ms = self._leader_end, now_ms
-            self._advance()
+        if not self.strict:  # otherwise it counts once it is durable
+            self._own_end_moved(now_ms)
+
+    def became_durable(self, now_ms: float) -> None:
+        """More of the own log is durable."""
+        self._latest_ms = now_ms
+        self._own_end_moved(now_ms)
 
     def follower_opened(
         self,
@@ -212,15 +149,19 @@ class LeaderState:
         leader_epoch: int,
         registered_epoch: int,
         epoch_lookup: EpochLookup,
-        held_from: int,
+        stored_from: int,
         wants_in: bool = True,
     ) -> OpenAnswer:
         """A follower asks for pushes from its position. `registered_epoch` is the image's, 0 = fenced. One that
-        does not want in stays out until it opens again (RL128, RL133). `held_from`: where the leader's first segment
-        begins. The log may begin within it: what a tenant deleted there is still held, by every replica alike.
+        does not want in stays out until it opens again (RL128, RL133). `stored_from`: where the leader's first segment
+        begins. The log may begin within it: every replica still stores what a tenant deleted there.
 
         Only an `Accepted` open changes anything.
         """
+        invariant(
+            self._begin_epoch == NO_EPOCH,
+            f"partition {self.record.partition}: the epoch is noted before a follower is accepted (RL27)",
+        )
         refused = checked_epoch("leader epoch", got=leader_epoch, current=self.leader_epoch)
         if refused is not None:
             return refused
@@ -239,10 +180,10 @@ class LeaderState:
         if refused is not None:
             return refused
         diverging = divergence(position, epoch_lookup=epoch_lookup, log_end=self.log_end)
-        if position.log_end_offset < held_from:
-            return StartOver(held_from)
+        if position.log_end_offset < stored_from:
+            return StartOver(stored_from)
         if diverging is not None:
-            return StartOver(held_from) if diverging.epoch == NO_EPOCH else diverging
+            return StartOver(stored_from) if diverging.epoch == NO_EPOCH else diverging
         self._latest_ms = now_ms
         follower = self._followers[broker]
         follower.following, follower.wants_in = True, wants_in
@@ -252,10 +193,10 @@ class LeaderState:
         follower.log_start = position.log_start_offset
         follower.progressed(self._end_of(follower), self._leader_end, now_ms)
         self._look_at_starts()
-        self._advance()
+        self._follower_moved()
         return Accepted(position.log_end_offset)
 
-    def follower_held(
+    def follower_acked(
         self,
         broker: BrokerId,
         broker_epoch: int,
@@ -266,8 +207,8 @@ class LeaderState:
         leader_epoch: int,
         log_start: int = 0,
     ) -> bool:
-        """A follower says what it holds. False = ignored: of another epoch, registration or open, or beyond
-        the leader's log.
+        """A replica ack: a follower says what it has. False = ignored: of another epoch, registration or open, or
+        beyond the leader's log.
         """
         follower = self._followers.get(broker)
         if follower is None or not follower.following or leader_epoch != self.leader_epoch:
@@ -282,27 +223,60 @@ class LeaderState:
         follower.log_start = max(follower.log_start, log_start)
         follower.progressed(self._end_of(follower), self._leader_end, now_ms)
         self._look_at_starts()
-        self._advance()
+        self._follower_moved()
         return True
 
     def follower_gone(self, broker: BrokerId) -> None:
-        """Its stream ended. What it held still counts while it is in sync; to join it must open again."""
+        """Its stream ended. What it acknowledged still counts while it is in sync. To join, it must open again."""
         follower = self._followers.get(broker)
         if follower is not None:
             follower.following = False
 
+    def end(self) -> None:
+        """The leader epoch is over for this broker. There are no effects any more, and ends stay as they are now."""
+        self._log = last_ends(self._log)
+        self._ended = True
+
     # -- what follows from it ---------------------------------------------------------------------------
+
+    def take_effects(self) -> Effects:
+        """What is to be done now. Taken once: the caller carries out all of it."""
+        if self._ended:
+            raise InvariantBroken(
+                f"partition {self.record.partition}: epoch {self.leader_epoch} is over here"
+            )
+        log = self._log
+        mark = before = log.high_watermark
+        if self._ends_moved:
+            mark = self._committed_offset(before)
+        effects = Effects(
+            self._begin_epoch,
+            self._unsynced_bytes,
+            self._push,
+            mark,
+            log.durable_end_offset,
+            mark > before,
+            self._look,
+        )
+        self._begin_epoch, self._unsynced_bytes, self._push = NO_EPOCH, 0, False
+        self._look, self._ends_moved = Look.UNNEEDED, False
+        return effects
 
     @property
     def high_watermark(self) -> int:
         """Everything before it is committed. Never goes back."""
-        return self._high_watermark
+        return self._log.high_watermark
+
+    @property
+    def log_end(self) -> int:
+        """Where the own log ends."""
+        return self._log.log_end_offset
 
     @property
     def ready(self) -> bool:
         """May latest offsets be answered (RL21)?"""
         return in_sync.leader_ready(
-            high_watermark=self._high_watermark, leader_epoch_start_offset=self.leader_epoch_start_offset
+            high_watermark=self.high_watermark, leader_epoch_start_offset=self.leader_epoch_start_offset
         )
 
     @property
@@ -317,13 +291,13 @@ class LeaderState:
 
     @property
     def maximal(self) -> tuple[BrokerId, ...]:
-        """Everyone who is or may be in sync (RL15)."""
+        """Replicas that are or may be in sync (RL15)."""
         return in_sync.maximal_in_sync(self.record.in_sync, proposed(self._change))
 
     @property
     def electable(self) -> tuple[BrokerId, ...]:
-        """Everyone who may lead after this epoch: who is or may be in sync, who is eligible (RL41), and who was so
-        last (RL47)."""
+        """Replicas that may lead after this epoch: those that are or may be in sync, the eligible ones (RL41), and the
+        last known ones (RL47)."""
         maximal = self.maximal
         others = self.record.eligible + self.record.last_known
         return maximal + tuple(broker for broker in others if broker not in maximal)
@@ -348,8 +322,8 @@ class LeaderState:
         return self._leader_end if broker == self.me else self._end_of(self._followers[broker])
 
     def handed_to(self, broker: BrokerId) -> bool:
-        """Does nothing more arrive, is all there is committed, and does `broker` hold it (RL50, RL51)?"""
-        if self.taking or self._high_watermark != self.log_end:
+        """Does nothing more arrive, is everything committed, and does `broker` have it (RL50, RL51)?"""
+        if self.taking or self.high_watermark != self.log_end:
             return False
         return broker in self.maximal and self.counted_end_of(broker) >= self.log_end
 
@@ -362,7 +336,7 @@ class LeaderState:
     def propose(self, now_ms: float, brokers: Callable[[BrokerId], BrokerView]) -> Proposal | None:
         """The change of the in-sync set that is due now, or None.
 
-        It counts from this moment (RL15), before anybody sends it. One at a time; one whose outcome is
+        It counts from this moment (RL15), before it is sent. There is one at a time. One whose outcome is
         unknown is returned again, unchanged, until it is resolved (RL36).
         """
         if isinstance(self._change, Unresolved):
@@ -383,22 +357,22 @@ class LeaderState:
             in_sync=wanted,
             members=tuple((broker, brokers(broker).epoch) for broker in wanted),
             base_partition_epoch=self.record.partition_epoch,
-            # Whoever joins may begin earlier than was told, and follows the record if it comes to lead (RL108).
+            # A replica that joins may begin earlier than was reported. As a leader it follows the record (RL108).
             record=with_log_start(with_in_sync(self.record, wanted, self.min_insync), self.start.wanted),
         )
         self._change = Outstanding(proposal)
         return proposal
 
     def proposal_applied(self, record: PartitionRecord) -> None:
-        """The store took the proposal; `record` is what it holds."""
-        self._settle(record)
+        """The store took the proposal. `record` is what it has."""
+        self._resolve_change(record)
 
     def proposal_refused(self, record: PartitionRecord) -> None:
-        """The store answered that a comparison failed; `record` is what it holds now. Authoritative.
+        """The store answered that a comparison failed. `record` is what it has now; it is authoritative.
 
         Every comparison is of a revision that never comes back, so no earlier try can be applied any more.
         """
-        self._settle(record)
+        self._resolve_change(record)
 
     def proposal_unknown(self) -> None:
         """No answer came: it may have been applied, now or later. The maximal set stays (RL36)."""
@@ -408,58 +382,83 @@ class LeaderState:
     def record_seen(self, record: PartitionRecord) -> bool:
         """The watch showed this record. An older one changes nothing (RL5). True while this still leads."""
         if record.partition_epoch > self.record.partition_epoch:
-            self._settle(record)
+            self._resolve_change(record)
         return not isinstance(self._change, Deposed)
 
-    def tells_start(self, begins: int) -> bool:
-        """May it be told that the log begins at `begins`, where the leader's own begins (RL108)?"""
-        return may_be_told(begins, agreed=self.start.agreed, recorded=self.start.recorded)
+    def may_report_start(self, begins: int) -> bool:
+        """May the leader report that the log begins at `begins`, where its own begins (RL108)?"""
+        return may_be_reported(begins, agreed=self.start.agreed, recorded=self.start.recorded)
 
     def want_log_start(self, offset: int, now_ms: float) -> None:
-        """Everything before `offset` is committed and may go: the log shall begin there once that is agreed."""
+        """Everything before `offset` is committed and may go. The log begins there once that is agreed."""
         invariant(
-            offset <= self._high_watermark,
+            offset <= self.high_watermark,
             f"partition {self.record.partition}: the log begins at most at its watermark",
         )
         self._latest_ms = now_ms
         self.start.want(offset, now_ms)
         self._look_at_starts()
+        self._look_in_time()
 
-    def demand_in_sync(self, min_insync: int) -> None:
-        """The topic demands another number of replicas in sync (RL16).
+    def require_in_sync(self, min_insync: int) -> None:
+        """The topic requires another number of replicas in sync (RL16).
 
-        A lower one counts from the revision on that also cleared whoever was electable because of the higher one
-        (RL43), a higher one before any record that was written under it is seen.
+        A lower number counts from the revision on that also cleared the replicas that the higher one made electable
+        (RL43). A higher one counts before any record that was written under it is seen.
         """
         if min_insync != self.min_insync:
             self.min_insync = min_insync
-            self._advance()
+            self._ends_moved = True
 
     # -- inside -----------------------------------------------------------------------------------------
 
     @property
     def _leader_end(self) -> int:
-        return in_sync.counted_end(strict=self.strict, written_end=self.log_end, durable_end=self.durable_end)
+        log = self._log
+        return in_sync.counted_end(
+            strict=self.strict, written_end=log.log_end_offset, durable_end=log.durable_end_offset
+        )
 
     def _end_of(self, follower: FollowerProgress) -> int:
         return in_sync.counted_end(
             strict=self.strict, written_end=follower.written_end, durable_end=follower.durable_end
         )
 
-    def _advance(self) -> None:
-        if isinstance(self._change, Deposed):
+    def _own_end_moved(self, now_ms: float) -> None:
+        before, end = self._compared_end, self._leader_end
+        if end == before:
             return
-        before = self._high_watermark
-        self._high_watermark = in_sync.committed_offset(
-            high_watermark=before,
+        invariant(before < end, f"partition {self.record.partition}: a leader's end never goes back")
+        self._compared_end = end
+        for follower in self._followers.values():
+            if self._end_of(follower) >= before:  # it had everything until this moment
+                follower.last_caught_up_ms = now_ms
+                follower.mark_end, follower.mark_ms = end, now_ms
+        self._ends_moved = True
+
+    def _follower_moved(self) -> None:
+        self._ends_moved = True
+        if self.in_sync_count < len(self.record.replicas):
+            self._look = Look.NOW
+
+    def _look_in_time(self) -> None:
+        if self._look is Look.UNNEEDED:
+            self._look = Look.IN_TIME
+
+    def _committed_offset(self, before: int) -> int:
+        """The high watermark that follows from all ends as they are."""
+        if isinstance(self._change, Deposed):
+            return before
+        # Before the log start of the record everything was committed (RL108); the own watermark may be stale.
+        known = max(before, min(self.record.log_start, self._log.log_end_offset))
+        mark = in_sync.committed_offset(
+            high_watermark=known,
             in_sync_count=self.in_sync_count,
             min_insync=self.min_insync,
             ends=[self.counted_end_of(broker) for broker in self.maximal],
         )
-        invariant(
-            self._high_watermark >= before,
-            f"partition {self.record.partition}: the watermark never goes back",
-        )
+        invariant(mark >= before, f"partition {self.record.partition}: the watermark never goes back")
+        return mark
 
     def _look_at_starts(self) -> None:
         if self.start.settled:
@@ -471,7 +470,7 @@ class LeaderState:
             now_ms=self._latest_ms,
         )
 
-    def _settle(self, record: PartitionRecord) -> None:
+    def _resolve_change(self, record: PartitionRecord) -> None:
         if isinstance(self._change, Deposed) or record.partition_epoch < self.record.partition_epoch:
             return
         if record.leader != self.me or record.leader_epoch != self.leader_epoch:
@@ -481,7 +480,10 @@ class LeaderState:
         self._adopt_replicas(record)
         self.record = record
         self._look_at_starts()
-        self._advance()
+        self._ends_moved = True
+        if self.in_sync_count < len(record.replicas):
+            # One that left may have caught up already, and then reports nothing more.
+            self._look_in_time()
 
     def _adopt_replicas(self, record: PartitionRecord) -> None:
         """A replica that was added, or has another generation, is new: nothing is known of it (RL39)."""
@@ -512,7 +514,7 @@ class LeaderState:
                 )
             return in_sync.may_join(
                 end=self._end_of(follower),
-                high_watermark=self._high_watermark,
+                high_watermark=self.high_watermark,
                 leader_epoch_start_offset=self.leader_epoch_start_offset,
                 following=follower.following and follower.wants_in,
                 seen_epoch=follower.broker_epoch,

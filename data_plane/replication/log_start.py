@@ -1,12 +1,13 @@
 """Where a partition's log begins for its clients, so that no later leader's log begins earlier (RL108).
 
-A leader tells a log start only when everybody who may lead after it begins there or later: because each said so, or
-because the partition's record says so, which a new leader follows (`beginning`). Within one leader epoch a start is
+A leader reports a log start only when the log of every replica that may lead after it begins there or later. Each of
+them said so, or the partition's record says so, which a new leader follows (`beginning`). Within one leader epoch a
+start is
 
     wanted --all said that they begin there | it is in the record--> agreed
 
-and when nothing more was agreed for START_WAIT_MS, what is wanted goes into the record: then somebody who may lead
-cannot be asked.
+When nothing more was agreed for START_WAIT_MS, what is wanted goes into the record: a replica that may lead did not
+answer.
 """
 
 from collections.abc import Sequence
@@ -15,19 +16,19 @@ from dataclasses import replace
 from data_plane.metadata.model import PartitionRecord
 
 START_WAIT_MS = 1_000
-"""So long a leader waits for those who may lead after it before it writes where the log begins into the record."""
+"""How long a leader waits for replicas that may lead after it before it writes the log start into the record."""
 UNKNOWN_START = -1
 """Of a replica that has not said in this leader epoch where its log begins."""
 
 
 def beginning(record: PartitionRecord, log_start: int) -> int:
-    """Where the log of a replica that comes to lead shall begin; its own begins at `log_start`."""
+    """Where the log of a new leader has to begin. Its own log begins at `log_start`."""
     return max(record.log_start, log_start)
 
 
-def held_by_all(wanted: int, *, recorded: int, starts: Sequence[int]) -> int:
-    """The offset, at most `wanted`, before which the log of nobody who may lead next begins. `starts` are those of the
-    others.
+def reached_by_all(wanted: int, *, recorded: int, starts: Sequence[int]) -> int:
+    """The largest offset up to `wanted` that the log starts of all replicas that may lead next have reached. `starts`
+    are those of the others.
     """
     return min(wanted, max(recorded, min(starts, default=wanted)))
 
@@ -37,9 +38,10 @@ def with_log_start(record: PartitionRecord, log_start: int) -> PartitionRecord:
     return replace(record, log_start=max(record.log_start, log_start))
 
 
-def may_be_told(begins: int, *, agreed: int, recorded: int) -> bool:
-    """May a leader whose own log begins at `begins` tell a client so? Not before all who may lead next begin there, nor
-    before its own begins where the record said when it was elected: the leaders before may have told that."""
+def may_be_reported(begins: int, *, agreed: int, recorded: int) -> bool:
+    """May a leader whose own log begins at `begins` report that to a client? Not before the logs of all replicas that
+    may lead next begin there, nor before its own begins where the record said at its election: earlier leaders may
+    have reported that."""
     return agreed >= begins >= recorded
 
 
@@ -67,11 +69,11 @@ class AgreedStart:
             self.wanted = offset
 
     def look(self, *, recorded: int, starts: Sequence[int], now_ms: float) -> None:
-        """What the record and those who may lead next say now."""
-        held = held_by_all(self.wanted, recorded=recorded, starts=starts)
-        if held > self.agreed:
-            self.agreed, self._since_ms = held, now_ms
+        """Take in what the record and the replicas that may lead next say now."""
+        reached = reached_by_all(self.wanted, recorded=recorded, starts=starts)
+        if reached > self.agreed:
+            self.agreed, self._since_ms = reached, now_ms
 
     def is_due(self, now_ms: float) -> bool:
-        """Has somebody been waited for so long that it goes into the record?"""
+        """Has this leader waited so long that the start goes into the record?"""
         return not self.settled and now_ms - self._since_ms >= START_WAIT_MS

@@ -27,7 +27,7 @@ class FollowerProgress:
         self.mark_ms = now_ms
 
     def progressed(self, end: int, leader_end: int, now_ms: float) -> None:
-        """Note when the follower last held all that the leader had."""
+        """Note when the follower last had all of the leader's log."""
         if end >= leader_end:
             self.last_caught_up_ms = now_ms
         elif end >= self.mark_end:

@@ -20,7 +20,7 @@ class Activity(Enum):
 
 
 class Actor(Protocol):
-    """Somebody who acts while faults happen."""
+    """A part of the story that acts while faults happen."""
 
     reached: Counter[Activity]
     over: asyncio.Event

@@ -168,7 +168,7 @@ class ChangingTopic:
         self._cluster.loop.spawn(process, consumer.run())
 
     def _detach(self) -> None:
-        """The clients are killed: what they had under way has no outcome that anybody could know."""
+        """The clients are killed: what they had under way has no known outcome."""
         for process, client in self._clients:
             self._cluster.loop.crash(process)
             self._cluster.network.process_ended(process)

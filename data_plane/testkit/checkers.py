@@ -21,7 +21,7 @@ class Evidence:
     log_starts: dict[TopicPartition, int]
     """First offset that retention left."""
     deleted: frozenset[TopicId] = frozenset()
-    """Topics that somebody deleted: what they held is nowhere any more."""
+    """Deleted topics: their records are nowhere any more."""
 
     def name(self, where: TopicPartition) -> str:
         return self.history.name(where)
@@ -66,7 +66,7 @@ def check_no_lost_write(evidence: Evidence) -> None:
 
 
 def check_no_aborted_read(evidence: Evidence) -> None:
-    """I2: a value whose sender was told "not applied" is never visible."""
+    """I2: a value whose sender got the answer "not applied" is never visible."""
     refused = {
         value: batch
         for batch in evidence.history.sent
@@ -84,7 +84,7 @@ def check_no_aborted_read(evidence: Evidence) -> None:
 
 
 def check_one_value_per_offset(evidence: Evidence) -> None:
-    """I3: all readers see the same value at an offset, and only values that somebody sent there."""
+    """I3: all readers see the same value at an offset, and only values that were sent there."""
     sent = {value: batch for batch in evidence.history.sent for value in batch.values}
     known: dict[tuple[TopicPartition, int], tuple[bytes, str]] = {}
     for where, offset, value, reader in _everything_read(evidence):
@@ -99,7 +99,7 @@ def check_one_value_per_offset(evidence: Evidence) -> None:
         if batch is None or batch.where != where:
             raise InvariantViolated(
                 Invariant.I19,
-                f"{reader} has {_shown(value)} at {evidence.name(where)}:{offset}; nobody sent that there",
+                f"{reader} has {_shown(value)} at {evidence.name(where)}:{offset}; no client sent that there",
             )
 
 
@@ -128,30 +128,30 @@ def check_producer_order(evidence: Evidence) -> None:
             batch = sent.get(log[offset])
             if batch is None:
                 continue
-            place = (batch.order, batch.values.index(log[offset]))
+            position = (batch.order, batch.values.index(log[offset]))
             before = last.get(batch.producer)
-            if before is not None and place <= before:
+            if before is not None and position <= before:
                 raise InvariantViolated(
                     Invariant.I5,
-                    f"{evidence.name(where)}: {_shown(log[offset])} at offset {offset} is batch {place[0]} of"
+                    f"{evidence.name(where)}: {_shown(log[offset])} at offset {offset} is batch {position[0]} of"
                     f" {batch.producer} and stands after its batch {before[0]}",
                 )
-            last[batch.producer] = place
+            last[batch.producer] = position
 
 
 def check_marks_never_go_back(evidence: Evidence) -> None:
-    """I13: end, high watermark and log start as one client is told them never go back, nor does what it read."""
-    told: dict[tuple[str, TopicPartition, MarkKind], int] = {}
+    """I13: end, high watermark and log start never go back for one client, nor does what it read."""
+    reported: dict[tuple[str, TopicPartition, MarkKind], int] = {}
     for mark in evidence.history.marks:
         key = (mark.client, mark.where, mark.kind)
-        before = told.get(key, 0)
+        before = reported.get(key, 0)
         if mark.value < before:
             raise InvariantViolated(
                 Invariant.I13,
-                f"{mark.client} was told {mark.kind.value} {mark.value} of {evidence.name(mark.where)}"
+                f"{mark.client} was given {mark.kind.value} {mark.value} of {evidence.name(mark.where)}"
                 f" by b{mark.broker} at {mark.at_s:.6f} s, after {before}",
             )
-        told[key] = mark.value
+        reported[key] = mark.value
 
 
 CHECKERS: tuple[Callable[[Evidence], None], ...] = (

@@ -40,20 +40,20 @@ def check_clean_stop(broker: SimBroker, watcher: Watcher, ends: Mapping[TopicPar
         entry, end = entries.get(where), min(ends.get(where, 0), replica.log.log_end_offset)
         if replica.log.settings.durability is not Durability.FSYNC:
             whole = replica.log.log_end_offset
-            if (held := _held(StoredLog(left, where), replica.log, whole)) < whole:
+            if (synced := _synced_end(StoredLog(left, where), replica.log, whole)) < whole:
                 raise InvariantViolated(
                     Invariant.I22,
-                    f"{watcher.name_of(where)} on {broker.host}: a marker vouches for {whole}, {held} is synced",
+                    f"{watcher.name_of(where)} on {broker.host}: a marker vouches for {whole}, {synced} is synced",
                 )
         if end <= replica.log.log_start_offset:
             continue
         if entry is None or entry.recovery_point < end:
-            told = "nothing" if entry is None else str(entry.recovery_point)
+            checkpoint = "nothing" if entry is None else str(entry.recovery_point)
             raise InvariantViolated(
                 Invariant.I22,
-                f"{watcher.name_of(where)} on {broker.host} ends at {end}, its last checkpoint knows {told}",
+                f"{watcher.name_of(where)} on {broker.host} ends at {end}, its last checkpoint knows {checkpoint}",
             )
-        reached = _held(StoredLog(left, where), replica.log, end)
+        reached = _synced_end(StoredLog(left, where), replica.log, end)
         if reached < end:
             raise InvariantViolated(
                 Invariant.I22,
@@ -62,7 +62,7 @@ def check_clean_stop(broker: SimBroker, watcher: Watcher, ends: Mapping[TopicPar
     return True
 
 
-def _held(left: StoredLog, log: PartitionLog, end: int) -> int:
+def _synced_end(left: StoredLog, log: PartitionLog, end: int) -> int:
     """Where the batches end that stand on the disk without a gap, those below `end` looked at."""
     reached = log.log_start_offset
     for stored in left.batches(reached, end):

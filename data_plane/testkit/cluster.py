@@ -1,11 +1,11 @@
-"""A simulated cluster: brokers on hosts of their own, started, killed, paused, cut off, and set up through Admin calls.
+"""A simulated cluster: brokers on hosts of their own, started, killed, paused, isolated, set up through Admin calls.
 
 States of a broker and what moves between them:
 
     DOWN --start--> UP --kill, power cut, its own end--> DOWN
     UP --pause--> PAUSED --resume--> UP
 
-A broker keeps its medium, its clock and its addresses over all its lives; everything else is made anew.
+A broker keeps its medium, its clock and its addresses over all its lives; everything else is made again.
 """
 
 import asyncio
@@ -124,13 +124,13 @@ class SimCluster:
         self.topic_ids: dict[str, TopicId] = {}
         self.api_key = ""
         self.disk_hook: Callable[[SimBroker, str, str], None] | None = None
-        """Told of each operation of a broker's disk before it happens."""
+        """Called with each operation of a broker's disk before it happens."""
         self.lull_until_s = 0.0
         """Producers have nothing new to send before this (the loop's time)."""
         self.unexpected_ends: list[tuple[SimBroker, Exception]] = []
         """Lives that ended by an exception that no fault explains."""
         self.stopped_cleanly: Callable[[SimBroker], None] | None = None
-        """Told of each broker that ends by a clean stop, while its node and its files are as it left them."""
+        """Called with each broker that ends by a clean stop, while its node and its files are as it left them."""
         self.wrong_directories = 0
         """Starts that a broker refused because the log directory was another's."""
         self._rng = random.Random(f"{plan.seed}/cluster")
@@ -330,7 +330,7 @@ class SimCluster:
         """Its disk lies no more: what it has confirmed is durable."""
         if broker.faults.lying:
             broker.faults.lying = False
-            broker.medium.settle()
+            broker.medium.flush()
 
     def empty(self, broker: SimBroker) -> None:
         """The broker ends, and its log directory is new when it is started again."""
@@ -373,13 +373,14 @@ class SimCluster:
         self.store.heal(broker.host)
 
     def hears_all(self, broker: SimBroker) -> bool:
-        """Whether it runs, and no link between it and another broker is cut."""
-        return broker.ready and not any(
-            self.network.link(*pair).cut
+        """Whether it runs, and has a link to every other broker and to the metadata store."""
+        links = (
+            self.network.link(*pair)
             for other in self.brokers
             for pair in ((broker.host, other.host), (other.host, broker.host))
             if other is not broker
         )
+        return broker.ready and not self.store.is_cut(broker.host) and not any(link.cut for link in links)
 
     def all_hosts(self) -> list[str]:
         clients = [f"c{number}" for number in range(self.plan.client_hosts)]

@@ -82,7 +82,7 @@ class Endpoint:
         self.peer_end: Endpoint | None = None
         """The other end; None while the opening has not arrived."""
         self.on_gone: Callable[[], None] | None = None
-        """Told once when the peer closed or the connection was lost."""
+        """Called once when the peer closed or the connection was lost."""
         self.closed = False
         self._lost_reason = ""
         self._inbox: deque[bytes] = deque()
@@ -104,7 +104,7 @@ class Endpoint:
     # -- the port -------------------------------------------------------------------------------------
 
     async def send(self, frame: bytes) -> None:
-        self._demand_open()
+        self._check_open()
         invariant(self._sender is None, f"one sender at a time on {self}")
         while self._unread >= self._network.settings.window_bytes:
             self._sender = asyncio.get_running_loop().create_future()
@@ -112,14 +112,14 @@ class Endpoint:
                 await self._sender
             finally:
                 self._sender = None
-            self._demand_open()
+            self._check_open()
         self._unread += len(frame)
         self.transmit(frame)
 
     async def receive(self) -> bytes:
         invariant(self._receiver is None, f"one receiver at a time on {self}")
         while self.closed or not self._inbox:
-            self._demand_open()
+            self._check_open()
             if self._ending is not None:
                 refusal = self._ending.refusal
                 if refusal is not None:
@@ -196,7 +196,7 @@ class Endpoint:
         network.after(self._last_arrival_s - now, self._arrive, size)
 
     def _hold(self, size: int) -> None:
-        """The link is cut: try again at the heal, and give the connection up when that takes too long."""
+        """The link is down: try again at the heal, and give the connection up when that takes too long."""
         network = self._network
         network.link(self.host, self.peer_host).waiting.append(lambda: self._send_next(size))
         network.after(network.settings.give_up_ms / 1000, self._give_up, self._stuck)
@@ -248,14 +248,14 @@ class Endpoint:
         if self._sender is not None and not self._sender.done():
             self._sender.set_result(None)
 
-    def _demand_open(self) -> None:
+    def _check_open(self) -> None:
         if self.closed:
             raise ConnectionLost(f"{self.peer}: closed on this side")
         if self._lost_reason:
             raise ConnectionLost(self._lost_reason)
 
     def _end(self) -> bool:
-        """Close this side; False when that was so already or nobody is there to notice."""
+        """Close this side; False when it was closed already or no peer is there to notice."""
         if self.closed:
             return False
         was_lost, self.closed = bool(self._lost_reason), True
@@ -269,9 +269,9 @@ class Endpoint:
                 waiter.set_result(None)
 
     def _tell_gone(self) -> None:
-        told, self.on_gone = self.on_gone, None
-        if told is not None:
-            told()
+        on_gone, self.on_gone = self.on_gone, None
+        if on_gone is not None:
+            on_gone()
 
 
 def caller_of(opening: Opening, peer: str, *, internal: bool) -> Caller:

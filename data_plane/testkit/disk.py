@@ -82,11 +82,11 @@ class SimFile:
         return self._path
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> None:
-        self._demand_open()
+        self._check_open()
         self._disk.write(self, position, buffers)
 
     def read_at(self, position: int, length: int) -> bytes:
-        self._demand_open()
+        self._check_open()
         return self.read_at_any_time(position, length)
 
     def read_at_any_time(self, position: int, length: int) -> bytes:
@@ -97,17 +97,17 @@ class SimFile:
         return bytes(self.inode.data[position:end])
 
     def size(self) -> int:
-        self._demand_open()
+        self._check_open()
         return len(self.inode.data)
 
     def truncate(self, size: int) -> None:
-        self._demand_open()
+        self._check_open()
         self._disk.truncate(self, size)
 
     def close(self) -> None:
         self._open = False
 
-    def _demand_open(self) -> None:
+    def _check_open(self) -> None:
         if not self._open:
             raise ValueError(f"{self._path}: used after close")
 
@@ -232,7 +232,7 @@ class SimDisk:
             if growth > free:
                 content = content[: max(0, len(content) - growth + free)]
                 self._put(file.inode, position, away, content)
-                raise DiskFull(f"{file.path}: no room for {growth} more bytes, {free} left")
+                raise DiskFull(f"{file.path}: no space for {growth} more bytes, {free} left")
         self._put(file.inode, position, away, content)
 
     def _put(self, inode: Inode, position: int, away: int, content: bytes) -> None:

@@ -36,11 +36,11 @@ class FaultKind(Enum):
     MISDIRECTED_WRITE = "misdirected write"
     """A write to a segment lands one sector too far."""
     FLAPPING = "flapping"
-    """A host is cut off and heard again, many times within a second or two."""
+    """A host is isolated and heard again, many times within a second or two."""
     STORE_CUT = "store cut"
     """The metadata store alone cannot be reached from a host."""
     STORE_UNSURE = "store unsure"
-    """The store does what it is asked and its answers are lost, for everybody, for a while."""
+    """The store does what it is asked and its answers are lost, for all brokers, for a while."""
     STORE_COMPACTED = "store compacted"
     """Watches break, and what they want to go on from is gone."""
     SESSION_LOST = "session lost"
@@ -79,7 +79,7 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True, order=False)
-class Cell:
+class Combination:
     """One fault that is to meet one step."""
 
     fault: FaultKind
@@ -89,48 +89,51 @@ class Cell:
         return f"{self.fault.value} x {self.step.value}"
 
 
-IMPOSSIBLE: Mapping[Cell, str] = {
-    Cell(FaultKind.RESET, Step.BOOT): "a booting broker has no connections to reset",
+IMPOSSIBLE: Mapping[Combination, str] = {
+    Combination(FaultKind.RESET, Step.BOOT): "a booting broker has no connections to reset",
 }
-"""Cells that cannot occur, each with the reason."""
+"""Combinations that cannot occur, each with the reason."""
 
-CELLS: tuple[Cell, ...] = tuple(
-    cell for fault in FaultKind for step in Step if (cell := Cell(fault, step)) not in IMPOSSIBLE
+COMBINATIONS: tuple[Combination, ...] = tuple(
+    combination
+    for fault in FaultKind
+    for step in Step
+    if (combination := Combination(fault, step)) not in IMPOSSIBLE
 )
 
 
 class ReachedTable:
-    """How often each cell was reached, over any number of seeds."""
+    """How often each combination was reached, over any number of seeds."""
 
     def __init__(self) -> None:
-        self.counts: dict[Cell, int] = dict.fromkeys(CELLS, 0)
+        self.counts: dict[Combination, int] = dict.fromkeys(COMBINATIONS, 0)
 
-    def add(self, cell: Cell) -> None:
-        self.counts[cell] += 1
+    def add(self, combination: Combination) -> None:
+        self.counts[combination] += 1
 
     def merge(self, counts: Mapping[str, int]) -> None:
-        """Add what another process counted, by the cells' names."""
-        for cell in CELLS:
-            self.counts[cell] += counts.get(str(cell), 0)
+        """Add what another process counted, by the combinations' names."""
+        for combination in COMBINATIONS:
+            self.counts[combination] += counts.get(str(combination), 0)
 
     def named(self) -> dict[str, int]:
-        return {str(cell): count for cell, count in self.counts.items() if count}
+        return {str(combination): count for combination, count in self.counts.items() if count}
 
-    def missing(self) -> list[Cell]:
-        """Cells never reached."""
-        return [cell for cell in CELLS if not self.counts[cell]]
+    def missing(self) -> list[Combination]:
+        """Combinations never reached."""
+        return [combination for combination in COMBINATIONS if not self.counts[combination]]
 
     def lines(self) -> list[str]:
-        """The table for people: a row a fault, a column a step, `-` where a cell cannot occur."""
+        """The table for people: a row a fault, a column a step, `-` where a combination cannot occur."""
         width = max(len(fault.value) for fault in FaultKind)
         columns = [max(len(step.value), 4) for step in Step]
         head = " ".join(step.value.rjust(column) for step, column in zip(Step, columns, strict=True))
         lines = [f"{'fault':<{width}} {head}"]
         for fault in FaultKind:
-            cells = []
+            combinations = []
             for step, column in zip(Step, columns, strict=True):
-                cell = Cell(fault, step)
-                text = "-" if cell in IMPOSSIBLE else str(self.counts[cell])
-                cells.append(text.rjust(column))
-            lines.append(f"{fault.value:<{width}} {' '.join(cells)}")
+                combination = Combination(fault, step)
+                text = "-" if combination in IMPOSSIBLE else str(self.counts[combination])
+                combinations.append(text.rjust(column))
+            lines.append(f"{fault.value:<{width}} {' '.join(combinations)}")
         return lines

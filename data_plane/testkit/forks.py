@@ -1,7 +1,7 @@
 """Runs pieces of work each in a process of its own, some at a time: nothing of one is left in the next.
 
 The processes are forked from a server that has one thread and nothing but imported modules, never from the caller:
-in a copy of a process with threads (grpc's, a test runner's) a lock may be held for ever by a thread that is not there.
+in a copy of a process with threads (grpc's, a test runner's) a thread that is not there may hold a lock without an end.
 So work and its items are pickled, and what the caller changed in its own modules does not reach them.
 """
 

@@ -36,12 +36,12 @@ class Life:
     back: list[tuple[int, int, int]] = field(default_factory=list)
     """(partition, offset committed before, lower one seen later)."""
     forgotten: list[tuple[int, int]] = field(default_factory=list)
-    """(partition, offset seen committed) where a member was told that nothing is committed."""
+    """(partition, offset seen committed) where a member got the answer that nothing is committed."""
     faults: list[str] = field(default_factory=list)
     shares: list[list[int]] = field(default_factory=list)
     moved: int = 0
     shortened: int = 0
-    """How often brokers that lived to the end wrote a log of `__groups` anew."""
+    """How often brokers that lived to the end wrote a log of `__groups` again."""
     trace_hash: str = ""
 
 
@@ -155,7 +155,7 @@ class GroupReaders:
                 self.life.delivered.setdefault(message.partition, set()).add(message.offset)
 
     def _look_at_positions(self, consumer: Consumer) -> None:
-        """Whoever gets a partition goes on where the group has committed."""
+        """A member that gets a partition goes on where the group has committed."""
         add_partition = consumer._core.add_partition
 
         def watched(tp: tuple[str, int], offset: int, epoch: int, *, new: bool) -> None:
@@ -170,7 +170,7 @@ class GroupReaders:
         self.life.moved += len(places)
 
     async def _watch(self, client: Client) -> None:
-        """What is committed never goes back, whoever coordinates. A coordinator that has not yet heard that it was
+        """What is committed never goes back, with any coordinator. A coordinator that has not yet heard that it was
         deposed may tell what was committed before, for as long as its session would have lived (RL10)."""
         while True:
             await asyncio.sleep(0.1)
@@ -224,18 +224,18 @@ class GroupReaders:
             return f"commits went back {self.life.back} or were forgotten {self.life.forgotten}"
         return ""
 
-    def unfinished(self, held: Mapping[int, tuple[int, int]]) -> str:
-        """What is still to come about when all is healed; empty when nothing is. `held`: where each partition's log
+    def unfinished(self, bounds: Mapping[int, tuple[int, int]]) -> str:
+        """What is still to come about when all is healed; empty when nothing is. `bounds`: where each partition's log
         begins and ends.
         """
-        for partition, (start, end) in held.items():
+        for partition, (start, end) in bounds.items():
             committed = self.life.committed.get(partition, 0)
             if end > start and committed != end:
                 return f"offset {committed} of partition {partition} is committed, its log ends at {end}"
         return "" if self.shared() else f"shares are {self.life.shares}"
 
     def shared(self) -> bool:
-        """Each partition has one owner, and nobody has two more than another."""
+        """Each partition has one owner, and no member has two more than another."""
         self.life.shares = [
             [partition for _, partition in member.consumer._core.assignment()]
             for member in self.members

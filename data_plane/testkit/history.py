@@ -7,7 +7,7 @@ from penstock.contract.ids import TopicPartition
 
 
 class Outcome(Enum):
-    """What the sender was told of a batch, or may conclude (RL17)."""
+    """The answer that the sender got for a batch, or may conclude (RL17)."""
 
     PENDING = "pending"
     APPLIED = "applied"
@@ -64,7 +64,7 @@ class ReadBatch:
 
 
 class MarkKind(Enum):
-    """What a client was told of a partition."""
+    """What a broker reported to a client of a partition."""
 
     HIGH_WATERMARK = "high watermark"
     LOG_START = "log start"

@@ -8,7 +8,7 @@ class Invariant(Enum):
 
     I1 = "no acknowledged write is lost"
     I2 = "what was refused definitely is never seen"
-    I3 = "an offset has one value, for every reader and replica, for ever"
+    I3 = "an offset has one value, for every reader and replica, at all times"
     I4 = "an idempotent producer's value has one offset"
     I5 = "values of one producer stand in the order sent"
     I6 = "a reader skips nothing and is handed nothing twice, unless it asks"
@@ -24,7 +24,7 @@ class Invariant(Enum):
     I20 = "after healing: a leader within 5 s, writes within 15 s, full in-sync sets within 60 s"
     I21 = "what is metered is what is committed, and nothing is metered twice"
     I22 = "what was held when a clean stop was asked for is in synced files after it"
-    I23 = "records go when somebody asks for it, and come back never"
+    I23 = "records go when a client asks for it, and come back never"
 
 
 class InvariantViolated(Exception):

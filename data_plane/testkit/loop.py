@@ -100,7 +100,7 @@ CURRENT: contextvars.ContextVar[Process] = contextvars.ContextVar("penstock_simu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """An exception nobody took: of a task that was dropped, or of a callback."""
+    """An exception that was not caught: of a task that was dropped, or of a callback."""
 
     at_s: float
     process: str
@@ -169,7 +169,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self._make_ready(handle)
 
     def crash(self, process: Process) -> None:
-        """SIGKILL: nothing of the process ever runs again; what it kept suspended stays so for ever."""
+        """SIGKILL: nothing of the process ever runs again; what it kept suspended stays so."""
         if not process.alive:
             return
         process.lost.extend(self._take_ready(process))
@@ -250,7 +250,7 @@ class SimLoop(asyncio.BaseEventLoop):
         raise EscapedSimulation(f"run_in_executor({func!r}): there are no threads here")
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep what asyncio would log. Of crashed processes nothing is kept: nobody was there to see it."""
+        """Keep what asyncio would log. Of crashed processes nothing is kept: no process was left to log it."""
         task = context.get("task") or context.get("future")
         handle = context.get("handle")
         process = self.outside
@@ -379,7 +379,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
 
 def _keep_for_ever(objects: list[Any]) -> None:
-    """Give `objects` a reference that nobody drops, not even the interpreter's end.
+    """Give `objects` a reference that is never dropped, not even at the interpreter's end.
 
     Dropping a suspended coroutine closes it, and closing runs its `finally` blocks outside any simulation.
     """

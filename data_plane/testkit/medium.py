@@ -197,10 +197,8 @@ class NameOperation:
 
     number: int
     changes: tuple[Change, ...]
-
-    @property
-    def names(self) -> tuple[tuple[int, str], ...]:
-        return tuple((id(change.directory), change.name) for change in self.changes)
+    names: frozenset[tuple[int, str]]
+    """Directory, by `id`, and name of each change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +255,8 @@ class Medium:
             else:
                 change.directory.entries[change.name] = change.entry
         self._operations += 1
-        self.pending.append(NameOperation(self._operations, changes))
+        names = frozenset((id(change.directory), change.name) for change in changes)
+        self.pending.append(NameOperation(self._operations, changes, names))
 
     def sync_directory(self, directory: Directory) -> None:
         """Make every operation on the directory durable, with what must precede it."""
@@ -265,14 +264,15 @@ class Medium:
         kept: list[NameOperation] = []
         left: list[NameOperation] = []
         for operation in reversed(self.pending):
-            names = operation.names
-            if any(change.directory is directory for change in operation.changes) or wanted.intersection(
-                names
-            ):
-                wanted.update(names)
-                kept.append(operation)
+            for change in operation.changes:
+                if change.directory is directory:
+                    break
             else:
-                left.append(operation)
+                if wanted.isdisjoint(operation.names):
+                    left.append(operation)
+                    continue
+            wanted.update(operation.names)
+            kept.append(operation)
         for operation in reversed(kept):
             for change in operation.changes:
                 _apply(change.directory.durable, change)
@@ -318,7 +318,7 @@ class Medium:
                     found.setdefault(id(entry), entry)
         return [inode for inode in found.values() if not inode.settled]
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Everything written to files is durable from now on, as when a disk empties its cache."""
         for inode in self.unsettled():
             inode.end_flush(inode.begin_flush())

@@ -87,10 +87,10 @@ def _check_readings(committed: _Committed, where: TopicPartition, found: list[pb
     if totals is None:
         return
     for reading in found:
-        told = Totals.from_tuple(tuple(reading.totals))
-        if totals.get(reading.end_offset) != told:
+        reported = Totals.from_tuple(tuple(reading.totals))
+        if totals.get(reading.end_offset) != reported:
             _violated(
-                f"{where}: a {pb.ReadingKind.Name(reading.kind)} reading at {reading.end_offset} says {told},"
+                f"{where}: a {pb.ReadingKind.Name(reading.kind)} reading at {reading.end_offset} says {reported},"
                 f" committed is {totals.get(reading.end_offset)}"
             )
 

@@ -10,20 +10,15 @@ Everything on the wire belongs to the simulation, not to the sender: pausing or 
 nothing back.
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol, Self
 
 from data_plane.node.ports import Service
 from data_plane.testkit.loop import Process, SimLoop
 from penstock.contract import limits
-
-if TYPE_CHECKING:
-    from data_plane.testkit.connection import Endpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +46,7 @@ class NetworkSettings:
     out.
     """
     give_up_ms: float = 20_000.0
-    """A connection whose link was cut this long is reset on the sending side."""
+    """A connection whose link was down this long is reset on the sending side."""
 
 
 class Link:
@@ -75,7 +70,27 @@ class Listener:
     service: Service
     internal: bool
     failed: Callable[[Exception], None] | None = None
-    """Told when a handler raises what it must not: the process then ends."""
+    """Called when a handler raises what it must not: the process then ends."""
+
+
+class End(Protocol):
+    """One end of a connection, as the network knows it (`data_plane.testkit.connection.Endpoint`)."""
+
+    @property
+    def process(self) -> Process: ...
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def peer_host(self) -> str: ...
+
+    @property
+    def peer_end(self) -> Self | None: ...
+
+    def lose(self, reason: str) -> None: ...
+
+    def lose_later(self, reason: str) -> None: ...
 
 
 class Network:
@@ -88,10 +103,10 @@ class Network:
         self._links: dict[tuple[str, str], Link] = {}
         self._listeners: dict[str, Listener] = {}
         self._hosts: dict[str, str] = {}
-        """Address -> host, also while nobody listens there."""
-        self._dark: dict[str, list[Endpoint]] = {}
+        """Address -> host, also while no process listens there."""
+        self._dark: dict[str, list[End]] = {}
         """Hosts without power, with the peers' endpoints that do not know it."""
-        self._endpoints: dict[Process, dict[Endpoint, None]] = {}
+        self._endpoints: dict[Process, dict[End, None]] = {}
         self._ports = 0
         self.resets = 0
 
@@ -105,10 +120,10 @@ class Network:
         return self._listeners.get(address)
 
     def host_of(self, address: str) -> str:
-        """The host of an address; an address nobody ever listened at is a host of its own."""
+        """The host of an address; an address without a listener so far is a host of its own."""
         return self._hosts.get(address, address)
 
-    def ask_dark(self, host: str, endpoint: Endpoint) -> bool:
+    def ask_dark(self, host: str, endpoint: End) -> bool:
         """False when the host has power. Else the asker hears nothing until it is up, or gives up before."""
         if host not in self._dark:
             return False
@@ -127,7 +142,7 @@ class Network:
         if process is not None:
             self._dark[host].extend(self._take_away(process))
 
-    def _take_away(self, process: Process) -> list[Endpoint]:
+    def _take_away(self, process: Process) -> list[End]:
         """Its listeners and its ends of connections; the other ends are returned."""
         for address in [a for a, listener in self._listeners.items() if listener.process is process]:
             del self._listeners[address]
@@ -186,7 +201,7 @@ class Network:
         return ms / 1000
 
     def after(self, seconds: float, action: Callable[..., None], *args: object) -> None:
-        """Do something later, as the network and not as whoever asked."""
+        """Do something later, as the network and not as the caller."""
         self.loop.call_at(self.loop.time() + seconds, action, *args, context=self.loop.outside.context)
 
     def once_open(self, link: Link, action: Callable[[], None]) -> None:
@@ -202,8 +217,8 @@ class Network:
         self._ports += 1
         return f"{host}:{40_000 + self._ports % 20_000}"
 
-    def register(self, endpoint: Endpoint) -> None:
+    def register(self, endpoint: End) -> None:
         self._endpoints.setdefault(endpoint.process, {})[endpoint] = None
 
-    def forget(self, endpoint: Endpoint) -> None:
+    def forget(self, endpoint: End) -> None:
         self._endpoints.get(endpoint.process, {}).pop(endpoint, None)

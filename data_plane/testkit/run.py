@@ -2,8 +2,8 @@
 
 Each seed runs in a process of its own, so that nothing of one is left in the next. Progress goes to standard error;
 the last line of standard output is the summary. Exit code 0: every invariant held and, of 500 seeds or more, no
-cell of faults x steps stayed at zero; of 50 or more, no activity. `--shrink` makes the first failure small before it
-is told.
+combination of faults x steps stayed at zero; of 50 or more, no activity. `--shrink` makes the first failure small
+before it is shown.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from data_plane.testkit.swarm import draw_plan
 
 _TIMELINE_LINES = 60
 REACHED_FROM_SEEDS = 500
-"""Of so many seeds each cell must have been reached, and each fault of the metadata store."""
+"""Of so many seeds each combination must have been reached, and each fault of the metadata store."""
 ACTIVITIES_FROM_SEEDS = 50
 """Of so many seeds each activity must really have been done."""
 SEED_WALL_S_MAX = 600.0
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _tell(result, number, len(seeds), verbose=len(seeds) == 1, brief=options.shrink)
     if failed and options.shrink:
         print("\n".join(shrink(draw_plan(failed[0].seed), failed[0]).lines()))
-    missing = [str(cell) for cell in table.missing()]
+    missing = [str(combination) for combination in table.missing()]
     missing += [kind for kind, count in _store_faults(results).items() if not count]
     if not options.require_reached and len(seeds) < REACHED_FROM_SEEDS:
         missing = []
@@ -85,18 +85,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         missing += [what for what, count in _activities(results).items() if not count]
     if not options.json:
         _summarize(results, table, wall_s=time.perf_counter() - began, quiet=len(seeds) == 1)
-        for cell in missing:
-            print(f"never reached: {cell}")
+        for combination in missing:
+            print(f"never reached: {combination}")
     verdict = (
         "all invariants held" if not failed else f"{len(failed)} FAILED: {[result.seed for result in failed]}"
     )
-    print(f"{len(seeds)} seeds, {verdict}{f', {len(missing)} cells never reached' if missing else ''}")
+    print(f"{len(seeds)} seeds, {verdict}{f', {len(missing)} combinations never reached' if missing else ''}")
     return 1 if failed or missing else 0
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m data_plane.testkit.run", description=__doc__)
-    parser.add_argument("--seed", type=int, help="one seed, told in detail")
+    parser.add_argument("--seed", type=int, help="one seed, in detail")
     parser.add_argument("--seeds", type=int, default=20, help="how many")
     parser.add_argument("--start", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -104,7 +104,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="one object a seed")
     parser.add_argument("--trace-hash", action="store_true", help="print only each seed's trace hash")
     parser.add_argument(
-        "--require-reached", action="store_true", help="a cell of faults x steps at zero is a failure"
+        "--require-reached", action="store_true", help="a combination of faults x steps at zero is a failure"
     )
     return parser.parse_args(arguments)
 

@@ -138,7 +138,7 @@ class Scenario:
             result.counts["strikes"] = self.nemesis.strikes
             result.counts["lies met by a power cut"] = self.nemesis.lies_met
             result.harms = self.nemesis.harms
-            result.missed = [str(cell) for cell in self.nemesis.missed]
+            result.missed = [str(combination) for combination in self.nemesis.missed]
         if self.cluster is not None:
             result.counts["wrong directories refused"] = self.cluster.wrong_directories
             reached = self.cluster.chances.reached
@@ -151,17 +151,15 @@ class Scenario:
 
     async def _story(self) -> None:
         cluster = self.cluster = SimCluster(self.loop, self.plan, self.timeline)
-        watcher = self.watcher = Watcher(cluster, lambda broker, where: nemesis.is_lossy(broker, where))
+        watcher = self.watcher = Watcher(
+            cluster, lambda broker, where: nemesis.promise.is_lossy(broker, where)
+        )
         watcher.attach()
         nemesis = self.nemesis = Nemesis(cluster, watcher, self.reached)
         for broker in cluster.brokers:
             cluster.start(broker)
             await asyncio.sleep(self._rng.choice((0.0, 0.3)))
-        set_up = asyncio.create_task(cluster.set_up())
-        await self._demand(
-            BOOT_S_MAX, lambda: set_up.done() and cluster.all_ready(), Invariant.I20, lambda: "the first boot"
-        )
-        set_up.result()
+        await self._set_up(cluster)
         await asyncio.sleep(_NEWS_S)
         self._start_workload(cluster)
         self._hire(cluster, watcher)
@@ -172,9 +170,28 @@ class Scenario:
         self.timeline.note("scenario", "heal", "")
         cluster.heal()
         self._restarting = True
-        await self._demand_ends(acting)
-        await self._demand_liveness(cluster, watcher)
+        await self._check_ends(acting)
+        await self._check_liveness(cluster, watcher)
         await self._judge(cluster, watcher)
+
+    async def _booted(self, *, watched: bool = True) -> SimCluster:
+        """A cluster that stands, for a story of its own; `watched` by one that knows of no fault."""
+        cluster = self.cluster = SimCluster(self.loop, self.plan, self.timeline)
+        if watched:
+            self.watcher = Watcher(cluster, lambda broker, where: False)
+            self.watcher.attach()
+        for broker in cluster.brokers:
+            cluster.start(broker)
+        await self._set_up(cluster)
+        return cluster
+
+    async def _set_up(self, cluster: SimCluster) -> None:
+        """Every broker is ready, and the plan's topics are there."""
+        set_up = asyncio.create_task(cluster.set_up())
+        await self._require(
+            BOOT_S_MAX, lambda: set_up.done() and cluster.all_ready(), Invariant.I20, lambda: "the first boot"
+        )
+        set_up.result()
 
     def _start_workload(self, cluster: SimCluster) -> None:
         for topic in self.plan.topics:
@@ -198,7 +215,7 @@ class Scenario:
             self.loop.spawn(process, consumer.run())
 
     def _hire(self, cluster: SimCluster, watcher: Watcher) -> None:
-        """Everybody whom the plan wants besides its workload."""
+        """All actors that the plan wants besides its workload."""
         plan = self.plan
         if plan.throttled:
             self.actors.append(Throttler(cluster))
@@ -241,7 +258,7 @@ class Scenario:
         while self.loop.time() < until and not striking.done():
             self._no_failures()
             await asyncio.sleep(_LOOK_S)
-        nemesis.over = True
+        nemesis.end()
         for task in (operating, striking):
             task.cancel()
             try:
@@ -256,7 +273,7 @@ class Scenario:
 
     # -- liveness -------------------------------------------------------------------------------------
 
-    async def _demand_liveness(self, cluster: SimCluster, watcher: Watcher) -> None:
+    async def _check_liveness(self, cluster: SimCluster, watcher: Watcher) -> None:
         """I20 and I9: after the heal things come back by themselves, in bounded time."""
         healed_s = self.loop.time()
 
@@ -276,10 +293,10 @@ class Scenario:
                 if len(record.in_sync) < len(record.replicas) or record.target
             ]
 
-        await self._demand(
+        await self._require(
             left(LEADER_S_MAX), lambda: not unled(), Invariant.I20, lambda: f"no leader: {unled()}"
         )
-        await self._demand(
+        await self._require(
             left(WRITES_S_MAX),
             lambda: not unwritten(),
             Invariant.I20,
@@ -287,22 +304,22 @@ class Scenario:
         )
         for producer in self._all_producers():
             producer.stopping = True
-        await self._demand(
+        await self._require(
             READ_S_MAX,
             lambda: all(producer.idle for producer in self._all_producers()),
             Invariant.I9,
             self._pending,
         )
-        await self._demand(
+        await self._require(
             left(IN_SYNC_S_MAX),
             lambda: not out_of_sync(),
             Invariant.I20,
             lambda: f"not wholly in sync: {out_of_sync()}",
         )
 
-    async def _demand_ends(self, acting: list[asyncio.Task[None]]) -> None:
-        """I9: what somebody had begun when all was healed comes to its end."""
-        await self._demand(
+    async def _check_ends(self, acting: list[asyncio.Task[None]]) -> None:
+        """I9: what had begun when all was healed comes to its end."""
+        await self._require(
             READ_S_MAX,
             lambda: all(task.done() for task in acting),
             Invariant.I9,
@@ -355,8 +372,8 @@ class Scenario:
     async def _judge(self, cluster: SimCluster, watcher: Watcher) -> None:
         restless: InvariantViolated | None = None
         try:
-            # Nobody waits for the last batches of producers without a promise: they are committed now or later.
-            await self._demand(
+            # No check waits for the last batches of producers without a promise: they are committed now or later.
+            await self._require(
                 READ_S_MAX,
                 lambda: self._at_rest(cluster, watcher),
                 Invariant.I9,
@@ -370,7 +387,7 @@ class Scenario:
             raise restless
         watcher.check_at_rest()
         if self.plan.metered:
-            await self._demand(
+            await self._require(
                 READ_S_MAX,
                 lambda: all_metered(cluster, watcher),
                 Invariant.I21,
@@ -379,13 +396,13 @@ class Scenario:
             self.activities[Activity.METERED] += check_usage(cluster, watcher)
         if self.changing is not None:
             self.changing.check(evidence.log_starts)
-            await self._demand(
+            await self._require(
                 READ_S_MAX, lambda: not self._remains(cluster, watcher), Invariant.I18,
                 lambda: f"of deleted topics there are still {self._remains(cluster, watcher)}",
             )  # fmt: skip
         if self.readers is not None:
             await self._judge_group(self.readers, watcher, evidence)
-        await self._demand(
+        await self._require(
             READ_S_MAX,
             lambda: len(cluster.store.session_ids) <= len(cluster.brokers),
             Invariant.I18,
@@ -403,7 +420,7 @@ class Scenario:
             for where, start in evidence.log_starts.items()
             if watcher.name_of(where).rpartition("-")[0] == self.plan.topics[0].name
         }
-        await self._demand(
+        await self._require(
             READ_S_MAX,
             lambda: not readers.unfinished(mine),
             Invariant.I14,
@@ -474,7 +491,7 @@ class Scenario:
         deadline = self.loop.time() + READ_S_MAX
         while (start := await self.loop.spawn(process, consumer.ask(where.partition, BEGINNING))) is None:
             if self.loop.time() > deadline:
-                raise InvariantViolated(Invariant.I9, f"{where}: where it begins is not told")
+                raise InvariantViolated(Invariant.I9, f"{where}: where it begins is not reported")
             await asyncio.sleep(_LOOK_S)
         return start
 
@@ -489,9 +506,9 @@ class Scenario:
                     return False
         return True
 
-    # -- demands --------------------------------------------------------------------------------------
+    # -- requirements ---------------------------------------------------------------------------------
 
-    async def _demand(
+    async def _require(
         self, within_s: float, holds: Callable[[], bool], invariant: Invariant, what: Callable[[], str]
     ) -> None:
         deadline = self.loop.time() + within_s

@@ -23,7 +23,7 @@ _FORBIDDEN: tuple[tuple[Any, tuple[str, ...]], ...] = (
 
 @contextmanager
 def sealed() -> Iterator[None]:
-    """Whoever asks for one of these in this thread meanwhile gets `EscapedSimulation`; nothing is logged.
+    """Code that asks for one of these in this thread meanwhile gets `EscapedSimulation`; nothing is logged.
 
     Threads that a process has besides, such as those of a library that another test used, are no part of it.
     """

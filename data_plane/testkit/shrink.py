@@ -1,8 +1,8 @@
 """Makes the plan of a failing seed small: fewer faults, then fewer clients and calmer surroundings, the same invariant.
 
-A smaller plan is run anew from its beginning, and kept if it breaks the invariant that the whole plan broke. Faults are
-left out by their number: the nemesis still waits for its moment and draws, and then does nothing. So everything up to
-the first fault that is left out happens as before, and one plan is always one run.
+A smaller plan runs again from its beginning, and is kept if it breaks the invariant that the whole plan broke. Faults
+are left out by their number: the nemesis still waits for its moment and draws, and then does nothing. So everything up
+to the first fault that is left out happens as before, and one plan is always one run.
 """
 
 import time
@@ -40,12 +40,12 @@ class Shrunk:
             f"shrunk in {self.runs} runs: {len(result.harms)} of {len(before.harms)} faults, {clients} clients,"
             f" {result.steps} of {before.steps} steps",
             *(f"  {harm}" for harm in result.harms.values()),
-            *told(result.timeline),
+            *as_table(result.timeline),
         ]
         return lines
 
 
-def told(timeline: list[str]) -> list[str]:
+def as_table(timeline: list[str]) -> list[str]:
     """The end of a timeline as a table: time, node, event; runs of the same event of one node stand once."""
     rows: list[tuple[str, str, str]] = []
     repeated = 0

@@ -37,7 +37,7 @@ class StepWatch:
         if step is Step.ROLL:
             return broker in self._rolled
         if step is Step.IDLE:
-            # That the name of a segment's file waits for the next checkpoint keeps nobody busy.
+            # That the name of a segment's file waits for the next checkpoint is no work.
             return not any(self.doing(broker, other) for other in Step if other not in (Step.IDLE, Step.ROLL))
         return any(self._replica_doing(replica, step) for replica in _replicas(broker))
 
@@ -54,7 +54,7 @@ class StepWatch:
         return step is Step.CATCH_UP and (self._lags(replica) if leading is None else self._outruns(replica))
 
     def _without_leader(self, replica: Replica) -> bool:
-        """Nobody serves the partition as its leader in the epoch that this replica knows."""
+        """No broker serves the partition as its leader in the epoch that this replica knows."""
         record = replica.record
         if record is None or record.leader == NO_BROKER:
             return record is not None
@@ -149,7 +149,7 @@ class Provoker:
         kill: Callable[[SimBroker], bool],
         spares: Callable[[str, SimBroker], bool],
     ) -> None:
-        """`kill` kills a broker if that is within the promise; `spares` is asked before anybody is hurt."""
+        """`kill` kills a broker if that is within the promise; `spares` is asked before a broker is hurt."""
         self._cluster, self._rng, self._kill, self._spares = cluster, rng, kill, spares
 
     async def provoke(self, step: Step | None) -> None:
@@ -186,9 +186,9 @@ class Provoker:
             self._cluster.resume(victim)
 
     async def _part_a_leader(self) -> None:
-        """Cut a leader from the other brokers, not from clients: what it takes meanwhile must be cut later."""
+        """Isolate a leader from other brokers, not from clients: what it takes meanwhile must be truncated later."""
         victim = self._pick(_leads)
-        if victim is None or self._spares("a leader is cut from the other brokers", victim):
+        if victim is None or self._spares("a leader is isolated from the other brokers", victim):
             return
         others = [broker.host for broker in self._cluster.brokers if broker is not victim]
         for other in others:

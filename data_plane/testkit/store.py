@@ -6,7 +6,7 @@ in a node's: pausing or crashing a node leaves its requests on their way.
 
     request --latency--> arrival (applied, or lost) --latency--> answer (or lost)
 
-A node that is cut can neither ask nor be told: its requests are refused, its answers are lost, its watches
+An isolated node can neither ask nor hear: its requests are refused, its answers are lost, its watches
 break.
 """
 
@@ -32,6 +32,7 @@ from data_plane.metadata.port import (
     TxnResult,
     WatchBatch,
 )
+from data_plane.metadata.watch_queue import WatchQueue
 from penstock.contract.invariant import invariant
 
 
@@ -77,7 +78,7 @@ class StoreFaults:
     session_early_chance: float = 0.0
     """For each keep-alive: the session ends within its time to live whatever is done."""
     session_late_ms: float = 0.0
-    """A session nobody keeps alive ends up to this much after its deadline."""
+    """A session that is not kept alive ends up to this much after its deadline."""
 
 
 @dataclass(slots=True, eq=False)
@@ -130,13 +131,16 @@ class SimulatedStore:
         self._cut[node] = None
         for watch in [w for w in self._watches if w.node == node]:
             watch.broken = True
-            self._end_watch(watch, StoreUnavailable(f"{node} is cut from the store"), self._timeout_ms())
+            self._end_watch(watch, StoreUnavailable(f"{node} does not reach the store"), self._timeout_ms())
+
+    def is_cut(self, node: str) -> bool:
+        return node in self._cut
 
     def heal(self, node: str) -> None:
         self._cut.pop(node, None)
 
     def crashed(self, node: str) -> None:
-        """Nobody reads this node's watches any more. Its requests still arrive, its sessions live out their
+        """This node's watches have no reader any more. Its requests still arrive, its sessions live out their
         time."""
         self._watches = [w for w in self._watches if w.node != node]
 
@@ -211,9 +215,11 @@ class SimulatedStore:
         request = _Request(node, apply, unknown, self._loop.create_future())
         if node in self._cut:
             self._reach(StoreFaultKind.ASKED_WHILE_CUT)
-            self._settle_later(request, StoreUnavailable(f"{node} is cut from the store"), self._timeout_ms())
+            self._answer_later(
+                request, StoreUnavailable(f"{node} does not reach the store"), self._timeout_ms()
+            )
         elif self._chance(self.faults.refused_chance, StoreFaultKind.REFUSED):
-            self._settle_later(request, StoreUnavailable("the store refused the request"), self._way_ms())
+            self._answer_later(request, StoreUnavailable("the store refused the request"), self._way_ms())
         else:
             self._later(self._way_ms(), lambda: self._arrive(request))
         return request.answer
@@ -223,25 +229,25 @@ class SimulatedStore:
         if request.node in self._cut or self._chance(
             self.faults.request_lost_chance, StoreFaultKind.REQUEST_LOST
         ):
-            self._settle_later(request, lost, self._timeout_ms())
+            self._answer_later(request, lost, self._timeout_ms())
             return
         try:
             result = request.apply()
         except Exception as error:
             result = error
         if self._chance(self.faults.answer_lost_chance, StoreFaultKind.ANSWER_LOST):
-            self._settle_later(request, lost, self._timeout_ms())
+            self._answer_later(request, lost, self._timeout_ms())
         else:
             self._later(self._way_ms(), lambda: self._answer(request, result))
 
     def _answer(self, request: _Request, result: object) -> None:
         if request.node in self._cut:
-            self._settle_later(request, request.unknown("no answer from the store"), self._timeout_ms())
+            self._answer_later(request, request.unknown("no answer from the store"), self._timeout_ms())
         else:
-            _settle(request.answer, result)
+            _complete(request.answer, result)
 
-    def _settle_later(self, request: _Request, result: object, delay_ms: float) -> None:
-        self._later(delay_ms, lambda: _settle(request.answer, result))
+    def _answer_later(self, request: _Request, result: object, delay_ms: float) -> None:
+        self._later(delay_ms, lambda: _complete(request.answer, result))
 
     # -- at the store -----------------------------------------------------------------------------------
 
@@ -326,7 +332,7 @@ class SimulatedStore:
         if not events or watch.ended:
             return
         if self._chance(self.faults.watch_cut_chance, StoreFaultKind.WATCH_CUT):
-            self._end_watch(watch, StoreUnavailable("the watch was cut"), self._way_ms())
+            self._end_watch(watch, StoreUnavailable("the watch was lost"), self._way_ms())
             return
         delay_ms = self._way_ms()
         if self._chance(self.faults.watch_delayed_chance, StoreFaultKind.WATCH_DELAYED):
@@ -460,9 +466,8 @@ class SimulatedWatch:
         self.due = 0.0
         """Loop time at which the last of `on_its_way` arrives."""
         self.on_its_way: deque[Callable[[], None]] = deque()
-        self._batches: deque[WatchBatch] = deque()
-        self._error: Exception | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._failed = False
+        self._read = WatchQueue()
 
     def next_arrives(self) -> None:
         """Timers of equal times may fire in any order; what they bring may not."""
@@ -479,25 +484,19 @@ class SimulatedWatch:
 
     def take(self, news: WatchBatch | Exception) -> None:
         if isinstance(news, Exception):
-            self._error = self._error or news
-        elif self._error is None:
-            self._batches.append(news)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+            self._failed = True
+            self._read.fail(news)
+        elif not self._failed:
+            self._read.put(news)
 
     def __aiter__(self) -> "SimulatedWatch":
         return self
 
     async def __anext__(self) -> WatchBatch:
-        while not self._batches:
-            if self._error is not None:
-                raise self._error
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        return self._batches.popleft()
+        return await self._read.next()
 
 
-def _settle(answer: "asyncio.Future[object]", result: object) -> None:
+def _complete(answer: "asyncio.Future[object]", result: object) -> None:
     if answer.done():
         return  # the asker was cancelled; what it asked for stands (RL19)
     if isinstance(result, Exception):

@@ -61,7 +61,7 @@ class WatchRecord:
 
 @dataclass(slots=True)
 class StoreHistory:
-    """What clients asked and were told, with times by `now` (any clock that never goes back)."""
+    """What clients asked and were answered, with times by `now` (any clock that never goes back)."""
 
     now: Callable[[], float]
     txns: list[TxnRecord] = field(default_factory=list)
@@ -234,14 +234,16 @@ class _Check:
             if claimed and batch.revision > floor:
                 open_ended.remove(claimed[0])
             elif of_a_session:
-                pass  # its end did it; whoever asked for the same later did nothing
+                pass  # its end did it; a later request for the same did nothing
             elif claimed:
                 self._say(
                     f"{claimed[0].client}: an unanswered transaction has revision {batch.revision},"
                     f" yet {floor} was known before it began"
                 )
             else:
-                self._say(f"revision {batch.revision} changes {batch.events[0].key}, which nobody asked for")
+                self._say(
+                    f"revision {batch.revision} changes {batch.events[0].key}, which no client asked for"
+                )
 
     def _check_range(self, read: RangeRecord, result: RangeResult) -> None:
         seen = [(item.key, item.mod_revision, item.value) for item in result.items]

@@ -1,9 +1,10 @@
 """Reads a replica straight from a simulated medium, past the code that wrote it: each batch with its stamp."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from data_plane.log.layout import LOG_SUFFIX, STAMPS_SUFFIX, partition_directory, segment_base, segment_file
+from data_plane.log.layout import LOG_SUFFIX, STAMPS_SUFFIX, number_in, partition_directory, segment_file
 from data_plane.testkit.medium import Directory, Inode, Medium
 from penstock.contract.ids import TopicPartition
 from penstock.records.stamp import STAMP_BYTES
@@ -38,11 +39,9 @@ class StoredLog:
         directory = self._medium.find(self._path)
         if not isinstance(directory, Directory):
             return
-        bases = sorted(
-            base for name in directory.entries if (base := segment_base(name, STAMPS_SUFFIX)) is not None
-        )
-        first = max((index for index, base in enumerate(bases) if base <= start), default=0)
-        for base in bases[first:]:
+        stamps = [name for name in directory.entries if name.endswith(STAMPS_SUFFIX)]
+        bases = sorted(base for name in stamps if (base := number_in(name, STAMPS_SUFFIX)) is not None)
+        for base in bases[max(0, bisect_right(bases, start) - 1) :]:
             if base >= end:
                 return
             yield from self._segment(directory, base, start, end)

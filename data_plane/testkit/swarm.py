@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 
 from data_plane.node.config import Timings
 from data_plane.testkit.disk import DiskTiming
-from data_plane.testkit.faults import CELLS, Cell, FaultKind
+from data_plane.testkit.faults import COMBINATIONS, Combination, FaultKind
 from data_plane.testkit.network import LinkTiming, NetworkSettings
 from data_plane.testkit.store import StoreFaults
 from penstock.contract import limits
 from penstock.contract.topic_settings import UNLIMITED, Durability, TopicSettings
 
-CELLS_PER_SEED = 8
+COMBINATIONS_PER_SEED = 8
 _CHANGING_CLIENTS, GROUP_CLIENTS = 12, 8
 _STRIDE = 37
-"""Relatively prime to the number of cells, so that consecutive seeds try different cells and all get their
-turn.
+"""Relatively prime to the number of combinations, so that consecutive seeds try different ones and all get
+their turn.
 """
 
 
@@ -91,7 +91,7 @@ class Plan:
     """Length of the time in which faults happen."""
     fault_gap_s: float
     """Mean time between the end of one fault and the beginning of the next."""
-    cells: tuple[Cell, ...]
+    combinations: tuple[Combination, ...]
     """Faults with the protocol steps they are to meet, in this order, again from the first when done."""
     operated: bool = False
     """An operator moves replicas and leaders about meanwhile."""
@@ -141,9 +141,9 @@ def _draw_workload(seed: int) -> Plan:
     """Sizes, timings, topics, clients and faults, without anything that is done to the cluster meanwhile."""
     rng = random.Random(f"{seed}/swarm")
     brokers = rng.choices((3, 4, 5), (7, 2, 1))[0]
-    turns = range(seed * CELLS_PER_SEED, (seed + 1) * CELLS_PER_SEED)
-    cells = tuple(CELLS[turn * _STRIDE % len(CELLS)] for turn in turns)
-    strict_only = any(cell.fault is FaultKind.ALL_POWER_CUT for cell in cells)
+    turns = range(seed * COMBINATIONS_PER_SEED, (seed + 1) * COMBINATIONS_PER_SEED)
+    combinations = tuple(COMBINATIONS[turn * _STRIDE % len(COMBINATIONS)] for turn in turns)
+    strict_only = any(combination.fault is FaultKind.ALL_POWER_CUT for combination in combinations)
     topics = tuple(_topic(rng, number, strict_only) for number in range(rng.choice((1, 1, 2))))
     return Plan(
         seed=seed,
@@ -163,7 +163,7 @@ def _draw_workload(seed: int) -> Plan:
         clock_skew_ms_max=rng.choice((0, 100, 60_000)),
         chaos_s=rng.uniform(12.0, 24.0),
         fault_gap_s=rng.choice((0.2, 0.8, 1.5)),
-        cells=cells,
+        combinations=combinations,
     )
 
 

@@ -104,13 +104,13 @@ class SimTransport:
 def _arrived(
     network: Network, client: Endpoint, opening: Opening, accepted: asyncio.Future[None] | None
 ) -> None:
-    """An opening reached its host: the kernel accepts it, or says that nobody listens, or there is no
+    """An opening reached its host: the kernel accepts it, or says that no process listens, or there is no
     kernel.
     """
     listener = network.listener(opening.address)
     if listener is None:
         if not network.ask_dark(client.peer_host, client):
-            client.lose_later("nobody listens there")
+            client.lose_later("no process listens there")
         return
     name = network.new_peer_name(client.host)
     server = Endpoint(network, listener.process, listener.host, peer=name, peer_host=client.host)

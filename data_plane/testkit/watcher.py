@@ -40,7 +40,7 @@ class Ledger:
 
     entries: list[Committed] = field(default_factory=list)
     by_base: dict[int, int] = field(default_factory=dict)
-    """Base offset -> place in `entries`."""
+    """Base offset -> index in `entries`."""
 
     @property
     def end(self) -> int:
@@ -161,9 +161,9 @@ class Watcher:
             if stored.base_offset > reached and stored.base_offset > replica.log.log_start_offset:
                 break
             reached = stored.end_offset
-            place = ledger.by_base.get(stored.base_offset)
-            if place is not None:
-                known = ledger.entries[place]
+            index = ledger.by_base.get(stored.base_offset)
+            if index is not None:
+                known = ledger.entries[index]
                 if not known.same_as(stored):
                     raise InvariantViolated(
                         Invariant.I11,
@@ -204,8 +204,8 @@ class Watcher:
             )
             if stored.harmed or named or stored.base_offset >= ledger.end:
                 continue
-            place = ledger.by_base.get(stored.base_offset)
-            if place is None or not ledger.entries[place].same_as(stored):
+            index = ledger.by_base.get(stored.base_offset)
+            if index is None or not ledger.entries[index].same_as(stored):
                 raise InvariantViolated(
                     Invariant.I11,
                     f"{self._name(replica)} at {stored.base_offset}: {broker.host} holds"
@@ -238,19 +238,19 @@ class Watcher:
             self._compare(broker, replica, replica.log.log_start_offset, ledger.end)
 
     def _check_quorum(self, broker: SimBroker, replica: Replica, mark: int) -> None:
-        """I12: a leader calls committed only what so many hold as the topic demands, for whoever is elected later."""
+        """I12: a leader calls committed only what as many replicas have as the topic requires, for a later election."""
         leading = replica.leading
         assert leading is not None
         holders = 0
         for (
             broker_id
-        ) in leading.record.replicas:  # the set may have shrunk since: whoever left it holds it yet
+        ) in leading.record.replicas:  # the set may have shrunk since: a replica that left it still has it
             other = self._cluster.broker(broker_id)
-            held = None if other.node is None else other.node.replicas.by_partition.get(replica.where)
-            if held is None or held.stopped or held.busy or self.damaged(other, replica.where):
+            theirs = None if other.node is None else other.node.replicas.by_partition.get(replica.where)
+            if theirs is None or theirs.stopped or theirs.busy or self.damaged(other, replica.where):
                 holders += 1  # not to be seen now: I10 judges it when it is
             else:
-                log = held.log
+                log = theirs.log
                 holders += (log.durable_end_offset if leading.strict else log.log_end_offset) >= mark
         if holders < leading.min_insync:
             raise InvariantViolated(
@@ -260,7 +260,7 @@ class Watcher:
             )
 
     def _check_candidates(self, where: TopicPartition) -> None:
-        """I10, candidate completeness: whoever may be elected now, and runs, holds what is committed."""
+        """I10, candidate completeness: a broker that may be elected now, and runs, has what is committed."""
         record, topic = self.records.get(where), self.topics.get(where.topic_id)
         if record is None or topic is None:
             return
@@ -274,12 +274,12 @@ class Watcher:
             replica = node.replicas.by_partition.get(where)
             if replica is None or replica.stopped or replica.busy:
                 continue
-            held = replica.log.durable_end_offset if strict else replica.log.log_end_offset
-            if held < end:
+            own_end = replica.log.durable_end_offset if strict else replica.log.log_end_offset
+            if own_end < end:
                 kind = "in sync" if broker_id in record.in_sync else "eligible"
                 raise InvariantViolated(
                     Invariant.I10,
-                    f"{self._name(replica)}: {end} is committed, {broker.host} is {kind} and holds only {held}"
+                    f"{self._name(replica)}: {end} is committed, {broker.host} is {kind} and has only {own_end}"
                     f" ({'durably' if strict else 'written'}; leader {record.leader} epoch {record.leader_epoch},"
                     f" in sync {list(record.in_sync)}, eligible {list(record.eligible)})",
                 )
@@ -293,7 +293,7 @@ class Watcher:
                 if event.value is None:
                     self._note_gone(event.key)
                 elif event.key.startswith("/partitions/"):
-                    self._cell_moved(event.key, event.value)
+                    self._block_moved(event.key, event.value)
                 elif event.key.startswith("/topics/"):
                     topic = TopicRecord.decode(event.value)
                     self.topics[topic.topic_id] = topic
@@ -311,9 +311,9 @@ class Watcher:
             for where in [where for where in self.records if where.topic_id == topic_id]:
                 del self.records[where]
 
-    def _cell_moved(self, key: str, value: bytes) -> None:
+    def _block_moved(self, key: str, value: bytes) -> None:
         topic_id = TopicId(bytes.fromhex(key.split("/")[2]))
-        for number, record in model.decode_cell(value).items():
+        for number, record in model.decode_block(value).items():
             where = TopicPartition(topic_id, number)
             before = self.records.get(where)
             if before == record:
@@ -356,8 +356,8 @@ class Watcher:
         ledger = self.ledger(where)
         reached = None
         for stored in StoredLog(broker.medium, where).batches(0, ledger.end):
-            place = ledger.by_base.get(stored.base_offset)
-            if place is None or not ledger.entries[place].same_as(stored):
+            index = ledger.by_base.get(stored.base_offset)
+            if index is None or not ledger.entries[index].same_as(stored):
                 return False
             if reached is not None and stored.base_offset != reached:
                 return False
@@ -367,7 +367,7 @@ class Watcher:
     def check_at_rest(self) -> None:
         """I11 at rest: replicas of a partition are byte for byte equal, segments, stamps and batches.
 
-        One with bytes that a fault spoilt and nobody has met yet is held against the ledger, but for those bytes.
+        One with bytes that a fault spoilt and no broker has met yet is compared with the ledger, but for those bytes.
         """
         for where in sorted(self.records):
             if where.topic_id not in self.topics:
@@ -381,7 +381,9 @@ class Watcher:
                 )
                 for broker_id in record.in_sync
             }
-            for broker_id in [one for one, held in stored.items() if any(batch.harmed for batch in held)]:
+            for broker_id in [
+                one for one, batches in stored.items() if any(batch.harmed for batch in batches)
+            ]:
                 del stored[broker_id]
                 broker = self._cluster.broker(broker_id)
                 assert broker.node is not None

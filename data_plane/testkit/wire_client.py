@@ -59,7 +59,7 @@ class WireClient:
         await asyncio.sleep(self.rng.uniform(0.01, _WAIT_S_MAX))
 
     async def leader(self, partition: int, *, refresh: bool) -> Leader | None:
-        """Who leads, or None when nobody does or nobody answers now."""
+        """The leader, or None when there is none or no broker answers now."""
         if refresh or partition not in self.leaders:
             await self._refresh()
         return self.leaders.get(partition)

@@ -1,4 +1,4 @@
-"""A consuming client: follows every partition, notes each value it is given and every mark it is told."""
+"""A consuming client: follows every partition, notes each value and every mark that it is given."""
 
 import asyncio
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from penstock.records.parse import columns_of
 BEGINNING, END = -2, -1
 _CREDIT = 64 * 1024
 _SILENCE_S = 3.0
-"""A stream without a push is opened anew after this long, wherever the leader then is."""
+"""A stream without a push is opened again after this long, wherever the leader then is."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class WireConsumer:
         self.positions = [_Position() for _ in range(partitions)]
 
     async def run(self) -> None:
-        """Follow for ever, and ask for the end now and then."""
+        """Follow without an end, and ask for the end offset now and then."""
         async with asyncio.TaskGroup() as group:
             for partition in range(self._partitions):
                 group.create_task(self._follow(partition))
@@ -174,7 +174,7 @@ class WireConsumer:
     # -- marks ----------------------------------------------------------------------------------------
 
     async def ask(self, partition: int, timestamp_ms: int) -> int | None:
-        """ListOffsets at the present leader; None when nobody answers now."""
+        """ListOffsets at the present leader; None when no broker answers now."""
         client = self._client
         leader = await client.leader(partition, refresh=True)
         if leader is None:

@@ -206,7 +206,7 @@ class _Sender:
     # -- answers --------------------------------------------------------------------------------------
 
     def _answer(self, numbered: _Numbered, result: pb.ProduceResult) -> bool:
-        """Take one result; False = begin anew with what is unresolved."""
+        """Take one result; False = begin again with what is unresolved."""
         batch = numbered.sent
         if result.error == ErrorCode.OK:
             if batch.outcome is Outcome.PENDING:

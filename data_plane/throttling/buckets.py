@@ -9,7 +9,7 @@ from collections import OrderedDict
 from penstock.contract.invariant import invariant
 
 BUCKETS_MAX = 100_000
-"""About 20 MB; whoever makes up names cannot take more."""
+"""About 20 MB; callers that make up names cannot take more."""
 _TOKEN = 60_000
 
 
@@ -48,10 +48,10 @@ class TokenBuckets:
         self._put(key, max(0, self._level(key, now_ms) - amount * _TOKEN), now_ms)
 
     def _level(self, key: str, now_ms: float) -> int:
-        held = self._buckets.get(key)
-        if held is None:
+        bucket = self._buckets.get(key)
+        if bucket is None:
             return self.burst * _TOKEN
-        level, at_ms = held
+        level, at_ms = bucket
         return min(self.burst * _TOKEN, level + max(0, int(now_ms) - at_ms) * self.per_minute)
 
     def _put(self, key: str, level: int, now_ms: float) -> None:

@@ -1,9 +1,9 @@
-"""How fast a tenant may produce on one broker: batches are let through at the rate, held for a while, or refused.
+"""How fast a tenant may produce on one broker: batches are let through at the rate, delayed, or refused.
 
 A `Pace` is a queue without a memory of its own: it knows when everything let in so far will have passed at the
-rate. A batch that comes passes when its turn comes; one whose turn is too far away is refused and told when to
-come back. After a refusal nothing more is let in until half of what is held has passed, so that a sender who
-comes back in order finds room for all it has, and no later batch slips in before an earlier one.
+rate. A batch that comes passes when its turn comes; one whose turn is too far away is refused and answered when to
+come back. After a refusal nothing more is let in until half of what is delayed has passed, so that a sender who
+comes back in order finds capacity for all it has, and no later batch slips in before an earlier one.
 
 The first form of sharing: each broker enforces the part of the tenant's rate that its part of the tenant's led
 partitions is. Times are monotonic milliseconds, sizes bytes.
@@ -14,7 +14,7 @@ from penstock.contract.ids import NO_BROKER, BrokerId, TenantId
 from penstock.contract.invariant import invariant
 
 HOLD_MS_MAX = 4_000
-"""A batch is held at most so long: well below what a client takes for a broken stream."""
+"""A batch is delayed at most so long: well below what a client takes for a broken stream."""
 BURST_MS = 250
 """What was not used may be made up for this long: within 5 s a tenant gets at most a twentieth above its rate,
 and one batch.
@@ -37,9 +37,9 @@ class Pace:
         """Another rate from now on: what is still to pass then takes another time."""
         invariant(bytes_per_s >= 1, "a pace lets something through")
         if bytes_per_s != self.bytes_per_s:
-            held_ms = self.clears_in_ms(now_ms)
-            if held_ms > 0:
-                self._free_at_ms = now_ms + held_ms * self.bytes_per_s / bytes_per_s
+            left_ms = self.clears_in_ms(now_ms)
+            if left_ms > 0:
+                self._free_at_ms = now_ms + left_ms * self.bytes_per_s / bytes_per_s
             self.bytes_per_s = bytes_per_s
 
     def clears_in_ms(self, now_ms: float) -> float:
@@ -47,7 +47,7 @@ class Pace:
         return max(0.0, self._free_at_ms - now_ms)
 
     def enter(self, size: int, now_ms: float, *, may_refuse: bool = True) -> float | None:
-        """Let a batch in and answer how many ms to hold it (0 = it passes now), or None: refused."""
+        """Let a batch in and answer how many ms to delay it (0 = it passes now), or None: refused."""
         wait_ms = self.clears_in_ms(now_ms)
         if may_refuse and wait_ms > (HOLD_MS_MAX / 2 if self._full else HOLD_MS_MAX):
             self._full = True
@@ -59,16 +59,16 @@ class Pace:
         return wait_ms
 
     def come_back_in_ms(self, now_ms: float) -> int:
-        """When one who was refused finds room again."""
+        """When a refused producer finds capacity again."""
         return max(1, int(self.clears_in_ms(now_ms) - HOLD_MS_MAX / 2) + 1)
 
 
 def part_led(image: ClusterImage, broker: BrokerId, tenant: TenantId) -> tuple[int, int]:
-    """(partitions of the tenant that the broker leads, that anybody leads)."""
+    """(partitions of the tenant that the broker leads, that any broker leads)."""
     mine = led = 0
     for topic_id in image.names_of.get(tenant, {}).values():
-        for cell in image.cells.get(topic_id, {}).values():
-            for record in cell.partitions.values():
+        for block in image.blocks.get(topic_id, {}).values():
+            for record in block.partitions.values():
                 led += record.leader != NO_BROKER
                 mine += record.leader == broker
     return mine, led
@@ -90,18 +90,18 @@ class Pacing:
             if self._paces:
                 self._paces.pop(tenant, None)
             return None
-        held = self._paces.get(tenant)
-        if held is not None:
-            pace, seen_rate, revision, looked_ms = held
+        known_pace = self._paces.get(tenant)
+        if known_pace is not None:
+            pace, seen_rate, revision, looked_ms = known_pace
             fresh = revision == self._image.revision or now_ms - looked_ms < SHARE_CHECK_MS
             if fresh and seen_rate == rate:
                 return pace
         mine, led = part_led(self._image, self._broker, tenant)
         share = max(1, rate * max(1, mine) // max(1, led))
-        if held is None:
+        if known_pace is None:
             pace = Pace(share)
         else:
-            pace = held[0]
+            pace = known_pace[0]
             pace.change(share, now_ms)
         self._paces[tenant] = (pace, rate, self._image.revision, now_ms)
         return pace

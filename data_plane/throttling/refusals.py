@@ -1,7 +1,7 @@
 """How many batches of each tenant were refused of late, and how long one waits whose batches go on being refused.
 
-Only refusals that no retry mends count: a client that sends such batches in numbers is broken or hostile, and what its
-frames cost before anybody of ours sees them (TLS, grpc) is charged to no one. Times are monotonic milliseconds.
+Only refusals that no retry repairs count: a client that sends such batches in numbers is broken or hostile, and what
+its frames cost before the broker's code sees them (TLS, grpc) is not charged. Times are monotonic milliseconds.
 """
 
 from penstock.contract import limits

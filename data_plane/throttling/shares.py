@@ -1,7 +1,7 @@
 """How long a tenant waits that used more than its share of a broker's processor.
 
-Bytes are bounded by a tenant's rates; this bounds work, such as refused batches and large questions. Nobody waits while
-there is room. A tenant that works alone may use all but what replication and the metadata need. Times are monotonic
+Bytes are bounded by a tenant's rates; this bounds work, such as refused batches and large questions. None waits while
+there is capacity. A tenant that works alone may use all but what replication and the metadata need. Times are monotonic
 milliseconds.
 """
 
@@ -9,7 +9,7 @@ from data_plane.throttling.use import WINDOW_MS, Use, until_faded_ms
 from penstock.contract.ids import TenantId
 
 BUSY = 0.5
-"""Of the processor: while all tenants together use less, nobody waits."""
+"""Of the processor: while all tenants together use less, none waits."""
 SHARED = 0.8
 """Of the processor, divided evenly among the tenants that work; the rest is for replication and the metadata."""
 WAIT_MS_MAX = 1_000.0

@@ -1,4 +1,4 @@
-"""What of a broker's processor is left for work that nobody pays for, such as questions and joins, and how long a
+"""What of a broker's processor is left for unmetered work, such as questions and joins, and how long a
 tenant waits that asks for more of it.
 
 Shares count what tenants use of one process. What else its machine has to do they do not see: two more brokers on two
@@ -14,7 +14,7 @@ from data_plane.throttling.use import WINDOW_MS, Use, until_faded_ms
 from penstock.contract.ids import TenantId
 
 LOOK_MS = 20.0
-"""Between looks at how late a timer fires, while somebody asks."""
+"""Between looks at how late a timer fires, while a question waits."""
 LATE_MS = 1.0
 """On the mean of MEAN_MS; a resting machine's is 0.5 to 0.8 ms, as event loops round up to whole milliseconds."""
 MEAN_MS = 400.0

@@ -41,7 +41,7 @@ class Use:
         """How many tenants work; counted ten times a second at most."""
         if now_ms - self._looked_ms >= _LOOK_MS:
             self._looked_ms = now_ms
-            used = {tenant: _faded(held, now_ms) for tenant, held in self._used.items()}
+            used = {tenant: _faded(last, now_ms) for tenant, last in self._used.items()}
             self._working = sum(one > WORKS * WINDOW_MS for one in used.values())
             for tenant, one in used.items():
                 if one < _FORGET * WINDOW_MS:
@@ -54,8 +54,8 @@ def until_faded_ms(used: float, allowed: float) -> float:
     return 0.0 if used <= allowed else WINDOW_MS * math.log(used / allowed)
 
 
-def _faded(held: tuple[float, float] | None, now_ms: float) -> float:
-    if held is None:
+def _faded(last: tuple[float, float] | None, now_ms: float) -> float:
+    if last is None:
         return 0.0
-    used, at_ms = held
+    used, at_ms = last
     return used * math.exp(min(0.0, at_ms - now_ms) / WINDOW_MS)

@@ -38,7 +38,7 @@ def errors_page() -> str:
         "the SDK as an exception "
         "of `penstock`, in REST as `code` of a problem document (in lower case), on the command line in brackets.",
         "*Kind* says what the SDK does: *retriable* is repeated within the timeout, *fenced* means that "
-        "somebody newer took over, "
+        "a newer holder took over, "
         "*fatal* needs a change by you. *Belief* says what holds after it: *not applied*, or *unknown*: look "
         "before you repeat.",
         table(["number", "exception", "code", "meaning", "kind", "belief", "remedy", "exit code"], rows),

@@ -13,14 +13,14 @@ def page(title: str, source: str, *parts: str) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Rows as a table; a cell is one line."""
+    """Rows as a table; each cell is one line."""
     lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
-    lines += [f"| {' | '.join(cell(value) for value in row)} |" for row in rows]
+    lines += [f"| {' | '.join(one_line(value) for value in row)} |" for row in rows]
     return "\n".join(lines)
 
 
-def cell(value: object) -> str:
-    """Text that stays within a cell."""
+def one_line(value: object) -> str:
+    """Text that stays within one cell of a table."""
     return " ".join(str(value).split()).replace("|", "\\|")
 
 

@@ -54,8 +54,8 @@ def _row(metric: Metric, labels: Sequence[str] = (), said: str = "") -> Row:
 
 
 def _gauges() -> Mapping[str, str]:
-    """Levels with what they say; those that the node tells of, no more and no fewer."""
-    told = {
+    """Levels with what they say; those that the node reports, no more and no fewer."""
+    found = {
         str(ast.literal_eval(key))
         for module in (broker_node, conditions)
         for function in ast.walk(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")))
@@ -65,8 +65,8 @@ def _gauges() -> Mapping[str, str]:
         for key in answer.keys
         if key is not None
     }
-    if told != GAUGES.keys():
-        raise ValueError(f"data_plane/node/gauges.py and the node disagree: {sorted(told ^ GAUGES.keys())}")
+    if found != GAUGES.keys():
+        raise ValueError(f"data_plane/node/gauges.py and the node disagree: {sorted(found ^ GAUGES.keys())}")
     return GAUGES
 
 

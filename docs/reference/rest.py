@@ -36,12 +36,9 @@ def page() -> str:
     parts = [
         "`Authorization: Bearer` takes an API key, a session's token or an operator's token. Lists answer "
         '`{"items", "next"}`; '
-        "`?cursor=` takes `next` until that is null. Whatever is refused is a [problem document](#problem) whose "
-        "`code` is a "
-        "name of the "
-        "[error table](errors.md). The [control plane's page](../control-plane.md#rest) tells what holds for "
-        "all calls, and "
-        "`/v1/openapi.json` of a service is the document this page is made from.",
+        "`?cursor=` takes `next` until that is null. A refusal is a [problem document](#problem) whose `code` is a "
+        "name of the [error table](errors.md). The [control plane's page](../control-plane.md#rest) has the rules for "
+        "all calls. This page is generated from `/v1/openapi.json` of a service.",
     ]
     for path, operations in sorted(document["paths"].items()):
         for method in _METHODS:

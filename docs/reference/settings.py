@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from control_plane import config as control_plane
+from daemon.settings import Settings
 from data_plane.broker import config as broker
 from data_plane.broker import metadata_config
 from data_plane.node import config as node
 from docs.reference import markdown
 from docs.reference.markdown import code, said_of, table
-from process.settings import Settings
 from spark_usage import configuration as runner
 
 _COLUMNS = ("setting", "default", "meaning")

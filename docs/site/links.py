@@ -41,7 +41,7 @@ def _relinked(markdown: str, *, folder: str) -> str:
 
 
 def _on_site(target: str, folder: str) -> str:
-    place = posixpath.normpath(posixpath.join(folder, target))
-    if place in FROM_ROOT:
-        place = posixpath.join("docs", FROM_ROOT[place])
-    return posixpath.relpath(place, folder if folder else "docs") if place.startswith("docs/") else target
+    path = posixpath.normpath(posixpath.join(folder, target))
+    if path in FROM_ROOT:
+        path = posixpath.join("docs", FROM_ROOT[path])
+    return posixpath.relpath(path, folder if folder else "docs") if path.startswith("docs/") else target

@@ -5,7 +5,7 @@
             delivery = await producer.send("orders", b"one book", key=b"anna")
             print(await delivery)
 
-`send` waits only for room in the buffer and the first news of a topic; its `Delivery` is awaited for the
+`send` waits only for space in the buffer and the first news of a topic; its `Delivery` is awaited for the
 receipt.
 """
 

@@ -269,6 +269,8 @@ class Client:
 
         Raises `ReceiptsNotWritten`, when everything else is done.
         """
+        if self._runtime.unusable is None:
+            self._runtime.check_loop()
         unwritten: list[ReceiptsNotWritten] = []
         for producer in self._producers:
             try:
@@ -359,8 +361,8 @@ class Client:
             method,
             request,
             deadline=runtime.now_ms() + wait_ms,
-            on_answer=_told(runtime, answers),
-            on_failure=_told(runtime, failures),
+            on_answer=_collector(runtime, answers),
+            on_failure=_collector(runtime, failures),
             broker=broker,
             once=broker is not None,
         )
@@ -389,7 +391,7 @@ def _wall_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _told(runtime: Runtime, into: list[_T]) -> Callable[[_T, float], None]:
+def _collector(runtime: Runtime, into: list[_T]) -> Callable[[_T, float], None]:
     def tell(what: _T, now: float) -> None:
         into.append(what)
         runtime.core.changed = True

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from penstock.asyncio.runtime import Runtime
-from penstock.client.cluster_view import TopicPartition
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.consuming.fetch_collector import FetchCollector
 from penstock.client.consuming.fetch_position import (
@@ -30,6 +29,7 @@ from penstock.client.serialization import MessageDeserializer
 from penstock.client.settings import ConsumerSettings, no_group
 from penstock.client.timing import NEVER
 from penstock.contract.errors import Closed, TimedOut
+from penstock.contract.ids import NamedPartition
 
 _METADATA_S = 30.0
 """How long a call without a timeout of its own waits for the first news of its topics."""
@@ -160,7 +160,7 @@ class Consumer:
     async def _skip(self, fetched: FetchedBatch) -> None:
         """Report a malformed batch to the application, then go on behind it."""
         if self._on_malformed is not None:
-            await _told(self._on_malformed, skipped_batch(fetched))
+            await _called(self._on_malformed, skipped_batch(fetched))
         self._core.skip(fetched, self._runtime.now_ms())
         self._runtime.signal()
 
@@ -179,7 +179,7 @@ class Consumer:
             hook = self._on_assigned if event.kind is RebalanceKind.ASSIGNED else self._on_revoked
             try:
                 if hook is not None:
-                    await _told(hook, list(event.partitions))
+                    await _called(hook, list(event.partitions))
             finally:
                 member.finish(event, self._runtime.now_ms())
                 self._runtime.signal()
@@ -259,7 +259,7 @@ class Consumer:
     async def _offsets(self, which: int, timeout: float | None) -> dict[tuple[str, int], int]:
         await self._known(timeout)
         deadline = self._runtime.now_ms() + (_METADATA_S if timeout is None else timeout) * 1000
-        partitions: list[TopicPartition] = sorted(self._core.positions)
+        partitions: list[NamedPartition] = sorted(self._core.positions)
         offsets, failures = self._core.list_offsets(partitions, which, deadline)
         while len(offsets) < len(partitions) and not failures:
             self._check()
@@ -356,6 +356,7 @@ class Consumer:
         """Close; `finished` False: what the last poll returned is not done, and not committed."""
         if self._core.closed or self._runtime.unusable is not None:
             return
+        self._runtime.check_loop()
         member = self._core.member
         if member is not None:
             await self._leave(member, finished)
@@ -366,7 +367,7 @@ class Consumer:
         try:
             partitions = member.owned()
             if partitions and self._on_revoked is not None:
-                await _told(self._on_revoked, partitions)
+                await _called(self._on_revoked, partitions)
         finally:
             deadline = self._runtime.now_ms() + CLOSE_MS
             left = self._polled.first_offsets()
@@ -394,7 +395,7 @@ class Consumer:
         await self.end(finished=kind is None)
 
 
-async def _told(hook: Callable[[_T], object], what: _T) -> None:
+async def _called(hook: Callable[[_T], object], what: _T) -> None:
     answer = hook(what)
     if inspect.isawaitable(answer):
         await answer

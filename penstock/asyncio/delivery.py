@@ -29,7 +29,7 @@ class Delivery(BatchDelivery):
         Raises what the message failed with; its `belief` says whether it may be in the topic all the same.
         Raises `asyncio.InvalidStateError` while there is no outcome.
         """
-        self._demand_outcome()
+        self._require_outcome()
         return self._receipt()
 
     def exception(self) -> PenstockError | None:
@@ -37,7 +37,7 @@ class Delivery(BatchDelivery):
 
         Raises `asyncio.InvalidStateError` while there is no outcome.
         """
-        self._demand_outcome()
+        self._require_outcome()
         return self._batch.error
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
@@ -53,7 +53,7 @@ class Delivery(BatchDelivery):
             yield from outcome(self._batch, None).__await__()
         return self._receipt()
 
-    def _demand_outcome(self) -> None:
+    def _require_outcome(self) -> None:
         if not self._batch.done:
             raise asyncio.InvalidStateError(f"{self._batch.queue.label}: no outcome yet; await the delivery")
 

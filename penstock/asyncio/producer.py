@@ -57,7 +57,7 @@ class Producer(Generic[_Value, _Key]):
         """Put one message into a batch and return; its `Delivery` has the outcome.
 
         Messages with one key go to one partition, in order. Waits up to `max_block_ms` for the first news
-        of a topic, and for room in the buffer if `on_full` is "block".
+        of a topic, and for space in the buffer if `on_full` is "block".
 
         Value and key are bytes-like, or what the producer's serializers take; a value of None is a tombstone. Headers
         are a mapping of names to bytes, or pairs of them.
@@ -197,6 +197,7 @@ class Producer(Generic[_Value, _Key]):
         Raises `TimedOut` when some have none after `timeout` seconds; they stay under way.
         """
         self._runtime.check()
+        self._runtime.check_loop()
         pending = self._core.close_batches()
         self._runtime.signal()
         if not pending:
@@ -207,7 +208,7 @@ class Producer(Generic[_Value, _Key]):
             if not batch.done and not await outcome(batch, left):
                 count = sum(1 for other in pending if not other.done)
                 raise TimedOut(
-                    f"producer: {count} batches without an outcome after {timeout:g} s{batch.held_up}"
+                    f"producer: {count} batches without an outcome after {timeout:g} s{batch.blocked_note}"
                 )
 
     async def close(self, timeout: float | None = None) -> None:

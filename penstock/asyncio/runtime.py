@@ -114,7 +114,12 @@ class Runtime:
             self._loop = loop
             self._driver_sleeper = Sleeper(loop)
             self._spawn(self._drive(), "penstock-driver")
-        elif self._loop is not loop:
+        else:
+            self.check_loop()
+
+    def check_loop(self) -> None:
+        """Raise in another loop than that of the first use: what is awaited there would never come."""
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
             raise ConfigurationError("client: belongs to another event loop; make one in each loop")
 
     def signal(self) -> None:

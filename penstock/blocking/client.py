@@ -332,8 +332,8 @@ class Client:
                 method,
                 request,
                 deadline=now_ms() + wait_ms,
-                on_answer=_told(runtime, answers),
-                on_failure=_told(runtime, failures),
+                on_answer=_collector(runtime, answers),
+                on_failure=_collector(runtime, failures),
                 broker=broker,
                 once=broker is not None,
             )
@@ -358,7 +358,7 @@ class Client:
         self.close(flush_timeout_after(kind))
 
 
-def _told(runtime: Runtime, into: list[_T]) -> Callable[[_T, float], None]:
+def _collector(runtime: Runtime, into: list[_T]) -> Callable[[_T, float], None]:
     def tell(what: _T, now: float) -> None:
         into.append(what)
         runtime.core.changed = True

@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from penstock.blocking.runtime import Runtime, now_ms
-from penstock.client.cluster_view import TopicPartition
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.consuming.fetch_collector import FetchCollector
 from penstock.client.consuming.fetch_position import (
@@ -28,6 +27,7 @@ from penstock.client.serialization import MessageDeserializer
 from penstock.client.settings import ConsumerSettings, no_group
 from penstock.client.timing import NEVER
 from penstock.contract.errors import Closed, PenstockError, TimedOut
+from penstock.contract.ids import NamedPartition
 
 _METADATA_S = 30.0
 """How long a call without a timeout of its own waits for the first news of its topics."""
@@ -274,7 +274,7 @@ class Consumer:
         self._runtime.check()
         with self._lock:
             self._known(timeout)
-            partitions: list[TopicPartition] = sorted(self._core.positions)
+            partitions: list[NamedPartition] = sorted(self._core.positions)
             offsets, failures = self._core.list_offsets(partitions, which, deadline)
             while len(offsets) < len(partitions) and not failures:
                 self._check()

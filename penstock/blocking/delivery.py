@@ -44,7 +44,7 @@ class Delivery(BatchDelivery):
         if outcomes_missing([self._batch], timeout):
             raise TimedOut(
                 f"{self._batch.queue.label}: no outcome within {timeout:g} s; the message is still under way"
-                f"{self._batch.held_up}"
+                f"{self._batch.blocked_note}"
             )
 
 

@@ -59,7 +59,7 @@ class Producer(Generic[_Value, _Key]):
         """Put one message into a batch and return at once; its `Delivery` has the outcome.
 
         Messages with one key go to one partition, in order. Waits up to `max_block_ms` for the first news
-        of a topic, and for room in the buffer if `on_full` is "block".
+        of a topic, and for space in the buffer if `on_full` is "block".
 
         Value and key are bytes-like, or what the producer's serializers take; a value of None is a tombstone. Headers
         are a mapping of names to bytes, or pairs of them.
@@ -186,7 +186,7 @@ class Producer(Generic[_Value, _Key]):
             self._runtime.wake()
         missing = outcomes_missing(pending, timeout)
         if missing:
-            waiting = next((batch.held_up for batch in pending if not batch.done), "")
+            waiting = next((batch.blocked_note for batch in pending if not batch.done), "")
             raise TimedOut(f"producer: {missing} batches without an outcome after {timeout:g} s{waiting}")
 
     def close(self, timeout: float | None = None) -> None:

@@ -287,7 +287,7 @@ class Runtime:
                     run_callbacks(batches)
             message = f"{action.address}: the broker ended the stream (request {request_id})"
         except grpc.RpcError as error:
-            code, message = _told(error, action.address, request_id)
+            code, message = _described(error, action.address, request_id)
         except PenstockError as error:
             code, message = int(error.code), error.message
         except ValueError as error:  # grpc says so when a channel was closed meanwhile
@@ -358,7 +358,7 @@ class Runtime:
             try:
                 response = future.result()
             except grpc.RpcError as error:
-                code, message = _told(error, action.address, request_id)
+                code, message = _described(error, action.address, request_id)
                 self._call_over(action.token, code, message)
             except grpc.FutureCancelledError:
                 self._call_over(action.token, None, f"{action.address}: cancelled")
@@ -391,7 +391,7 @@ class Runtime:
         return self._random.randbytes(REQUEST_ID_BYTES).hex()
 
 
-def _told(error: Any, address: str, request_id: str) -> tuple[int | None, str]:
+def _described(error: Any, address: str, request_id: str) -> tuple[int | None, str]:
     """(code, message) of a failed grpc call."""
     status = error.code() if hasattr(error, "code") else None
     trailing = error.trailing_metadata() if hasattr(error, "trailing_metadata") else None

@@ -1,10 +1,8 @@
 """`penstock audit verify`: whether the audit log still holds what was noted of it, here and on invoices."""
 
 import json
-import os
 import re
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +14,14 @@ from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table
 from penstock.cli.rest import rest_client
+from penstock.contract.documents import SHA256_HEX
 from penstock.contract.errors import ConfigurationError, Forbidden, InternalError, InvalidRequest, NotFound
+from penstock.private_file import write_private
 from penstock.profiles import profile_file
 from penstock.rest.client import RestClient
 
 NOTES = "audit-heads.json"
-_NOTED = re.compile(r"([1-9][0-9]{0,17}):([0-9a-f]{64})")
-_HASH = re.compile(r"[0-9a-f]{64}")
+_NOTED = re.compile(rf"([1-9][0-9]{{0,17}}):({SHA256_HEX.pattern})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +75,8 @@ def audit_verify(
 ) -> None:
     """Compare the log with what was noted of it: by the last run of this command, on invoices, by --expect.
 
-    Each entry's hash holds all entries before it, so whatever is cut off, taken out or rewritten below a note shows.
-    Then the newest head is noted here. What was written and cut off between two runs is not seen; that each entry
+    Each entry's hash holds all entries before it, so an entry that is removed or rewritten below a note shows.
+    Then the newest head is noted here. What was written and removed between two runs is not seen; that each entry
     has its hash is what "Check the chain" in the console computes.
 
     Exit code 0 only when all agrees; 5 when something does not, and then nothing is noted.
@@ -170,7 +169,7 @@ def _head(rest: RestClient, timeout: float, sequence: int | None = None) -> Note
 
 def _noted(where: str, values: Mapping[str, Any]) -> Noted:
     sequence, digest = values.get("sequence"), values.get("hash")
-    if not isinstance(sequence, int) or not isinstance(digest, str) or not _HASH.fullmatch(digest):
+    if not isinstance(sequence, int) or not isinstance(digest, str) or not SHA256_HEX.fullmatch(digest):
         raise InternalError(f"{where}: no number and hash of an audit entry")
     return Noted(where=where, sequence=sequence, hash=digest)
 
@@ -198,10 +197,6 @@ def _write_notes(file: Path, notes: Mapping[str, Noted]) -> None:
         tenant: {"sequence": note.sequence, "hash": note.hash} for tenant, note in sorted(notes.items())
     }
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as output:
-            output.write(json.dumps(values, indent=2) + "\n")
-        os.replace(name, file)
+        write_private(file, json.dumps(values, indent=2) + "\n")
     except OSError as error:
         raise ConfigurationError(f"{file}: heads of audit logs cannot be noted: {error.strerror}") from None

@@ -66,11 +66,11 @@ def cluster_drain(broker: int, token_file: Path | None, timeout: float) -> None:
     Refused when the other brokers cannot hold what it holds. `penstock cluster brokers` shows how far it is.
     """
     with operator_client(token_file) as rest, progress(f"Draining broker {broker}"):
-        told = rest.post(f"/v1/cluster/brokers/{broker}/drain", {}, timeout_s=timeout)
+        answer = rest.post(f"/v1/cluster/brokers/{broker}/drain", {}, timeout_s=timeout)
     if current().json:
-        print_json(told)
+        print_json(answer)
         return
-    say(f"Broker {broker} is being drained of {told['replicas_at_start']} replicas.")
+    say(f"Broker {broker} is being drained of {answer['replicas_at_start']} replicas.")
 
 
 @cluster.command("undrain", examples=["penstock cluster undrain 4 --token-file operator.token"])
@@ -80,9 +80,9 @@ def cluster_drain(broker: int, token_file: Path | None, timeout: float) -> None:
 def cluster_undrain(broker: int, token_file: Path | None, timeout: float) -> None:
     """Take a drain back: what has moved stays where it is, what is moving goes back."""
     with operator_client(token_file) as rest, progress(f"Taking broker {broker} back"):
-        told = rest.delete(f"/v1/cluster/brokers/{broker}/drain", timeout_s=timeout)
+        answer = rest.delete(f"/v1/cluster/brokers/{broker}/drain", timeout_s=timeout)
     if current().json:
-        print_json(told)
+        print_json(answer)
         return
     say(f"Broker {broker} serves.")
 
@@ -112,11 +112,11 @@ def cluster_forget(broker: int, yes: bool, token_file: Path | None, timeout: flo
 def cluster_rebalance(token_file: Path | None, timeout: float) -> None:
     """Even out how much brokers hold, for instance after one has joined."""
     with operator_client(token_file) as rest, progress("Planning"):
-        told = rest.post("/v1/cluster/rebalance", {}, timeout_s=timeout)
+        answer = rest.post("/v1/cluster/rebalance", {}, timeout_s=timeout)
     if current().json:
-        print_json(told)
+        print_json(answer)
         return
-    say(f"{told['planned']} partitions will move." if told["planned"] else "Nothing has to move.")
+    say(f"{answer['planned']} partitions will move." if answer["planned"] else "Nothing has to move.")
 
 
 @cluster.command("moves", examples=["penstock cluster moves --token-file operator.token"])
@@ -165,9 +165,9 @@ def cluster_move_leader(
     """Have a partition's leader hand over to another broker that is in sync."""
     with operator_client(token_file) as rest, progress("Moving"):
         wanted = {"topic_id": topic_id, "partition": partition, "broker": broker}
-        told = rest.post("/v1/cluster/leaders", wanted, timeout_s=timeout)
+        answer = rest.post("/v1/cluster/leaders", wanted, timeout_s=timeout)
     if current().json:
-        print_json(told)
+        print_json(answer)
         return
     say(f"Broker {broker} leads partition {partition}.")
 

@@ -20,7 +20,7 @@ from penstock.contract.errors import OffsetOutOfRange, TimedOut
 
 if TYPE_CHECKING:
     from penstock import Consumer, Message, SkippedBatch
-    from penstock.client.cluster_view import TopicPartition
+    from penstock.contract.ids import NamedPartition
 
 _POLL_S = 0.5
 _POLL_MESSAGES = 5_000
@@ -155,9 +155,7 @@ def _at_the_end(consumer: Consumer, timeout: float) -> bool:
     """Something is assigned, and all of it is read."""
     places = consumer.assignment(timeout=timeout)
     ends = consumer.end_offsets(timeout=timeout) if places else {}
-    return bool(ends) and all(
-        consumer.position(*place, timeout=timeout) >= end for place, end in ends.items()
-    )
+    return bool(ends) and all(consumer.position(*tp, timeout=timeout) >= end for tp, end in ends.items())
 
 
 def _no_bar() -> contextlib.AbstractContextManager[Bar]:
@@ -166,7 +164,7 @@ def _no_bar() -> contextlib.AbstractContextManager[Bar]:
 
 
 def _go_to(
-    consumer: Consumer, topic: str, position: Position, places: Sequence[TopicPartition], timeout: float
+    consumer: Consumer, topic: str, position: Position, places: Sequence[NamedPartition], timeout: float
 ) -> None:
     match position:
         case Beginning():
@@ -180,12 +178,12 @@ def _go_to(
         case AtOffset(offset):
             if len(places) > 1:
                 raise click.UsageError(
-                    f"{topic} has {len(places)} partitions; an offset is a place in one: add --partition."
+                    f"{topic} has {len(places)} partitions; an offset is a tp in one: add --partition."
                 )
             consumer.seek(topic, offset=offset, timeout=timeout)
 
 
-def _check_offset(offset: int, ends: dict[TopicPartition, int]) -> None:
+def _check_offset(offset: int, ends: dict[NamedPartition, int]) -> None:
     for (topic, partition), end in ends.items():
         if offset > end:
             raise OffsetOutOfRange(f"{topic}-{partition}: ends at offset {end}, and {offset} is beyond it")
@@ -204,16 +202,16 @@ def _follow(consumer: Consumer, show: Callable[[Message], None], most: int | Non
 
 def _read_up_to(
     consumer: Consumer,
-    ends: dict[TopicPartition, int],
+    ends: dict[NamedPartition, int],
     show: Callable[[Message], None],
     most: int | None,
     timeout: float,
     bar: Bar,
 ) -> None:
     """Show what lies below `ends`. Raises `TimedOut` when nothing comes although something must."""
-    starts = {place: consumer.position(*place, timeout=timeout) for place in sorted(ends)}
-    total = sum(max(0, end - starts[place]) for place, end in ends.items())
-    waiting = {place: end for place, end in ends.items() if starts[place] < end}
+    starts = {tp: consumer.position(*tp, timeout=timeout) for tp in sorted(ends)}
+    total = sum(max(0, end - starts[tp]) for tp, end in ends.items())
+    waiting = {tp: end for tp, end in ends.items() if starts[tp] < end}
     shown = 0
     last_news = time.monotonic()
     while waiting and (most is None or shown < most):
@@ -223,7 +221,7 @@ def _read_up_to(
             if message.offset < ends[message.topic, message.partition] and (most is None or shown < most):
                 show(message)
                 shown += 1
-        positions = {place: consumer.position(*place, timeout=timeout) for place in waiting}
+        positions = {tp: consumer.position(*tp, timeout=timeout) for tp in waiting}
         if messages or consumer.skipped_messages > skipped:
             last_news = time.monotonic()
         elif time.monotonic() - last_news > timeout:
@@ -232,7 +230,7 @@ def _read_up_to(
             raise TimedOut(
                 f"{topic}-{partition}: no message in {timeout:g} s at {at}, though it ends at {end}"
             )
-        waiting = {place: end for place, end in waiting.items() if positions[place] < end}
+        waiting = {tp: end for tp, end in waiting.items() if positions[tp] < end}
         bar.to(shown / total, f"{shown:,} messages")
 
 
@@ -256,13 +254,11 @@ def _print_value(message: Message) -> None:
 
 
 def _as_line(message: Message, shown: Callable[[bytes], str]) -> str:
-    place = (
-        f"{message.topic}-{message.partition} @ {message.offset}  {display.moment(message.timestamp_ms)}  "
-    )
+    line = f"{message.topic}-{message.partition} @ {message.offset}  {display.moment(message.timestamp_ms)}  "
     key = "" if message.key is None else f"[{shown(message.key)}] "
     value = "(no value)" if message.value is None else shown(message.value)
     headers = _headers(message, shown)
-    return place + key + value + (f"  {{{headers}}}" if headers else "")
+    return line + key + value + (f"  {{{headers}}}" if headers else "")
 
 
 def _as_row(message: Message, shown: Callable[[bytes], str]) -> list[object]:

@@ -29,7 +29,8 @@ from penstock.contract.limits import REPLICATION_DEFAULT, TIMESTAMP_AHEAD_MS_MAX
 from penstock.profiles import connection_settings, profile_file, read_profile
 from penstock.rest.client import RestClient
 from penstock.rest.problems import ServiceUnavailable
-from penstock.transport.address import SYSTEM_AUTHORITIES, host_of, require_protected
+from penstock.rules.addresses import split_address
+from penstock.transport.address import SYSTEM_AUTHORITIES, require_protected
 
 if TYPE_CHECKING:
     from penstock import BrokerDescription, TopicDescription
@@ -145,7 +146,9 @@ def key(given: ConnectionSettings) -> Finding:
         parsed = parse_api_key(given.api_key)
     except MalformedApiKey as error:
         return wrong(
-            "key", Unauthenticated(f"the API key is cut or mistyped: {error}"), "Copy the whole key again."
+            "key",
+            Unauthenticated(f"the API key is incomplete or mistyped: {error}"),
+            "Copy the whole key again.",
         )
     return well("key", f"{BRAND}_{parsed.env}_{parsed.key_id}_…, whole")
 
@@ -153,7 +156,7 @@ def key(given: ConnectionSettings) -> Finding:
 def listener(address: str, ca_file: str | None, timeout_s: float) -> Finding:
     """That a broker's client listener takes a connection, and with TLS shows a certificate that is trusted."""
     check = "broker"
-    host, port = host_of(address), int(address.rpartition(":")[2])
+    host, port = split_address(address)
     try:
         with socket.create_connection((host, port), timeout_s) as plain:
             if ca_file is None:
@@ -272,7 +275,7 @@ def tenant(given: ConnectionSettings, timeout_s: float) -> Finding:
 
 
 def tenants_limits(given: ConnectionSettings, timeout_s: float) -> Finding:
-    """That the tenant's limit leaves room for another partition."""
+    """That the tenant's limit allows another partition."""
     check = "limits"
     try:
         with RestClient(given.api_url, given.api_key, given.ca_file, timeout_s=timeout_s) as rest:

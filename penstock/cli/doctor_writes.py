@@ -40,7 +40,7 @@ def writes(
     topics: Sequence["TopicDescription"],
     timeout_s: float,
 ) -> Iterator[Finding]:
-    """That enough copies are in sync for `acks=all`, and that no leading broker refuses for want of room."""
+    """That enough copies are in sync for `acks=all`, and that no leading broker refuses for want of disk space."""
     short = [
         f"{topic.name}-{partition.partition}: {len(partition.in_sync)} in sync, {needed} required"
         for topic in topics
@@ -49,10 +49,10 @@ def writes(
         and len(partition.in_sync) < (needed := int(topic.settings.get("min_insync_replicas", 1)))
     ]
     if short:
-        told = f"{counted(len(short), 'partition')} refused to producers that ask for all copies: "
+        fact = f"{counted(len(short), 'partition')} refused to producers that ask for all copies: "
         yield wrong(
             _CHECK,
-            NotEnoughReplicas(told + "; ".join(short[:_NAMED_MAX])),
+            NotEnoughReplicas(fact + "; ".join(short[:_NAMED_MAX])),
             "Start the brokers that are down (penstock dev status), or lower the topic's min_insync_replicas.",
         )
     led = {
@@ -131,8 +131,8 @@ def _refusal(
         except grpc.RpcError as error:
             trailing = [(one.key, one.value) for one in error.trailing_metadata() or ()]
             code = grpc_terms.code_of(error.code(), trailing)
-            told = grpc_terms.describe(address, error.code(), error.details(), _REQUEST_ID)
-            return BrokerUnavailable(told) if code is None else error_class(code)(told)
+            message = grpc_terms.describe(address, error.code(), error.details(), _REQUEST_ID)
+            return BrokerUnavailable(message) if code is None else error_class(code)(message)
         finally:
             frames.put(None)
             answers.cancel()

@@ -17,7 +17,7 @@ from penstock.contract.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from penstock import Client, GroupDescription
-    from penstock.client.cluster_view import TopicPartition
+    from penstock.contract.ids import NamedPartition
 
 _TIMEOUT_S = 10.0
 _timeout = click.option(
@@ -69,8 +69,8 @@ def group_describe(name: str, timeout: float) -> None:
             "instance": member.instance_id,
             "host": member.client_host,
             "epoch": member.epoch,
-            "partitions": [_label(place) for place in member.assigned],
-            "target": [_label(place) for place in member.target],
+            "partitions": [_label(tp) for tp in member.assigned],
+            "target": [_label(tp) for tp in member.target],
         }
         for member in described.members
     ]
@@ -146,13 +146,13 @@ def group_reset(
         offsets = _offsets_at(client, places, position, timeout)
         rows = [
             {
-                "topic": place[0],
-                "partition": place[1],
-                "committed": described.offsets.get(place),
+                "topic": tp[0],
+                "partition": tp[1],
+                "committed": described.offsets.get(tp),
                 "new": offset,
-                "change": None if place not in described.offsets else offset - described.offsets[place],
+                "change": None if tp not in described.offsets else offset - described.offsets[tp],
             }
-            for place, offset in sorted(offsets.items())
+            for tp, offset in sorted(offsets.items())
         ]
         if not current().json:
             print_table(["topic", "partition", "committed", "new", "change"], [_cells(row) for row in rows])
@@ -204,13 +204,13 @@ def _wanted(
     topics: Sequence[str],
     numbers: Sequence[int],
     timeout: float,
-) -> list[TopicPartition]:
+) -> list[NamedPartition]:
     """The partitions meant: of the topics named, else those the group has committed."""
     if not topics:
         if not described.offsets:
             raise NotFound(f"group {described.group}: has committed nothing; name a --topic")
         return sorted(described.offsets)
-    places: list[TopicPartition] = []
+    places: list[NamedPartition] = []
     for topic in topics:
         count = len(client.topic(topic, timeout=timeout).partitions)
         beyond = [number for number in numbers if not 0 <= number < count]
@@ -221,8 +221,8 @@ def _wanted(
 
 
 def _offsets_at(
-    client: Client, places: Sequence[TopicPartition], position: Position, timeout: float
-) -> dict[TopicPartition, int]:
+    client: Client, places: Sequence[NamedPartition], position: Position, timeout: float
+) -> dict[NamedPartition, int]:
     with client.consumer() as consumer:
         consumer.assign(places)
         first = consumer.beginning_offsets(timeout=timeout)
@@ -235,7 +235,7 @@ def _offsets_at(
             case AtTime(timestamp_ms):
                 for topic in sorted({topic for topic, _ in places}):
                     consumer.seek(topic, timestamp_ms=timestamp_ms, timeout=timeout)
-                return {place: consumer.position(*place, timeout=timeout) for place in places}
+                return {tp: consumer.position(*tp, timeout=timeout) for tp in places}
             case AtOffset(offset):
                 for (topic, number), end in sorted(following.items()):
                     if not first[topic, number] <= offset <= end:
@@ -245,7 +245,7 @@ def _offsets_at(
                 return dict.fromkeys(places, offset)
 
 
-def _ends(client: Client, places: Sequence[TopicPartition], timeout: float) -> dict[TopicPartition, int]:
+def _ends(client: Client, places: Sequence[NamedPartition], timeout: float) -> dict[NamedPartition, int]:
     if not places:
         return {}
     with client.consumer() as consumer:
@@ -253,34 +253,34 @@ def _ends(client: Client, places: Sequence[TopicPartition], timeout: float) -> d
         return consumer.end_offsets(timeout=timeout)
 
 
-def _partitions(described: GroupDescription, ends: Mapping[TopicPartition, int]) -> list[dict[str, Any]]:
-    owners = {place: member.member_id for member in described.members for place in member.assigned}
+def _partitions(described: GroupDescription, ends: Mapping[NamedPartition, int]) -> list[dict[str, Any]]:
+    owners = {tp: member.member_id for member in described.members for tp in member.assigned}
     rows: list[dict[str, Any]] = []
-    for place in sorted({*described.offsets, *owners}):
-        committed, end = described.offsets.get(place), ends.get(place)
+    for tp in sorted({*described.offsets, *owners}):
+        committed, end = described.offsets.get(tp), ends.get(tp)
         lag = None if committed is None or end is None else max(0, end - committed)
         rows.append(
             {
-                "topic": place[0],
-                "partition": place[1],
+                "topic": tp[0],
+                "partition": tp[1],
                 "committed": committed,
                 "end": end,
                 "lag": lag,
-                "member": owners.get(place),
+                "member": owners.get(tp),
             }
         )
     return rows
 
 
-def _label(place: TopicPartition) -> str:
-    return f"{place[0]}-{place[1]}"
+def _label(tp: NamedPartition) -> str:
+    return f"{tp[0]}-{tp[1]}"
 
 
 def _cells(row: Mapping[str, Any]) -> list[Any]:
-    return [_cell(value) for value in row.values()]
+    return [_shown(value) for value in row.values()]
 
 
-def _cell(value: Any) -> Any:
+def _shown(value: Any) -> Any:
     if value is None:
         return "-"
     return ", ".join(value) if isinstance(value, list) else value

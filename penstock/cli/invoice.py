@@ -170,11 +170,11 @@ def _opened(evidence: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
         return {}
     found: dict[str, list[dict[str, Any]]] = {"messages_in": [], "bytes_in": []}
     for part in document["partitions"]:
-        place = {name: part[name] for name in ("topic", "topic_id", "partition", "log_generation")}
+        identity = {name: part[name] for name in ("topic", "topic_id", "partition", "log_generation")}
         for day in part["days"]:
             offsets = {name: day[name] for name in ("day", "first_offset", "end_offset")}
             for meter, quantity in (("messages_in", day["messages"]), ("bytes_in", day["bytes"])):
-                found[meter].append({**place, **offsets, "quantity": quantity})
+                found[meter].append({**identity, **offsets, "quantity": quantity})
     return found
 
 

@@ -44,7 +44,7 @@ def print_table(
         numeric = bool(rows) and all(isinstance(row[index], int) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(line(str(cell))) for cell in row))
+        table.add_row(*(Text(line(str(value))) for value in row))
     _console().print(table)
 
 
@@ -72,7 +72,7 @@ def print_row(cells: Sequence[object]) -> None:
 
     A tab or line feed within a cell is an escape, so that a line is always one row.
     """
-    print("\t".join(line(str(cell)) for cell in cells))
+    print("\t".join(line(str(value)) for value in cells))
 
 
 def say(text: str) -> None:

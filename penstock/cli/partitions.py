@@ -125,22 +125,20 @@ def partition_repair(
     _declare({"topic_id": topic_id, "partition": number}, yes, dry_run, token_file, timeout)
 
 
-def _declare(
-    demand: dict[str, Any], yes: bool, dry_run: bool, token_file: Path | None, timeout: float
-) -> None:
+def _declare(body: dict[str, Any], yes: bool, dry_run: bool, token_file: Path | None, timeout: float) -> None:
     with operator_client(token_file) as rest:
-        told = rest.post(_LOSSES, demand, timeout_s=timeout)
-        loss = told["loss"]
+        answer = rest.post(_LOSSES, body, timeout_s=timeout)
+        loss = answer["loss"]
         if not dry_run:
             if not yes:
                 must_agree(f"{_sentence(loss)} Go on?", instead="--yes or --dry-run")
-            told = rest.post(_LOSSES, {**demand, "accept_loss": True}, timeout_s=timeout)
-            loss = told["loss"]
+            answer = rest.post(_LOSSES, {**body, "accept_loss": True}, timeout_s=timeout)
+            loss = answer["loss"]
     if current().json:
-        print_json(told)
+        print_json(answer)
         return
     click.echo(line(_sentence(loss)))
-    if told["declared"]:
+    if answer["declared"]:
         click.echo(f"Declared: log generation {loss['log_generation']}, leader epoch {loss['leader_epoch']}.")
 
 

@@ -1,6 +1,5 @@
-"""`penstock price-book list` and `publish`: the prices that everybody is rated with; publishing is for operators."""
+"""`penstock price-book list` and `publish`: the prices for all tenants; only operators publish."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from penstock.cli.cluster import operator_client, token_option
 from penstock.cli.invocation import Group, current
 from penstock.cli.invoice import moment
 from penstock.cli.output import print_json, print_table, say
+from penstock.contract import strict_json
 from penstock.contract.errors import ConfigurationError
 from penstock.rules.rating import unit_text
 
@@ -77,28 +77,28 @@ def price_book_publish(
     later, and its billing chain says so.
     """
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document = strict_json.parse(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"price book: {file}: {error}") from error
-    demand = {"document": document, "effective_from": effective_from, "dry_run": dry_run}
+    body = {"document": document, "effective_from": effective_from, "dry_run": dry_run}
     with operator_client(token_file) as rest:
         known = list(rest.items(_ADDRESS, timeout_s=timeout))
-        told = rest.post(_ADDRESS, demand, timeout_s=timeout)
+        answer = rest.post(_ADDRESS, body, timeout_s=timeout)
     if current().json:
-        print_json(told)
+        print_json(answer)
         return
-    document = told["document"]
+    document = answer["document"]
     name = f"{document['name']} {document['version']}"
-    same = next((book for book in known if book["sha256"] == told["sha256"]), None)
+    same = next((book for book in known if book["sha256"] == answer["sha256"]), None)
     if same is not None:
-        say(f"{name} was published before; it holds from {moment(same['effective_from'])}.")
+        say(f"{name} was published before; it is valid from {moment(same['effective_from'])}.")
         return
-    before = [book for book in known if book["effective_from"] < told["effective_from"]]
+    before = [book for book in known if book["effective_from"] < answer["effective_from"]]
     _print_changes(before[-1]["document"] if before else None, document)
     if dry_run:
-        say(f"{name} would hold from {moment(told['effective_from'])}.")
+        say(f"{name} would be valid from {moment(answer['effective_from'])}.")
     else:
-        say(f"{name} holds from {moment(told['effective_from'])}; sha256 {told['sha256']}.")
+        say(f"{name} is valid from {moment(answer['effective_from'])}; sha256 {answer['sha256']}.")
 
 
 def _print_changes(before: dict[str, Any] | None, after: dict[str, Any]) -> None:

@@ -116,7 +116,7 @@ class _Fields:
 
 
 class _Sending:
-    """Sends items and settles their deliveries in order. Stops at the first failure, but counts what is
+    """Sends items and takes the outcomes of their deliveries in order. Stops at the first failure, but counts what is
     under way.
     """
 
@@ -140,23 +140,23 @@ class _Sending:
                 self._outstanding.append((delivery, item))
                 if self.sent % _BAR_EVERY == 0:
                     bar.to(item.consumed, f"{self.acknowledged:,} acknowledged")
-                self._settle_ended()
+                self._collect_ended()
                 if self._failure is not None:
                     break
         except PenstockError as error:
             self._failure = self._failure or error
         producer.flush(timeout=self._timeout)
         while self._outstanding:
-            self._settle(*self._outstanding.popleft())
+            self._collect(*self._outstanding.popleft())
         if self._failure is not None:
             raise self._failure
 
-    def _settle_ended(self) -> None:
+    def _collect_ended(self) -> None:
         waiting = self._outstanding
         while waiting and (waiting[0][0].done() or len(waiting) > _OUTSTANDING_MAX):
-            self._settle(*waiting.popleft())
+            self._collect(*waiting.popleft())
 
-    def _settle(self, delivery: "Delivery", item: Item) -> None:
+    def _collect(self, delivery: "Delivery", item: Item) -> None:
         try:
             receipt = delivery.result(timeout=self._timeout)
         except PenstockError as error:

@@ -25,26 +25,26 @@ _TIMEOUT_S = 10.0
 def topic_durability(name: str, timeout: float) -> None:
     """Show up to where a topic's copies were read back from the disks, and when."""
     with connect() as client:
-        partitions = [_shown(told) for told in client.durability(name, timeout=timeout)]
+        partitions = [_shown(partition) for partition in client.durability(name, timeout=timeout)]
     if current().json:
         print_json({"topic": name, "partitions": partitions})
         return
     print_table(
         ["partition", "first offset", "verified to offset", "copies", "checked since", "next offset"],
-        [["nothing yet" if cell is None else cell for cell in row.values()] for row in partitions],
+        [["nothing yet" if value is None else value for value in row.values()] for row in partitions],
     )
     click.echo("Full segments are read back within two weeks; what is behind the last of them waits.")
 
 
-def _shown(told: PartitionDurability) -> dict[str, Any]:
+def _shown(found: PartitionDurability) -> dict[str, Any]:
     checked = None
-    if told.verified_ms is not None:
-        checked = moment_of(told.verified_ms).isoformat(timespec="seconds")
+    if found.verified_ms is not None:
+        checked = moment_of(found.verified_ms).isoformat(timespec="seconds")
     return {
-        "partition": told.partition,
-        "first_offset": told.log_start_offset,
-        "verified_to_offset": told.verified_end_offset,
-        "verified_copies": told.replicas,
+        "partition": found.partition,
+        "first_offset": found.log_start_offset,
+        "verified_to_offset": found.verified_end_offset,
+        "verified_copies": found.replicas,
         "verified_at": checked,
-        "next_offset": told.high_watermark,
+        "next_offset": found.high_watermark,
     }

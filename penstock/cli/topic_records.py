@@ -44,8 +44,8 @@ def topic_delete_records(
         )
         if not yes:
             what = "All messages" if everything else f"The messages before offset {before_offset}"
-            place = name if partition is None else f"{name}-{partition}"
-            must_agree(f"{what} of {place} will be gone for good. Go on?")
+            from_where = name if partition is None else f"{name}-{partition}"
+            must_agree(f"{what} of {from_where} will be gone for good. Go on?")
         with progress(f"Deleting records of {name}"):
             starts = client.delete_records({(name, number): before for number in numbers}, timeout=timeout)
     if current().json:

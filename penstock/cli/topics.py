@@ -93,7 +93,7 @@ def topic_describe(name: str, offsets: bool, timeout: float) -> None:
         reason, message = str(condition.get("reason")), str(condition.get("message"))
         print_fact("condition", [reason, message], display.line(f"{reason}: {message}"))
     print_part("setting", ["setting", "value"], sorted(description.settings.items()))
-    rows = [[_cell(value) for value in partition.values()] for partition in partitions]
+    rows = [[_shown(value) for value in partition.values()] for partition in partitions]
     print_part("partition", [column.replace("_", " ") for column in partitions[0]], rows)
 
 
@@ -160,11 +160,11 @@ def _add_offsets(client: "Client", name: str, partitions: list[dict[str, Any]], 
         first = consumer.beginning_offsets(timeout=timeout)
         following = consumer.end_offsets(timeout=timeout)
     for partition in partitions:
-        place = (name, partition["partition"])
-        partition["first_offset"], partition["next_offset"] = first[place], following[place]
+        tp = (name, partition["partition"])
+        partition["first_offset"], partition["next_offset"] = first[tp], following[tp]
 
 
-def _cell(value: Any) -> Any:
+def _shown(value: Any) -> Any:
     if value is None:
         return "none"
     return ", ".join(map(str, value)) if isinstance(value, list) else value

@@ -8,8 +8,6 @@ from penstock.client.refusals import refusal
 from penstock.contract.errors import PenstockError
 from penstock.contract.v1 import log_pb2
 
-TopicPartition = tuple[str, int]
-"""(topic name, partition)."""
 NO_LEADER = -1
 UNKNOWN_EPOCH = -1
 """In place of a leader epoch."""

@@ -71,7 +71,7 @@ class ClientCore:
         """Batches whose outcome is known: the runtime takes them and runs their callbacks outside the lock.
         """
         self.changed = False
-        """Something that a waiting caller may wait for has changed: topics, room in a buffer, messages,
+        """Something that a waiting caller may wait for has changed: topics, space in a buffer, messages,
         positions.
         """
 
@@ -381,8 +381,9 @@ class ClientCore:
             self._interest_changed = self.changed = True
 
         def answered(response: bytes, now: float) -> None:
+            metadata = log_pb2.MetadataResponse.FromString(response)
             self._topics_asked.pop(name, None)
-            self._apply(log_pb2.MetadataResponse.FromString(response), now)
+            self._apply(metadata, now)
 
         self._topics_asked[name] = self.send_request(
             methods.METADATA,
@@ -401,8 +402,9 @@ class ClientCore:
                 self._refresh_wanted = False
 
         def answered(response: bytes, now: float) -> None:
+            metadata = log_pb2.MetadataResponse.FromString(response)
             self._refreshing = False
-            self._apply(log_pb2.MetadataResponse.FromString(response), now)
+            self._apply(metadata, now)
 
         self.send_request(
             methods.METADATA,

@@ -10,11 +10,11 @@ _log = logging.getLogger("penstock")
 class Outage:
     """Begins with an attempt that fails, ends with any answer of any broker."""
 
-    __slots__ = ("_failures", "_since", "_told")
+    __slots__ = ("_failures", "_logged", "_since")
 
     def __init__(self) -> None:
         self._since: float | None = None
-        self._told = False
+        self._logged = False
         self._failures: dict[str, str] = {}
 
     def failed(self, address: str, why: str, now: float) -> None:
@@ -22,8 +22,8 @@ class Outage:
         if self._since is None:
             self._since = now
         self._failures[address] = why
-        if not self._told and now - self._since >= TELL_MS:
-            self._told = True
+        if not self._logged and now - self._since >= TELL_MS:
+            self._logged = True
             _log.warning(
                 "penstock: no broker has answered for %.0f s, trying on: %s",
                 (now - self._since) / 1000,
@@ -32,11 +32,11 @@ class Outage:
 
     def answered(self) -> bool:
         """Whether this answer ends an outage that was logged."""
-        ended = self._told
+        ended = self._logged
         if ended:
             _log.warning("penstock: a broker answers again")
         if self._since is not None:
-            self._since, self._told = None, False
+            self._since, self._logged = None, False
             self._failures.clear()
         return ended
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from penstock.client.cluster_view import TopicPartition
 from penstock.client.conversations import BrokerCall, Conversation
 from penstock.client.descriptions import TopicDescription, metadata_request, topic_in
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.contract import methods
 from penstock.contract.errors import NoLeader, NotFound, PenstockError
+from penstock.contract.ids import NamedPartition
 from penstock.contract.v1 import log_pb2 as pb
 
 END = -1
@@ -35,7 +35,7 @@ class PartitionDurability:
     verified_ms: int | None
 
 
-def delete_records(before: Mapping[TopicPartition, int]) -> Conversation[dict[TopicPartition, int]]:
+def delete_records(before: Mapping[NamedPartition, int]) -> Conversation[dict[NamedPartition, int]]:
     """(topic, partition) -> offset below which everything goes; where each log begins then. Done on every in-sync
     replica when it returns. Raises `NotFound`, `Forbidden`, `OffsetOutOfRange` for what is not committed yet.
     """
@@ -45,7 +45,7 @@ def delete_records(before: Mapping[TopicPartition, int]) -> Conversation[dict[To
                 f"{topic}-{partition}: before offset {offset}; at least 0, or {END} for all, required"
             )
 
-    def ask(asked: list[tuple[TopicPartition, bytes, int]]) -> tuple[str, bytes]:
+    def ask(asked: list[tuple[NamedPartition, bytes, int]]) -> tuple[str, bytes]:
         request = pb.DeleteRecordsRequest()
         for tp, topic_id, epoch in asked:
             request.partitions.add(
@@ -64,7 +64,7 @@ def durability(topic: str) -> Conversation[list[PartitionDurability]]:
     method, request = metadata_request((topic,))
     described = topic_in((yield BrokerCall(method=method, request=request)), topic)
 
-    def ask(asked: list[tuple[TopicPartition, bytes, int]]) -> tuple[str, bytes]:
+    def ask(asked: list[tuple[NamedPartition, bytes, int]]) -> tuple[str, bytes]:
         wanted = pb.DescribeDurabilityRequest()
         for tp, topic_id, epoch in asked:
             wanted.partitions.add(topic_id=topic_id, partition=tp[1], leader_epoch=epoch)
@@ -89,18 +89,18 @@ def durability(topic: str) -> Conversation[list[PartitionDurability]]:
 
 
 def _of_leaders(
-    partitions: list[TopicPartition],
-    ask: Callable[[list[tuple[TopicPartition, bytes, int]]], tuple[str, bytes]],
+    partitions: list[NamedPartition],
+    ask: Callable[[list[tuple[NamedPartition, bytes, int]]], tuple[str, bytes]],
     answers: Callable[[bytes], list[_M]],
-) -> Conversation[dict[TopicPartition, _M]]:
+) -> Conversation[dict[NamedPartition, _M]]:
     """Call each leader once, and again where leadership moved or the leader was not done yet."""
-    unanswered, found = list(partitions), dict[TopicPartition, _M]()
+    unanswered, found = list(partitions), dict[NamedPartition, _M]()
     while unanswered:
         topics: dict[str, TopicDescription] = {}
         for name in sorted({topic for topic, _ in unanswered}):
             method, request = metadata_request((name,))
             topics[name] = topic_in((yield BrokerCall(method=method, request=request)), name)
-        by_leader: dict[int, list[tuple[TopicPartition, bytes, int]]] = {}
+        by_leader: dict[int, list[tuple[NamedPartition, bytes, int]]] = {}
         for tp in unanswered:
             described = topics[tp[0]]
             if tp[1] >= len(described.partitions):

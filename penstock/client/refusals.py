@@ -53,6 +53,6 @@ def unknown_because(label: str, error: PenstockError) -> PenstockError:
     return OutcomeUnknown(f"{label}: an earlier attempt was never answered; the last one: {error.message}")
 
 
-def held_up_by(cause: PenstockError) -> str:
-    """What keeps a message back, for a caller that has waited long enough."""
-    return f"held up by {type(cause).__name__}: {cause.message}"
+def blocked_text(cause: PenstockError) -> str:
+    """What blocks a message, for a caller that has waited long enough."""
+    return f"blocked by {type(cause).__name__}: {cause.message}"

@@ -13,7 +13,7 @@ from penstock.contract.errors import BrokerUnavailable, PenstockError
 
 _TRY_MS_FIRST = 1_500
 _TRY_MS_LONGEST = 10_000
-"""A broker that is stopped or cut off does not answer and does not refuse: the next one is asked after this
+"""A broker that is stopped or out of reach does not answer and does not refuse: the next one is asked after this
 time.
 """
 
@@ -83,11 +83,13 @@ class BrokerRequests:
             request.retry_at, request.attempts = 0.0, 0
 
     def answered(self, token: int, response: bytes, now: float) -> None:
-        request = self._asked.pop(token, None)
+        """Raises `DecodeError` for an answer that cannot be read; the request is under way still, until `failed`."""
+        request = self._asked.get(token)
         if request is not None:
             self._core.address_works(request.address)
             self._core.answered()
             request.on_answer(response, now)
+            self._asked.pop(token, None)
 
     def failed(self, token: int, code: int | None, message: str, now: float) -> None:
         request = self._asked.pop(token, None)

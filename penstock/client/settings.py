@@ -6,6 +6,7 @@ from typing import Literal
 
 from penstock.contract import limits
 from penstock.contract.errors import ConfigurationError
+from penstock.rules.names import is_printable_name
 
 FullPolicy = Literal["block", "fail", "drop"]
 OffsetReset = Literal["earliest", "latest", "error"]
@@ -169,7 +170,7 @@ class ConsumerSettings:
 
 
 def _named(name: str, value: object, most: int) -> None:
-    if not isinstance(value, str) or not 0 < len(value) <= most or not value.isprintable():
+    if not isinstance(value, str) or not is_printable_name(value, most):
         raise ConfigurationError(f"{name}: {value!r} is no text of 1 to {most} printable characters")
 
 

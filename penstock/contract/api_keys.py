@@ -19,10 +19,9 @@ RANDOM_BYTES = 48
 
 _KEY_ID = re.compile(rf"[0-9A-Za-z]{{{ID_LENGTH}}}")
 _ENV = re.compile(rf"[a-z0-9]{{1,{ENV_LENGTH_MAX}}}")
-_KEY = re.compile(
-    rf"({BRAND}_([a-z0-9]{{1,{ENV_LENGTH_MAX}}})_([0-9A-Za-z]{{{ID_LENGTH}}})_([0-9A-Za-z]{{{SECRET_LENGTH}}}))"
-    rf"([0-9A-Za-z]{{{CHECKSUM_LENGTH}}})"
-)
+PUBLIC_PART = rf"{BRAND}_({_ENV.pattern})_({_KEY_ID.pattern})_"
+"""Pattern of what stands before a key's secret."""
+_KEY = re.compile(rf"({PUBLIC_PART}([0-9A-Za-z]{{{SECRET_LENGTH}}}))([0-9A-Za-z]{{{CHECKSUM_LENGTH}}})")
 
 
 class MalformedApiKey(ValueError):
@@ -53,9 +52,14 @@ def is_key_id(text: str) -> bool:
     return _KEY_ID.fullmatch(text) is not None
 
 
+def is_env(text: str) -> bool:
+    """Whether keys can be of an environment of this name."""
+    return _ENV.fullmatch(text) is not None
+
+
 def make_api_key(env: str, random_bytes: bytes) -> ApiKey:
     """A new key from RANDOM_BYTES bytes of a cryptographic source. Raises `ValueError`."""
-    if not _ENV.fullmatch(env):
+    if not is_env(env):
         raise ValueError(f"env {env!r}: 1 to {ENV_LENGTH_MAX} of a-z 0-9 required")
     if len(random_bytes) != RANDOM_BYTES:
         raise ValueError(f"{len(random_bytes)} random bytes, {RANDOM_BYTES} required")

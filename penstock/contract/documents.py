@@ -1,4 +1,4 @@
-"""Billing's documents: what a tenant is told about money, each written once and bound into the tenant's billing chain.
+"""Billing's documents: what a tenant is charged and credited, each written once and bound into its billing chain.
 
 A document is strict JSON: every field is there, none is unknown, whole numbers are whole numbers. Its hash is SHA-256
 over the canonical form (compact, fields sorted, UTF-8). The *billing chain* of a tenant has one entry a document, in
@@ -10,12 +10,14 @@ as stored), amounts micro-units of the currency.
 """
 
 import hashlib
+import re
 from datetime import date
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from penstock.contract.errors import InvalidRequest
+from penstock.contract.ids import PARTITION_MAX
 
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 """Offsets, generations and amounts: far enough below the 64 bits of the brokers' interface that one more fits."""
@@ -23,14 +25,15 @@ Quantity = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Ordinal = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Number = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 """Of invoices and of credit notes: 1, 2, … within the tenant."""
-Partition = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Partition = Annotated[int, msgspec.Meta(ge=0, le=PARTITION_MAX)]
 TIME_MAX_MS = 253_402_300_799_999
 """The calendar's last ms, at the end of the year 9999."""
 Time = Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX_MS)]
 AcceptedTime = Annotated[int, msgspec.Meta(ge=-1, le=TIME_MAX_MS)]
 """-1: nothing was accepted yet."""
+SHA256_HEX = re.compile(r"[0-9a-f]{64}")
 # \Z, as $ would let a line end follow.
-Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Sha256 = Annotated[str, msgspec.Meta(pattern=rf"^{SHA256_HEX.pattern}\Z")]
 TopicIdHex = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 Currency = Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{3}\Z")]

@@ -1,8 +1,11 @@
 """The error table: every refusal, its code, whether a retry helps and what to believe (RL17, RL60)."""
 
+import re
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import ClassVar
+
+_FIELD = re.compile(r"([A-Za-z][A-Za-z_-]*): (.+)", re.DOTALL)
 
 
 class Belief(Enum):
@@ -283,7 +286,7 @@ class OffsetOutOfRange(PenstockError):
 
 
 class LogTruncated(PenstockError):
-    """The log was cut below this position after an election that lost data."""
+    """The log was truncated below this position after an election that lost data."""
 
     code = ErrorCode.LOG_TRUNCATED
     kind = ErrorKind.FATAL
@@ -325,7 +328,7 @@ class UnknownProducer(PenstockError):
 
 
 class DiskFull(PenstockError):
-    """The broker's disk has no room for writes; reads go on."""
+    """The broker's disk has no space for writes; reads go on."""
 
     code = ErrorCode.DISK_FULL
     kind = ErrorKind.RETRIABLE
@@ -468,6 +471,12 @@ class GroupNotFound(PenstockError):
     code = ErrorCode.GROUP_NOT_FOUND
     kind = ErrorKind.FATAL
     remedy = "Check the name (penstock group list)."
+
+
+def split_message(message: str) -> tuple[str, str]:
+    """(field, text) of a refusal such as `partitions: 0 is not within 1 to 10000`; an empty field if it names none."""
+    match = _FIELD.fullmatch(message)
+    return (match[1], match[2]) if match else ("", message)
 
 
 def _with_subclasses(cls: type[PenstockError]) -> list[type[PenstockError]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from penstock.contract import limits
+from penstock.contract.errors import LimitExceeded
 
 _HEADER = struct.Struct(">HBBII")
 HEADER_BYTES = _HEADER.size
@@ -37,6 +38,12 @@ class FrameKind(IntEnum):
 
 class FrameError(Exception):
     """Bytes that are no frame, or a frame over its limits."""
+
+
+def check_few(count: int, what: str, within: str = "request") -> None:
+    """Raises `LimitExceeded` for what would hold up the event loop (RL137)."""
+    if count > limits.FRAME_ENTRIES_MAX:
+        raise LimitExceeded(f"{count} {what} in one {within}, at most {limits.FRAME_ENTRIES_MAX} allowed")
 
 
 def pack_frame(kind: FrameKind, head: bytes, payload: Iterable[bytes | bytearray | memoryview] = ()) -> bytes:

@@ -6,9 +6,15 @@ TenantId = NewType("TenantId", str)
 """Public id of a tenant, for instance `tn_4f0c…`; the system tenant is `SYSTEM_TENANT`."""
 
 TopicId = NewType("TopicId", bytes)
-"""16 random bytes, given once at creation and never used again (RL1)."""
+"""Random bytes, given once at creation and never used again (RL1)."""
+TOPIC_ID_BYTES = 16
+
+PARTITION_MAX = 2**31 - 1
+"""Numbers of partitions are int32 in every format."""
 
 BrokerId = NewType("BrokerId", int)
+BROKER_ID_MAX = 999_999
+"""Keys of the metadata store hold six digits."""
 BrokerEpoch = NewType("BrokerEpoch", int)
 """Metadata revision of a broker's registration; grows over the whole cluster (RL3)."""
 
@@ -30,3 +36,9 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic_id.hex()}-{self.partition}"
+
+
+NamedPartition = tuple[str, int]
+"""One partition of one topic, by topic name: what users of the SDK and the command line give and get. After the topic
+was deleted the name may mean another topic.
+"""

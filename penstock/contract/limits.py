@@ -5,7 +5,7 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 
 TOPIC_NAME_LENGTH_MAX = 249
-"""The length other clients of this field accept; leaves room for a file name's suffix."""
+"""The length other clients of this field accept; leaves space for a file name's suffix."""
 PARTITIONS_PER_TOPIC_MAX = 10_000
 """Partitions of one topic: the metadata hold up to 100 of them in one value, and a client asks for all at once."""
 REPLICATION_FACTOR_MAX = 5
@@ -20,10 +20,10 @@ MESSAGE_BYTES_MAX_DEFAULT = 1 * MIB
 MESSAGE_BYTES_MAX_LIMIT = 10 * MIB
 """The most that a topic may allow for one message."""
 BATCH_BYTES_MAX_DEFAULT = 2 * MIB
-"""The largest stored batch of a topic that says nothing else; room for one largest message beside others."""
+"""The largest stored batch of a topic that says nothing else; space for one largest message beside others."""
 BATCH_BYTES_MAX_LIMIT = 12 * MIB
 """The most that a topic may allow for one batch: one largest message and its frame."""
-BATCH_ROOM_BYTES = KIB
+BATCH_OVERHEAD_BYTES = KIB
 """What a batch needs beside its largest message: its header, and the frame of one record."""
 RECORDS_PER_BATCH_MAX = 1_000_000
 """A batch's record count and offset span are bounded so that one batch cannot exhaust the offset space."""
@@ -51,8 +51,8 @@ STREAMS_PER_CONNECTION_MAX = 100
 FIRST_REQUEST_MS_MAX = 10_000
 """What a call may take to send its request, once it is admitted; then it ends."""
 REFUSED_BATCHES_PER_S_MAX = 1_000
-"""Batches of one tenant that a broker refuses in a second for what no retry mends; a stream that sends more of them is
-read so much more slowly. A frame counts as 20.
+"""Batches of one tenant that a broker refuses in a second for what no retry repairs; a stream that sends more of them
+is read so much more slowly. A frame counts as 20.
 """
 UNREAD_ANSWERS_MAX = 100_000
 """Answers a broker keeps for one stream whose client does not read them; then the stream ends."""

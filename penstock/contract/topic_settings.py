@@ -113,13 +113,13 @@ class TopicSettings:
         with `from_dict`: topics from before this rule keep theirs.
         """
         whole = cls.from_dict({**before, **named})
-        batch_bytes = whole.max_message_bytes + limits.BATCH_ROOM_BYTES
+        batch_bytes = whole.max_message_bytes + limits.BATCH_OVERHEAD_BYTES
         if "max_batch_bytes" in named or "max_message_bytes" in named:
             if "max_batch_bytes" not in named:
                 whole = replace(whole, max_batch_bytes=max(whole.max_batch_bytes, batch_bytes))
             elif whole.max_batch_bytes < batch_bytes:
                 raise InvalidRequest(
-                    f"max_batch_bytes: {whole.max_batch_bytes} has no room for a message of {whole.max_message_bytes} "
+                    f"max_batch_bytes: {whole.max_batch_bytes} has no space for a message of {whole.max_message_bytes} "
                     f"(max_message_bytes); at least {batch_bytes} required"
                 )
         file_bytes = max(whole.retention_bytes, limits.SEGMENT_BYTES_MIN)

@@ -1,6 +1,6 @@
 """One receipts file, held by one producer: records are appended, and now and then it is rewritten, smaller.
 
-    appended --write failed--> torn: the next append first cuts off what the failed one left
+    appended --write failed--> torn: the next append first removes what the failed one left
              --sync failed---> doubtful: it is not known what the disk has of it; the next sync rewrites the file
 
 What a rewrite writes is held in memory. Where gaps are many that is bounded: what stands before a *seal* is left as it
@@ -30,10 +30,10 @@ COPY_SHARE = 16
 """A sealed part is copied at each rewrite, so this share of it must be appended between two of them."""
 SPANS_MAX = 50_000
 """Spans in memory; some 10 MB."""
-HELD_BYTES_MAX = 1024 * 1024
+UNSEALED_BYTES_MAX = 1024 * 1024
 """A longer file is sealed when it is opened."""
 TORN_BYTES_MAX = 64 * 1024
-"""A longer rest that is no whole record is not taken for a write that a crash cut short."""
+"""A longer rest that is no whole record is not taken for a write that a crash interrupted."""
 FILE_MODE = 0o600
 _COPY_BYTES = 1 << 20
 _log = logging.getLogger("penstock")
@@ -98,11 +98,11 @@ class ReceiptsFile:
     def _begin(self) -> None:
         os.fchmod(self._fd, FILE_MODE)
         data = _read_all(self._fd)
-        content = unpack(data, self.path, with_spans=len(data) <= HELD_BYTES_MAX)
+        content = unpack(data, self.path, with_spans=len(data) <= UNSEALED_BYTES_MAX)
         self._file_id = content.file_id
         self._numbers = {topic_id: number for number, topic_id in enumerate(content.topics)}
         self._names = content.topics
-        self._held = content.spans
+        self._spans = content.spans
         self._end, self._crc = content.end, content.crc
         self._seal, self._seal_crc, self._sealed_topics = HEADER_BYTES, 0, 0
         if not data:
@@ -110,7 +110,7 @@ class ReceiptsFile:
             self._rewrite()
         elif self._end < len(data):
             self._cut_off(data)
-        if len(data) > HELD_BYTES_MAX or self._held.count > SPANS_MAX:
+        if len(data) > UNSEALED_BYTES_MAX or self._spans.count > SPANS_MAX:
             self._disk.sync(self._fd)
             self._seal_all()
         self._plan()
@@ -123,7 +123,7 @@ class ReceiptsFile:
             kept = f"; the file is damaged there, and they are kept in {self._set_aside(rest)}"
         self._disk.truncate(self._fd, self._end)
         _log.warning(
-            "penstock: receipts: %s: %d bytes at its end are no whole record and were cut off%s",
+            "penstock: receipts: %s: %d bytes at its end are no whole record and were removed%s",
             self.path, len(rest), kept,
         )  # fmt: skip
 
@@ -170,7 +170,7 @@ class ReceiptsFile:
         self._end += len(data)
         self._crc, self._numbers = crc, numbers
         self._names.update((topic_id, name) for _, topic_id, name in new)
-        self._held.merge(spans)
+        self._spans.merge(spans)
 
     def sync(self) -> None:
         """Until it returns, what was appended may be lost when the machine stops. Compacts where that is due.
@@ -190,7 +190,7 @@ class ReceiptsFile:
             # The kernel may have dropped what it could not write, and say so only once.
             self._doubtful = True
             raise
-        if self._held.count > SPANS_MAX:
+        if self._spans.count > SPANS_MAX:
             self._seal_all()
 
     def close(self) -> None:
@@ -200,7 +200,7 @@ class ReceiptsFile:
             self._fd = -1
 
     def _compact(self) -> None:
-        """There is no room for a second file now: the one we have does as well, only longer."""
+        """Without space for a second file the present one goes on, only longer."""
         try:
             self._rewrite()
         except OSError:
@@ -215,7 +215,7 @@ class ReceiptsFile:
             for topic_id, number in self._numbers.items()
             if number >= self._sealed_topics
         ]
-        records, crc = pack_records(self._held, self._numbers, topics, self._seal_crc)
+        records, crc = pack_records(self._spans, self._numbers, topics, self._seal_crc)
         # A name of its own: any fixed one may be the file of another producer.
         new_path = os.path.join(os.path.dirname(self.path), f".penstock-receipts-{os.urandom(8).hex()}.new")
         fd = os.open(new_path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
@@ -250,7 +250,7 @@ class ReceiptsFile:
 
     def _seal_all(self) -> None:
         """Forget what is held; it stays as it was appended. Only what is synced may be sealed."""
-        self._held = Spans()
+        self._spans = Spans()
         self._seal, self._seal_crc, self._sealed_topics = self._end, self._crc, len(self._numbers)
 
     def _plan(self) -> None:
@@ -294,7 +294,7 @@ def _remove(path: str) -> None:
     try:
         os.unlink(path)
     except OSError:
-        pass  # it is in no one's way: each attempt has a name of its own
+        pass  # it does no harm: each attempt has a name of its own
 
 
 def _read_all(fd: int) -> bytes:

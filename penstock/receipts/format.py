@@ -13,7 +13,7 @@ pass. `size` counts the body, which is a kind B and unsigned LEB128 numbers of a
                        | messages | bytes
 
 A topic stands before the first record that names its number. Records add up: a reader joins spans that are
-neighbours. The first record that is cut short or fails its checksum ends the file.
+neighbours. The first record that is incomplete or fails its checksum ends the file.
 """
 
 import struct
@@ -23,6 +23,7 @@ from typing import NamedTuple
 import crc32c
 
 from penstock.contract.errors import ConfigurationError
+from penstock.contract.ids import TOPIC_ID_BYTES
 from penstock.receipts.spans import Span, SpanKey, Spans
 from penstock.receipts.values import ACKS_IN_SYNC, ACKS_LEADER
 
@@ -37,7 +38,6 @@ _SIZE = struct.Struct(">H")
 HEADER_BYTES = _HEADER.size + _CRC.size
 RECORD_BYTES_MIN = _SIZE.size + _CRC.size
 _TOPIC, _ACKNOWLEDGED = 1, 2
-_TOPIC_ID_BYTES = 16
 _SPANS_A_RECORD = 1_000
 """At most 30 bytes each, so a body stays far below 64 KiB."""
 _DAY_MAX = 2_932_896
@@ -123,7 +123,7 @@ def unpack(data: bytes, path: str, *, with_spans: bool = True) -> Content:
 
 def goes_on(data: bytes, at: int, crc: int) -> bool:
     """Whether a whole record stands anywhere behind the one at `at`, the first that does not pass with the seed `crc`.
-    A write that was cut short leaves none.
+    An interrupted write leaves none.
 
     The seed of a record is the checksum that stands before it. Takes time for each byte behind `at`.
     """
@@ -169,8 +169,8 @@ def _take(body: bytes, ids: list[bytes], topics: dict[bytes, str], spans: Spans)
     kind = body[0]
     if kind == _TOPIC:
         number, at = _number(body, 1)
-        topic_id, name = body[at : at + _TOPIC_ID_BYTES], body[at + _TOPIC_ID_BYTES :].decode()
-        if number != len(topics) or len(topic_id) != _TOPIC_ID_BYTES or topic_id in topics or not name:
+        topic_id, name = body[at : at + TOPIC_ID_BYTES], body[at + TOPIC_ID_BYTES :].decode()
+        if number != len(topics) or len(topic_id) != TOPIC_ID_BYTES or topic_id in topics or not name:
             raise ValueError(f"topic {number} out of order or without a name")
         topics[topic_id] = name
         ids.append(topic_id)

@@ -208,8 +208,8 @@ class ReceiptsKeeper:
         self._file.close()
         with self._changed:
             self._closed = True
-            told, self._on_closed = self._on_closed, []
-        for on_closed in told:
+            closing, self._on_closed = self._on_closed, []
+        for on_closed in closing:
             on_closed()
 
 

@@ -12,7 +12,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 
 def read_receipts(path: str | os.PathLike[str]) -> Receipts:
-    """What the file says. A write that was cut short is left out, and counted in `ReceiptsSource.torn_bytes`.
+    """What the file says. An interrupted write is left out, and counted in `ReceiptsSource.torn_bytes`.
 
     Raises `ConfigurationError` when it cannot be read, is no receipts file, or is one of another version.
     """

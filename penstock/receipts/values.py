@@ -28,7 +28,7 @@ class AcknowledgedRange:
     leader_epoch: int
     """Of the leader that answered; -1 = unknown. For a batch that was sent again it may be newer than the batch's."""
     acks: int
-    """-1 every in-sync replica held it, 1 only the leader did, and a failover may have lost it."""
+    """-1 every in-sync replica acknowledged it, 1 only the leader did, and a failover may have lost it."""
     source: str
     """The file that says so."""
 
@@ -51,7 +51,7 @@ class ReceiptsSource:
     file_id: bytes
     """Drawn when the file was made; copies of one file share it. An empty file has none."""
     torn_bytes: int
-    """Bytes at its end that are no whole record: a write that a crash cut short, or damage. They are not read."""
+    """Bytes at its end that are no whole record: a write that a crash interrupted, or damage. They are not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,17 +86,26 @@ class Receipts:
         return cls(
             sources=tuple(sources.values()),
             topics=topics,
-            ranges={where: tuple(sorted(ranges[where], key=_place)) for where in sorted(ranges)},
+            ranges={where: tuple(sorted(ranges[where], key=_sort_key)) for where in sorted(ranges)},
         )
 
     @property
     def messages(self) -> int:
-        return sum(held.messages for of_partition in self.ranges.values() for held in of_partition)
+        return sum(
+            acknowledged.messages for of_partition in self.ranges.values() for acknowledged in of_partition
+        )
 
     @property
     def bytes(self) -> int:
-        return sum(held.bytes for of_partition in self.ranges.values() for held in of_partition)
+        return sum(
+            acknowledged.bytes for of_partition in self.ranges.values() for acknowledged in of_partition
+        )
 
 
-def _place(held: AcknowledgedRange) -> tuple[int, int, int, int]:
-    return (held.first_offset, held.end_offset, held.day.toordinal(), held.leader_epoch)
+def _sort_key(acknowledged: AcknowledgedRange) -> tuple[int, int, int, int]:
+    return (
+        acknowledged.first_offset,
+        acknowledged.end_offset,
+        acknowledged.day.toordinal(),
+        acknowledged.leader_epoch,
+    )

@@ -24,7 +24,7 @@ from penstock.records.codec import codec_name as codec_name
 Buffer = bytes | bytearray | memoryview
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_PLACE = struct.Struct(">qii")
+_PREFIX = struct.Struct(">qii")
 _LENGTH = struct.Struct(">i")
 BATCH_HEADER_BYTES = _HEADER.size
 LENGTH_PREFIX_BYTES = 12
@@ -226,4 +226,4 @@ def placed(batch: Buffer, base_offset: int, leader_epoch: int) -> list[Buffer]:
     Only bytes 0-7 and 12-15 differ, both outside the CRC. `batch` must have passed `check_batch`.
     """
     view = memoryview(batch)
-    return [_PLACE.pack(base_offset, len(view) - LENGTH_PREFIX_BYTES, leader_epoch), view[_MAGIC_AT:]]
+    return [_PREFIX.pack(base_offset, len(view) - LENGTH_PREFIX_BYTES, leader_epoch), view[_MAGIC_AT:]]

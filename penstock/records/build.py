@@ -49,7 +49,7 @@ class _Encoder(Protocol):
         headers: list[tuple[str, bytes | None]],
         /,
     ) -> Any:
-        """None when the record has no room; something with a `size` when it was added."""
+        """None when the record does not fit; something with a `size` when it was added."""
 
     def size(self) -> int: ...
 
@@ -96,7 +96,7 @@ class BatchBuilder:
     def append(
         self, timestamp_ms: int, key: Buffer | None, value: Buffer | None, headers: Headers | None = None
     ) -> int:
-        """Take one message; its encoded bytes, or 0 when it has no room.
+        """Take one message; its encoded bytes, or 0 when it does not fit.
 
         Raises `InvalidRequest` for a negative time.
         """

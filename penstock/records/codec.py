@@ -2,7 +2,7 @@
 
 Brokers never load it. Its parser reads up to `READ_PAST_BYTES` behind the end of a hostile block (it checks a
 bound before a varint, not within, and not before a header's name), so it is only ever given a buffer with
-that much zeroed room behind it; all its other reads are checked. Lengths near 2**63 make it ask for that much
+that much zeroed space behind it; all its other reads are checked. Lengths near 2**63 make it ask for that much
 memory, which fails at once.
 """
 
@@ -31,7 +31,7 @@ class CompiledCodec:
 
 @cache
 def compiled_codec() -> CompiledCodec | None:
-    """The extension, or none where it is not installed or where its 64-bit lengths would be cut."""
+    """The extension, or none where it is not installed or where its 64-bit lengths do not fit."""
     if not _LENGTHS_FIT:
         return None
     try:
@@ -48,6 +48,6 @@ def compiled_codec() -> CompiledCodec | None:
 def codec_name() -> str:
     """`compiled` or `python`: what builds and parses records here, by what is installed: loading it takes a while."""
     package = find_spec("aiokafka") if _LENGTHS_FIT else None
-    places = [] if package is None else package.submodule_search_locations or []
-    found = PathFinder.find_spec("default_records", [f"{place}/record/_crecords" for place in places])
+    folders = [] if package is None else package.submodule_search_locations or []
+    found = PathFinder.find_spec("default_records", [f"{folder}/record/_crecords" for folder in folders])
     return "python" if found is None else "compiled"

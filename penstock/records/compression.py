@@ -4,8 +4,8 @@
 |--------|------------------------------------------|------------------------------------------------------|
 | gzip   | one gzip member                          | zlib stops one byte past the limit                   |
 | snappy | xerial blocks (read also: one raw block) | each block's declared length, before inflating it    |
-| lz4    | one frame, independent blocks (KIP-57)   | sum of the blocks' largest sizes, else a fixed room  |
-| zstd   | one frame, its content size declared     | that size; a fixed room for a frame that hides it    |
+| lz4    | one frame, independent blocks (KIP-57)   | sum of the blocks' largest sizes, else a fixed size   |
+| zstd   | one frame, its content size declared     | that size; a fixed size for a frame that hides it     |
 
 A hostile block of some KB may declare or hide gigabytes: nothing is allocated for what lies above the limit.
 """
@@ -75,7 +75,7 @@ def decompress(
 ) -> Buffer:
     """The record block that `packed` holds, at most `bytes_max` bytes.
 
-    Raises `CorruptBatch` when it is no frame of the codec, is cut short, or would be larger, and `MemoryError`
+    Raises `CorruptBatch` when it is no frame of the codec, is incomplete, or would be larger, and `MemoryError`
     when this process has too little memory, which says nothing of the block.
     """
     try:
@@ -121,7 +121,7 @@ def _gzip_decompress(packed: Buffer, bytes_max: int) -> bytes:
     if len(block) > bytes_max:
         raise _too_large("gzip", f"over {bytes_max}", bytes_max)
     if not inflater.eof:
-        raise CorruptBatch("batch: its gzip block is cut short")
+        raise CorruptBatch("batch: its gzip block is incomplete")
     if inflater.unused_data:
         raise CorruptBatch(f"batch: {len(inflater.unused_data)} bytes behind its gzip block, none allowed")
     return block
@@ -141,7 +141,7 @@ def _snappy_decompress(packed: Buffer, bytes_max: int) -> bytes:
     if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
         return _snappy_block(view, bytes_max, bytes_max)
     if len(view) < len(_XERIAL_HEADER):
-        raise CorruptBatch("batch: its snappy stream is cut short")
+        raise CorruptBatch("batch: its snappy stream is incomplete")
     blocks: list[bytes] = []
     left = bytes_max
     at = len(_XERIAL_HEADER)
@@ -169,14 +169,14 @@ def _lz4_decompress(packed: bytes, bytes_max: int) -> Buffer:
     if _lz4_size_bound(packed, bytes_max) <= bytes_max:
         return bytes(cramjam.lz4.decompress(packed))
     # Many blocks that could be full but need not be: only inflating tells, into a buffer that cannot grow.
-    room = bytearray(bytes_max)
+    space = bytearray(bytes_max)
     try:
-        size = cramjam.lz4.decompress_into(packed, room)
+        size = cramjam.lz4.decompress_into(packed, space)
     except cramjam.DecompressionError as error:
         raise CorruptBatch(
             f"batch: its lz4 block does not inflate into {bytes_max} bytes: {error}"
         ) from error
-    return memoryview(room)[:size]
+    return memoryview(space)[:size]
 
 
 def _lz4_size_bound(frame: bytes, bytes_max: int) -> int:
@@ -184,7 +184,7 @@ def _lz4_size_bound(frame: bytes, bytes_max: int) -> int:
     if frame[:4] != _LZ4_MAGIC:
         raise CorruptBatch("batch: its lz4 block does not begin with a frame")
     if len(frame) < 7:
-        raise CorruptBatch("batch: its lz4 frame is cut short")
+        raise CorruptBatch("batch: its lz4 frame is incomplete")
     flags = frame[4]
     block_bytes = _LZ4_BLOCK_BYTES.get(frame[5] >> 4 & 7)
     if flags >> 6 != 1 or block_bytes is None:
@@ -233,12 +233,12 @@ def _zstd_decompress(packed: Buffer, bytes_max: int) -> bytes:
     return _zstd_into(packed, bytes_max)
 
 
-def _zstd_into(packed: Buffer, room: int) -> bytes:
-    """Inflate one whole frame into at most `room` bytes.
+def _zstd_into(packed: Buffer, space: int) -> bytes:
+    """Inflate one whole frame into at most `space` bytes.
 
     Its window, up to 128 MiB, is touched only as far as it fills.
     """
-    options: dict[str, Any] = {"max_output_size": room, "allow_extra_data": False}
+    options: dict[str, Any] = {"max_output_size": space, "allow_extra_data": False}
     return _pooled(
         _decompressors, zstandard.ZstdDecompressor, lambda context: context.decompress(packed, **options)
     )

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.contract.ids import TopicPartition
+from penstock.contract.ids import TOPIC_ID_BYTES, TopicPartition
 from penstock.contract.invariant import invariant
 
 _CONTEXT = b"penstock cut 1\n"
@@ -35,7 +35,7 @@ class CutEnd:
     """The topic was deleted: the partition is in no later cut."""
 
     def __post_init__(self) -> None:
-        invariant(len(self.where.topic_id) == 16, "a topic id has 16 bytes")
+        invariant(len(self.where.topic_id) == TOPIC_ID_BYTES, "a topic id has 16 bytes")
         invariant(
             self.end_offset >= 0 and self.accepted_ms >= -1 and self.messages >= 0 and self.bytes >= 0,
             "a cut's numbers are whole, from 0 on",

@@ -1,4 +1,4 @@
-"""Whether a stored batch is what its header says: one verdict for consumers, the proof of invoices and whoever looks.
+"""Whether a stored batch is what its header says: one verdict for consumers, the proof of invoices and other readers.
 
 A batch is *damaged* when its CRC-32C does not hold: it is not what was acknowledged. It is *malformed* when the CRC
 holds and its content is something else than its header says: exactly this was sent and acknowledged, because brokers

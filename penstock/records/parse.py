@@ -1,11 +1,11 @@
 """Reading a batch's records: checked, inflated within a bound, parsed, given out in columns or one by one.
 
-A batch may come from anybody who may produce to the topic, so all of it is hostile until checked:
+A batch may come from any client that may produce to the topic, so all of it is hostile until checked:
 
 1. header, lengths and CRC-32C (`check_batch`): what fails here is damaged, `CorruptBatch`. What fails from here on
    is malformed, `MalformedBatch`: it is what its producer sent;
 2. inflation bounded by `DECOMPRESSED_BATCH_BYTES_MAX` (`compression`);
-3. blocks up to `COMPILED_BLOCK_BYTES_MAX` go through the compiled parser, in a buffer with room behind it
+3. blocks up to `COMPILED_BLOCK_BYTES_MAX` go through the compiled parser, in a buffer with space behind it
    (`codec`): its objects then stay below about 160 MB even for a block made of empty headers, which it does
    not count. Larger blocks go through `record_block`, which counts them; that is ten times slower, and such
    batches are rare.
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 COMPILED_BLOCK_BYTES_MAX = 4 * MIB
-_ROOM_BEHIND = bytes(READ_PAST_BYTES)
+_SPACE_BEHIND = bytes(READ_PAST_BYTES)
 _TWO_63 = 1 << 63
 
 RecordHeaders = list[tuple[str, bytes | None]]
@@ -214,7 +214,7 @@ def parse_compiled(codec: CompiledCodec, header: BatchHeader, head: bytes, block
             attributes.to_bytes(2, "big"),
             head[CRC_COVERS_FROM + 2 :],
             block,
-            _ROOM_BEHIND,
+            _SPACE_BEHIND,
         )
     )
     try:

@@ -22,7 +22,7 @@ import struct
 from dataclasses import dataclass
 from itertools import pairwise
 
-from penstock.contract.ids import TopicId, TopicPartition
+from penstock.contract.ids import TOPIC_ID_BYTES, TopicId, TopicPartition
 from penstock.contract.invariant import InvariantBroken, invariant
 from penstock.records.batch import BATCH_HEADER_BYTES, Buffer
 from penstock.records.checksum import CHECKSUM_BYTES, checksum_holds, with_checksum
@@ -39,7 +39,6 @@ _OPEN = struct.Struct(">qIqq")
 SEAL_BYTES_MIN = _FIXED.size + CHECKSUM_BYTES
 _DIGEST_OF = struct.Struct(">16sIq")
 _DIGEST_CONTEXT = b"penstock segment 1\n"
-TOPIC_ID_BYTES = 16
 DIGEST_BYTES = 32
 
 

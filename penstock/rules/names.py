@@ -1,4 +1,4 @@
-"""Which names of topics, prefixes and operations are valid. Both planes apply these rules."""
+"""Which names of topics, prefixes, operations, groups, members and keys are valid. Both planes apply these rules."""
 
 import re
 from collections.abc import Iterable
@@ -34,6 +34,17 @@ def check_topic_prefix(prefix: str) -> None:
         raise InvalidRequest(
             f"topic_prefix: {prefix[:64]!r}: at most {limits.TOPIC_NAME_LENGTH_MAX} of {_CHARACTERS}"
         )
+
+
+def is_printable_name(name: str, length_max: int) -> bool:
+    """Whether a group, a member or a key may be called so: 1 to `length_max` printable characters of any alphabet."""
+    return 1 <= len(name) <= length_max and name.isprintable()
+
+
+def check_printable_name(field: str, name: str, length_max: int) -> None:
+    """Raises `InvalidRequest` unless `is_printable_name`."""
+    if not is_printable_name(name, length_max):
+        raise InvalidRequest(f"{field}: {name[:50]!r}: 1 to {length_max} printable characters required")
 
 
 def check_operations(operations: Iterable[str]) -> None:

@@ -20,7 +20,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 from typing import Any, Self
 
@@ -34,7 +33,7 @@ PICO = 10**PRICE_PLACES
 MICRO = 10**6
 QUANTITY_MAX = 10**38 - 1
 """decimal(38,0), as in the data sets."""
-UNIT_PRICE_MAX = Decimal(1_000_000)
+UNIT_PRICE_MAX = 1_000_000
 CENT_DIGITS = 2
 """Places that an amount has at least, where its currency has them."""
 PRICE_TEXT_MAX = 40
@@ -42,6 +41,7 @@ PRICE_TEXT_MAX = 40
 TIERS_MAX = 100
 METERS_MAX = 100
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
+_PRICE = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
 _CURRENCY = re.compile(r"[A-Z]{3}\Z")
 
 
@@ -174,7 +174,7 @@ class PriceBook:
     def read(cls, document: object) -> Self:
         """The book of a document. Raises `InvalidRequest` naming the field that is wrong."""
         fields = _mapping(document, "price book")
-        if fields.get("format") != FORMAT:
+        if type(fields.get("format")) is not int or fields["format"] != FORMAT:
             raise InvalidRequest(f"price book: format {fields.get('format')!r}, {FORMAT} required")
         meters = fields.get("meters")
         if not isinstance(meters, list) or not 0 < len(meters) <= METERS_MAX:
@@ -306,7 +306,7 @@ def shown_amount(amount_micro: int, minor_digits: int) -> str:
 
 
 def unit_text(meter: str, unit: str, unit_size: int) -> str:
-    """What a unit price is for, so that nobody takes it for another: `message`, `GB of 1,000,000,000 bytes`."""
+    """What a unit price is for, so that it is not taken for another: `message`, `GB of 1,000,000,000 bytes`."""
     items = "bytes" if meter.startswith("bytes") else "messages"
     return unit if unit_size == 1 else f"{unit} of {unit_size:,} {items}"
 
@@ -348,26 +348,18 @@ def _price(value: object, where: str) -> int:
         raise InvalidRequest(
             f'price book: {where}.unit_price must be decimal text such as "0.002", not {value!r}'
         )
-    try:
-        price = Decimal(value)
-    except InvalidOperation:
-        raise InvalidRequest(f"price book: {where}.unit_price {value!r} is no decimal number") from None
-    if not price.is_finite() or not 0 <= price <= UNIT_PRICE_MAX:
+    match = _PRICE.fullmatch(value)
+    if match is None:
+        raise InvalidRequest(f"price book: {where}.unit_price {value!r} is no decimal number")
+    whole, places = match[1], (match[2] or "").rstrip("0")
+    if len(places) > PRICE_PLACES:
+        raise InvalidRequest(f"price book: {where}.unit_price {value!r} has more than {PRICE_PLACES} places")
+    pico: int = int(whole) * PICO + int(places.ljust(PRICE_PLACES, "0"))
+    if pico > UNIT_PRICE_MAX * PICO:
         raise InvalidRequest(
             f"price book: {where}.unit_price {value!r} is not between 0 and {UNIT_PRICE_MAX}"
         )
-    sign, digits, exponent = price.as_tuple()
-    invariant(sign == 0 or price == 0, "prices are not negative")
-    places = int(exponent) + PRICE_PLACES
-    if abs(places) > PRICE_TEXT_MAX:
-        raise InvalidRequest(f"price book: {where}.unit_price {value!r} has more than {PRICE_PLACES} places")
-    number = int("".join(map(str, digits)))
-    if places >= 0:
-        return int(number * 10**places) if number else 0
-    whole, rest = divmod(number, int(10**-places))
-    if rest:
-        raise InvalidRequest(f"price book: {where}.unit_price {value!r} has more than {PRICE_PLACES} places")
-    return whole
+    return pico
 
 
 def _mapping(value: object, where: str) -> Mapping[str, Any]:

@@ -39,7 +39,7 @@ class ChannelPool(Generic[C]):
             return carriers[0].channel
 
     def for_stream(self, address: str, begin: Callable[[C], Any]) -> Any:
-        """What `begin` makes of a channel that has room: a call, which takes the room until it is done."""
+        """What `begin` makes of a channel that has capacity: a call, which takes it until it is done."""
         with self._lock:
             carriers = self._carriers.setdefault(address, [])
             carrier = next((one for one in carriers if one.streams < STREAMS_PER_CHANNEL), None)

@@ -2,7 +2,7 @@
 
 After os.fork() threads and connections stay with the parent, so clients that were used before say so in the child
 instead of hanging; one that was not used yet is as good as new there.
-grpc's own handlers, which its library switches on unless told otherwise, do not make it usable in the child of a
+grpc's own handlers, which its library switches on by default, do not make it usable in the child of a
 process with open channels: they skip themselves, and the child may abort. They are switched off here unless the
 environment says something; with GRPC_ENABLE_FORK_SUPPORT=1 they are on, and the child may try new clients
 (some forks then wait for seconds, and some children still cannot connect).

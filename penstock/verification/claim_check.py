@@ -59,7 +59,7 @@ class ClaimCheck:
             first, last = unknown[0].first_offset, unknown[-1].end_offset
             self.problem(
                 Kind.UNPROVEN,
-                f"offsets {first} to {last} are deleted, and nothing tells how they divide into days "
+                f"offsets {first} to {last} are deleted, and nothing shows how they divide into days "
                 "(their sum is right)",
                 first,
                 last,
@@ -68,7 +68,7 @@ class ClaimCheck:
             self._check_loss(begin, end)
 
     def _untold(self) -> tuple[int, int]:
-        """What of the range is told by nothing."""
+        """The part of the range that nothing shows."""
         first = self._first if self.finding.by_seals is None else self.finding.by_seals[1]
         if self.log_starts_at <= first:
             return self._first, self._end
@@ -117,12 +117,12 @@ class ClaimCheck:
         if self._first == self._end or mark is None or self._broken:
             return
         if not self._is_relative(mark):
-            told = (mark.totals.committed_messages, mark.totals.committed_bytes)
-            if told != (claim.end.messages, claim.end.bytes):
+            found = (mark.totals.committed_messages, mark.totals.committed_bytes)
+            if found != (claim.end.messages, claim.end.bytes):
                 self.problem(
                     Kind.CUT_DIFFERS,
                     f"{claim.end.messages} messages and {claim.end.bytes} bytes below offset {self._end} by the "
-                    f"brokers' cut, {told[0]} and {told[1]} in the log",
+                    f"brokers' cut, {found[0]} and {found[1]} in the log",
                     self._end,
                 )
             return
@@ -132,13 +132,13 @@ class ClaimCheck:
             self.finding.by_cuts = (max(known, self._first), at)
         counted_from = self._fold.mark(self._first) if self._first >= at else None
         counted = mark.totals if counted_from is None else mark.totals.since(counted_from.totals)
-        told = (counted.committed_messages, counted.committed_bytes)
+        found = (counted.committed_messages, counted.committed_bytes)
         whole = counted_from is not None
         billed = (claim.messages, claim.bytes)
-        if told != billed if whole else (told[0] > billed[0] or told[1] > billed[1]):
+        if found != billed if whole else (found[0] > billed[0] or found[1] > billed[1]):
             self.problem(
                 Kind.QUANTITY_DIFFERS,
-                f"{told[0]} messages and {told[1]} bytes from offset {max(at, self._first)} to {self._end} in the "
+                f"{found[0]} messages and {found[1]} bytes from offset {max(at, self._first)} to {self._end} in the "
                 f"log, {billed[0]} and {billed[1]} on the invoice",
                 max(at, self._first),
             )

@@ -19,7 +19,7 @@ from penstock.verification.findings import Kind, Problem
 
 _PROBLEMS_MAX = 20
 """Of one partition's days: after so many the rest says nothing new."""
-_RANGES_TOLD = 5
+_RANGES_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ def claims_of(
         ]
         due_from = min([due_start, *(between if earlier is not None else [])])
         for said, due, what in (
-            (billed.end_offset, end.end_offset, "counts up to offset {0}, it is cut at {1}"),
+            (billed.end_offset, end.end_offset, "counts up to offset {0}, the cut is at {1}"),
             (billed.log_generation, end.log_generation, "counts log generation {0}, the cut is of {1}"),
         ):
             if said != due:
@@ -174,7 +174,7 @@ def claims_of(
             Problem(
                 kind=Kind.PARTITION_OMITTED,
                 where=str(where),
-                message=f"is cut at offset {end.end_offset}, and the invoice does not name it",
+                message=f"the cut has it at offset {end.end_offset}, and the invoice does not name it",
             )
         )
     return claims, problems
@@ -251,11 +251,11 @@ def _credited_offsets(
     begins = [one_first for one_first, _ in ranges]
     ends = [one_end for _, one_end in ranges]
     if [*begins, billed.end_offset] != [first, *ends]:
-        credited = ", ".join(f"{one_first} to {one_end}" for one_first, one_end in ranges[:_RANGES_TOLD])
+        credited = ", ".join(f"{one_first} to {one_end}" for one_first, one_end in ranges[:_RANGES_NAMED])
         yield Problem(
             kind=Kind.CREDIT_DIFFERS,
             where=name,
-            message=f"offsets {credited}{', …' * (len(ranges) > _RANGES_TOLD)} are credited, "
+            message=f"offsets {credited}{', …' * (len(ranges) > _RANGES_NAMED)} are credited, "
             f"{first} to {billed.end_offset} are lost",
             offset=first,
         )

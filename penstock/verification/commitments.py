@@ -8,7 +8,7 @@ from penstock.contract.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainPoint:
-    """Somebody saw this entry of the billing chain; its hash stands for all entries up to it."""
+    """A person saw this entry of the billing chain; its hash stands for all entries up to it."""
 
     sequence: int
     hash: str

@@ -130,7 +130,7 @@ def _compare(chain: BillingChain, point: ChainPoint, who: str) -> Iterator[Probl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ChainPosition:
     """Where an invoice stands: its entry, its cut as the brokers keep it, and the invoice and the cut before."""
 
     entry: ChainEntry
@@ -141,10 +141,12 @@ class Place:
     noted_before: int
     """Of the chain, entries that the brokers had noted before `previous_cut`."""
     rank: int
-    """The invoice is the so manieth of the chain, from 1 on."""
+    """The number of the invoice in the chain, from 1 on."""
 
 
-def place_of(chain: BillingChain, invoice_id: str, cut_id: str, commitments: Commitments) -> Place | None:
+def position_of(
+    chain: BillingChain, invoice_id: str, cut_id: str, commitments: Commitments
+) -> ChainPosition | None:
     """None when the chain does not know the invoice."""
     invoices = chain.invoices()
     index = next((i for i, entry in enumerate(invoices) if entry.object_id == invoice_id), None)
@@ -152,7 +154,7 @@ def place_of(chain: BillingChain, invoice_id: str, cut_id: str, commitments: Com
         return None
     cuts = commitments.cuts
     at = next((i for i, cut in enumerate(cuts) if cut.cut_id == cut_id), None)
-    return Place(
+    return ChainPosition(
         entry=invoices[index],
         previous=invoices[index - 1] if index else None,
         cut=None if at is None else cuts[at],
@@ -165,14 +167,20 @@ def place_of(chain: BillingChain, invoice_id: str, cut_id: str, commitments: Com
 
 
 def check_document(
-    invoice: InvoiceDocument, place: Place, commitments: Commitments, chain: BillingChain, notes: Notes
+    invoice: InvoiceDocument,
+    position: ChainPosition,
+    commitments: Commitments,
+    chain: BillingChain,
+    notes: Notes,
 ) -> Iterator[Problem]:
     """The document is the one of the chain, of this tenant, for the period that the brokers keep, and the one due."""
     name = invoice.id
     sha256 = document_sha256(invoice)
-    if sha256 != place.entry.document_sha256:
-        yield _document(name, f"has the hash {sha256}, the billing chain says {place.entry.document_sha256}")
-    if invoice.issued_at_ms != place.entry.at_ms:
+    if sha256 != position.entry.document_sha256:
+        yield _document(
+            name, f"has the hash {sha256}, the billing chain says {position.entry.document_sha256}"
+        )
+    if invoice.issued_at_ms != position.entry.at_ms:
         yield _document(name, "was issued at another time than the billing chain says")
     if invoice.tenant != commitments.tenant:
         yield _document(name, f"is an invoice of {invoice.tenant}, this key is one of {commitments.tenant}")
@@ -184,7 +192,7 @@ def check_document(
     order = [(p.topic, p.topic_id, p.partition, p.log_generation) for p in invoice.partitions]
     if order != sorted(order):
         yield _document(name, "its partitions are not in order")
-    cut = place.cut
+    cut = position.cut
     if cut is None and commitments.cuts and invoice.period_end_ms > commitments.cuts[0].start_ms:
         yield _cut(
             name, f"the brokers keep the tenant's cuts of that time, and {invoice.cut.id} is none of them"
@@ -200,15 +208,13 @@ def check_document(
             yield _cut(name, f"its period is not that of cut {cut.cut_id} as the brokers keep it")
         index = commitments.cuts.index(cut)
         if not commitments.cuts[0].start_ms:
-            if (place.rank, invoice.number) != (index + 1, index + 1):
-                message = (
-                    f"is numbered {invoice.number} and invoice {place.rank} of the chain, of cut {index + 1}"
-                )
+            if (position.rank, invoice.number) != (index + 1, index + 1):
+                message = f"is numbered {invoice.number} and invoice {position.rank} of the chain, of cut {index + 1}"
                 yield _altered(name, message)
-        elif place.previous is None and index:
+        elif position.previous is None and index:
             yield _altered(name, "is the first of the chain, and the brokers keep a cut before its own")
     yield from check_readings(invoice, cut)
-    if place.previous is None:
+    if position.previous is None:
         if invoice.previous is not None:
             yield _document(
                 name, f"names {invoice.previous.id} before it, which the billing chain does not know"
@@ -223,10 +229,10 @@ def check_document(
                 message="the invoice before is older than the billing chain: nothing shows where it ended",
             )
     elif invoice.previous is None:
-        yield _document(name, f"names none before it, {place.previous.object_id} is due")
+        yield _document(name, f"names none before it, {position.previous.object_id} is due")
     else:
         said = (invoice.previous.id, invoice.previous.document_sha256, invoice.previous.number)
-        due = (place.previous.object_id, place.previous.document_sha256, invoice.number - 1)
+        due = (position.previous.object_id, position.previous.document_sha256, invoice.number - 1)
         if said != due:
             yield _document(name, f"names {said[0]} before it, {due[0]} is due, or one of another content")
 
@@ -246,10 +252,10 @@ def check_readings(invoice: InvoiceDocument, cut: KeptCut | None) -> Iterator[Pr
 
 
 def check_previous(
-    invoice: InvoiceDocument, previous: InvoiceDocument, place: Place, commitments: Commitments
+    invoice: InvoiceDocument, previous: InvoiceDocument, position: ChainPosition, commitments: Commitments
 ) -> Iterator[Problem]:
     """The invoice before is the one of the chain, and of the cut before."""
-    if place.previous is not None and document_sha256(previous) != place.previous.document_sha256:
+    if position.previous is not None and document_sha256(previous) != position.previous.document_sha256:
         yield _document(previous.id, "is not the document of the billing chain")
     if previous.tenant != commitments.tenant:
         yield _document(previous.id, f"is an invoice of {previous.tenant}")
@@ -257,7 +263,7 @@ def check_previous(
         yield _document(invoice.id, f"is numbered {invoice.number}, {previous.number} is the one before")
     if previous.period_end_ms != invoice.period_start_ms:
         yield _cut(invoice.id, f"its period does not begin where that of {previous.id} ends")
-    kept = place.previous_cut
+    kept = position.previous_cut
     if kept is not None and kept.cut_id != previous.cut.id:
         yield _cut(
             previous.id, f"is of cut {previous.cut.id}, the brokers keep {kept.cut_id} before this one"
@@ -271,13 +277,13 @@ def before_of(previous: InvoiceDocument | None) -> dict[Any, CutEnd]:
 
 
 def check_prices(
-    invoice: InvoiceDocument, place: Place, chain: BillingChain, price_book_sha256: str | None
+    invoice: InvoiceDocument, position: ChainPosition, chain: BillingChain, price_book_sha256: str | None
 ) -> tuple[PriceBook | None, list[Problem]]:
     """The book that the invoice must be rated with, and what is wrong with it."""
     problems: list[Problem] = []
     due: int | None = None
     for sequence, prices in chain.prices.items():
-        if sequence > place.entry.sequence or prices.effective_from_ms > invoice.period_start_ms:
+        if sequence > position.entry.sequence or prices.effective_from_ms > invoice.period_start_ms:
             continue
         if due is None or prices.effective_from_ms >= chain.prices[due].effective_from_ms:
             due = sequence
@@ -287,8 +293,8 @@ def check_prices(
     prices = chain.prices[due]
     book = PriceBook.read(plain(prices.price_book))
     where = f"price book {book.name} {book.version}"
-    kept = place.previous_cut
-    if kept is None and place.previous is None:
+    kept = position.previous_cut
+    if kept is None and position.previous is None:
         if due != 1:
             problems.append(
                 _price(
@@ -310,7 +316,7 @@ def check_prices(
                 f"was assigned by entry {due}, after the period had begun (brokers noted {kept.billing.sequence})",
             )
         )
-    elif due > place.noted_before and kept.kept_ms > invoice.period_start_ms + NOTED_LATE_MS:
+    elif due > position.noted_before and kept.kept_ms > invoice.period_start_ms + NOTED_LATE_MS:
         late_h = (kept.kept_ms - invoice.period_start_ms) // 3_600_000
         problems.append(
             Problem(
@@ -337,15 +343,18 @@ def credits_of(chain: BillingChain, invoice: InvoiceDocument) -> list[CreditNote
 
 
 def check_lost_before(
-    previous: InvoiceDocument, place: Place, chain: BillingChain, recounted: Mapping[TopicPartition, int]
+    previous: InvoiceDocument,
+    position: ChainPosition,
+    chain: BillingChain,
+    recounted: Mapping[TopicPartition, int],
 ) -> Iterator[Problem]:
     """What a loss took from the invoices before, and this one counts again, was credited in between. `recounted`: from
     which offset, by partition.
     """
-    first = 0 if place.previous is None else place.previous.sequence
+    first = 0 if position.previous is None else position.previous.sequence
     credited: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for sequence, note in chain.credit_notes.items():
-        if first < sequence < place.entry.sequence:
+        if first < sequence < position.entry.sequence:
             for lost in note.ranges:
                 ranges = credited.setdefault((lost.topic_id, lost.partition), [])
                 ranges.append((lost.first_offset, lost.end_offset))

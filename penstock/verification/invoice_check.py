@@ -18,7 +18,7 @@ from penstock.verification.findings import Kind, LineFinding, PartitionFinding, 
 MESSAGES = "messages_in"
 BYTES = "bytes_in"
 _SHORT = Repr()
-"""Shows values of somebody else's in a message, however long or deep they are."""
+"""Shows foreign values in a message, however long or deep they are."""
 _SHORT.maxlevel = 2
 _SHORT.maxstring = _SHORT.maxother = 120
 
@@ -51,9 +51,9 @@ def check_lines(invoice: InvoiceDocument, book: PriceBook) -> Iterator[Problem]:
             (billed.unit_size, line.unit_size, "the unit size"),
             (parts, _parts(line), "the parts"),
         )
-        for told, right, what in compared:
-            if told != right:
-                message = f"has {what} {told}, {right} is due"
+        for seen, right, what in compared:
+            if seen != right:
+                message = f"has {what} {seen}, {right} is due"
                 yield Problem(kind=Kind.LINE_DIFFERS, where=where, message=message)
         if billed.quantity != line.quantity:
             yield Problem(
@@ -177,33 +177,33 @@ def check_shown(
         else:
             differing = _differing(name, said, value)
         if differing is not None:
-            place, told, right = differing
+            field, seen, right = differing
             yield Problem(
                 kind=Kind.DOCUMENT_ALTERED,
                 where=invoice.id,
-                message=f"the service shows {place} {_SHORT.repr(told)}, {_SHORT.repr(right)} is due by its documents",
+                message=f"the service shows {field} {_SHORT.repr(seen)}, {_SHORT.repr(right)} is due by its documents",
             )
 
 
-def _differing(place: str, said: Any, due: Any) -> tuple[str, Any, Any] | None:
-    """The first place below `place` where two JSON values differ, with both; None if they are the same.
+def _differing(field: str, said: Any, due: Any) -> tuple[str, Any, Any] | None:
+    """The first field below `field` where two JSON values differ, with both; None if they are the same.
 
     Types count: to Python 25.0 is 25 and true is 1, in a document neither is.
     """
     if type(said) is not type(due):
-        return place, said, due
+        return field, said, due
     below: Sequence[tuple[str, Any, Any]] = ()
     if isinstance(due, dict):
         if said.keys() != due.keys():
-            return place, said, due
+            return field, said, due
         below = [(name, said[name], due[name]) for name in due]
     elif isinstance(due, list):
         if len(said) != len(due):
-            return place, said, due
+            return field, said, due
         below = [(str(index), one, other) for index, (one, other) in enumerate(zip(said, due, strict=True))]
     elif said != due:
-        return place, said, due
-    found = (_differing(f"{place}.{name}", one, other) for name, one, other in below)
+        return field, said, due
+    found = (_differing(f"{field}.{name}", one, other) for name, one, other in below)
     return next((differing for differing in found if differing is not None), None)
 
 

@@ -6,9 +6,8 @@
 import fcntl
 import json
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ import msgspec
 
 from penstock.contract.documents import Ordinal, Sha256, Strict, plain, read_document
 from penstock.contract.errors import ConfigurationError, InvalidRequest
+from penstock.private_file import write_private
 from penstock.verification.commitments import NOTHING_NOTED, ChainPoint, Notes
 from penstock.verification.findings import Report, Verdict
 
@@ -96,19 +96,8 @@ def _alone(file: Path) -> Iterator[None]:
 
 
 def _replace(file: Path, known: dict[str, _OfTenant]) -> None:
-    """At any moment there is the old file or the new one, whole."""
     content = msgspec.json.format(msgspec.json.encode(dict(sorted(known.items()))), indent=2)
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as output:
-            output.write(content)
-            output.flush()
-            os.fsync(output.fileno())
-        os.replace(name, file)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
+    write_private(file, content.decode())
 
 
 def _read(file: Path) -> dict[str, _OfTenant]:

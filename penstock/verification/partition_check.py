@@ -296,16 +296,16 @@ class PartitionCheck:
             self._problem(Kind.BATCH_ALTERED, f"{where}: {fact}", stamp.base_offset)
             return
         self._look_inside(stamp, batch)
-        for field, stamped, held in _fields(stamp, header):
-            if stamped != held:
+        for field, stamped, written in _fields(stamp, header):
+            if stamped != written:
                 self._problem(
                     Kind.STAMP_ALTERED,
-                    f"{where}: its stamp says {field} {stamped}, the batch itself {held}",
+                    f"{where}: its stamp says {field} {stamped}, the batch itself {written}",
                     stamp.base_offset,
                 )
 
     def _look_inside(self, stamp: Stamp, batch: memoryview) -> None:
-        """A batch that is not what its header says was made so by its producer: it is billed, and told."""
+        """A batch that is not what its header says was made so by its producer: it is billed, and reported."""
         if not self._first <= stamp.base_offset < self._end or len(self.finding.malformed) >= PROBLEMS_MAX:
             return
         try:
@@ -338,12 +338,12 @@ class PartitionCheck:
             return
         differing = [name for name in Seal.__slots__ if getattr(made, name) != getattr(seal, name)]
         if "digest" in differing:
-            told = "its batch headers and stamps are not those that were sealed"
+            difference = "its batch headers and stamps are not those that were sealed"
             others = [name for name in differing if name != "digest"]
-            told += f" (also differing: {', '.join(others)})" if others else ""
+            difference += f" (also differing: {', '.join(others)})" if others else ""
         else:
-            told = f"its seal says another {', '.join(differing)}"
-        self._problem(Kind.SEAL_MISMATCH, f"{where}: {told}", seal.base_offset)
+            difference = f"its seal says another {', '.join(differing)}"
+        self._problem(Kind.SEAL_MISMATCH, f"{where}: {difference}", seal.base_offset)
 
     # -- seals instead of the log --------------------------------------------------------------------------------
 

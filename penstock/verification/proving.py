@@ -1,4 +1,4 @@
-"""Prove one invoice: fetch its documents, read every offset range from the brokers, compare. The one place with I/O."""
+"""Prove one invoice: fetch its documents, read every offset range from the brokers, compare. Alone does I/O."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -97,7 +97,7 @@ def prove(
 
 
 def _extent(topics: Mapping[bytes, LiveTopic]) -> dict[bytes, tuple[str, int]]:
-    """Which topics there are, whoever leads them now."""
+    """Which topics exist, with any leader."""
     return {topic_id: (topic.name, len(topic.leaders)) for topic_id, topic in topics.items()}
 
 
@@ -125,18 +125,18 @@ def _prove_once(
     chain, commitments, documents, reads = view.chain, view.commitments, view.documents, view.reads
     invoice = _issued(documents, invoice_id)
     problems = list(history.check_chain(chain, commitments, notes))
-    place = history.place_of(chain, invoice_id, invoice.cut.id, commitments)
-    if place is None:
+    position = history.position_of(chain, invoice_id, invoice.cut.id, commitments)
+    if position is None:
         message = "is not in the tenant's billing chain"
         raise InvalidRequest(f"{invoice_id}: {message}; nothing was issued under this name")
-    problems += history.check_document(invoice, place, commitments, chain, notes)
+    problems += history.check_document(invoice, position, commitments, chain, notes)
     previous = None
-    if place.previous is not None:
-        previous = _issued(documents, place.previous.object_id)
-        problems += history.check_previous(invoice, previous, place, commitments)
-    first_of_all = place.previous is None and (place.cut is None or not place.cut.start_ms)
+    if position.previous is not None:
+        previous = _issued(documents, position.previous.object_id)
+        problems += history.check_previous(invoice, previous, position, commitments)
+    first_of_all = position.previous is None and (position.cut is None or not position.cut.start_ms)
     before = None if previous is None and not first_of_all else history.before_of(previous)
-    book, wrong_prices = history.check_prices(invoice, place, chain, price_book_sha256)
+    book, wrong_prices = history.check_prices(invoice, position, chain, price_book_sha256)
     problems += wrong_prices
     if book is None:
         raise InvalidRequest(f"{invoice_id}: {wrong_prices[0].message}")
@@ -150,19 +150,19 @@ def _prove_once(
     problems += wrong_claims
     if previous is not None:
         recounted = {claim.where: claim.billed.counts_from for claim in claims}
-        problems += history.check_lost_before(previous, place, chain, recounted)
+        problems += history.check_lost_before(previous, position, chain, recounted)
     begins_ms = invoice.period_start_ms - (0 if previous is not None else FIRST_PERIOD_TOLERANCE_MS)
     checks = _read_all(claims, view.topics, reads, (begins_ms, invoice.period_end_ms), receipts, progress)
     problems += _omitted(invoice, view.topics, reads)
-    told: list[str] = []
+    notes_on_receipts: list[str] = []
     if receipts is not None:
-        wrong_receipts, told = _compare_receipts(
+        wrong_receipts, notes_on_receipts = _compare_receipts(
             invoice, claims, checks, receipts, receipts_complete, commitments
         )
         problems += wrong_receipts
     findings = [check.finding for check in checks]
     return invoice_check.make_report(
-        invoice, book, credits, claims, findings, problems, head=chain.head, receipts=told
+        invoice, book, credits, claims, findings, problems, head=chain.head, receipts=notes_on_receipts
     )
 
 
@@ -239,11 +239,11 @@ def _compare_receipts(
         for found in compared.findings
         if found.wrong
     ]
-    told = [
+    notes_on_receipts = [
         f"Receipts cover {compared.messages_covered:,} of {compared.messages_billed:,} billed offsets",
         *(str(found) for found in compared.findings if not found.wrong),
     ]
-    return wrong, told
+    return wrong, notes_on_receipts
 
 
 def _issued(documents: Documents, invoice_id: str) -> InvoiceDocument:
@@ -253,8 +253,8 @@ def _issued(documents: Documents, invoice_id: str) -> InvoiceDocument:
         raise InvalidRequest(f"{invoice_id}: its evidence is no object")
     if evidence.get("status") != "issued":
         gaps = evidence.get("gaps")
-        told = "; ".join(map(str, gaps)) if isinstance(gaps, list) else ""
-        raise InvalidRequest(f"{invoice_id}: is a draft, there is nothing to prove yet: {told}")
+        missing = "; ".join(map(str, gaps)) if isinstance(gaps, list) else ""
+        raise InvalidRequest(f"{invoice_id}: is a draft, there is nothing to prove yet: {missing}")
     if evidence.get("document") is None:
         raise InvalidRequest(f"{invoice_id}: was issued before invoices had documents, and cannot be proven")
     invoice = read_document(evidence["document"], InvoiceDocument, invoice_id)

@@ -4,7 +4,7 @@ Pure. Offsets decide, not days: what the receipts hold of the offsets that a par
 as many messages and bytes. Days only tell whether offsets that no part counts belong to the period.
 
 Two things take the force from a receipt: a declared loss, which the bill credits, and acks=1, which never promised
-that a message outlives its leader. What differs there is told and is not wrong.
+that a message outlives its leader. What differs there is reported and is not wrong.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -55,7 +55,7 @@ class ReceiptsFinding:
     message: str
     offset: int | None = None
     wrong: bool
-    """Bill and receipts contradict each other. Otherwise it is told for information."""
+    """Bill and receipts contradict each other. Otherwise it is reported for information."""
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.where}: {self.message}"
@@ -78,7 +78,7 @@ class BilledPart:
     lost: tuple[Interval, ...] = ()
     """Offsets of this partition that a declared loss took, in this part or beyond it."""
     totals_at: Callable[[int], tuple[int, int] | None] | None = None
-    """(messages, bytes) that the verifier itself counted from any fixed place of the log up to this offset; None = it
+    """(messages, bytes) that the verifier itself counted from any fixed offset of the log up to this offset; None = it
     does not know, or no batch ends there. It need only know `offsets_to_count`."""
     read_from: int | None = None
     """From here to `end_offset` the verifier read every batch: where `totals_at` knows nothing, no batch ends."""
@@ -114,8 +114,8 @@ def offsets_to_count(
     `BilledPart.totals_at`: where ranges of the receipts begin and end. They are batch boundaries of a true log.
     """
     bounds = {start_offset, end_offset}
-    for held in receipts.ranges.get(where, ()):
-        bounds.update((held.first_offset, held.end_offset))
+    for receipt in receipts.ranges.get(where, ()):
+        bounds.update((receipt.first_offset, receipt.end_offset))
     return sorted(offset for offset in bounds if start_offset <= offset <= end_offset)
 
 
@@ -136,7 +136,7 @@ def check_receipts(
         ReceiptsFinding(
             kind=ReceiptsKind.TORN,
             where=source.path,
-            message=f"{source.torn_bytes} bytes at its end are no whole record: a write that was cut short, or damage",
+            message=f"{source.torn_bytes} bytes at its end are no whole record: an incomplete write, or damage",
             wrong=False,
         )
         for source in receipts.sources
@@ -174,12 +174,12 @@ class _PartitionCheck:
         self._lost = _union(lost for part in parts for lost in part.lost)
         self._twice: list[Interval] = []
         """Offsets that were acknowledged more than once: there sums say nothing."""
-        self._told: dict[tuple[ReceiptsKind, bool], int] = {}
+        self._counts: dict[tuple[ReceiptsKind, bool], int] = {}
         self.findings: list[ReceiptsFinding] = []
 
     def _found(self, kind: ReceiptsKind, message: str, offset: int, *, wrong: bool) -> None:
-        told = self._told[kind, wrong] = self._told.get((kind, wrong), 0) + 1
-        if told <= FINDINGS_MAX:
+        count = self._counts[kind, wrong] = self._counts.get((kind, wrong), 0) + 1
+        if count <= FINDINGS_MAX:
             self.findings.append(
                 ReceiptsFinding(kind=kind, where=self._name, message=message, offset=offset, wrong=wrong)
             )
@@ -187,40 +187,40 @@ class _PartitionCheck:
     def acknowledged_twice(self) -> None:
         """Two producers cannot both have been given one offset, unless it was lost between."""
         last: AcknowledgedRange | None = None
-        for held in self._ranges:
-            if last is not None and held.first_offset < last.end_offset:
-                both = (held.first_offset, min(held.end_offset, last.end_offset))
+        for receipt in self._ranges:
+            if last is not None and receipt.first_offset < last.end_offset:
+                both = (receipt.first_offset, min(receipt.end_offset, last.end_offset))
                 self._twice.append(both)
                 if _without([both], self._lost):
                     self._found(
                         ReceiptsKind.ACKNOWLEDGED_TWICE,
-                        f"offsets {both[0]} to {both[1]} are in {_told(last)} and in {_told(held)}",
+                        f"offsets {both[0]} to {both[1]} are in {_described(last)} and in {_described(receipt)}",
                         both[0],
-                        wrong=not _may_have_gone(last, held),
+                        wrong=not _may_have_gone(last, receipt),
                     )
-            if last is None or held.end_offset > last.end_offset:
-                last = held
+            if last is None or receipt.end_offset > last.end_offset:
+                last = receipt
         self._twice = _union(self._twice)
 
     def compare(self, part: BilledPart) -> int:
         """Returns the messages of the part that receipts acknowledge."""
         within = [
-            held
-            for held in self._ranges
-            if held.first_offset < part.end_offset and held.end_offset > part.start_offset
+            receipt
+            for receipt in self._ranges
+            if receipt.first_offset < part.end_offset and receipt.end_offset > part.start_offset
         ]
         void = _union([*self._lost, *self._twice])
         whole = [
-            held
-            for held in within
-            if part.start_offset <= held.first_offset
-            and held.end_offset <= part.end_offset
-            and not _common([_of(held)], void)
+            receipt
+            for receipt in within
+            if part.start_offset <= receipt.first_offset
+            and receipt.end_offset <= part.end_offset
+            and not _common([_of(receipt)], void)
         ]
-        differing = [held for held in whole if self._differs(part, held)]
+        differing = [receipt for receipt in whole if self._differs(part, receipt)]
         self._tell_lost(within)
         self._tell_divided(part, within, void)
-        strong = [held for held in whole if held.acks == ACKS_IN_SYNC]
+        strong = [receipt for receipt in whole if receipt.acks == ACKS_IN_SYNC]
         if not differing:
             self._sums(part, strong, _clipped(within, part))
         bounds = (part.start_offset, part.end_offset)
@@ -228,34 +228,34 @@ class _PartitionCheck:
         self._tell_missing(part, _without([bounds], _union([*covered, *self._lost])))
         return _length(covered)
 
-    def _differs(self, part: BilledPart, held: AcknowledgedRange) -> bool:
+    def _differs(self, part: BilledPart, receipt: AcknowledgedRange) -> bool:
         """Whether the verifier's own count at this range's offsets is another."""
         if part.totals_at is None:
             return False
-        begin, end = part.totals_at(held.first_offset), part.totals_at(held.end_offset)
+        begin, end = part.totals_at(receipt.first_offset), part.totals_at(receipt.end_offset)
         if begin is None or end is None:
-            at = held.first_offset if begin is None else held.end_offset
+            at = receipt.first_offset if begin is None else receipt.end_offset
             if part.read_from is None or at < part.read_from:
                 return False
             fact = f"no stored batch ends at offset {at}"
         else:
-            at = held.first_offset
+            at = receipt.first_offset
             counted = (end[0] - begin[0], end[1] - begin[1])
-            if counted == (held.messages, held.bytes):
+            if counted == (receipt.messages, receipt.bytes):
                 return False
             fact = f"the log holds {counted[0]} messages, {counted[1]} bytes there"
         self._found(
             ReceiptsKind.DIFFERS,
-            f"{_told(held)} acknowledge {held.messages} messages, {held.bytes} bytes; {fact}",
+            f"{_described(receipt)} acknowledge {receipt.messages} messages, {receipt.bytes} bytes; {fact}",
             at,
-            wrong=held.acks == ACKS_IN_SYNC,
+            wrong=receipt.acks == ACKS_IN_SYNC,
         )
         return True
 
     def _sums(self, part: BilledPart, whole: Sequence[AcknowledgedRange], strong: Sequence[Interval]) -> None:
         """Without a count of every range: what is acknowledged cannot be more than all that is billed."""
         sound = _without(strong, _union([*self._lost, *self._twice]))
-        messages, size = _length(sound), sum(held.bytes for held in whole)
+        messages, size = _length(sound), sum(receipt.bytes for receipt in whole)
         if messages > part.messages or size > part.bytes:
             self._found(
                 ReceiptsKind.NOT_BILLED,
@@ -264,7 +264,7 @@ class _PartitionCheck:
                 part.start_offset,
                 wrong=True,
             )
-        elif sum(held.messages for held in whole) == part.end_offset - part.start_offset and (
+        elif sum(receipt.messages for receipt in whole) == part.end_offset - part.start_offset and (
             (messages, size) != (part.messages, part.bytes)
         ):
             self._found(
@@ -277,7 +277,7 @@ class _PartitionCheck:
 
     def _tell_lost(self, within: Sequence[AcknowledgedRange]) -> None:
         lost = _common(_union(map(_of, within)), self._lost)
-        if lost and not self._told.get((ReceiptsKind.LOST, False)):
+        if lost and not self._counts.get((ReceiptsKind.LOST, False)):
             self._found(
                 ReceiptsKind.LOST,
                 f"{_length(lost)} acknowledged messages lie where a declared loss was: {_shown(lost)}",
@@ -288,13 +288,13 @@ class _PartitionCheck:
     def _tell_divided(
         self, part: BilledPart, within: Sequence[AcknowledgedRange], void: Sequence[Interval]
     ) -> None:
-        for held in within:
-            reaches_over = held.first_offset < part.start_offset or held.end_offset > part.end_offset
-            if reaches_over and not _common([_of(held)], void):
+        for receipt in within:
+            reaches_over = receipt.first_offset < part.start_offset or receipt.end_offset > part.end_offset
+            if reaches_over and not _common([_of(receipt)], void):
                 self._found(
                     ReceiptsKind.NOT_COMPARED,
-                    f"{_told(held)} reach over the bill's {part.start_offset} to {part.end_offset}",
-                    max(held.first_offset, part.start_offset),
+                    f"{_described(receipt)} reach over the bill's {part.start_offset} to {part.end_offset}",
+                    max(receipt.first_offset, part.start_offset),
                     wrong=False,
                 )
 
@@ -314,14 +314,15 @@ class _PartitionCheck:
         kind = ReceiptsKind.NOT_BILLED if self._parts else ReceiptsKind.TOPIC_NOT_BILLED
         for certain in (True, False):
             beyond = _without(
-                _union(_of(held) for held in self._ranges if _lies_in(held, period) is certain), counted
+                _union(_of(receipt) for receipt in self._ranges if _lies_in(receipt, period) is certain),
+                counted,
             )
             if not beyond or (not certain and self._parts):
                 continue  # on a day that the period divides, offsets beyond the cut may be of the next one
             strong = any(
-                held.acks == ACKS_IN_SYNC and _common([_of(held)], beyond)
-                for held in self._ranges
-                if _lies_in(held, period) is certain
+                receipt.acks == ACKS_IN_SYNC and _common([_of(receipt)], beyond)
+                for receipt in self._ranges
+                if _lies_in(receipt, period) is certain
             )
             when = "within the period" if certain else "on a day that is partly of the period"
             self._found(
@@ -333,15 +334,15 @@ class _PartitionCheck:
 
 
 def _may_have_gone(one: AcknowledgedRange, other: AcknowledgedRange) -> bool:
-    """Whether an honest log can have given both: the leader of the older one alone held it, and fell."""
+    """Whether an honest log can have given both: the leader of the older one alone had it, and fell."""
     if UNKNOWN_EPOCH in (one.leader_epoch, other.leader_epoch) or one.leader_epoch == other.leader_epoch:
         return False
-    return min(one, other, key=lambda held: held.leader_epoch).acks != ACKS_IN_SYNC
+    return min(one, other, key=lambda receipt: receipt.leader_epoch).acks != ACKS_IN_SYNC
 
 
-def _lies_in(held: AcknowledgedRange, period: Interval) -> bool | None:
+def _lies_in(receipt: AcknowledgedRange, period: Interval) -> bool | None:
     """True: all of the range's day is in the period; False: some of it is; None: none."""
-    begins = day_start_ms(held.day)
+    begins = day_start_ms(receipt.day)
     ends = begins + DAY_MS
     if period[0] <= begins and ends <= period[1]:
         return True
@@ -350,15 +351,15 @@ def _lies_in(held: AcknowledgedRange, period: Interval) -> bool | None:
 
 def _clipped(within: Iterable[AcknowledgedRange], part: BilledPart) -> list[Interval]:
     """What receipts that hold for good acknowledge of the part."""
-    strong = _union(_of(held) for held in within if held.acks == ACKS_IN_SYNC)
+    strong = _union(_of(receipt) for receipt in within if receipt.acks == ACKS_IN_SYNC)
     return _common(strong, [(part.start_offset, part.end_offset)])
 
 
 # ---- intervals of offsets: sorted, apart from each other -----------------------------------------------------------
 
 
-def _of(held: AcknowledgedRange) -> Interval:
-    return (held.first_offset, held.end_offset)
+def _of(receipt: AcknowledgedRange) -> Interval:
+    return (receipt.first_offset, receipt.end_offset)
 
 
 def _union(intervals: Iterable[Interval]) -> list[Interval]:
@@ -379,8 +380,8 @@ def _common(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interv
     for first, end in some:
         while at < len(others) and others[at][1] <= first:
             at += 1
-        for place in range(at, len(others)):
-            other_first, other_end = others[place]
+        for index in range(at, len(others)):
+            other_first, other_end = others[index]
             if other_first >= end:
                 break
             found.append((max(first, other_first), min(end, other_end)))
@@ -406,8 +407,8 @@ def _shown(intervals: Sequence[Interval]) -> str:
     return f"offsets {shown} and {more} more ranges" if more > 0 else f"offsets {shown}"
 
 
-def _told(held: AcknowledgedRange) -> str:
+def _described(receipt: AcknowledgedRange) -> str:
     return (
-        f"receipts of offsets {held.first_offset} to {held.end_offset} ({held.day}, leader epoch"
-        f" {held.leader_epoch}, {held.source})"
+        f"receipts of offsets {receipt.first_offset} to {receipt.end_offset} ({receipt.day}, leader epoch"
+        f" {receipt.leader_epoch}, {receipt.source})"
     )

@@ -244,6 +244,6 @@ class StampedReads:
         except grpc.RpcError as error:
             status: Any = error
             code = code_of(status.code(), status.trailing_metadata())
-            told = describe(address, status.code(), status.details(), request_id)
-            raise (BrokerUnavailable if code is None else error_class(code))(told) from error
+            described = describe(address, status.code(), status.details(), request_id)
+            raise (BrokerUnavailable if code is None else error_class(code))(described) from error
         return answer

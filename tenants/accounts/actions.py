@@ -36,7 +36,7 @@ def change_password(actor: Actor, person: Person, *, present: str, new: str, kee
     hashed = make_password(checked_new_password(new, person))
     with transaction.atomic():
         if lock_person(person).password != person.password:
-            # Somebody else changed it meanwhile.
+            # Another request changed it meanwhile.
             raise InvalidRequest("present: this is not your password")
         ended = _set_password(person, hashed, keep=keep)
         _record(actor, person, "person.password", {"sign_ins_ended": ended})
@@ -72,7 +72,7 @@ def reset_password(token: str, *, new: str, request_id: str, source: str) -> Per
     actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)
     with transaction.atomic():
         lock_person(person)
-        # Again, now that nobody can use it beside us.
+        # Again, now that no other request can use it.
         row = queries.reset_of(token)
         ended = _set_password(person, hashed, keep="")
         _record(actor, person, "person.password", {"sign_ins_ended": ended, "reset_link": row.public_id})

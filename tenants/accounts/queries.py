@@ -44,7 +44,7 @@ def reset_of(token: str) -> PasswordReset:
 
 
 def people() -> QuerySet[Person]:
-    """Everybody who has signed up: for operators."""
+    """All people who have signed up: for operators."""
     return Person.objects.all()
 
 
@@ -60,5 +60,5 @@ def person_of_email(email: str) -> Person:
     """The person of that address. Raises `NotFound`."""
     row = people().filter(email=email.strip().lower()).first()
     if row is None:
-        raise NotFound(f"email: nobody of the address {email[:100]!r} has signed up")
+        raise NotFound(f"email: no person of the address {email[:100]!r} has signed up")
     return row

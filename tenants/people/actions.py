@@ -1,8 +1,8 @@
-"""Writes who belongs to a tenant: invites, lets join, changes roles and removes; each change with its audit entry.
+"""Writes the memberships of a tenant: invitations, joins, changes of roles and removals, each with its audit entry.
 
-The actor is a person of the tenant, and what he may is looked at again under the tenant's lock: somebody who was made
-less a moment ago changes nothing. Owners and admins change people; only owners make or unmake owners; everybody may
-leave; the last owner stays.
+The actor is a person of the tenant. Their role is read again under the tenant's lock, so a person who has just lost a
+role changes nothing. Owners and admins change people; only owners make or demote owners; every person may leave, except
+the last owner.
 """
 
 from datetime import timedelta
@@ -18,9 +18,9 @@ from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, N
 from tenants import tokens
 from tenants.actions import (
     add_person,
+    check_tenant_limit,
     checked_email,
     checked_password,
-    demand_room_for_tenant,
     open_session,
     revoke_keys_of,
 )
@@ -42,7 +42,7 @@ def invite(actor: Actor, tenant: Tenant, *, email: str, role: str) -> tuple[Invi
     token = tokens.new_token(tokens.INVITATION_PREFIX)
     with transaction.atomic():
         own = _locked_role(actor, tenant)
-        _demand(own, wanted)
+        _require_people_role(own, wanted)
         if Membership.objects.filter(tenant=tenant, person__email=address).exists():
             raise AlreadyExists(f"email: {address} belongs to {tenant.name} already")
         Invitation.objects.filter(tenant=tenant, email=address, ended_at=None).update(ended_at=timezone.now())
@@ -67,7 +67,7 @@ def withdraw(actor: Actor, tenant: Tenant, invitation: str) -> None:
         row = queries.invitations(tenant).filter(public_id=invitation).first()
         if row is None:
             raise queries.invitation_missing()
-        _demand(own, Role(row.role))
+        _require_people_role(own, Role(row.role))
         row.ended_at = timezone.now()
         row.save(update_fields=["ended_at"])
         _record(actor, tenant, "person.withdraw", row.public_id, before={"name": row.email, "role": row.role})
@@ -80,12 +80,12 @@ def join(actor: Actor, person: Person, token: str) -> Membership:
     found = queries.invitation_of(token)
     with transaction.atomic():
         Tenant.objects.select_for_update(no_key=True).get(pk=found.tenant.pk)
-        # Again, now that nobody can take or withdraw it beside us.
+        # Again, now that no other request can take or withdraw it.
         row = queries.invitation_of(token)
         if row.email != person.email:
             raise Forbidden(f"the invitation is for {row.email}, and you are {person.email}")
         if row.role == Role.OWNER:
-            demand_room_for_tenant(person)
+            check_tenant_limit(person)
         row.ended_at = timezone.now()
         row.save(update_fields=["ended_at"])
         member, made = Membership.objects.get_or_create(
@@ -100,7 +100,7 @@ def join(actor: Actor, person: Person, token: str) -> Membership:
 def sign_up_invited(
     *, email: str, password: str, token: str, request_id: str, source: str, browser: str = ""
 ) -> tuple[Person, Membership, str]:
-    """A new person who joins the tenant of the invitation, and the token of his first session.
+    """A new person who joins the tenant of the invitation, and the token of their first session.
 
     Raises `InvalidRequest`, `AlreadyExists` (the address has signed up: sign in and join), `NotFound`, `Forbidden`.
     """
@@ -123,13 +123,13 @@ def change_role(actor: Actor, tenant: Tenant, person: str, *, role: str) -> Memb
         own = _locked_role(actor, tenant)
         row = queries.member(tenant, person)
         before = Role(row.role)
-        _demand(own, wanted)
-        _demand(own, before)
+        _require_people_role(own, wanted)
+        _require_people_role(own, before)
         if before is wanted:
             return row
         _keep_an_owner(tenant, row)
         if wanted is Role.OWNER:
-            demand_room_for_tenant(row.person)
+            check_tenant_limit(row.person)
         row.role = wanted
         row.save(update_fields=["role"])
         _record(
@@ -154,10 +154,10 @@ def remove(actor: Actor, tenant: Tenant, person: str) -> None:
         own = _locked_role(actor, tenant)
         leaves = person == actor.id
         if not leaves:
-            _demand(own)
+            _require_people_role(own)
         row = queries.member(tenant, person)
         if not leaves:
-            _demand(own, Role(row.role))
+            _require_people_role(own, Role(row.role))
         _keep_an_owner(tenant, row)
         _record(
             actor,
@@ -171,7 +171,7 @@ def remove(actor: Actor, tenant: Tenant, person: str) -> None:
 
 
 def lock_people(tenant: Tenant) -> None:
-    """Nobody else changes who belongs to the tenant, and as what, until the transaction ends."""
+    """No other request changes who belongs to the tenant, and as what, until the transaction ends."""
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
 
 
@@ -185,7 +185,7 @@ def checked_role(role: str) -> Role:
 
 
 def _locked_role(actor: Actor, tenant: Tenant) -> Role:
-    """What the actor is in the tenant now; nobody changes its people until the transaction ends."""
+    """What the actor is in the tenant now; no other request changes its people until the transaction ends."""
     lock_people(tenant)
     try:
         return Role(queries.member(tenant, actor.id).role)
@@ -193,7 +193,7 @@ def _locked_role(actor: Actor, tenant: Tenant) -> Role:
         raise Forbidden(f"people of {tenant.name} are changed by its owners and admins") from None
 
 
-def _demand(own: Role, touched: Role | None = None) -> None:
+def _require_people_role(own: Role, touched: Role | None = None) -> None:
     """Raise unless a person of role `own` may change people, and give or take the role `touched`."""
     if not allowed(Standing(own.value), Permission.PEOPLE_WRITE):
         raise Forbidden(f"{Permission.PEOPLE_WRITE.value} is not for {own.value}")

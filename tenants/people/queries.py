@@ -1,4 +1,4 @@
-"""Reads the people of a tenant and its invitations; an invitation by its token is anybody's who has the link."""
+"""Reads the people of a tenant and its invitations. Any person with its link can read an invitation by its token."""
 
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -9,7 +9,7 @@ from tenants.models import Invitation, Membership, Person, Tenant
 
 
 def members(tenant: Tenant) -> QuerySet[Membership]:
-    """Everybody of a tenant with the role."""
+    """All people of a tenant with their roles."""
     return Membership.objects.filter(tenant=tenant).select_related("person", "tenant")
 
 
@@ -43,7 +43,7 @@ def invitation_of(token: str) -> Invitation:
 
 
 def has_signed_up(email: str) -> bool:
-    """Whether a person of that address (lower case) is there: told only to whoever holds an invitation for it."""
+    """Whether a person of that address (lower case) is there: shown only to a holder of an invitation for it."""
     return Person.objects.filter(email=email).exists()
 
 

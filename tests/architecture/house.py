@@ -35,7 +35,7 @@ TOP = (
     "billing",
     "spark_usage",
     "web",
-    "process",
+    "daemon",
     "local",
     "benchmarks",
     "chaos",
@@ -64,6 +64,6 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
-def place(path: Path, node: ast.AST) -> str:
+def site(path: Path, node: ast.AST) -> str:
     """`file:line` for a message."""
     return f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"

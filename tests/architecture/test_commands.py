@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 
+from tests.waiting import PATIENCE_S
+
 from . import house
 
 COMMANDS = [
@@ -32,7 +34,13 @@ def test_the_makefile_has_exactly_the_known_commands() -> None:
 def test_make_alone_lists_every_command_with_what_it_does() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     listing = subprocess.run(
-        ["make"], cwd=house.ROOT, env=environment, capture_output=True, text=True, check=True, timeout=30
+        ["make"],
+        cwd=house.ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
     ).stdout
     lines = [line.split(maxsplit=2) for line in listing.splitlines()]
     assert [words[1] for words in lines] == COMMANDS

@@ -14,7 +14,7 @@ DETERMINISTIC = (*house.existing(house.CORES), *house.existing(house.PORTS), *ho
 @pytest.mark.parametrize("package", DETERMINISTIC)
 def test_nothing_in_the_package_differs_from_run_to_run(package: str) -> None:
     found = [
-        f"{house.place(path, node)}: {fault}"
+        f"{house.site(path, node)}: {fault}"
         for path in house.modules(package)
         for node, fault in faults(house.tree(path))
     ]
@@ -77,7 +77,7 @@ def test_the_lint_lets_pass(source: str) -> None:
 def test_no_module_maps_files_into_memory() -> None:
     """RL131: a truncation or a bad sector under a mapping kills the process."""
     found = [
-        house.place(path, node)
+        house.site(path, node)
         for path in house.modules(*house.existing(house.TOP))
         for node in ast.walk(house.tree(path))
         if (isinstance(node, ast.Import) and any(alias.name == "mmap" for alias in node.names))
@@ -88,4 +88,4 @@ def test_no_module_maps_files_into_memory() -> None:
 
 def test_places_name_file_and_line() -> None:
     path: Path = house.ROOT / "penstock/contract/__init__.py"
-    assert house.place(path, house.tree(path).body[0]) == "penstock/contract/__init__.py:1"
+    assert house.site(path, house.tree(path).body[0]) == "penstock/contract/__init__.py:1"

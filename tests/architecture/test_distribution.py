@@ -25,7 +25,7 @@ DOCS_LOCK = "requirements-docs.lock"
 RUNNING = (
     *(
         "penstock",
-        "process",
+        "daemon",
         "data_plane",
         "control_plane",
         "tenants",
@@ -93,7 +93,7 @@ def test_the_sdk_imports_only_what_the_wheel_requires() -> None:
                 continue
             if (name in ON_REQUEST or path.is_relative_to(house.ROOT / "penstock/testing")) and not at_once:
                 continue
-            found.append(f"{house.place(path, node)}: {name}")
+            found.append(f"{house.site(path, node)}: {name}")
     assert not found
 
 
@@ -149,7 +149,7 @@ def test_what_runs_imports_only_what_is_installed_to_run_it() -> None:
             if name in sys.stdlib_module_names or name in {*house.TOP, "google"} | ON_REQUEST:
                 continue
             if not {canonicalize_name(provider) for provider in providers.get(name, ())} & locked.keys():
-                found.append(f"{house.place(path, node)}: {name}")
+                found.append(f"{house.site(path, node)}: {name}")
     assert not found
 
 

@@ -21,6 +21,6 @@ def test_every_row_lock_lets_others_refer_to_the_row() -> None:
                 if isinstance(called, ast.Attribute) and called.attr == "select_for_update":
                     found += 1
                     if "no_key" not in ast.unparse(node):
-                        wrong.append(house.place(path, node))
+                        wrong.append(house.site(path, node))
     assert found > 20
     assert wrong == []

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 from . import house
 
 PAGES = [
@@ -16,14 +18,13 @@ PAGES = [
 ]
 
 
-@pytest.mark.timeout(120)
 def test_the_reference_is_as_the_code_says() -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "docs.reference", "--check"],
         cwd=house.ROOT,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert ended.returncode == 0, f"run `python -m docs.reference`: {ended.stdout}{ended.stderr}"

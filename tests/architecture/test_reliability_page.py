@@ -3,13 +3,14 @@
 import ast
 import math
 import re
+from functools import cache
 
 import pytest
 
 from tests.simulation.planted import table
 from tests.simulation.planted_bugs import BUGS
 
-from .house import ROOT
+from .house import ROOT, tree
 
 PAGE = ROOT / "docs" / "reliability.md"
 CITED = re.compile(r"`([\w./-]+\.py)(?:(::?)(\w+))?`")
@@ -19,10 +20,11 @@ def rules() -> str:
     return PAGE.read_text(encoding="utf-8").partition("## Planted bugs")[0]
 
 
+@cache
 def names_in(path: str) -> set[str]:
     return {
         node.name
-        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+        for node in ast.walk(tree(ROOT / path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
 
@@ -80,13 +82,3 @@ def test_the_nines_are_what_their_formula_gives() -> None:
     for rate, hours, lost, nines in rows:
         exact = 6 * (float(rate) / 100) ** 3 * (int(hours) / 8766) ** 2
         assert (lost, nines) == (f"{exact:.1e}", f"{-math.log10(exact):.1f}")
-
-
-def test_no_data_file_is_mapped_into_memory() -> None:
-    """RL131: a file cut short or a bad sector would end the process."""
-    for path in sorted((ROOT / "data_plane").rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert "mmap" not in names, path

@@ -1,4 +1,7 @@
-"""The order in which tests are begun names what is there, and keeps together what belongs together."""
+"""The order in which tests are begun names what is there, and processes of tests share what they compiled."""
+
+import subprocess
+import sys
 
 from tests import schedule
 
@@ -15,3 +18,9 @@ def test_files_of_a_shared_folder_are_one_group_and_others_are_alone() -> None:
     nodes = [f"{folder}/test_{name}.py::test_it[a::b]" for name in ("one", "two")]
     assert {schedule.group_of(node) for node in nodes} == {folder}
     assert schedule.group_of("tests/unit/test_one.py::test_it[a::b]") == "tests/unit/test_one.py"
+
+
+def test_what_one_process_compiles_the_next_one_reads() -> None:
+    command = [sys.executable, "-c", "import sys; print(sys.dont_write_bytecode)"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
+    assert not sys.dont_write_bytecode

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.waiting import PATIENCE_S
+
 from . import house
 
 FOLDERS = ("penstock/contract/v1", "data_plane/contract", "data_plane/etcd")
@@ -21,7 +23,7 @@ def test_making_the_stubs_anew_changes_nothing(tmp_path: Path) -> None:
         ],
         cwd=house.ROOT,
         check=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     made = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*_pb2.py*")}
     committed = {

@@ -69,18 +69,18 @@ def _swallows(handler: ast.ExceptHandler) -> bool:
 
 COMMANDS = ("data_plane/broker/metadata.py",)
 """Run by a person and ended by themselves: no task of a broker."""
-TOLD_BEFORE = ("data_plane/broker/server.py",)
+LOGGED_BEFORE = ("data_plane/broker/server.py",)
 """What a handler of calls raised was told to the process where it was raised; here it is only answered."""
 
 
 @pytest.mark.parametrize("package", ["data_plane.node", "data_plane.broker"])
 def test_tasks_are_kept_and_errors_are_fatal(package: str) -> None:
     found = [
-        f"{house.place(path, node)}: {fault}"
+        f"{house.site(path, node)}: {fault}"
         for path in house.modules(package)
         if str(path.relative_to(house.ROOT)) not in COMMANDS
         for node, fault in faults(house.tree(path))
-        if not (isinstance(node, ast.ExceptHandler) and str(path.relative_to(house.ROOT)) in TOLD_BEFORE)
+        if not (isinstance(node, ast.ExceptHandler) and str(path.relative_to(house.ROOT)) in LOGGED_BEFORE)
     ]
     assert not found, "\n".join(found)
 

@@ -47,7 +47,7 @@ def _is_attribute(target: ast.expr, owner: ast.ClassDef, node: ast.stmt) -> bool
 @pytest.mark.parametrize("package", ["data_plane"])
 def test_no_wire_is_laid_after_construction(package: str) -> None:
     found = [
-        f"{house.place(path, node)}: {fault}"
+        f"{house.site(path, node)}: {fault}"
         for path in house.modules(package)
         for node, fault in faults(house.tree(path))
     ]

@@ -40,6 +40,8 @@ def _configure() -> None:
             settings.DATABASES["default"]["TEST"] = {"NAME": str(FOLDER / "test.sqlite")}
         # Passwords are no secret here, and there are many.
         settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+        # Static files are looked for when they are asked for: each test's client would look through all of them first.
+        settings.WHITENOISE_AUTOREFRESH = True
         django.setup()
     finally:
         # Programs that other tests start are not configured by this.

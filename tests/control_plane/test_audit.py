@@ -10,7 +10,7 @@ from control_plane.topics import actions as topics
 from penstock.contract.invariant import InvariantBroken
 from quotas.actions import set_limits
 from tenants import actions as tenants
-from tests.control_plane.world import ACTOR, make_tenant
+from tests.control_plane.world import ACTOR, call, make_tenant
 
 
 @pytest.mark.django_db
@@ -113,3 +113,12 @@ def test_an_entry_goes_with_its_change_or_not_at_all() -> None:
         make_tenant("acme")
         raise RuntimeError
     assert not AuditEntry.objects.exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("asked", "status"), [("1", 200), ("0", 400), ("01", 400), ("9" * 18, 404), ("9" * 19, 400)]
+)
+def test_entries_are_numbered_from_1_on(asked: str, status: int) -> None:
+    _, key = access.create_key(ACTOR, make_tenant("acme"), name="all")
+    assert call("GET", f"/v1/audit/head?sequence={asked}", token=key.reveal()).status == status

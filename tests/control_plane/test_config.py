@@ -1,6 +1,9 @@
 """The configuration: read whole, refused by name, its secrets never shown."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +65,15 @@ def test_a_configuration_is_read_and_shows_no_secret(file: Path) -> None:
             1,
             "price_book_file: the name of a file or folder required, a whole number given",
         ),
+        (["reconcile_interval_s"], 10**400, "reconcile_interval_s: a whole number of at most 86400 required"),
+        (["pipeline_interval_s"], 86_401, "pipeline_interval_s: a whole number of at most 86400 required"),
+        (["environment"], "staging-eu", "environment: 1 to 12 of a-z 0-9 required, 'staging-eu' given"),
+        (["listen"], "8080", "listen: host:port required, '8080' given"),
+        (["brokers", "bootstrap"], ["a:1", "b"], "brokers.bootstrap: host:port required, 'b' given"),
+        (["brokers", "internal"], [""], "brokers.internal: host:port required, '' given"),
+        (["public_url"], "penstock.example", "public_url: http://host or https://host required"),
+        (["public_url"], "ftp://penstock.example", "public_url: http://host or https://host required"),
+        (["public_url"], "https://[x", "public_url: no address; "),
         (["trusted_proxies"], "10.0.0.1", "trusted_proxies: a list required, text given"),
         (["trusted_proxies"], ["10.0.0.1/8"], "trusted_proxies: 10.0.0.1/8 has host bits set"),
     ],
@@ -80,13 +92,33 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
         config.read(tmp_path / "broken.json")
 
 
+def test_a_web_process_says_in_one_line_what_is_wrong_with_its_configuration(file: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "control_plane.serve"],
+        env={**os.environ, config.VARIABLE: str(changed(file, ["listen"], "8080"))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stderr == f"penstock: {file}: listen: host:port required, '8080' given\n"
+
+
 def test_databases_by_address() -> None:
     lite = config.database("sqlite:////var/lib/penstock/control.sqlite")
     assert lite["NAME"] == "/var/lib/penstock/control.sqlite"
     assert lite["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
     postgres = config.database("postgresql://user:p%40ss@127.0.0.1:5433/penstock")
     assert (postgres["USER"], postgres["PASSWORD"], postgres["PORT"]) == ("user", "p@ss", "5433")
-    for url in ("mysql://h/x", "sqlite://relative", "postgresql://h:hidden@/"):
+    for url in (
+        "mysql://h/x",
+        "sqlite://relative",
+        "postgresql://h:hidden@/",
+        "postgresql://u:hidden@h:port/x",
+        "postgresql://u:hidden@h:99999/x",
+        "postgresql://u:hidden/more@h/x",
+        "postgresql://u:hidden@[h/x",
+    ):
         with pytest.raises(ConfigurationError, match="database_url") as refused:
             config.database(url)
         assert "hidden" not in str(refused.value)

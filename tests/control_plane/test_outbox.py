@@ -20,6 +20,7 @@ from control_plane.outbox.registry import Delivered
 from data_plane.contract import broker_calls
 from penstock.contract.errors import BrokerUnavailable
 from penstock.contract.invariant import InvariantBroken
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -32,17 +33,17 @@ class Recipient:
 
     newest: int = 1
     refusal: Exception | None = None
-    told: list[int] = field(default_factory=list)
+    received: list[int] = field(default_factory=list)
     noted: list[int] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     entered: threading.Event = field(default_factory=threading.Event)
     leave: threading.Event = field(default_factory=threading.Event)
 
     def deliver(self, object_id: str, generation: int) -> Delivered:
-        self.told.append(self.newest)
+        self.received.append(self.newest)
         told = self.newest
         self.entered.set()
-        assert self.leave.wait(20)
+        assert self.leave.wait(PATIENCE_S)
         if self.refusal is not None:
             raise self.refusal
         return Delivered(generation=told, revision=7)
@@ -90,10 +91,10 @@ def test_what_is_delivered_is_noted_on_row_and_object(recipient: Recipient) -> N
     enqueue(1)
     assert not queries.is_delivered(KIND, "par_1", 1)
     assert delivery.deliver(KIND, "par_1")
-    assert (recipient.told, recipient.noted) == ([1], [1])
+    assert (recipient.received, recipient.noted) == ([1], [1])
     assert queries.is_delivered(KIND, "par_1", 1)
     assert delivery.deliver(KIND, "par_1")
-    assert recipient.told == [1]
+    assert recipient.received == [1]
 
 
 def test_a_newer_generation_takes_the_older_ones_along(recipient: Recipient) -> None:
@@ -101,7 +102,7 @@ def test_a_newer_generation_takes_the_older_ones_along(recipient: Recipient) -> 
         enqueue(generation)
     recipient.newest = 3
     assert delivery.deliver(KIND, "par_1")
-    assert recipient.told == [3]
+    assert recipient.received == [3]
     assert queries.waiting() == (0, None)
 
 
@@ -110,12 +111,12 @@ def test_a_change_during_a_delivery_is_delivered_after_it(recipient: Recipient) 
     recipient.leave.clear()
     worker = threading.Thread(target=in_thread, args=(KIND, "par_1"))
     worker.start()
-    assert recipient.entered.wait(20)
+    assert recipient.entered.wait(PATIENCE_S)
     enqueue(2)
     recipient.newest = 2
     recipient.leave.set()
-    worker.join(20)
-    assert recipient.told == [1, 2]
+    worker.join(PATIENCE_S)
+    assert recipient.received == [1, 2]
     assert queries.is_delivered(KIND, "par_1", 2)
 
 
@@ -132,13 +133,13 @@ def test_one_object_is_with_one_deliverer_and_others_are_not_held_up(recipient: 
     recipient.leave.clear()
     worker = threading.Thread(target=in_thread, args=(KIND, "par_1"))
     worker.start()
-    assert recipient.entered.wait(20)
+    assert recipient.entered.wait(PATIENCE_S)
     assert actions.claim(KIND, "par_1", timezone.now()) is None
     other = actions.claim(KIND, "par_2", timezone.now())
     assert other is not None
     recipient.leave.set()
-    worker.join(20)
-    assert recipient.told == [1]
+    worker.join(PATIENCE_S)
+    assert recipient.received == [1]
 
 
 def test_of_many_who_want_one_row_one_gets_it(recipient: Recipient) -> None:
@@ -147,7 +148,7 @@ def test_of_many_who_want_one_row_one_gets_it(recipient: Recipient) -> None:
     start = threading.Barrier(4)
 
     def race() -> None:
-        start.wait(20)
+        start.wait(PATIENCE_S)
         try:
             claims.append(actions.claim(KIND, "par_1", timezone.now()))
         finally:
@@ -157,7 +158,7 @@ def test_of_many_who_want_one_row_one_gets_it(recipient: Recipient) -> None:
     for racer in racers:
         racer.start()
     for racer in racers:
-        racer.join(20)
+        racer.join(PATIENCE_S)
     assert len(claims) == 4 and sum(claim is not None for claim in claims) == 1
 
 
@@ -180,7 +181,7 @@ def test_who_comes_late_with_a_failure_disturbs_nobody(recipient: Recipient) -> 
     late = actions.claim(KIND, "par_1", now)
     second = actions.claim(KIND, "par_1", now + timedelta(seconds=actions.LEASE_S + 1))
     assert late is not None and second is not None
-    actions.settle_failed(late, "internal", "too late", now)
+    actions.record_failed(late, "internal", "too late", now)
     assert row().lease_holder == second.holder
     assert recipient.failures == []
 
@@ -197,7 +198,7 @@ def test_a_refusal_is_shown_on_the_object_and_tried_again_ever_later(recipient: 
     assert row().error == "nobody there" and row().lease_until is None
     assert waits[0] < waits[1] < waits[2] < 2.1
     assert not delivery.deliver(KIND, "par_1"), "not due yet"
-    assert len(recipient.told) == 3
+    assert len(recipient.received) == 3
     recipient.refusal = None
     Delivery.objects.update(next_attempt_at=timezone.now())
     assert delivery.deliver(KIND, "par_1")
@@ -233,9 +234,9 @@ def test_the_sweep_delivers_whatever_was_lost(recipient: Recipient) -> None:
 def test_a_request_delivers_what_it_changed(recipient: Recipient) -> None:
     enqueue(1)
     assert in_request.deliver_now(KIND, "par_1", 1)
-    assert (recipient.told, recipient.noted) == ([1], [1])
+    assert (recipient.received, recipient.noted) == ([1], [1])
     assert in_request.deliver_now(KIND, "par_1", 1)
-    assert recipient.told == [1]
+    assert recipient.received == [1]
 
 
 def test_a_request_waits_for_whoever_delivers_already_and_no_longer_than_it_may(recipient: Recipient) -> None:
@@ -243,12 +244,12 @@ def test_a_request_waits_for_whoever_delivers_already_and_no_longer_than_it_may(
     recipient.leave.clear()
     worker = threading.Thread(target=in_thread, args=(KIND, "par_1"))
     worker.start()
-    assert recipient.entered.wait(20)
+    assert recipient.entered.wait(PATIENCE_S)
     assert not in_request.deliver_now(KIND, "par_1", 1, timeout_s=0.05)
     threading.Timer(0.2, recipient.leave.set).start()
-    assert in_request.deliver_now(KIND, "par_1", 1, timeout_s=20)
-    worker.join(20)
-    assert recipient.told == [1]
+    assert in_request.deliver_now(KIND, "par_1", 1, timeout_s=PATIENCE_S)
+    worker.join(PATIENCE_S)
+    assert recipient.received == [1]
 
 
 def test_a_request_whose_delivery_failed_waits_no_longer_and_leaves_it_to_the_sweep(
@@ -256,9 +257,9 @@ def test_a_request_whose_delivery_failed_waits_no_longer_and_leaves_it_to_the_sw
 ) -> None:
     enqueue(1)
     recipient.refusal = BrokerUnavailable("nobody there")
-    assert not in_request.deliver_now(KIND, "par_1", 1, timeout_s=60)
-    assert not in_request.deliver_now(KIND, "par_1", 1, timeout_s=60), "not due yet, and with nobody"
-    assert recipient.told == [1]
+    assert not in_request.deliver_now(KIND, "par_1", 1, timeout_s=PATIENCE_S)
+    assert not in_request.deliver_now(KIND, "par_1", 1, timeout_s=PATIENCE_S), "not due yet, and with nobody"
+    assert recipient.received == [1]
     recipient.refusal = None
     Delivery.objects.update(next_attempt_at=timezone.now())
     assert delivery.sweep(10) == 1
@@ -267,7 +268,7 @@ def test_a_request_whose_delivery_failed_waits_no_longer_and_leaves_it_to_the_sw
 def test_a_request_without_time_delivers_nothing(recipient: Recipient) -> None:
     enqueue(1)
     assert not in_request.deliver_now(KIND, "par_1", 1, timeout_s=0.0)
-    assert recipient.told == []
+    assert recipient.received == []
 
 
 def test_calls_to_brokers_end_with_the_time_of_the_request(recipient: Recipient) -> None:
@@ -354,7 +355,7 @@ def test_what_waits_is_withdrawn_unless_somebody_delivers_it(recipient: Recipien
     assert claim is not None
     with transaction.atomic():
         assert not actions.withdraw(KIND, "par_1")
-    actions.settle_failed(claim, "limit_exceeded", "too many", timezone.now())
+    actions.record_failed(claim, "limit_exceeded", "too many", timezone.now())
     enqueue(1, "par_2")
     with transaction.atomic():
         assert actions.withdraw(KIND, "par_1")
@@ -381,7 +382,7 @@ def test_an_object_that_changes_faster_than_it_is_delivered_is_left_to_another_w
     monkeypatch.setattr(recipient, "deliver", deliver)
     enqueue(1)
     assert not delivery.deliver(KIND, "par_1")
-    assert recipient.told == [1, 2, 3, 4, 5]
+    assert recipient.received == [1, 2, 3, 4, 5]
     assert len(wake_ups.sent) == 1 + 5 + 1
     assert wake_ups.sent[-1] == ("outbox.deliver", [KIND, "par_1"])
 
@@ -395,7 +396,7 @@ def test_what_waits_may_be_made_due_again_and_again_until_it_is_delivered(recipi
         assert queries.due(timezone.now(), 10) == []
         assert actions.due_now(KIND, "par_1")
         assert queries.due(timezone.now(), 10) == [(KIND, "par_1")]
-        assert len(recipient.told) == tries
+        assert len(recipient.received) == tries
     recipient.refusal = None
     assert delivery.deliver(KIND, "par_1")
     assert not actions.due_now(KIND, "par_1")
@@ -442,14 +443,14 @@ def test_a_delivery_settles_its_object_and_no_newer_generation(recipient: Recipi
     assert claim is not None
     enqueue(3)
     now = timezone.now()
-    assert actions.settle_delivered(claim, Delivered(generation=2), now), "the third one waits"
+    assert actions.record_delivered(claim, Delivered(generation=2), now), "the third one waits"
     settled = [row(generation) for generation in (1, 2, 3)]
     assert [one.delivered_at for one in settled] == [now, now, None]
     assert [(one.lease_until, one.lease_holder) for one in settled] == [(None, "")] * 3
     assert not queries.is_delivered(KIND, "par_2", 1)
     later = actions.claim(KIND, "par_1", timezone.now())
     assert later is not None
-    assert not actions.settle_delivered(later, Delivered(generation=3), timezone.now())
+    assert not actions.record_delivered(later, Delivered(generation=3), timezone.now())
     assert recipient.noted == [2, 3]
     assert row(2).delivered_at == now, "what was settled stays as it is"
 
@@ -459,7 +460,7 @@ def test_a_delivery_of_something_older_than_was_claimed_is_a_broken_invariant(re
     claim = actions.claim(KIND, "par_1", timezone.now())
     assert claim is not None
     with pytest.raises(InvariantBroken):
-        actions.settle_delivered(claim, Delivered(generation=1), timezone.now())
+        actions.record_delivered(claim, Delivered(generation=1), timezone.now())
 
 
 @pytest.mark.parametrize(("attempts", "wait_s"), [(1, 0.5), (2, 1), (6, 16), (7, 30), (5_000, 30)])
@@ -471,7 +472,7 @@ def test_the_wait_after_a_failure_doubles_up_to_half_a_minute(
     now = timezone.now()
     claim = actions.claim(KIND, "par_1", now)
     assert claim is not None
-    actions.settle_failed(claim, "internal", "no", now)
+    actions.record_failed(claim, "internal", "no", now)
     assert row().next_attempt_at == now + timedelta(seconds=wait_s)
     assert (row().lease_holder, row().lease_until) == ("", None)
 

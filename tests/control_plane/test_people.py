@@ -33,7 +33,7 @@ def person_id(house: House, role: Role) -> str:
     return actor(house, role).id
 
 
-def actions_told(house: House) -> list[str]:
+def actions_audited(house: House) -> list[str]:
     told = AuditEntry.objects.filter(tenant=house.tenant.public_id, action__startswith="person.")
     return [entry.action for entry in told.order_by("sequence")]
 
@@ -53,7 +53,7 @@ def test_an_invitation_is_taken_once_and_by_its_address_only(house: House) -> No
     assert actions.join(as_zoe, zoe, token).role == "developer"
     with pytest.raises(NotFound, match="was taken or withdrawn"):
         actions.join(as_zoe, zoe, token)
-    assert actions_told(house) == ["person.invite", "person.join"]
+    assert actions_audited(house) == ["person.invite", "person.join"]
 
 
 def test_the_link_is_nowhere_in_the_database(house: House) -> None:
@@ -140,7 +140,7 @@ def test_the_last_owner_stays(house: House) -> None:
     actions.change_role(owner, house.tenant, person_id(house, Role.ADMIN), role="owner")
     actions.remove(owner, house.tenant, owner.id)
     assert not Membership.objects.filter(tenant=house.tenant, person__public_id=owner.id).exists()
-    assert actions_told(house) == ["person.role", "person.leave"]
+    assert actions_audited(house) == ["person.role", "person.leave"]
 
 
 def test_everybody_may_leave(house: House) -> None:
@@ -231,7 +231,7 @@ def test_who_has_signed_up_signs_in_and_comes_back_to_join(house: House) -> None
 def test_somebody_else_who_is_signed_in_is_told_whose_invitation_it_is(house: House) -> None:
     _, token = actions.invite(actor(house, Role.OWNER), house.tenant, email=NEW, role="auditor")
     other = signed_in(house, Standing.BILLING)
-    assert "The invitation is for somebody else" in text(other, f"/join/{token}")
+    assert "The invitation is for another address" in text(other, f"/join/{token}")
     assert other.post(f"/join/{token}").status_code == 403
 
 
@@ -250,7 +250,7 @@ def test_the_page_offers_what_the_person_may_do(house: House) -> None:
     )
     as_auditor = text(signed_in(house, Standing.AUDITOR), "/t/acme/people")
     assert '<option value="owner"' in as_owner and '<option value="owner"' not in as_admin
-    assert "Invite somebody" in as_admin and "Invite somebody" not in as_auditor
+    assert "Invite a person" in as_admin and "Invite a person" not in as_auditor
     assert "<select" not in as_auditor and "Leave" in as_auditor
     role = f"/t/acme/people/{person_id(house, Role.ADMIN)}/role"
     assert signed_in(house, Standing.AUDITOR).post(role, {"role": "owner"}).status_code == 403

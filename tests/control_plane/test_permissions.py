@@ -165,6 +165,10 @@ def test_those_may_who_may_and_nobody_else(method: str, route: str) -> None:
     for standing in Standing:
         tenant = house.tenant if standing is S.OPERATOR else None
         answer = call(method, path, {}, token=house.credentials[standing], tenant=tenant)
+        if method == "GET":
+            # Its length and its ETag tell of what is shown.
+            head = call("HEAD", path, token=house.credentials[standing], tenant=tenant)
+            assert (head.status, head.body) == (answer.status, b""), standing
         if standing in MAY[method, route]:
             # What is asked for may be wrong or not there; the caller is let through to hear it.
             assert answer.status not in (401, 403), (standing, answer.body)

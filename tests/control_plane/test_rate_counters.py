@@ -25,6 +25,7 @@ from control_plane.rate_counters import (
 from local.free_ports import HOST, free_port
 from tests.integration import servers
 from tests.integration.installed import ROOT
+from tests.waiting import PATIENCE_S
 
 SPEND = """
 import json, sys
@@ -91,11 +92,11 @@ def test_two_processes_share_one_limit(where: str) -> None:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        allowed = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
+        allowed = [json.loads(process.communicate(timeout=PATIENCE_S)[0]) for process in processes]
     finally:
         for process in processes:
             process.kill()
-            process.wait(10)
+            process.wait(PATIENCE_S)
     assert sum(allowed) == 100, allowed
     store = RedisStore(where) if where.startswith("redis:") else FileStore(Path(where))
     events, left_s = store.count("anna", 600)

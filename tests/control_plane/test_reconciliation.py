@@ -191,6 +191,30 @@ def test_a_key_that_is_gone_or_bound_otherwise_is_told_anew(tenant: Tenant) -> N
     assert sorted(waiting()) == [("key", 2), ("key", 2)]
 
 
+@pytest.mark.parametrize(
+    ("change", "why", "generation"),
+    [
+        ({"expires_at_ms": 5}, "its expiry differs on the brokers", 2),
+        ({"generation": 7}, "the brokers have generation 7, 1 is wanted", 8),
+    ],
+)
+def test_a_key_that_was_changed_is_delivered_again_above_what_the_brokers_have(
+    tenant: Tenant, change: dict[str, int], why: str, generation: int
+) -> None:
+    whole = seen()
+    changed = replace(whole.keys[0], **change)  # type: ignore[arg-type]
+    (finding,) = repair(replace(whole, keys=(changed, *whole.keys[1:])))
+    assert (finding.object_id, finding.what) == (f"key_{changed.key_id}", why)
+    assert waiting() == [("key", generation)]
+
+
+def test_a_tenant_of_a_higher_generation_is_delivered_again_above_it(tenant: Tenant) -> None:
+    whole = seen()
+    (finding,) = repair(replace(whole, tenants=(replace(whole.tenants[0], generation=9),)))
+    assert finding.what == "the brokers have generation 9, 1 is wanted"
+    assert waiting() == [("tenant", 10)]
+
+
 def test_a_key_revoked_by_hand_stays_revoked(tenant: Tenant) -> None:
     whole = seen()
     keys = tuple(replace(key, revoked=True) for key in whole.keys)
@@ -217,10 +241,14 @@ def test_what_nobody_asked_for_is_reported_once_and_never_removed(tenant: Tenant
     strange_topic = replace(whole.topics[0], name="strange", topic_id="cd" * 16)
     strange_key = replace(whole.keys[0], key_id="z" * 12)
     foreign = replace(strange_topic, tenant="tn_dev", topic_id="ef" * 16)
-    held = replace(whole, topics=(*whole.topics, strange_topic, foreign), keys=(*whole.keys, strange_key))
+    ended = replace(strange_key, key_id="y" * 12, revoked=True)
+    held = replace(
+        whole, topics=(*whole.topics, strange_topic, foreign), keys=(*whole.keys, strange_key, ended)
+    )
     (finding,) = repair(held)
     assert finding.object_id == tenant.public_id
     assert "topic strange" in finding.what and "key zzzzzzzzzzzz" in finding.what
+    assert "yyyy" not in finding.what, "a revoked key lets nobody in"
     assert conditions(tenant) == ["unknown_objects"] and waiting() == []
     assert last_action(tenant) == "tenant.unknown_objects"
     assert repair(held) == []

@@ -3,6 +3,7 @@
 import json
 import time
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,11 +20,12 @@ from control_plane.outbox import conditions, delivery, in_request, registry
 from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import Delivered
 from control_plane.rest import health
-from control_plane.rest.topics import TopicTold
-from control_plane.rest.views import told
+from control_plane.rest.topics import ChangedTopic
+from control_plane.rest.views import answer_change
 from control_plane.topics import actions as topics
 from control_plane.topics.models import Topic
-from penstock.contract.errors import BrokerUnavailable, LimitExceeded, PenstockError
+from penstock.contract.errors import BrokerUnavailable, LimitExceeded, PenstockError, Throttled
+from penstock.contract.ids import SYSTEM_TENANT
 from tenants import actions
 from tenants.models import ApiKey, Person, Tenant
 from tests.control_plane.world import ACTOR, PASSWORD, call, make_person, make_tenant
@@ -230,7 +232,7 @@ def test_a_post_with_its_key_again_gets_the_first_answer_and_makes_nothing(key: 
 def test_an_idempotency_key_with_another_request_is_refused(tenant: Tenant, key: str) -> None:
     call("POST", "/v1/topics", {"name": "orders"}, token=key, Idempotency_Key="k1")
     other = call("POST", "/v1/topics", {"name": "other"}, token=key, Idempotency_Key="k1")
-    assert_problem(other, 400, "invalid_request", "this key came with another request")
+    assert_problem(other, 400, "invalid_request", "another request has used this key")
     _, text = access.create_key(ACTOR, tenant, name="second")
     theirs = call("POST", "/v1/topics", {"name": "theirs"}, token=text.reveal(), Idempotency_Key="k1")
     assert theirs.status == 202
@@ -239,6 +241,58 @@ def test_an_idempotency_key_with_another_request_is_refused(tenant: Tenant, key:
         400,
         "invalid_request",
     )
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_an_answer_that_asks_for_a_repetition_is_not_kept(status: int) -> None:
+    first = idempotency.begin("c", "k1", method="POST", path="/", body=b"")
+    idempotency.finish(first, status, {"code": "throttled"})
+    again = idempotency.begin("c", "k1", method="POST", path="/", body=b"")
+    assert again.status is None and again.pk != first.pk
+
+
+def test_after_a_fault_of_the_service_the_key_may_be_used_again(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*given: Any, **named: Any) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as during:
+        during.setattr(topics, "create_topic", broken)
+        with pytest.raises(ZeroDivisionError):
+            call("POST", "/v1/topics", {"name": "orders"}, token=key, Idempotency_Key="k1")
+    answer = call("POST", "/v1/topics", {"name": "orders"}, token=key, Idempotency_Key="k1")
+    assert answer.status == 202 and "Idempotency-Replayed" not in answer.headers
+
+
+def test_an_idempotency_key_in_another_tenant_is_refused() -> None:
+    person, token = make_person("ann@acme.example")
+    first, second = (actions.create_tenant(ACTOR, name=name, owner=person) for name in ("acme", "umbrella"))
+    body = {"name": "orders"}
+    assert call("POST", "/v1/topics", body, token=token, tenant=first, Idempotency_Key="k1").status == 202
+    another = call("POST", "/v1/topics", body, token=token, tenant=second, Idempotency_Key="k1")
+    assert_problem(another, 400, "invalid_request", "another request has used this key")
+
+
+def test_an_idempotency_key_with_another_condition_is_refused(tenant: Tenant) -> None:
+    token = actions.create_operator(ACTOR, name="op", tenant=SYSTEM_TENANT)
+    path = f"/v1/tenants/{tenant.public_id}/suspend"
+    assert call("POST", path, token=token, Idempotency_Key="k1", If_Match='"1"').status == 202
+    another = call("POST", path, token=token, Idempotency_Key="k1", If_Match='"9"')
+    assert_problem(another, 400, "invalid_request", "another request has used this key")
+
+
+def test_the_services_own_tenant_is_neither_suspended_nor_limited(tenant: Tenant) -> None:
+    own = actions.create_tenant(ACTOR, name="penstock-system", public_id=SYSTEM_TENANT)
+    token = actions.create_operator(ACTOR, name="op", tenant=SYSTEM_TENANT)
+    for method, path, body in (
+        ("POST", f"/v1/tenants/{SYSTEM_TENANT}/suspend", None),
+        ("PATCH", "/v1/quotas", {"partitions_max": 1}),
+    ):
+        answer = call(method, path, body, token=token, tenant=own)
+        assert_problem(answer, 400, "invalid_request", "the service's own tenant")
+    own.refresh_from_db()
+    assert (own.suspended, own.generation) == (False, 1)
 
 
 def test_a_secret_is_not_kept_for_the_repetition_of_its_request(key: str) -> None:
@@ -255,9 +309,17 @@ def test_a_request_at_work_is_waited_for_and_one_that_died_is_replaced(key: str)
     Topic.objects.all().delete()
     IdempotentRequest.objects.update(status=None, answer=None)
     waiting = call("POST", "/v1/topics", body, token=key, Idempotency_Key="k1")
-    assert_problem(waiting, 429, "throttled", "still at work")
+    assert_problem(waiting, 429, "throttled", "still running")
     assert waiting.headers["Retry-After"] == "1"
     IdempotentRequest.objects.update(started_at=timezone.now() - idempotency.ABANDONED)
+    of_another = partial(idempotency.begin, "another", "k1", method="POST", path="/", body=b"")
+    of_another()
+    IdempotentRequest.objects.filter(caller="another").update(
+        started_at=timezone.now() - idempotency.ABANDONED
+    )
+    assert of_another().status is None
+    with pytest.raises(Throttled, match="still running"):
+        of_another()
     assert call("POST", "/v1/topics", body, token=key, Idempotency_Key="k1").status == 202
 
 
@@ -347,7 +409,9 @@ def test_who_makes_a_topic_that_brokers_refuse_is_told_why(tenant: Tenant, key: 
     topics.put_condition(
         topic.public_id, conditions.DELIVERY, "invalid_request", "3 brokers required, 2 active"
     )
-    answer = told(topic, topics.KIND_TOPIC, TopicTold, 201)
+    Topic.objects.update(topic_id="ab" * 16)
+    answer = answer_change(topic, topics.KIND_TOPIC, ChangedTopic, 201)
+    assert answer.data["topic_id"] == "ab" * 16, "a delivery may change it"
     assert answer.status_code == 202 and answer.data["delivered"] is False
     assert [one["message"] for one in answer.data["conditions"]] == ["3 brokers required, 2 active"]
 
@@ -432,6 +496,6 @@ def test_a_full_disk_under_the_embedded_database_is_not_ready(monkeypatch: pytes
     if connection.vendor != "sqlite":
         return
     assert call("GET", "/readyz").body["checks"]["database"] == "ok"
-    monkeypatch.setattr(health, "ROOM_BYTES_MIN", 2**62)
+    monkeypatch.setattr(health, "FREE_BYTES_MIN", 2**62)
     answer = call("GET", "/readyz")
     assert answer.status == 503 and "changes fail" in answer.body["checks"]["database"]

@@ -51,7 +51,7 @@ def made_over_rest(token: str, **given: str) -> tuple[str, str]:
     return answer.body["id"], answer.body["key"]
 
 
-def told_to_brokers(public_id: str) -> list[int]:
+def delivered_generations(public_id: str) -> list[int]:
     rows = Delivery.objects.filter(kind="key", object_id=public_id)
     return sorted(rows.values_list("generation", flat=True))
 
@@ -107,15 +107,15 @@ def test_keys_are_revoked_on_the_brokers_when_their_makers_role_may_hold_none(
     assert call("GET", "/v1/topics", token=key).status == 401
     for revoked in (public_id, child):
         assert ApiKey.objects.get(public_id=revoked).revoked_at is not None
-        assert told_to_brokers(revoked) == [1, 2]
-    assert told_to_brokers(other) == [1]
+        assert delivered_generations(revoked) == [1, 2]
+    assert delivered_generations(other) == [1]
 
 
 def test_keys_of_a_removed_person_are_revoked_on_the_brokers(house: House) -> None:
     public_id, key = made_over_rest(house.credentials[Standing.DEVELOPER])
     people.remove(actor(house, Role.OWNER), house.tenant, person(house, Role.DEVELOPER).public_id)
     assert call("GET", "/v1/topics", token=key).status == 401
-    assert told_to_brokers(public_id) == [1, 2]
+    assert delivered_generations(public_id) == [1, 2]
 
 
 def test_brokers_need_not_ask_for_the_role_of_who_may_hold_keys() -> None:
@@ -158,7 +158,7 @@ def test_reconciliation_revokes_what_stands_beyond_its_makers_role(house: House)
     assert call("GET", "/v1/topics", token=text.reveal()).status == 401
     found = reconciliation.repair(ClusterView(cluster_id="c", revision=1, controller=1, brokers=()))
     assert [one.object_id for one in found] == [key.public_id]
-    assert told_to_brokers(key.public_id) == [1, 2]
+    assert delivered_generations(key.public_id) == [1, 2]
 
 
 def test_the_console_names_the_keys_that_end_before_a_role_falls(house: House) -> None:

@@ -12,7 +12,7 @@ from django.test import Client
 
 from control_plane import config
 from control_plane.access import actions as access
-from process import logs
+from daemon import logs
 from tenants import tokens
 from tenants.people import actions as people
 from tenants.people import queries

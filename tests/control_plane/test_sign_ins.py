@@ -12,14 +12,15 @@ from django.db import connection
 from django.utils import timezone
 
 from control_plane.audit import queries as audit
+from daemon import logs
 from penstock.contract.errors import InvalidRequest, NotFound, PenstockError, Unauthenticated
 from penstock.contract.ids import SYSTEM_TENANT
-from process import logs
 from tenants import actions, queries
 from tenants.accounts import actions as accounts
 from tenants.accounts import queries as account_queries
 from tenants.models import OperatorToken, PasswordReset, Person, Session
 from tests.control_plane.world import ACTOR, PASSWORD, call
+from tests.waiting import PATIENCE_S
 
 NEW = "another horse, another battery"
 EMAIL = "ann@example.com"
@@ -145,7 +146,7 @@ def test_operators_make_a_link_with_a_command(ann: Person) -> None:
     link = out.getvalue().strip()
     assert account_queries.reset_of(link.rpartition("/")[2]).person == ann
     assert re.fullmatch(r"http://127\.0\.0\.1:8080/reset/psr_[0-9A-Za-z]{43}", link)
-    with pytest.raises(CommandError, match="nobody of the address"):
+    with pytest.raises(CommandError, match="no person of the address"):
         call_command("resetlink", "nobody@example.com")
 
 
@@ -230,7 +231,7 @@ def test_two_operators_who_revoke_each_other_at_once_do_not_both_succeed() -> No
 
     def revoke(public_id: str) -> None:
         try:
-            together.wait(30)
+            together.wait(PATIENCE_S)
             actions.revoke_operator(ACTOR, public_id=public_id, tenant=SYSTEM_TENANT)
         except PenstockError as error:
             refused.append(error.message)
@@ -241,6 +242,6 @@ def test_two_operators_who_revoke_each_other_at_once_do_not_both_succeed() -> No
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert len(refused) == 1 and "is the last one" in refused[0]
     assert OperatorToken.objects.filter(revoked_at=None).count() == 1

@@ -14,6 +14,7 @@ from control_plane.topics import actions, queries
 from penstock.cli.__main__ import run
 from tenants.actions import create_operator
 from tests.control_plane.world import ACTOR, House, make_house
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
 
@@ -52,7 +53,7 @@ def on_a_terminal(answer: bytes) -> tuple[int, str]:
     with subprocess.Popen(words, stdin=theirs, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as program:
         os.close(theirs)
         os.write(ours, answer)
-        _, said = program.communicate(timeout=60)
+        _, said = program.communicate(timeout=PATIENCE_S)
     os.close(ours)
     return program.returncode, said.decode()
 

@@ -5,6 +5,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from control_plane.brokers import client as brokers
 from control_plane.brokers.view import BrokerSeen
@@ -71,6 +73,26 @@ def test_of_topics_made_one_after_the_other_only_the_first_asks_what_brokers_the
     assert admin.sent - before == {"CreateTopic": 2, "DescribeCluster": 4}, "the two others are waited for"
     leaders = [broker.leaders for broker in admin.describe_cluster().brokers]
     assert max(leaders) - min(leaders) <= 1, "each counts for the choice of the next"
+
+
+def test_making_a_topic_waits_twice_for_the_databases_disk(admin: AdminClient) -> None:
+    """For the change, and for its delivery. The lease in between may be lost."""
+    tenant = make_tenant("quick")
+    assert delivery.deliver(KIND_TENANT, tenant.public_id)
+    tenant.refresh_from_db()
+    with CaptureQueriesContext(connection) as asked:
+        create(tenant)
+    transactions: list[list[str]] = []
+    writes_alone = []
+    for sql in (str(query["sql"]) for query in asked.captured_queries):
+        if sql == "BEGIN":
+            transactions.append([])
+        elif transactions and transactions[-1][-1:] != ["COMMIT"]:
+            transactions[-1].append(sql)
+        elif not sql.startswith("SELECT"):
+            writes_alone.append(sql)
+    assert writes_alone == []
+    assert ["SET LOCAL synchronous_commit TO OFF" in one for one in transactions] == [False, True, False]
 
 
 def test_brokers_that_have_changed_since_they_were_described_are_asked_again(

@@ -112,7 +112,7 @@ def test_a_setting_that_hangs_on_another_follows_it(
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ({"max_batch_bytes": 1 << 20}, "max_batch_bytes: 1048576 has no room for a message of 1048576"),
+        ({"max_batch_bytes": 1 << 20}, "max_batch_bytes: 1048576 has no space for a message of 1048576"),
         ({"max_message_bytes": 10 << 20, "max_batch_bytes": 2 << 20}, "at least 10486784 required"),
         ({"retention_bytes": 1 << 20, "segment_bytes": 2 << 20}, "segment_bytes: a file of 2097152 is kept"),
         ({"retention_ms": 3_600_000, "segment_ms": 86_400_000}, "segment_ms: a file open for 86400000"),

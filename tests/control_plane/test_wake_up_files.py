@@ -10,6 +10,7 @@ import pytest
 from kombu.connection import Connection
 
 from control_plane import wake_up_files
+from tests.waiting import PATIENCE_S
 
 MESSAGES = 150
 
@@ -67,10 +68,10 @@ def test_readers_beside_writers_read_each_message_once_and_whole(tmp_path: Path)
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(60)
+        writer.join(PATIENCE_S)
     done.set()
     for reader in readers:
-        reader.join(60)
+        reader.join(PATIENCE_S)
     assert [writer.exitcode for writer in writers] == [0, 0]
     assert sorted(found) == list(range(2 * MESSAGES))
 
@@ -93,7 +94,7 @@ def test_queues_are_bound_once_however_many_bind_them(tmp_path: Path) -> None:
     for binder in binders:
         binder.start()
     for binder in binders:
-        binder.join(30)
+        binder.join(PATIENCE_S)
     with connection(tmp_path) as opened, opened.channel() as channel:
         assert sorted(row.routing_key for row in channel.get_table("penstock")) == [
             f"key-{number}" for number in range(10)

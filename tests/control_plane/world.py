@@ -29,7 +29,7 @@ class House:
 
 
 def make_person(email: str) -> tuple[Person, str]:
-    """A person and the token of a session of his."""
+    """A person and the token of one of their sessions."""
     person = Person.objects.create(email=email)
     token = tokens.new_token(tokens.SESSION_PREFIX)
     Session.objects.create(

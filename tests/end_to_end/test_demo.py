@@ -17,7 +17,7 @@ from local.layout import DataDirectory
 from local.service_layout import ServiceDirectory
 from tests.integration.installed import ROOT
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 FLIGHTS = 12_000
 SECONDS = 40

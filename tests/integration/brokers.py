@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,12 +32,11 @@ from penstock.contract.api_keys import parse_api_key
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
+from tests.integration import forked
+from tests.integration.forked import ForkedProcess
+from tests.waiting import PATIENCE_S, wait_until
 
 BROKER = "data_plane.broker"
-READY_S = 30.0
-GONE_S = 20.0
-ACTIVE_S = 20.0
-"""A broker that was suspected wrongly registers anew within a second or two."""
 _POLL_S = 0.02
 _LAST_LINES = 20
 
@@ -66,7 +64,7 @@ class Brokers:
         self.spec = self.directory.load_or_create(count, metadata)
         self.settings = {"metering": False, **settings}
         self._module = module
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes: dict[int, ForkedProcess] = {}
         self._etcd: subprocess.Popen[bytes] | None = None
         self.ids = [broker.id for broker in self.spec.brokers]
         self.bootstrap = [broker.client_address for broker in self.spec.brokers]
@@ -84,7 +82,7 @@ class Brokers:
                 self.launch(number)
         for number in wanted:
             spec = self.spec.broker(number)
-            self.wait_until(f"broker {number} is ready", partial(self._has_started, spec), READY_S)
+            self.wait_until(f"broker {number} is ready", partial(self._has_started, spec))
 
     def _has_started(self, spec: BrokerSpec) -> bool:
         if not self.runs(spec.id):
@@ -98,22 +96,19 @@ class Brokers:
         values = json.loads(config.read_text())
         timings = values["timings"] | self.settings.get("timings", {})
         config.write_text(json.dumps(values | self.settings | {"timings": timings}))
-        with self.directory.output_file(number).open("ab") as output:
-            self._processes[number] = subprocess.Popen(
-                [sys.executable, "-m", self._module, "--config", str(config)],
-                cwd=config.parent,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._processes[number] = forked.start(
+            self._module,
+            ["--config", str(config)],
+            folder=config.parent,
+            output=self.directory.output_file(number),
+        )
 
     def start_etcd(self) -> None:
         """Where the metadata lies on etcd: start it unless it runs, and wait until it is ready."""
         spec = self.spec.etcd
         if spec is not None and (self._etcd is None or self._etcd.poll() is not None):
             self._etcd = etcd_process.start(self.directory, spec)
-            self.wait_until("etcd is ready", lambda: etcd_process.serves(spec), READY_S)
+            self.wait_until("etcd is ready", lambda: etcd_process.serves(spec))
 
     def kill_etcd(self) -> None:
         """SIGKILL, and wait for its end."""
@@ -156,7 +151,7 @@ class Brokers:
         finally:
             self.signal(signal.SIGCONT, *numbers)
 
-    def status(self, number: int, timeout_s: float = GONE_S) -> int:
+    def status(self, number: int, timeout_s: float = PATIENCE_S) -> int:
         """The exit status of a broker that ends, or has ended."""
         try:
             return self._processes[number].wait(timeout_s)
@@ -173,7 +168,7 @@ class Brokers:
     def http(self, number: int, path: str) -> tuple[int, str]:
         """Status and body of a broker's answer to a GET."""
         spec = self.spec.broker(number)
-        connection = http.client.HTTPConnection(HOST, spec.http_port, timeout=10)
+        connection = http.client.HTTPConnection(HOST, spec.http_port, timeout=PATIENCE_S)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -262,7 +257,7 @@ class Brokers:
 
     def _planned(self, partitions: int, replication: int) -> tuple[Assignment, ...]:
         """On a loaded machine a broker may be suspected for a moment: then there are too few for a while."""
-        deadline = time.monotonic() + ACTIVE_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 return plan(partitions, replication, broker_views(self.admin))
@@ -286,22 +281,17 @@ class Brokers:
         found = self.partitions(topic_id)
         return bool(found) and all(p.leader >= 0 and len(p.in_sync) == len(p.replicas) for p in found)
 
-    def wait_until(self, what: str, holds: Callable[[], bool], timeout_s: float = 20.0) -> float:
+    def wait_until(self, what: str, holds: Callable[[], bool]) -> float:
         """Seconds until `holds()`; fails with the brokers' last words when it never does."""
-        began = time.monotonic()
-        while not holds():
-            if time.monotonic() - began > timeout_s:
-                pytest.fail(f"after {timeout_s:g} s still not: {what}\n{self.last_words()}")
-            time.sleep(_POLL_S)
-        return time.monotonic() - began
+        return wait_until(what, holds, instead=self.last_words)
 
 
-def _end(*processes: subprocess.Popen[bytes]) -> None:
+def _end(*processes: ForkedProcess | subprocess.Popen[bytes]) -> None:
     """SIGTERM to all of them, also to those that are paused, and SIGKILL to who does not end."""
     for process in processes:
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGCONT)
-    deadline = time.monotonic() + GONE_S
+    deadline = time.monotonic() + PATIENCE_S
     for process in processes:
         try:
             process.wait(max(0.1, deadline - time.monotonic()))

@@ -6,10 +6,10 @@ from typing import Self
 
 from penstock import Consumer, Producer
 from tests.integration.brokers import Brokers
+from tests.waiting import PATIENCE_S
 
 _TOPIC = "bystander"
 _PARTITIONS = 3
-_PATIENCE_S = 15.0
 
 
 class Bystander:
@@ -50,10 +50,10 @@ class Bystander:
             values.append(b"%d-%d" % (partition, len(values)))
             deliveries.append(producer.send(_TOPIC, values[-1], partition=partition))
         for delivery in deliveries:
-            delivery.result(_PATIENCE_S)
+            delivery.result(PATIENCE_S)
 
     def _read_all(self, consumer: Consumer, read: list[list[bytes]]) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while sum(map(len, read)) < sum(map(len, self._sent)) and time.monotonic() < deadline:
             for message in consumer.poll(timeout=1.0):
                 read[message.partition].append(message.value or b"")

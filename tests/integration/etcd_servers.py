@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from local.free_ports import free_port
+from tests.waiting import PATIENCE_S
 
 from .servers import ServerFailed, program
 
-STARTED_WITHIN_S = 60.0
 _LOOK_S = 0.02
 
 
@@ -97,7 +97,7 @@ class EtcdServers:
 
     def wait_healthy(self, nodes: Sequence[EtcdNode] | None = None) -> None:
         """Raises `ServerFailed` with the end of the output of a node that ended or did not answer in time."""
-        deadline = time.monotonic() + STARTED_WITHIN_S
+        deadline = time.monotonic() + PATIENCE_S
         for node in nodes if nodes is not None else self.nodes:
             while not node.healthy:
                 ended = node.process is None or node.process.poll() is not None
@@ -116,7 +116,7 @@ def control(endpoints: Sequence[str], *arguments: str) -> str:
     command = [program("etcdctl"), "--endpoints", ",".join(endpoints), *arguments]
     environment = {"PATH": os.environ.get("PATH", ""), "ETCDCTL_API": "3"}
     return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=30, check=True
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=True
     ).stdout
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.waiting import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
-WITHIN_S = 90
 
 
 def build_wheel(folder: Path) -> Path:
@@ -24,7 +25,7 @@ def build_wheel(folder: Path) -> Path:
             *("--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT)),
         ],
         check=True,
-        timeout=WITHIN_S,
+        timeout=PATIENCE_S,
     )
     (wheel,) = folder.glob("*.whl")
     return wheel
@@ -66,7 +67,7 @@ class Installation:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=WITHIN_S,
+            timeout=PATIENCE_S,
             check=False,
         )
 
@@ -92,7 +93,7 @@ def install(wheel: Path, folder: Path) -> Installation:
             *("install", "--quiet", "--no-index", "--no-deps", str(wheel)),
         ],
         check=True,
-        timeout=WITHIN_S,
+        timeout=PATIENCE_S,
     )
     (metadata,) = packages.glob("penstock-*.dist-info")
     requirements = Distribution.at(metadata).requires or []

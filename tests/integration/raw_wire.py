@@ -14,11 +14,14 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.records.build import BatchBuilder
+from tests.waiting import PATIENCE_S
 
-ANSWER_S = 10.0
 """Longest wait for anything on the wire; what takes longer fails the test."""
-_ROOM = 2 * limits.FRAME_BYTES_MAX
-_OPTIONS = (("grpc.max_receive_message_length", _ROOM), ("grpc.max_send_message_length", _ROOM))
+_MESSAGE_BYTES_MAX = 2 * limits.FRAME_BYTES_MAX
+_OPTIONS = (
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
+)
 _M = TypeVar("_M", bound=Message)
 
 Metadata = tuple[tuple[str, str], ...]
@@ -61,7 +64,7 @@ def call(address: str, method: str, request: Message | bytes, answer: type[_M], 
     data = request if isinstance(request, bytes) else request.SerializeToString()
     with grpc.insecure_channel(address, options=_OPTIONS) as channel, _refusals():
         ask: Any = channel.unary_unary(method)
-        return answer.FromString(ask(data, timeout=ANSWER_S, metadata=metadata))
+        return answer.FromString(ask(data, timeout=PATIENCE_S, metadata=metadata))
 
 
 class RawStream:
@@ -71,7 +74,7 @@ class RawStream:
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
         self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         opened: Any = self._channel.stream_stream(method)
-        self._call: Any = opened(iter(self._outgoing.get, None), timeout=ANSWER_S, metadata=metadata)
+        self._call: Any = opened(iter(self._outgoing.get, None), timeout=PATIENCE_S, metadata=metadata)
 
     def __enter__(self) -> Self:
         return self

@@ -15,11 +15,10 @@ from pathlib import Path
 
 from local import guardian
 from local.free_ports import free_port
+from tests.waiting import PATIENCE_S
 
 TITLE = ("--set-proc-title", "no")
 """Redis writes its title over its environment, and with it over the mark of what must end with us."""
-STARTED_WITHIN_S = 60.0
-STOPPED_WITHIN_S = 20.0
 
 
 class ServerFailed(Exception):
@@ -51,14 +50,14 @@ class _Output:
         self._awaited = text
         self._reader.start()
         with self._changed:
-            self._changed.wait_for(lambda: self._awaited is None or self._ended, STARTED_WITHIN_S)
+            self._changed.wait_for(lambda: self._awaited is None or self._ended, PATIENCE_S)
             if self._awaited is not None:
                 said = "".join(self._lines)
                 raise ServerFailed(f"{self._process.args!r}: {text!r} did not appear\n{said}")
 
     def join(self) -> None:
         """Wait for the end of the output; the process must have ended."""
-        self._reader.join(STOPPED_WITHIN_S)
+        self._reader.join(PATIENCE_S)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -135,7 +134,7 @@ def running(
     finally:
         process.send_signal(stop_with)
         try:
-            process.wait(STOPPED_WITHIN_S)
+            process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -161,7 +160,7 @@ def postgresql() -> Iterator[Server]:
             extra_groups=None if user is None else (),
             stdout=subprocess.DEVNULL,
             check=True,
-            timeout=STARTED_WITHIN_S,
+            timeout=PATIENCE_S,
         )
         port = free_port(set())
         command = [server, "-D", "data", "-p", str(port), "-h", "127.0.0.1", "-k", str(folder), "-F"]

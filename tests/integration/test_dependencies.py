@@ -17,6 +17,8 @@ import psycopg
 import pytest
 import redis
 
+from tests.waiting import PATIENCE_S
+
 from . import servers
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -88,7 +90,7 @@ def test_grpc_serves_a_stream_of_raw_frames() -> None:
         finally:
             await server.stop(None)
 
-    assert asyncio.run(asyncio.wait_for(main(), 30)) == [b"one", b"", b"\xff" * 100_000]
+    assert asyncio.run(asyncio.wait_for(main(), PATIENCE_S)) == [b"one", b"", b"\xff" * 100_000]
 
 
 def test_spark_folds_arrow_batches_on_debians_java(tmp_path: Path) -> None:
@@ -107,7 +109,7 @@ def test_spark_folds_arrow_batches_on_debians_java(tmp_path: Path) -> None:
         },
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-4000:]
@@ -138,7 +140,7 @@ def test_etcd_compares_and_sets_and_stops() -> None:
         return base64.b64encode(text.encode()).decode()
 
     with servers.etcd() as server:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
         transaction = {
             "compare": [{"key": encoded("/live/1"), "target": "MOD", "result": "EQUAL", "mod_revision": 0}],
             "success": [{"requestPut": {"key": encoded("/live/1"), "value": encoded("epoch 1")}}],
@@ -154,7 +156,7 @@ def test_etcd_compares_and_sets_and_stops() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=30,
+            timeout=PATIENCE_S,
         )
     assert [answer.get("succeeded", False) for answer in answers] == [True, False]
     assert read.stdout.split("\n")[:2] == ["/live/1", "epoch 1"]

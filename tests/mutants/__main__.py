@@ -64,7 +64,7 @@ def main() -> int:
                 verdict = copy.judge(mutant)
                 verdicts[package.name].append(verdict)
                 if scores.survivors([verdict]):
-                    lines = scores.told(verdict, (ROOT / mutant.file).read_text(encoding="utf-8"))
+                    lines = scores.described(verdict, (ROOT / mutant.file).read_text(encoding="utf-8"))
                     print("\n".join(lines), flush=True)
             print(scores.table({package.name: verdicts[package.name]})[2], flush=True)
     if arguments.json:

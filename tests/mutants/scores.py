@@ -33,7 +33,7 @@ def table(packages: Mapping[str, Sequence[Verdict]]) -> list[str]:
     return rows
 
 
-def told(verdict: Verdict, source: str) -> list[str]:
+def described(verdict: Verdict, source: str) -> list[str]:
     """A survivor: where, what, and its difference."""
     mutant = verdict.mutant
     looked = ", no test enters it" if verdict.fate is Fate.UNREACHED else ""

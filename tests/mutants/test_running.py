@@ -136,7 +136,7 @@ def test_the_score_counts_what_hangs_as_killed_and_what_is_never_entered_as_aliv
     ]
     assert scores.score_percent(verdicts) == 60.0
     assert scores.table({"made_up": verdicts})[-1] == "| all | 5 | 2 | 1 | 2 | 60 % |"
-    assert scores.told(verdicts[3], CODE) == [
+    assert scores.described(verdicts[3], CODE) == [
         "made_up.py:16 forgotten (arithmetic, no test enters it)",
         "    -    return a + 1",
         "    +    return a - 1",

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from data_plane.node.config import Timings
 from data_plane.testkit.disk import DiskTiming
-from data_plane.testkit.faults import Cell, FaultKind, Step
+from data_plane.testkit.faults import Combination, FaultKind, Step
 from data_plane.testkit.network import LinkTiming, NetworkSettings
 from data_plane.testkit.store import StoreFaults
 from data_plane.testkit.swarm import NodeSizes, Plan, ProducerPlan, TopicPlan
@@ -45,9 +45,11 @@ SIZES = NodeSizes(
 )
 
 
-def cells(faults: tuple[FaultKind, ...], steps: tuple[Step, ...], rng: random.Random) -> tuple[Cell, ...]:
+def pairs_of(
+    faults: tuple[FaultKind, ...], steps: tuple[Step, ...], rng: random.Random
+) -> tuple[Combination, ...]:
     """All pairs, in an order of the seed's."""
-    pairs = [Cell(fault, step) for fault in faults for step in steps]
+    pairs = [Combination(fault, step) for fault in faults for step in steps]
     rng.shuffle(pairs)
     return tuple(pairs)
 
@@ -71,7 +73,7 @@ def plan_of(seed: int, faults: tuple[FaultKind, ...], steps: tuple[Step, ...]) -
         clock_skew_ms_max=100,
         chaos_s=6.0,
         fault_gap_s=0.15,
-        cells=cells(faults, steps, rng),
+        combinations=pairs_of(faults, steps, rng),
     )
 
 
@@ -165,7 +167,9 @@ def restarts(seed: int) -> Plan:
     plan = relaxed_power_cuts(seed)
     return replace(
         plan,
-        cells=cells((FaultKind.POWER_CUT,), (Step.PRODUCE, Step.CATCH_UP, Step.IDLE), random.Random(seed)),
+        combinations=pairs_of(
+            (FaultKind.POWER_CUT,), (Step.PRODUCE, Step.CATCH_UP, Step.IDLE), random.Random(seed)
+        ),
         network=NetworkSettings(timing=LinkTiming(base_ms=30.0, jitter_ms=150.0), give_up_ms=20_000.0),
         timings=replace(TIMINGS, heartbeat_ms=300, suspicion_ms=1_200, replica_lag_ms_max=1_500),
         store=StoreFaults(latency_ms=(0.1, 0.5)),

@@ -49,7 +49,6 @@ def _run(plan: Plan) -> SeedResult:
     return Scenario(plan).run()
 
 
-@pytest.mark.timeout(400)
 def test_lives_in_which_everything_is_done_hold_every_invariant() -> None:
     """One life may be over before its tenant is throttled or its partitions grow; a few do all of it."""
     missing = {what.value for what in Activity}
@@ -66,7 +65,6 @@ async def _nothing(*_: object) -> None:
     """Done wrong: it is left out."""
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("plan", "target", "wrong", "violated"),
     [

@@ -17,7 +17,7 @@ from penstock.contract import methods
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
-from tests.simulation.test_client_streams import BATCH, Streams, told
+from tests.simulation.test_client_streams import BATCH, Streams, run_story
 from tests.simulation.test_cuts import METERED, Period, topic
 from tests.simulation.test_declared_losses import Doubtful, Silent
 from tests.unit.log.batches import NOW_MS, made_batch
@@ -53,7 +53,7 @@ async def filled(streams: Streams) -> None:
     producer = await streams.producing()
     for count in range(5):
         await producer.send(made_batch(2, 100, timestamp_ms=NOW_MS + 1_000 * count))
-        assert await producer.told(count + 1) == [0] * (count + 1)
+        assert await producer.errors_of(count + 1) == [0] * (count + 1)
 
 
 def test_offsets_are_listed_for_both_ends_and_for_times_between() -> None:
@@ -73,7 +73,7 @@ def test_offsets_are_listed_for_both_ends_and_for_times_between() -> None:
         assert (await listed(streams, -3))[0] == ErrorCode.INVALID_REQUEST
         assert (await listed(streams, END, partition=9))[0] == ErrorCode.NOT_FOUND
 
-    told(story)
+    run_story(story)
 
 
 def test_calls_are_counted_one_by_one_and_those_that_ask_wrongly_are_not() -> None:
@@ -85,7 +85,7 @@ def test_calls_are_counted_one_by_one_and_those_that_ask_wrongly_are_not() -> No
         await listed(streams, -3)
         assert streams.requests(METADATA) == (11, 0)
 
-    told(story)
+    run_story(story)
 
 
 def test_producer_ids_are_never_given_twice_and_an_epoch_follows_its_own() -> None:
@@ -101,7 +101,7 @@ def test_producer_ids_are_never_given_twice_and_an_epoch_follows_its_own() -> No
         assert await made(ids[0][0], 0) == (ids[0][0], 1)
         assert await made(ids[0][0], 1) == (ids[0][0], 2)
 
-    told(story)
+    run_story(story)
 
 
 def test_deleting_records_moves_the_start_and_a_second_time_further_and_never_back() -> None:
@@ -120,7 +120,7 @@ def test_deleting_records_moves_the_start_and_a_second_time_further_and_never_ba
             await reader.hear()
         assert reader.errors == [(1, ErrorCode.OFFSET_OUT_OF_RANGE)]
 
-    told(story, METERED)
+    run_story(story, METERED)
 
 
 def test_the_cluster_is_described_with_each_partition_and_who_leads_it() -> None:
@@ -140,7 +140,7 @@ def test_the_cluster_is_described_with_each_partition_and_who_leads_it() -> None
         assert [broker.leaders for broker in found.brokers] == leads
         assert not (await described(partitions=False)).partitions
 
-    told(story)
+    run_story(story)
 
 
 def test_each_change_of_a_watched_topic_is_told_and_nobody_is_told_twice_of_the_same() -> None:
@@ -174,7 +174,7 @@ def test_each_change_of_a_watched_topic_is_told_and_nobody_is_told_twice_of_the_
             assert found.revision > revision
             revision = found.revision
 
-    told(story)
+    run_story(story)
 
 
 async def stopped(period: Period, where: TopicPartition) -> None:
@@ -198,7 +198,7 @@ def test_a_broker_that_stops_in_good_order_hands_over_and_the_next_one_does_too(
         await period.produce("orders", 20, partitions=2)
         await stopped(period, streams.where)
 
-    told(story)
+    run_story(story)
 
 
 def test_a_broker_that_stops_is_not_ready_from_the_first_moment_on_and_says_why() -> None:
@@ -211,7 +211,7 @@ def test_a_broker_that_stops_is_not_ready_from_the_first_moment_on_and_says_why(
         assert not node.ready and node.registration.in_force(), "it still hands over"
         await period.until("it has stopped", lambda: broker.state is BrokerState.DOWN)
 
-    told(story)
+    run_story(story)
 
 
 def test_a_broker_that_cannot_ask_the_metadata_store_says_so_and_comes_when_it_can() -> None:
@@ -231,7 +231,7 @@ def test_a_broker_that_cannot_ask_the_metadata_store_says_so_and_comes_when_it_c
             await period.until("it is ready", lambda: broker.ready)
             assert broker.node is not None and broker.node.ready_reason == ""
 
-    told(story)
+    run_story(story)
 
 
 def test_a_key_that_is_revoked_ends_what_is_open_and_opens_nothing_more() -> None:
@@ -248,7 +248,7 @@ def test_a_key_that_is_revoked_ends_what_is_open_and_opens_nothing_more() -> Non
             await listed(streams, END)
         assert refused.value.code == ErrorCode.UNAUTHENTICATED
 
-    told(story)
+    run_story(story)
 
 
 def test_followers_know_what_their_leader_has_metered_each_time() -> None:
@@ -264,7 +264,7 @@ def test_followers_know_what_their_leader_has_metered_each_time() -> None:
                 ),
             )
 
-    told(story, METERED)
+    run_story(story, METERED)
 
 
 def test_questions_and_watches_are_charged_as_such_and_the_broker_sees_how_late_its_timers_are() -> None:
@@ -316,4 +316,4 @@ def test_partitions_that_were_added_without_an_answer_are_added_once() -> None:
         assert not (await grown(1)).error
         assert streams.node.view.image.topics[streams.where.topic_id].partitions == partitions + 1
 
-    told(story)
+    run_story(story)

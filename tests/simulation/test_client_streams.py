@@ -129,7 +129,7 @@ class Producing:
         self.credit -= sum(map(len, batches))
         await self.endpoint.send(pack_frame(FrameKind.PRODUCE, head.SerializeToString(), list(batches)))
 
-    async def told(self, results: int) -> list[int]:
+    async def errors_of(self, results: int) -> list[int]:
         """The errors of all results once there are so many."""
         while len(self.results) < results:
             await self.hear()
@@ -188,7 +188,7 @@ class Consuming:
         return self.offsets[handle, generation]
 
 
-def told(story: Callable[[Streams], Coroutine[Any, Any, None]], timings: Timings = KEPT) -> None:
+def run_story(story: Callable[[Streams], Coroutine[Any, Any, None]], timings: Timings = KEPT) -> None:
     """The story with a client of three brokers; it must end within a simulated minute."""
 
     async def with_streams(period: Period) -> None:
@@ -208,18 +208,18 @@ def test_each_batch_gives_its_credit_back_whatever_became_of_it() -> None:
         broken = BATCH[:-1] + b"!"
         for count in range(1, 12):
             await stream.send(BATCH, broken)
-            assert (await stream.told(2 * count))[-2:] in (
+            assert (await stream.errors_of(2 * count))[-2:] in (
                 [0, ErrorCode.CORRUPT_BATCH],
                 [ErrorCode.CORRUPT_BATCH, 0],
             )
         await stream.send(BATCH, acks=0)
         await stream.send(BATCH, partition=9)
-        assert (await stream.told(23))[-1] == ErrorCode.NOT_FOUND
+        assert (await stream.errors_of(23))[-1] == ErrorCode.NOT_FOUND
         while stream.credit < limits.STREAM_CREDIT_BYTES:
             await stream.hear()
         assert stream.credit == limits.STREAM_CREDIT_BYTES
 
-    told(story)
+    run_story(story)
 
 
 def test_a_stream_that_overdraws_its_credit_is_ended_and_the_next_one_begins_with_all_of_it() -> None:
@@ -228,10 +228,10 @@ def test_a_stream_that_overdraws_its_credit_is_ended_and_the_next_one_begins_wit
             stream = await streams.producing()
             assert stream.credit == limits.STREAM_CREDIT_BYTES
             await stream.send(made_batch(1, 400), acks=1)
-            await stream.told(1)
+            await stream.errors_of(1)
             stream.endpoint.close()
 
-    told(story)
+    run_story(story)
 
 
 def test_requests_of_two_streams_add_up_and_are_counted_once_when_each_ends() -> None:
@@ -241,18 +241,18 @@ def test_requests_of_two_streams_add_up_and_are_counted_once_when_each_ends() ->
         assert len(tallies) == 2
         await first.send(BATCH, BATCH, BATCH)
         await second.send(BATCH)
-        await first.told(3)
-        await second.told(1)
+        await first.errors_of(3)
+        await second.errors_of(1)
         first.endpoint.close()
         await streams.until(lambda: len(tallies) == 1)
         assert streams.requests(PRODUCE) == (3, 0)
         await second.send(BATCH)
-        await second.told(2)
+        await second.errors_of(2)
         second.endpoint.close()
         await streams.until(lambda: not tallies)
         assert streams.requests(PRODUCE) == (5, 0)
 
-    told(story)
+    run_story(story)
 
 
 def test_delivered_is_what_credit_came_back_for_and_each_streams_by_its_group() -> None:
@@ -260,7 +260,7 @@ def test_delivered_is_what_credit_came_back_for_and_each_streams_by_its_group() 
         producer = await streams.producing()
         for count in range(1, 12):
             await producer.send(BATCH)
-            await producer.told(count)
+            await producer.errors_of(count)
         first, second = await streams.consuming(), await streams.consuming()
         await first.begin(group="one")
         await second.begin(group="two")
@@ -278,14 +278,14 @@ def test_delivered_is_what_credit_came_back_for_and_each_streams_by_its_group() 
             stream.endpoint.close()
         await streams.until(lambda: streams.requests(FETCH)[0] >= 2)
 
-    told(story)
+    run_story(story)
 
 
 def test_credit_for_an_opening_of_before_counts_for_nothing() -> None:
     async def story(streams: Streams) -> None:
         producer = await streams.producing()
         await producer.send(BATCH, BATCH)
-        await producer.told(2)
+        await producer.errors_of(2)
         consumer = await streams.consuming()
         await consumer.begin(generation=1)
         await consumer.given(2)
@@ -296,14 +296,14 @@ def test_credit_for_an_opening_of_before_counts_for_nothing() -> None:
         await streams.until(lambda: streams.delivered() != {})
         assert streams.delivered() == {"": (2, len(BATCH))}
 
-    told(story)
+    run_story(story)
 
 
 def test_a_seek_after_a_seek_is_read_from_where_the_last_one_says() -> None:
     async def story(streams: Streams) -> None:
         producer = await streams.producing()
         await producer.send(*[BATCH] * 4)
-        await producer.told(4)
+        await producer.errors_of(4)
         consumer = await streams.consuming()
         for generation, (offset, expected) in enumerate([(0, [0, 2, 4, 6]), (6, [6]), (2, [2, 4, 6])], 1):
             await consumer.begin(generation=generation, offset=offset)
@@ -313,7 +313,7 @@ def test_a_seek_after_a_seek_is_read_from_where_the_last_one_says() -> None:
         assert await consumer.given(4, generation=3) == [2, 4, 6, 8]
         assert len(consumer.offsets[1, 2]) == 1
 
-    told(story)
+    run_story(story)
 
 
 def test_a_partition_that_is_closed_is_not_pushed_and_listens_to_nothing_and_may_be_opened_again() -> None:
@@ -335,7 +335,7 @@ def test_a_partition_that_is_closed_is_not_pushed_and_listens_to_nothing_and_may
         await streams.until(lambda: streams.listeners() == 0)
         assert not streams.node.serving.streams._consumers
 
-    told(story)
+    run_story(story)
 
 
 def test_a_second_handle_on_a_partition_takes_the_place_of_the_first() -> None:
@@ -349,14 +349,14 @@ def test_a_second_handle_on_a_partition_takes_the_place_of_the_first() -> None:
         await consumer.end(2)
         await streams.until(lambda: streams.listeners() == 0)
 
-    told(story)
+    run_story(story)
 
 
 def test_nothing_is_pushed_beyond_the_credit_and_the_rest_comes_when_it_returns() -> None:
     async def story(streams: Streams) -> None:
         producer, consumer = await streams.producing(), await streams.consuming()
         await producer.send(*[BATCH] * 5)
-        await producer.told(5)
+        await producer.errors_of(5)
         await consumer.begin(credit=2 * len(BATCH))
         assert await consumer.given(2) == [0, 2]
         await asyncio.sleep(1)
@@ -367,7 +367,7 @@ def test_nothing_is_pushed_beyond_the_credit_and_the_rest_comes_when_it_returns(
         await consumer.give(2 * len(BATCH))
         assert await consumer.given(5) == [0, 2, 4, 6, 8]
 
-    told(story)
+    run_story(story)
 
 
 def test_a_stream_that_reads_is_told_when_the_leadership_moves_and_no_longer_listens() -> None:
@@ -383,7 +383,7 @@ def test_a_stream_that_reads_is_told_when_the_leadership_moves_and_no_longer_lis
             assert stream.errors == [(1, ErrorCode.NOT_LEADER)]
         assert streams.listeners() == 0
 
-    told(story)
+    run_story(story)
 
 
 async def paced(streams: Streams, bytes_per_s: int) -> None:
@@ -403,7 +403,7 @@ def test_what_a_rate_holds_back_comes_in_order_and_what_it_refuses_gives_its_cre
         assert credit < limits.STREAM_CREDIT_BYTES
         for count in (40, 80):
             await stream.send(*[BATCH] * 40)
-            await stream.told(count)
+            await stream.errors_of(count)
             while stream.credit < credit:
                 await stream.hear()
             assert stream.credit == credit
@@ -416,9 +416,9 @@ def test_what_a_rate_holds_back_comes_in_order_and_what_it_refuses_gives_its_cre
         await paced(streams, 0)
         for count in range(81, 84):
             await stream.send(BATCH)
-            await stream.told(count)
+            await stream.errors_of(count)
             while stream.credit < limits.STREAM_CREDIT_BYTES:
                 await stream.hear()
             assert stream.credit == limits.STREAM_CREDIT_BYTES, "grown once"
 
-    told(story)
+    run_story(story)

@@ -222,7 +222,7 @@ def test_a_cut_waits_for_the_only_replica_of_a_deleted_topic_until_its_broker_is
         period.begin("cut_1")
         for _ in range(3):
             told = errors(await period.ask(other))
-            assert told == ["orders-0: was deleted, and no broker has told its last reading yet"]
+            assert told == ["orders-0: was deleted, and no broker has reported its last reading yet"]
         period.cluster.resume(leader)
         assert await period.answered(other) == {("orders", 0): (25, 25, True)}
 

@@ -2,13 +2,12 @@
 sync again, though the scrubber of its broker reads back something else for ever.
 """
 
-import asyncio
 from dataclasses import replace
 
 from data_plane.log.layout import STAMPS_SUFFIX
 from data_plane.log.sidecar import stamp_at
 from data_plane.node.replicas.replica import Replica
-from data_plane.testkit.cluster import SimBroker, SimCluster
+from data_plane.testkit.cluster import SimBroker
 from data_plane.testkit.invariants import Invariant
 from data_plane.testkit.scenario import BOOT_S_MAX, Scenario
 from data_plane.testkit.swarm import Plan
@@ -26,33 +25,26 @@ class MetByItself(Scenario):
     """One replica meets a bad stamp while it looks for a time, as metering does."""
 
     async def _story(self) -> None:
-        cluster = self.cluster = SimCluster(self.loop, self.plan, self.timeline)
-        for broker in cluster.brokers:
-            cluster.start(broker)
-        set_up = asyncio.create_task(cluster.set_up())
-        await self._demand(
-            BOOT_S_MAX, lambda: set_up.done() and cluster.all_ready(), Invariant.I20, lambda: "the first boot"
-        )
-        set_up.result()
+        cluster = await self._booted(watched=False)
         self._start_workload(cluster)
         where = TopicPartition(cluster.topic_ids["orders"], 0)
-        await self._demand(BOOT_S_MAX, lambda: self._follower(where) is not None, Invariant.I20, str)
+        await self._require(BOOT_S_MAX, lambda: self._follower(where) is not None, Invariant.I20, str)
         found = self._follower(where)
         assert found is not None
         broker, replica = found
         assert broker.disk is not None
         broker.disk.timing = replace(broker.disk.timing, read_ms=_FOR_EVER_MS)
-        await self._demand(
+        await self._require(
             _WRITING_S_MAX,
             lambda: len(replica.log.scrub.closed(replica.log.high_watermark)) >= 2,
             Invariant.I20,
             lambda: "no segment was closed",
         )
         self._meet(broker, replica)
-        await self._demand(
+        await self._require(
             _NOTICED_S_MAX, lambda: replica.repairs == 1, Invariant.I20, lambda: "it did not give itself up"
         )
-        await self._demand(
+        await self._require(
             _REPAIRED_S_MAX,
             lambda: self._in_sync(where, broker) and not replica.log.damage,
             Invariant.I20,

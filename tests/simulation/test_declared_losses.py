@@ -107,7 +107,7 @@ def test_an_operator_sees_what_is_lost_before_a_replica_leads_and_then_all_goes_
         before = record_at(period, behind, where)
         unnamed = await declared(period, behind, where)
         assert unnamed.outcome.error == ErrorCode.INVALID_REQUEST
-        assert "nobody leads it" in unnamed.outcome.message
+        assert "it has no leader" in unnamed.outcome.message
         foreign = await declared(period, behind, where, broker=9)
         assert foreign.outcome.error == ErrorCode.INVALID_REQUEST
         assert "holds no replica" in foreign.outcome.message

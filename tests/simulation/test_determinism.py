@@ -18,7 +18,6 @@ def trace_hashes(seeds: int, start: int, hash_seed: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_seed_takes_the_same_steps_under_another_hash_seed(full: bool) -> None:
     seeds = 50 if full else 2
     one, other = trace_hashes(seeds, 11, "1"), trace_hashes(seeds, 11, "4711")

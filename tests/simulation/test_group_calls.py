@@ -140,7 +140,7 @@ class Groups:
         await self.period.until("it is back", lambda: broker.ready)
 
 
-def told(story: Callable[[Groups], Coroutine[Any, Any, None]]) -> None:
+def run_story(story: Callable[[Groups], Coroutine[Any, Any, None]]) -> None:
     """The story at three brokers that coordinate groups; it must end within some simulated minutes."""
 
     async def with_groups(period: Period) -> None:
@@ -175,7 +175,7 @@ def test_two_members_share_what_one_had_and_the_one_that_stays_gets_it_back() ->
         assert partitions(await groups.beat("a", 2, kept)) == [0, 1, 2, 3]
         assert (await groups.beat("b", 2)).error == ErrorCode.UNKNOWN_MEMBER
 
-    told(story)
+    run_story(story)
 
 
 def test_a_commit_is_what_was_answered_and_the_second_takes_the_place_of_the_first() -> None:
@@ -190,7 +190,7 @@ def test_a_commit_is_what_was_answered_and_the_second_takes_the_place_of_the_fir
         assert (await groups.commit("", -1, 8))[0] == ErrorCode.GROUP_NOT_EMPTY
         assert await groups.committed() == [(0, 7)]
 
-    told(story)
+    run_story(story)
 
 
 def test_commits_are_counted_and_those_that_go_back_as_well() -> None:
@@ -204,7 +204,7 @@ def test_commits_are_counted_and_those_that_go_back_as_well() -> None:
             counted.append((node.stats.group_offsets_committed, node.stats.group_offsets_committed_back))
         assert counted == [(1, 0), (2, 0), (3, 1), (4, 2), (5, 2)]
 
-    told(story)
+    run_story(story)
 
 
 def test_groups_outlive_their_coordinator_each_time_it_stops() -> None:
@@ -219,7 +219,7 @@ def test_groups_outlive_their_coordinator_each_time_it_stops() -> None:
             beaten = await groups.beat("a2", 1, [0, 1, 2, 3])
             assert (beaten.error, partitions(beaten)) == (0, [0, 1, 2, 3])
 
-    told(story)
+    run_story(story)
 
 
 def test_a_broker_that_coordinates_again_knows_what_others_have_committed_meanwhile() -> None:
@@ -239,7 +239,7 @@ def test_a_broker_that_coordinates_again_knows_what_others_have_committed_meanwh
             assert await groups.committed() == [(0, offset + 1)]
             assert (await groups.beat("a", 1, [0, 1, 2, 3])).error == 0
 
-    told(story)
+    run_story(story)
 
 
 def test_a_member_that_falls_silent_is_fenced_and_the_other_is_not() -> None:
@@ -256,7 +256,7 @@ def test_a_member_that_falls_silent_is_fenced_and_the_other_is_not() -> None:
         described = await groups.described()
         assert [member.member_id for member in described.members] == ["a"]
 
-    told(story)
+    run_story(story)
 
 
 def test_a_group_is_reset_and_deleted_only_while_it_is_empty_and_others_stay() -> None:
@@ -282,7 +282,7 @@ def test_a_group_is_reset_and_deleted_only_while_it_is_empty_and_others_stay() -
         assert await groups.listed() == {"readers2": 0, "read": 0}
         assert await groups.committed("readers2") == [(0, 5)]
 
-    told(story)
+    run_story(story)
 
 
 def test_names_and_times_that_cannot_be_are_refused_and_make_no_group() -> None:
@@ -322,7 +322,7 @@ def test_names_and_times_that_cannot_be_are_refused_and_make_no_group() -> None:
             assert await refused(**changed) == ErrorCode.INVALID_REQUEST, changed
         assert await groups.listed() == {GROUP: 1}
 
-    told(story)
+    run_story(story)
 
 
 def test_a_member_commits_what_its_broker_has_not_heard_of_and_nobody_does_by_hand() -> None:
@@ -347,4 +347,4 @@ def test_a_member_commits_what_its_broker_has_not_heard_of_and_nobody_does_by_ha
         assert await errors(request("a", 1, topic_id=unknown)) == [0, ErrorCode.FENCED_MEMBER_EPOCH]
         assert await errors(request("a", 1)) == [0, 0]
 
-    told(story)
+    run_story(story)

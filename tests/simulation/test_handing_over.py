@@ -150,7 +150,7 @@ def test_a_record_that_changed_meanwhile_is_not_written_over() -> None:
 
 
 class Elsewhere:
-    """A metadata store in which the partition's record, or its whole cell, is gone."""
+    """A metadata store in which the partition's record, or its whole block, is gone."""
 
     def __init__(self, store: Any, lacking: str) -> None:
         self._store, self._lacking = store, lacking
@@ -163,6 +163,6 @@ class Elsewhere:
         items = (
             ()
             if self._lacking == "item"
-            else tuple(replace(item, value=model.encode_cell({})) for item in found.items)
+            else tuple(replace(item, value=model.encode_block({})) for item in found.items)
         )
         return replace(found, items=items)

@@ -15,7 +15,7 @@ from data_plane.testkit.cluster import SimCluster
 from data_plane.testkit.faults import FaultKind, Step
 from data_plane.testkit.forks import run_forked
 from data_plane.testkit.invariants import Invariant, InvariantViolated
-from data_plane.testkit.scenario import BOOT_S_MAX, IN_SYNC_S_MAX, READ_S_MAX, Scenario, SeedResult
+from data_plane.testkit.scenario import IN_SYNC_S_MAX, READ_S_MAX, Scenario, SeedResult
 from data_plane.testkit.swarm import Plan, TopicPlan
 from penstock.contract.ids import NO_BROKER, TopicPartition
 from penstock.contract.topic_settings import Durability
@@ -47,14 +47,7 @@ class AllLosePower(Scenario):
         self.losses: list[LossRecord] = []
 
     async def _story(self) -> None:
-        cluster = self.cluster = SimCluster(self.loop, self.plan, self.timeline)
-        for broker in cluster.brokers:
-            cluster.start(broker)
-        set_up = asyncio.create_task(cluster.set_up())
-        await self._demand(
-            BOOT_S_MAX, lambda: set_up.done() and cluster.all_ready(), Invariant.I20, lambda: "the first boot"
-        )
-        set_up.result()
+        cluster = await self._booted(watched=False)
         await asyncio.sleep(1.0)
         self._start_workload(cluster)
         for _ in range(2):
@@ -65,7 +58,7 @@ class AllLosePower(Scenario):
             cut_s = self.loop.time()
             for broker in cluster.brokers:
                 cluster.start(broker)
-            await self._demand(
+            await self._require(
                 IN_SYNC_S_MAX,
                 partial(self._written_since, cut_s),
                 Invariant.I20,
@@ -73,7 +66,7 @@ class AllLosePower(Scenario):
             )
         for producer in self._producers:
             producer.stopping = True
-        await self._demand(
+        await self._require(
             READ_S_MAX,
             lambda: all(producer.idle for producer in self._producers) and self._whole(cluster),
             Invariant.I9,
@@ -131,7 +124,6 @@ def run_lossy(seed: int) -> tuple[SeedResult, int, list[LossRecord]]:
     return scenario.run(), scenario.lost, scenario.losses
 
 
-@pytest.mark.timeout(900)
 def test_what_relaxed_replicas_lose_together_is_declared_and_they_go_on() -> None:
     lost = 0
     for answer in run_forked(run_lossy, SEEDS, jobs=2, wall_s_max=WALL_S_MAX):
@@ -165,7 +157,6 @@ def run_factors(seed: int) -> SeedResult:
     return Scenario(factors_plan(seed)).run()
 
 
-@pytest.mark.timeout(600)
 def test_every_replication_from_one_to_five_holds_what_it_promises() -> None:
     for answer in run_forked(run_factors, FACTOR_SEEDS, jobs=2, wall_s_max=WALL_S_MAX):
         assert answer.result is not None, answer.ending

@@ -25,7 +25,6 @@ def test_what_is_metered_under_faults_is_what_was_committed() -> None:
         assert result.passed, f"seed {result.seed}: {result.violated}: {result.explanation}"
 
 
-@pytest.mark.timeout(600)
 def test_a_metered_seed_is_one_trace() -> None:
     traces = [
         answer.result and answer.result.trace_hash

@@ -97,7 +97,7 @@ def test_what_nobody_leads_is_not_moved() -> None:
         behind, _ = await one_left_behind(period, where)
         outcome = await led_to(period, behind, where, behind.broker_id)
         assert outcome.error == ErrorCode.BROKER_UNAVAILABLE
-        assert outcome.message == "orders-0: nobody leads it now"
+        assert outcome.message == "orders-0: it has no leader now"
 
     Period(METERED, topic("orders")).run(story)
 

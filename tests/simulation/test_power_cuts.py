@@ -21,6 +21,7 @@ from data_plane.disk.port import SyncDirectory, SyncFile
 from data_plane.testkit.crash_states import cut_choices
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.medium import Directory, Inode, Medium
+from tests.waiting import PATIENCE_S
 
 TRACES = 200 if os.environ.get("FULL") else 15
 OUTCOMES_MAX = 1_500
@@ -176,7 +177,7 @@ class Loop:
 
 def run(command: list[str]) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     except FileNotFoundError:
         pytest.fail(f"{command[0]} is missing: see packaging/debian-testing.txt")
     if done.returncode:
@@ -194,7 +195,6 @@ def loop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Loop]:
 
 @pytest.mark.optional_peer
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_what_a_power_cut_leaves_is_among_what_the_model_may_leave(loop: Loop) -> None:
     left_behind = 0
     for number, (trace, possible) in enumerate(traces()):

@@ -14,7 +14,7 @@ from penstock.contract.v1 import proof_pb2 as pb
 from penstock.records.batch import split_batches
 from penstock.records.seal import unpack_seal
 from penstock.records.stamp import STAMP_BYTES, stamp_seed, unpack_stamp
-from tests.simulation.test_client_streams import CONNECT_MS, Streams, told
+from tests.simulation.test_client_streams import CONNECT_MS, Streams, run_story
 from tests.simulation.test_cuts import METERED
 from tests.unit.log.batches import made_batch
 
@@ -56,7 +56,7 @@ async def filled(streams: Streams, batches: int, size: int) -> None:
     producer = await streams.producing()
     for count in range(batches):
         await producer.send(made_batch(2, size))
-        assert (await producer.told(count + 1))[-1] == 0
+        assert (await producer.errors_of(count + 1))[-1] == 0
 
 
 def test_committed_batches_are_read_with_their_stamps_up_to_what_was_asked_for() -> None:
@@ -85,7 +85,7 @@ def test_committed_batches_are_read_with_their_stamps_up_to_what_was_asked_for()
         )
         assert pb.ReadStampedResponse.FromString(answered).error == ErrorCode.NOT_LEADER
 
-    told(story)
+    run_story(story)
 
 
 def test_seals_are_read_above_an_offset_each_time_the_same() -> None:
@@ -101,7 +101,7 @@ def test_seals_are_read_above_an_offset_each_time_the_same() -> None:
             assert (await seals(streams, first_end))[0] == closed[1:]
         assert (await seals(streams, closed[-1][1]))[0] == []
 
-    told(story)
+    run_story(story)
 
 
 def test_proving_reads_have_a_budget_of_their_own_that_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_proving_reads_have_a_budget_of_their_own_that_comes_back(monkeypatch: p
                 await seals(streams, 0)
             await asyncio.sleep(12.5)
 
-    told(story)
+    run_story(story)
 
 
 def test_what_brokers_keep_of_a_tenants_bills_is_read_so_often_and_no_more() -> None:
@@ -149,7 +149,7 @@ def test_what_brokers_keep_of_a_tenants_bills_is_read_so_often_and_no_more() -> 
         await asyncio.sleep(1)
         await kept()
 
-    told(story, METERED)
+    run_story(story, METERED)
 
 
 def test_another_tenants_key_proves_nothing() -> None:
@@ -162,4 +162,4 @@ def test_another_tenants_key_proves_nothing() -> None:
                 await stranger.call(streams.address, method, request, CONNECT_MS)
             assert refused.value.code == ErrorCode.UNAUTHENTICATED
 
-    told(story)
+    run_story(story)

@@ -7,9 +7,8 @@ from data_plane.log.outcomes import DamagedRange
 from data_plane.metadata.model import PartitionRecord
 from data_plane.testkit.cluster import SimBroker, SimCluster
 from data_plane.testkit.invariants import Invariant
-from data_plane.testkit.scenario import BOOT_S_MAX, IN_SYNC_S_MAX, Scenario
+from data_plane.testkit.scenario import IN_SYNC_S_MAX, Scenario
 from data_plane.testkit.swarm import TopicPlan
-from data_plane.testkit.watcher import Watcher
 from penstock.contract.ids import TopicPartition
 from tests.simulation.plans import SETTINGS, TIMINGS, plan_of
 
@@ -28,27 +27,18 @@ class SlowForAWhile(Scenario):
         super().__init__(replace(plan_of(1, (), ()), topics=topics, timings=timings, chaos_s=1.0))
 
     async def _story(self) -> None:
-        cluster = self.cluster = SimCluster(self.loop, self.plan, self.timeline)
-        watcher = self.watcher = Watcher(cluster, lambda broker, where: False)
-        watcher.attach()
-        for broker in cluster.brokers:
-            cluster.start(broker)
-        set_up = asyncio.create_task(cluster.set_up())
-        await self._demand(
-            BOOT_S_MAX, lambda: set_up.done() and cluster.all_ready(), Invariant.I20, lambda: "the first boot"
-        )
-        set_up.result()
+        cluster = await self._booted()
         await asyncio.sleep(1.0)
         self._start_workload(cluster)
         slow = self._leads_nothing(cluster)
         slow.faults.extra_sync_ms = 4.0 * SLOW_SYNC_MS
-        await self._demand(
+        await self._require(
             IN_SYNC_S_MAX, lambda: not self._anywhere(slow), Invariant.I20, lambda: "it never stepped aside"
         )
         if self._spoilt:
             self._spoil(slow, TopicPartition(cluster.topic_ids[BUSY], 0))
         slow.faults.extra_sync_ms = 0.0
-        await self._demand(
+        await self._require(
             IN_SYNC_S_MAX, self._whole, Invariant.I20, lambda: f"not wholly in sync: {self.records}"
         )
 

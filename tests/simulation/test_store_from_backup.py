@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from data_plane.metadata import model
-from data_plane.node.membership.trusted_store import WRITE_MS, Trust
+from data_plane.node.membership.trusted_store import WRITE_MS, StoreWitness
 from data_plane.testkit.checkers import Evidence, check_history
 from data_plane.testkit.cluster import SimBroker, SimCluster
 from data_plane.testkit.invariants import Invariant
-from data_plane.testkit.scenario import BOOT_S_MAX, IN_SYNC_S_MAX, READ_S_MAX, Scenario
+from data_plane.testkit.scenario import IN_SYNC_S_MAX, READ_S_MAX, Scenario
 from data_plane.testkit.watcher import Watcher
 from penstock.contract.ids import TopicPartition
 from tests.simulation.bug import planted
@@ -39,14 +39,9 @@ class FromBackup(Scenario):
     """Messages that were acknowledged when everybody must have noticed."""
 
     async def _story(self) -> None:
-        cluster = self.cluster = SimCluster(self.loop, self.plan, self.timeline)
-        watcher = self.watcher = Watcher(cluster, lambda broker, where: False)
-        watcher.attach()
-        for broker in cluster.brokers:
-            cluster.start(broker)
-        set_up = asyncio.create_task(cluster.set_up())
-        await self._demand(BOOT_S_MAX, lambda: set_up.done() and cluster.all_ready(), Invariant.I20, str)
-        set_up.result()
+        cluster = await self._booted()
+        watcher = self.watcher
+        assert watcher is not None
         await asyncio.sleep(1.0)
         self._start_workload(cluster)
         await asyncio.sleep(2.0)
@@ -59,8 +54,8 @@ class FromBackup(Scenario):
         for broker in cluster.brokers:
             cluster.kill(broker)
             cluster.start(broker)
-        await self._demand_liveness(cluster, watcher)
-        await self._demand(READ_S_MAX, lambda: self._at_rest(cluster, watcher), Invariant.I9, str)
+        await self._check_liveness(cluster, watcher)
+        await self._require(READ_S_MAX, lambda: self._at_rest(cluster, watcher), Invariant.I9, str)
         evidence = Evidence(history=self.history, final={}, log_starts={})
         await self._read_all(cluster, self.plan.topics[0], evidence)
         check_history(evidence)
@@ -79,7 +74,7 @@ class FromBackup(Scenario):
             await self._in_sync(watcher, where, len(cluster.brokers))
 
     async def _in_sync(self, watcher: Watcher, where: TopicPartition, count: int) -> None:
-        await self._demand(
+        await self._require(
             IN_SYNC_S_MAX, lambda: len(watcher.records[where].in_sync) == count, Invariant.I20, str
         )
 
@@ -93,8 +88,8 @@ class FromBackup(Scenario):
         await asyncio.sleep(_NOTICED_S)
         noticed_s = self.loop.time()
         await asyncio.sleep(2.0)
-        cells = [event.key for batch in store.history[backup:] for event in batch.events]
-        self.acted = sum(key.startswith(("/partitions/", model.CONTROLLER_KEY)) for key in cells)
+        keys = [event.key for batch in store.history[backup:] for event in batch.events]
+        self.acted = sum(key.startswith(("/partitions/", model.CONTROLLER_KEY)) for key in keys)
         self.served = [broker.host for broker in cluster.brokers if _serves(broker)]
         self.acknowledged = sum(
             batch.promised and batch.began_s > noticed_s and batch.ended_s > 0 for batch in self.history.sent
@@ -103,7 +98,7 @@ class FromBackup(Scenario):
 
 def _serves(broker: SimBroker) -> bool:
     node = broker.node
-    return node is not None and (node.ready or not node.trust.refused)
+    return node is not None and (node.ready or not node.store_witness.refused)
 
 
 def story(seed: int) -> FromBackup:
@@ -120,7 +115,7 @@ def test_nobody_acts_on_a_store_from_a_backup_and_nothing_is_lost(seed: int) -> 
 
 
 def _believed(right: Callable[..., Any]) -> Callable[..., Any]:
-    def went_back(self: Trust, reason: str) -> None:
+    def went_back(self: StoreWitness, reason: str) -> None:
         """It is taken for a hiccup."""
 
     return went_back
@@ -128,6 +123,6 @@ def _believed(right: Callable[..., Any]) -> Callable[..., Any]:
 
 def test_brokers_that_believe_the_old_store_are_found() -> None:
     told = story(0)
-    with planted("data_plane.node.membership.trusted_store:Trust.went_back", _believed):
+    with planted("data_plane.node.membership.trusted_store:StoreWitness.went_back", _believed):
         result = told.run()
     assert result.violated or told.served

@@ -13,6 +13,7 @@ from penstock import Client
 from penstock.contract.ids import SYSTEM_TENANT
 from spark_usage import configuration
 from tests.integration.brokers import Brokers, brokers
+from tests.waiting import PATIENCE_S
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -44,7 +45,7 @@ class Service:
                 producer.send("__usage", value, partition=number % 3) for number, value in enumerate(values)
             ]
             for delivery in deliveries:
-                delivery.result(timeout=30)
+                delivery.result(timeout=PATIENCE_S)
 
     def process(self, *arguments: str) -> "subprocess.Popen[str]":
         """A process of the pipeline, which leads a process group of its own."""

@@ -20,9 +20,9 @@ from spark_usage.source import end_offsets
 from tests.spark_usage.bronze_surgery import drop_record
 from tests.spark_usage.records import DAY, MINUTE, Writer, reading
 from tests.spark_usage.service import Service, service
+from tests.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(400)]
-_WATCH_S = 120.0
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 
 def usage_values(first: int, count: int, boot: str = "boot-test") -> list[bytes]:
@@ -120,7 +120,7 @@ def test_driver_killed_between_data_and_commit_neither_loses_nor_doubles(
 def killed_with_orphans(running: Service, data: Path) -> None:
     """Kill a round's driver, Python and Java, while a data file is there that the sink's log does not name."""
     process = running.process("spark_usage", "once")
-    deadline = time.monotonic() + _WATCH_S
+    deadline = time.monotonic() + PATIENCE_S
     try:
         while not any(file.stat().st_size for file in data.glob("*.parquet")):
             assert process.poll() is None, process.communicate()[0]

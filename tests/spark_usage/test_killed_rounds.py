@@ -17,7 +17,7 @@ from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.records import DAY, HOUR, Stored, Writer, in_order, reading
 from tests.spark_usage.service import PROJECT
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
 _KILLED_WITHIN_S = 300.0
 SILVER, GOLD = datasets.USAGE_HOUR.name, datasets.COST_HOUR.name
 HOURS = 30

@@ -15,7 +15,7 @@ from spark_usage.manifest import Catalog, Check, CheckFailed, canonical_line, co
 from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.records import MINUTE, Writer, in_order, reading
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 
 INPUTS = {"offsets": {"0": 3}, "records": 3, "holes": [], "runs": {}}
 HOLDS = Check(name="it holds", numbers={"one": 1}, holds=True)

@@ -14,19 +14,20 @@ import psutil
 import pytest
 
 from spark_usage.manifest import Catalog
+from spark_usage.runner import pause_s
 from tests.spark_usage.service import service
 from tests.spark_usage.test_bronze import usage_values
+from tests.waiting import PATIENCE_S, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(500)]
-_WAIT_S = 200.0
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 
-def wait_until(what: str, holds: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + _WAIT_S
-    while not holds():
+def wait_for(what: str, condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    def holds() -> bool:
         assert process.poll() is None, f"ended: {process.communicate()[0]}"
-        assert time.monotonic() < deadline, f"not yet: {what}"
-        time.sleep(0.05)
+        return condition()
+
+    wait_until(what, holds)
 
 
 def members(group: int) -> list[int]:
@@ -59,29 +60,29 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
             return told
 
         try:
-            wait_until("the runner waits for its key", lambda: beat().get("state") == "waiting", process)
+            wait_for("the runner waits for its key", lambda: beat().get("state") == "waiting", process)
             assert beat()["pid"] == process.pid
             running.write(usage_values(0, 9))
             (tmp_path / "aside").rename(key_file)
-            wait_until("a round", lambda: last_round().get("records", 0) >= 9, process)
+            wait_for("a round", lambda: last_round().get("records", 0) >= 9, process)
             assert beat()["state"] == "ready"
 
             running.write(usage_values(9, 6))
             (running.configuration.datasets / "wake").touch()
-            wait_until("a round after the wake-up", lambda: last_round()["records"] >= 15, process)
+            wait_for("a round after the wake-up", lambda: last_round()["records"] >= 15, process)
             wanted = last_round()["runs"]["cut_coverage"]
             current = Catalog(running.configuration.datasets).current("cut_coverage")
             assert current is not None and current["run_id"] == wanted
 
             began = time.monotonic()
             process.send_signal(signal.SIGTERM)
-            output = process.communicate(timeout=60)[0]
+            output = process.communicate(timeout=PATIENCE_S)[0]
             assert process.returncode == 0, output
             assert time.monotonic() - began < 45
             assert beat()["state"] == "stopped"
             rounds = [json.loads(line) for line in output.splitlines() if line.startswith('{"time"')]
             assert "round" in [line["message"] for line in rounds]
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + PATIENCE_S
             while members(process.pid) and time.monotonic() < deadline:
                 time.sleep(0.05)
             assert members(process.pid) == []
@@ -91,16 +92,23 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
                 process.communicate()
 
 
+def test_rounds_that_take_long_are_further_apart() -> None:
+    assert pause_s(0.5, 20.0) == 20.0
+    assert pause_s(10.0, 20.0) == 40.0
+    assert pause_s(300.0, 20.0) == 60.0, "what is new is not waited for any longer"
+    assert pause_s(300.0, 600.0) == 600.0, "an operator's interval holds"
+
+
 def test_once_tells_what_is_wrong_in_one_line(tmp_path: Path) -> None:
     with service(tmp_path) as running:
         Path(json.loads(running.config_file.read_text())["usage_key_file"]).unlink()
         process = running.process("spark_usage", "once")
-        output = process.communicate(timeout=60)[0]
+        output = process.communicate(timeout=PATIENCE_S)[0]
         assert process.returncode == 1
         assert output.splitlines() == [
             f"spark_usage: {tmp_path / 'usage.key'}: the service account's key is not there yet"
         ]
         running.config_file.write_text("{}")
         process = running.process("spark_usage.runner")
-        assert "brokers: missing; give it a value" in process.communicate(timeout=60)[0]
+        assert "brokers: missing; give it a value" in process.communicate(timeout=PATIENCE_S)[0]
         assert process.returncode == 2

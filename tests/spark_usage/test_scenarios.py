@@ -17,7 +17,7 @@ from spark_usage.rounds import Round
 from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.records import DAY, HOUR, MINUTE, Stored, Writer, reading, topic_id
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 
 LOST = object()
 """Stands in `__usage` where a record is not."""

@@ -17,10 +17,10 @@ from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.random_logs import arrivals, random_log
 from tests.spark_usage.records import MINUTE, Writer, bronze_frame, in_order, reading, topic_id
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 
 Log = tuple[str, int]
-Place = tuple[int, int]
+Where = tuple[int, int]
 """(log generation, end offset)."""
 PARTITIONS = 200 if FULL else 60
 
@@ -57,7 +57,7 @@ def random_readings(random: Random, partition: int) -> list[pb.Reading]:
 
 
 def seen_in_plain_python(points: list[Row]) -> dict[Any, tuple[bool, bool, bool]]:
-    """(topic id, partition, view, place) -> (void, below, current), each point compared with each other one."""
+    """(topic id, partition, view, where_of) -> (void, below, current), each point compared with each other one."""
     logs: dict[Log, list[Row]] = defaultdict(list)
     for point in points:
         logs[point.topic_id, point.partition].append(point)
@@ -68,31 +68,31 @@ def seen_in_plain_python(points: list[Row]) -> dict[Any, tuple[bool, bool, bool]
             there = [point for point in mine if point.log_generation <= view]
             begun = [(point.log_generation, point.end_offset) for point in there if point.is_start]
             void = {
-                place(point): any(
+                where_of(point): any(
                     generation > point.log_generation and point.end_offset > start
                     for generation, start in begun
                 )
                 for point in there
             }
-            valid = [point for point in there if not void[place(point)]]
+            valid = [point for point in there if not void[where_of(point)]]
             for point in there:
-                below = not void[place(point)] and any(
+                below = not void[where_of(point)] and any(
                     other.end_offset > point.end_offset
                     or any(old > new for old, new in zip(other.totals, point.totals, strict=True))
                     for other in valid
-                    if place(other) < place(point)
+                    if where_of(other) < where_of(point)
                 )
-                seen[*log, view, place(point)] = (void[place(point)], below, view == generations[-1])
+                seen[*log, view, where_of(point)] = (void[where_of(point)], below, view == generations[-1])
     return seen
 
 
-def place(point: Row) -> Place:
+def where_of(point: Row) -> Where:
     return point.log_generation, point.end_offset
 
 
 def seen_by_spark(points: DataFrame) -> dict[Any, tuple[bool, bool, bool]]:
     return {
-        (row.topic_id, row.partition, row.view, place(row)): (row.void, row.below, row.current)
+        (row.topic_id, row.partition, row.view, where_of(row)): (row.void, row.below, row.current)
         for row in readings.viewed(points).collect()
     }
 
@@ -109,7 +109,7 @@ def test_views_of_many_generations_are_those_of_the_rules_point_by_point(
     assert found == wanted
 
     # the random logs hold what the rules are about
-    places = {(row.topic_id, row.partition, place(row)): row for row in rows}
+    places = {(row.topic_id, row.partition, where_of(row)): row for row in rows}
     own = [key for key in wanted if key[2] == key[3][0]]
     assert len({(key[1], key[2]) for key in own}) > 4 * PARTITIONS
     assert not any(wanted[key][0] for key in own), "no point is void in the view of its own generation"
@@ -156,19 +156,19 @@ def test_intervals_tell_principals_less_those_told_before_in_their_minute(
     random = Random(seed)
     told = [one for partition in range(PARTITIONS) for one in random_readings(random, partition)]
     points = points_of(spark, told).localCheckpoint()
-    rows = {(row.topic_id, row.partition, place(row)): row for row in points.collect()}
+    rows = {(row.topic_id, row.partition, where_of(row)): row for row in points.collect()}
     chains: dict[Any, list[Row]] = defaultdict(list)
     for (topic, partition, view, where), (void, below, _) in seen_by_spark(points).items():
         if not void and not below:
             chains[topic, partition, view].append(rows[topic, partition, where])
     wanted = {}
     for chain, good in chains.items():
-        good.sort(key=place)
+        good.sort(key=where_of)
         for before, point in pairwise([None, *good]):
             assert point is not None
-            wanted[*chain, place(point)] = interval(before, point)
+            wanted[*chain, where_of(point)] = interval(before, point)
     found = {
-        (row.topic_id, row.partition, row.view, place(row)): (
+        (row.topic_id, row.partition, row.view, where_of(row)): (
             row.first_offset, row.messages, row.bytes, {tuple(share) for share in row.shares if any(share[1:])},
         )
         for row in readings.intervals_of(readings.viewed(points)).collect()
@@ -208,7 +208,7 @@ def test_five_hundred_principals_of_one_minute_each_get_their_own(spark: SparkSe
         for count in (1, 2)
     ]  # fmt: skip
     first, second = sorted(
-        readings.intervals_of(readings.viewed(points_of(spark, told))).collect(), key=place
+        readings.intervals_of(readings.viewed(points_of(spark, told))).collect(), key=where_of
     )
     rest = 500_000 - sum(range(1, 501))
     for one in (first, second):

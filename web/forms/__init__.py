@@ -1,5 +1,5 @@
 """The console's forms, one module for each part of the console.
 
-A form says which fields there are, how they are labelled and what text they take. What a value must be is a rule of the
-actions: the form asks them, or shows what they refuse at the field that they name.
+A form defines its fields, their labels and the text that they take. The actions have the rules for values: the form
+asks them, or shows their refusals at the fields that they name.
 """

@@ -1,4 +1,4 @@
-"""Forms of people's own accounts: at the door, for a tenant, and for passwords."""
+"""Forms of people's own accounts: signing in and up, new tenants, and passwords."""
 
 from typing import Any
 
@@ -16,14 +16,14 @@ _GOOD = "10 characters or more; a sentence is good."
 
 
 class SignInForm(ConsoleForm):
-    """Who it is, and the page to go to."""
+    """An address and a password, and the page to go to."""
 
     email = Text(label="E-mail address", widget=forms.EmailInput(_EMAIL))
     password = Secret(label="Password", attrs=_OLD)
     next = Text(required=False, widget=forms.HiddenInput)
 
     def clean(self) -> dict[str, Any]:
-        """People do not type `next`: one that makes no sense does not keep them out."""
+        """People do not type `next`, so an invalid one does not keep them from signing in."""
         if "next" in self.errors:
             self.pass_over("next")
         return self.cleaned_data
@@ -36,14 +36,14 @@ class SignUpForm(ConsoleForm):
     password = Secret(label="Password", help_text=_GOOD, attrs=_NEW)
     tenant = Text(
         label="Name of your tenant",
-        help_text="A home for topics and keys, for instance your team. Letters, digits and . _ -",
+        help_text="It contains your topics and keys; use for instance your team's name. Letters, digits and . _ -",
         widget=forms.TextInput(
             {"autocomplete": "organization", "maxlength": TENANT_NAME_LENGTH_MAX, "spellcheck": "false"}
         ),
     )
 
     def clean(self) -> dict[str, Any]:
-        """Everything that is wrong at once, not only what signing up would name first."""
+        """Show all errors at once, not only the first one that signing up would name."""
         email, password = self.cleaned_data.get("email", ""), self.cleaned_data.get("password", "")
         if email:
             self.ask(lambda: actions.checked_email(email))
@@ -67,19 +67,19 @@ class TenantForm(ConsoleForm):
 
 
 class PasswordForm(ConsoleForm):
-    """Another password for somebody who knows the present one."""
+    """A new password for a person who knows the present one."""
 
-    present = Secret(label="Your password now", attrs=_OLD)
+    present = Secret(label="Your present password", attrs=_OLD)
     new = Secret(label="The new password", help_text=_GOOD, attrs=_NEW)
 
 
 class ResetForm(ConsoleForm):
-    """Another password for somebody with a link."""
+    """A new password for a person with a reset link."""
 
     new = Secret(label="The new password", help_text=_GOOD, attrs={**_NEW, "autofocus": True})
 
 
 class JoinForm(ConsoleForm):
-    """The password of somebody who was invited and has not signed up."""
+    """The password of a person who was invited and has not signed up."""
 
     password = Secret(label="Choose a password", help_text=_GOOD, attrs={**_NEW, "autofocus": True})

@@ -1,4 +1,4 @@
-"""Fields of forms: text of any kind, whole numbers, choices and moments, read strictly."""
+"""Fields of forms: texts, whole numbers, choices and times, read strictly."""
 
 import re
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ from django.core.exceptions import ValidationError
 from penstock.rules.timestamps import time_ms
 
 TEXT_MAX = 512 * 1024
-"""Characters of one field. What is longer is refused, never cut."""
+"""Characters of one field. A longer text is refused, never shortened."""
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _EMPTY = "Fill this in"
 
 
 def not_too_long(text: str) -> None:
-    """Raises `ValidationError`. Not `max_length`: with that, browsers cut what is pasted."""
+    """Raises `ValidationError`. Not `max_length`: with it, browsers shorten a pasted text."""
     if len(text) > TEXT_MAX:
         raise ValidationError(f"{len(text):,} characters; a form of the console takes {TEXT_MAX:,}")
 
@@ -32,7 +32,7 @@ class Text(forms.CharField):
 
 
 class Verbatim(Text):
-    """Text as it was typed. Browsers end the lines of a form with CR LF; what was typed had LF."""
+    """Text as it was typed. Browsers end lines with CR LF where a person typed LF."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(strip=False, **options)
@@ -42,7 +42,7 @@ class Verbatim(Text):
 
 
 class Secret(Text):
-    """A password or token, as it was typed. It never comes back in a page."""
+    """A password or token, as it was typed. No page ever shows it."""
 
     def __init__(self, *, attrs: dict[str, Any], **options: Any) -> None:
         super().__init__(strip=False, widget=forms.PasswordInput(attrs), **options)
@@ -51,7 +51,7 @@ class Secret(Text):
 class Whole(forms.IntegerField):
     """A whole number, with or without spaces between its digits."""
 
-    default_error_messages: ClassVar = {"required": _EMPTY, "invalid": "A whole number, please"}
+    default_error_messages: ClassVar = {"required": _EMPTY, "invalid": "Enter a whole number"}
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -75,11 +75,11 @@ class Choice(forms.ChoiceField):
 
 
 class Moment(forms.DateTimeField):
-    """A moment in UTC, as browsers give it."""
+    """A time in UTC, as browsers send it."""
 
     default_error_messages: ClassVar = {
         "required": _EMPTY,
-        "invalid": "A time such as 2026-01-31T12:00, please",
+        "invalid": "Enter a time such as 2026-01-31T12:00",
     }
 
     def __init__(self, **options: Any) -> None:
@@ -88,7 +88,7 @@ class Moment(forms.DateTimeField):
 
 
 class Ticks(forms.CheckboxSelectMultiple):
-    """Boxes to tick, each under a name of its own: `may_produce`."""
+    """Boxes to tick, each with its own name: `may_produce`."""
 
     def __init__(self, *, before: str) -> None:
         super().__init__()
@@ -118,5 +118,5 @@ def numbered(numbers: Iterable[int]) -> list[tuple[str, str]]:
 
 
 def moment_ms(at: datetime) -> int:
-    """ms since 1970; a moment before that is taken for it."""
+    """ms since 1970; 0 for an earlier time."""
     return max(0, time_ms(at))

@@ -1,4 +1,4 @@
-"""Forms that move a group's offsets: where to, and the moves that a preview has shown."""
+"""Forms that move a group's offsets: the target, and the moves of a preview."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from web.forms.fields import Choice, Moment, Whole
 from web.groups_now import GroupNow
 
 _TO = {
-    "beginning": "the beginning: read all again",
-    "end": "the end: skip what waits",
+    "beginning": "the beginning: read everything again",
+    "end": "the end: skip unread messages",
     "time": "a time",
     "offset": "an offset",
 }
@@ -20,7 +20,7 @@ _MOVE = re.compile(r"([^:]+):([0-9]{1,6}):([0-9]{1,18})")
 
 
 class TargetForm(ConsoleForm):
-    """Where a group shall go on reading, in one of `topics` or in all."""
+    """Where a group goes on reading, in one of `topics` or in all."""
 
     to = Choice(
         label="Go to",
@@ -35,7 +35,7 @@ class TargetForm(ConsoleForm):
     topic = forms.ChoiceField(
         label="In",
         required=False,
-        error_messages={"invalid_choice": "The group has committed nothing there"},
+        error_messages={"invalid_choice": "The group has no committed offset in this topic"},
     )
 
     def __init__(self, topics: Sequence[str], data: Mapping[str, Any] | None = None) -> None:
@@ -54,7 +54,7 @@ class TargetForm(ConsoleForm):
         to = self.cleaned_data.get("to")
         for name in ("time", "offset"):
             if name == to:
-                self.demand(name)
+                self.require(name)
             else:
                 self.pass_over(name)
         return self.cleaned_data
@@ -72,12 +72,12 @@ class MovesForm(ConsoleForm):
         self.moves: dict[tuple[str, int], int] = {}
 
     def clean(self) -> dict[str, Any]:
-        """What is wrong stands above the preview: its fields are hidden."""
+        """Errors are shown above the preview, because its fields are hidden."""
         for text in self.cleaned_data["move"] or ():
             match = _MOVE.fullmatch(text)
             if match is None or (match[1], int(match[2])) not in self._known:
-                raise forms.ValidationError("The preview is not of this group any more; look at it again")
+                raise forms.ValidationError("The group has changed since this preview; make another one")
             self.moves[match[1], int(match[2])] = int(match[3])
         if not self.moves:
-            raise forms.ValidationError("Nothing is to be moved")
+            raise forms.ValidationError("There is nothing to move")
         return self.cleaned_data

@@ -11,11 +11,11 @@ from web.forms.fields import Choice, Several, Text
 
 SOME = "some"
 LIFETIMES = {"30": 30, "90": 90, "365": 365, "never": None}
-"""Days; None: the key does not end by itself."""
+"""Days; None: the key never expires."""
 
 
 class KeyForm(ConsoleForm):
-    """A name, how long the key lives, and what it may do."""
+    """A name, a lifetime, and what the key may do."""
 
     name = Text(
         label="Name",
@@ -23,7 +23,7 @@ class KeyForm(ConsoleForm):
         widget=forms.TextInput({"maxlength": KEY_NAME_LENGTH_MAX, "autofocus": True}),
     )
     lifetime = Choice(
-        label="Ends by itself after",
+        label="Expires after",
         initial="90",
         choices=[("30", "30 days"), ("90", "90 days"), ("365", "1 year"), ("never", "never")],
     )
@@ -35,7 +35,7 @@ class KeyForm(ConsoleForm):
     )
     topic_prefix = Text(
         label="Topics that begin with",
-        help_text="Empty means all topics. Groups are bound by the same beginning.",
+        help_text="Empty means all topics. The same applies to the names of groups.",
         required=False,
         widget=forms.TextInput(
             {"maxlength": TOPIC_NAME_LENGTH_MAX, "spellcheck": "false", "autocapitalize": "off"}
@@ -44,14 +44,14 @@ class KeyForm(ConsoleForm):
     operations = Several(
         label="Operations",
         choices=[(name, name) for name in OPERATIONS],
-        initial=[name for name in OPERATIONS if name != "delete"],  # which cannot be undone
+        initial=[name for name in OPERATIONS if name != "delete"],  # a deletion cannot be undone
         required=False,
         before="may_",
     )
 
     def clean(self) -> dict[str, Any]:
         if self.cleaned_data.get("scope") == SOME:
-            self.demand("operations")
+            self.require("operations")
         else:
             self.pass_over("topic_prefix", "operations")
         return self.cleaned_data
@@ -62,6 +62,6 @@ class KeyForm(ConsoleForm):
 
     @property
     def operations_bound(self) -> list[str]:
-        """The operations that the key is bound to; none = it is bound to none."""
+        """The operations that the key is limited to; empty = all."""
         chosen: list[str] = self.cleaned_data["operations"] or []
         return chosen if len(chosen) < len(OPERATIONS) else []

@@ -1,4 +1,4 @@
-"""Forms of messages: which to look at, and one to send."""
+"""Forms of messages: which ones to show, and one to send."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -54,7 +54,7 @@ class LookForm(ConsoleForm):
         at = self.cleaned_data.get("at")
         for name in ("offset", "time", "key"):
             if name == at:
-                self.demand(name)
+                self.require(name)
             else:
                 self.pass_over(name)
         return self.cleaned_data
@@ -81,7 +81,7 @@ class SendForm(ConsoleForm):
     )
     partition = forms.TypedChoiceField(
         label="Partition",
-        help_text="Usually chosen by the key.",
+        help_text="Usually the key decides.",
         coerce=int,
         empty_value=None,
         required=False,
@@ -89,7 +89,7 @@ class SendForm(ConsoleForm):
     )
     headers = Text(
         label="Headers",
-        help_text="One a line, as name: content",
+        help_text="One per line, as name: content",
         required=False,
         widget=forms.Textarea({"rows": 3, "spellcheck": "false"}),
     )
@@ -108,7 +108,7 @@ class SendForm(ConsoleForm):
                 continue
             name, colon, content = line.partition(":")
             if not colon or not name.strip():
-                raise forms.ValidationError(f"{line[:60]!r}: one header a line, as name: content")
+                raise forms.ValidationError(f"{line[:60]!r}: one header per line, as name: content")
             headers.append((name.strip(), content.strip().encode()))
         if len(headers) > HEADERS_MAX:
             raise forms.ValidationError(f"At most {HEADERS_MAX}")
@@ -116,7 +116,7 @@ class SendForm(ConsoleForm):
 
 
 def _listed(count: int, data: Mapping[str, Any] | None) -> list[int]:
-    """The partitions to choose from; one that an address names is among them, also where they are too many to list."""
+    """The partitions to choose from. Of too many, the first ones and the one that the address names."""
     listed = list(range(min(count, PARTITIONS_MAX)))
     named = str((data or {}).get("partition", ""))
     if named.isascii() and named.isdecimal() and len(named) < 7 and PARTITIONS_MAX <= int(named) < count:

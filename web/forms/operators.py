@@ -41,7 +41,7 @@ class LimitsForm(ConsoleForm):
     )
 
     def clean(self) -> dict[str, Any]:
-        """Everything that is wrong at once, not only what setting them would name first."""
+        """Show all errors at once, not only the first one that the action would name."""
         self.ask(lambda: quotas.check_produce_rate(self.cleaned_data.get("produce_bytes_per_s")))
         self.ask(lambda: quotas.check_partitions_max(self.cleaned_data.get("partitions_max")))
         return self.cleaned_data

@@ -12,11 +12,11 @@ from web.forms.fields import Choice, Text
 
 
 class InviteForm(ConsoleForm):
-    """An address and a role, one of `roles`: (name, what it means)."""
+    """An address and a role, one of `roles`: (name, meaning)."""
 
     email = Text(
         label="E-mail address",
-        help_text="Only a person of this address can take the invitation.",
+        help_text="Only a person with this address can accept the invitation.",
         widget=forms.EmailInput({"maxlength": 254, "autofocus": True, "autocomplete": "off"}),
     )
     role = Choice(
@@ -28,12 +28,12 @@ class InviteForm(ConsoleForm):
 
     def __init__(self, roles: Sequence[tuple[str, str]], data: Mapping[str, Any] | None = None) -> None:
         super().__init__(data)
-        told = '<strong>{}</strong><span class="quiet">{}</span>'
-        _choices(self, "role", [(name, format_html(told, name, meaning)) for name, meaning in roles])
+        markup = '<strong>{}</strong><span class="quiet">{}</span>'
+        _choices(self, "role", [(name, format_html(markup, name, meaning)) for name, meaning in roles])
 
 
 class RoleForm(ConsoleForm):
-    """Another role for somebody."""
+    """Another role for a person."""
 
     role = Choice(label="Role")
     confirmed = forms.BooleanField(required=False, widget=forms.HiddenInput)
@@ -41,7 +41,7 @@ class RoleForm(ConsoleForm):
     def __init__(
         self, roles: Sequence[str], data: Mapping[str, Any] | None = None, *, of: str = "", **initial: Any
     ) -> None:
-        # One stands in each row of a list: without ids, each named by its person.
+        # Each row of a list has one: without ids, each labelled with its person.
         super().__init__(data, initial=initial, auto_id=False)
         _choices(self, "role", [(name, name) for name in roles])
         self.fields["role"].widget.attrs["aria-label"] = f"Role of {of}"

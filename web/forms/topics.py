@@ -1,4 +1,4 @@
-"""Forms of topics: made, changed and deleted."""
+"""Forms to make, change and delete topics."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -26,7 +26,7 @@ _DURABILITIES = {
 
 
 class TopicForm(ConsoleForm):
-    """What a topic is made with and changed by."""
+    """The settings of a topic, for making and changing it."""
 
     lands: ClassVar = {
         "retention_ms": "retention",
@@ -55,8 +55,8 @@ class TopicForm(ConsoleForm):
     durability = Choice(
         label="A write is acknowledged when it is",
         choices=[
-            (name, format_html('{} <span class="faint">{}</span>', *told))
-            for name, told in _DURABILITIES.items()
+            (name, format_html('{} <span class="faint">{}</span>', *texts))
+            for name, texts in _DURABILITIES.items()
         ],
         widget=forms.RadioSelect,
         template_name="web/fields/choices.html",
@@ -64,7 +64,7 @@ class TopicForm(ConsoleForm):
     replication = Whole(label="Copies", required=False, widget=forms.NumberInput(_FEW))
     min_insync_replicas = Whole(
         label="In sync to write",
-        help_text="Writes are refused below it",
+        help_text="Writes are refused with fewer",
         required=False,
         widget=forms.NumberInput(_FEW),
     )
@@ -79,36 +79,36 @@ class TopicForm(ConsoleForm):
         if self.cleaned_data.get("retention_unit") == _UNLIMITED:
             self.pass_over("retention")
         else:
-            self.demand("retention")
+            self.require("retention")
         return self.cleaned_data
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that the form names, in the contract's units. What is empty or wrong is left out."""
-        held = self.cleaned_data
+        """The settings of the form, in the contract's units, without empty and invalid ones."""
+        given = self.cleaned_data
         settings: dict[str, Any] = {}
-        if held.get("retention_unit") == _UNLIMITED:
+        if given.get("retention_unit") == _UNLIMITED:
             settings["retention_ms"] = -1
-        elif held.get("retention") is not None and "retention_unit" in held:
-            settings["retention_ms"] = held["retention"] * _UNITS_MS[held["retention_unit"]]
-        if "retention_bytes" in held:
-            size = held["retention_bytes"]
+        elif given.get("retention") is not None and "retention_unit" in given:
+            settings["retention_ms"] = given["retention"] * _UNITS_MS[given["retention_unit"]]
+        if "retention_bytes" in given:
+            size = given["retention_bytes"]
             settings["retention_bytes"] = -1 if size is None else size * limits.MIB
-        if held.get("max_message_kib") is not None:
-            settings["max_message_bytes"] = held["max_message_kib"] * limits.KIB
+        if given.get("max_message_kib") is not None:
+            settings["max_message_bytes"] = given["max_message_kib"] * limits.KIB
         for name in ("durability", "replication", "min_insync_replicas"):
-            if held.get(name) is not None:
-                settings[name] = held[name]
+            if given.get(name) is not None:
+                settings[name] = given[name]
         return settings
 
 
 class NewTopicForm(TopicForm):
-    """A topic of `tenant` that is not there yet."""
+    """A new topic of `tenant`."""
 
     field_order = ("name",)
     name = Text(
         label="Name",
-        help_text="Letters, digits and . _ - ; programs use it, and it cannot be changed.",
+        help_text="Letters, digits and . _ - ; programs use the name, and it cannot be changed.",
         widget=forms.TextInput(
             {
                 "maxlength": limits.TOPIC_NAME_LENGTH_MAX,
@@ -120,8 +120,8 @@ class NewTopicForm(TopicForm):
     )
     partitions = Whole(
         label="Partitions",
-        help_text="How many programs can share the reading. Messages with the same key stay in one partition, in order."
-        " More can be added later, none removed.",
+        help_text="So many programs can share the reading. Messages with the same key stay in one partition, in order."
+        " You can add partitions later, but not remove them.",
         widget=forms.NumberInput({"min": 1, "max": limits.PARTITIONS_PER_TOPIC_MAX, "inputmode": "numeric"}),
     )
     replication = Whole(
@@ -144,7 +144,7 @@ class NewTopicForm(TopicForm):
         self._tenant = tenant
 
     def clean(self) -> dict[str, Any]:
-        """Everything that is wrong at once, not only what creating would name first."""
+        """Show all errors at once, not only the first one that the action would name."""
         super().clean()
         name, partitions = self.cleaned_data.get("name"), self.cleaned_data.get("partitions")
         if name is not None:
@@ -164,8 +164,8 @@ class EditTopicForm(TopicForm):
 
     partitions = Whole(
         label="Partitions",
-        help_text="Only more are possible. Keys are spread over all of them, so a key's later messages may go to"
-        " another partition.",
+        help_text="The number can only grow. Keys are spread over all partitions, so a key's later messages may go to"
+        " another one.",
         widget=forms.NumberInput,
     )
     replication = Whole(
@@ -192,6 +192,13 @@ class EditTopicForm(TopicForm):
         super().__init__(data, initial=initial)
         self.about = row.name
         self.fields["partitions"].widget.attrs["min"] = row.partitions
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Those whose fields were changed: the form shows whole hours, KiB and MiB, which a topic's need not be."""
+        changed = {*self.changed_data, *(["retention"] if "retention_unit" in self.changed_data else [])}
+        lands = {name: self.lands.get(name, name) for name in super().settings}
+        return {name: value for name, value in super().settings.items() if lands[name] in changed}
 
 
 class DeleteTopicForm(ConsoleForm):

@@ -1,4 +1,4 @@
-"""What templates say: numbers, sizes and times as text, and addresses that change on deployment."""
+"""Filters and tags of templates: numbers, sizes and times as text, and addresses of static files."""
 
 import json
 from datetime import datetime
@@ -11,10 +11,16 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from control_plane.audit.models import AuditEntry
-from penstock.contract.errors import Belief, BrokerUnavailable, DeliveryTimeout, PenstockError, TimedOut
+from penstock.contract.errors import (
+    Belief,
+    BrokerUnavailable,
+    DeliveryTimeout,
+    PenstockError,
+    TimedOut,
+    split_message,
+)
 from web import assets, charts, formats
 from web.costs import PriceRow
-from web.refusals import split_message
 
 register = template.Library()
 
@@ -33,7 +39,7 @@ register.filter("short", charts.short)
 
 @register.filter
 def ago(at: datetime | None) -> SafeString | str:
-    """`3 minutes ago`, with the moment itself for people who point at it."""
+    """`3 minutes ago`, with the time itself as its title."""
     if at is None:
         return "never"
     return format_html(
@@ -57,7 +63,7 @@ def pretty(value: Any) -> str:
 
 @register.filter
 def iso_moment(text: str | None) -> str:
-    """A moment that comes as ISO 8601."""
+    """A time that is given as ISO 8601."""
     return "" if text is None else formats.moment(datetime.fromisoformat(text))
 
 
@@ -75,7 +81,7 @@ def asset(path: str) -> str:
 
 @register.simple_tag(takes_context=True)
 def page_address(context: template.Context, number: int, name: str = "") -> str:
-    """The address of another page of the list `name`; of a second list on a page, the place where it stands."""
+    """The address of another page of the list `name`; with a name, the address leads to that list on the page."""
     query = context["request"].GET.copy()
     query[name or "page"] = str(number)
     return f"?{query.urlencode()}{'#' if name else ''}{name}"
@@ -83,15 +89,15 @@ def page_address(context: template.Context, number: int, name: str = "") -> str:
 
 @register.filter
 def unreachable(error: PenstockError) -> bool:
-    """Whether no broker answered: the message then names connections only."""
+    """Whether no broker answered: the message is then about connections only."""
     return isinstance(error, (BrokerUnavailable, TimedOut, DeliveryTimeout))
 
 
 @register.filter
 def believed(error: PenstockError) -> str:
-    """What to believe of the request."""
+    """What is known about the request's outcome."""
     if error.belief is Belief.UNKNOWN:
-        return "It is not known whether your request was done: look before you send it again."
+        return "It is not known whether your request was done: check before you send it again."
     return "Nothing was changed."
 
 
@@ -104,7 +110,7 @@ def sentence(text: str) -> str:
 
 @register.filter
 def subject(entry: AuditEntry) -> str:
-    """The name of what an audit entry is about, where it has one."""
+    """The name of an audit entry's object, if it has one."""
     return str(entry.after.get("name") or entry.before.get("name") or "")
 
 
@@ -123,7 +129,7 @@ _METERS = {
 
 @register.filter
 def meter(name: str) -> str:
-    """A meter's name as people say it."""
+    """A meter's name for people."""
     return _METERS.get(name, name.replace("_", " ").capitalize())
 
 
@@ -135,7 +141,7 @@ def items(meter_name: str) -> str:
 
 @register.filter
 def price_span(row: PriceRow) -> str:
-    """Which part of a period's quantity a price is for."""
+    """The part of a period's quantity that a price is for."""
     form = formats.size if row.meter.startswith("bytes") else formats.count
     if row.up_to is None:
         return "any" if row.after == 0 else f"over {form(row.after)}"
@@ -157,8 +163,8 @@ def percent(ratio: str | None) -> str:
     if ratio is None:
         return "no requests"
     digits = ratio.replace(".", "")
-    places = digits[3:].rstrip("0")
-    return f"{int(digits[:3])}{'.' + places if places else ''} %"
+    decimals = digits[3:].rstrip("0")
+    return f"{int(digits[:3])}{'.' + decimals if decimals else ''} %"
 
 
 @register.inclusion_tag("web/parts/pipe.html")

@@ -1,1 +1,1 @@
-"""Views of the console: each reads through queries, writes through actions, and renders a page."""
+"""Views of the console. Each reads through queries, writes through actions, and renders a page."""

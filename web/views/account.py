@@ -1,4 +1,4 @@
-"""The door: signing up, in and out, and tenants of one's own."""
+"""Signing up, in and out, and making tenants."""
 
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import rotate_token
@@ -15,7 +15,7 @@ from web.broker_access import forget_person
 from web.costs import prices_of_newcomers
 from web.forms.accounts import SignInForm, SignUpForm, TenantForm
 from web.forms.console_form import posted
-from web.places import signed_in
+from web.tenant_access import signed_in
 
 SIGN_IN_PER_PERSON = 10
 SIGN_IN_PER_ADDRESS = 60
@@ -25,7 +25,7 @@ SIGN_UP_PER_ADDRESS = 30
 
 @never_cache
 def home(request: HttpRequest) -> HttpResponse:
-    """To the person's first tenant, or to the door."""
+    """To the person's first tenant, or to the sign-in page."""
     person = sessions.person_of(request)
     if person is None:
         return redirect("web:sign-in")
@@ -38,7 +38,7 @@ def home(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """A new session each time: one that somebody planted in the browser is not used."""
+    """Sign in. It always opens a new session: one that an attacker set in the browser is not used."""
     form = SignInForm(posted(request), initial={"next": request.GET.get("next", "")})
     if form.is_valid():
         given = form.cleaned_data
@@ -90,7 +90,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
-    """The session ends here and in the database, and so does the console's key of this person."""
+    """End the session in the browser and in the database, and revoke the console's key of this person."""
     person = sessions.person_of(request)
     if person is not None:
         forget_person(sessions.actor_of(request, person), person)
@@ -133,7 +133,7 @@ def end_session(request: HttpRequest) -> None:
 
 
 def _inside(request: HttpRequest, wanted: str) -> str:
-    """Where the person wanted to go, if it is a page of this service."""
+    """The page that the person asked for, if it is one of this service."""
     if wanted.startswith("/") and url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}):
         return wanted
     return "web:home"

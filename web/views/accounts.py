@@ -1,4 +1,4 @@
-"""The person's own account: another password, where they have signed in, and the page of a reset link."""
+"""The person's own account: a new password, their sign-ins, and the page of a reset link."""
 
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import rotate_token
@@ -13,7 +13,7 @@ from web import notices, rate_limit, sessions
 from web.forms.accounts import PasswordForm, ResetForm
 from web.forms.console_form import posted
 from web.paging import page_of
-from web.places import signed_in
+from web.tenant_access import signed_in
 
 PER_PAGE = 50
 PASSWORDS_PER_PERSON = 10
@@ -24,7 +24,7 @@ RESETS_PER_ADDRESS = 60
 @signed_in
 @require_http_methods(["GET", "HEAD", "POST"])
 def account(request: HttpRequest, person: Person) -> HttpResponse:
-    """The sign-ins, and a form for another password."""
+    """The sign-ins, and a form for a new password."""
     form = PasswordForm(posted(request))
     if form.is_valid():
         try:
@@ -40,7 +40,7 @@ def account(request: HttpRequest, person: Person) -> HttpResponse:
             form.refuse(error)
         else:
             rotate_token(request)
-            return notices.put(redirect("web:account"), f"Your password is changed.{_told(ended)}")
+            return notices.put(redirect("web:account"), f"Your password is changed.{_sign_ins_ended(ended)}")
     token = sessions.token_of(request)
     page = page_of(request, queries.sign_ins(person).order_by("-pk"), PER_PAGE)
     items = [(row, queries.is_of_token(row, token)) for row in page]
@@ -51,7 +51,7 @@ def account(request: HttpRequest, person: Person) -> HttpResponse:
 @signed_in
 @require_POST
 def end_one(request: HttpRequest, person: Person, sign_in: str) -> HttpResponse:
-    """End one sign-in; with one's own, the browser is at the door again."""
+    """End one sign-in. After one's own the browser shows the sign-in page."""
     actions.end_sign_in(sessions.actor_of(request, person), person, sign_in)
     return notices.put(redirect("web:account"), "The sign-in has ended.")
 
@@ -59,17 +59,19 @@ def end_one(request: HttpRequest, person: Person, sign_in: str) -> HttpResponse:
 @signed_in
 @require_POST
 def end_others(request: HttpRequest, person: Person) -> HttpResponse:
-    """End all but this browser's."""
+    """End all sign-ins except this browser's."""
     ended = actions.end_other_sign_ins(
         sessions.actor_of(request, person), person, keep=sessions.token_of(request)
     )
-    return notices.put(redirect("web:account"), _told(ended).strip() or "There was no other sign-in.")
+    return notices.put(
+        redirect("web:account"), _sign_ins_ended(ended).strip() or "There was no other sign-in."
+    )
 
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def reset(request: HttpRequest, token: str) -> HttpResponse:
-    """Where a reset link leads: choose a password, then sign in with it."""
+    """The page of a reset link: choose a password, then sign in with it."""
     rate_limit.spend("reset", sessions.source_of(request), RESETS_PER_ADDRESS)
     found = queries.reset_of(token)
     form = ResetForm(posted(request))
@@ -92,7 +94,7 @@ def reset(request: HttpRequest, token: str) -> HttpResponse:
     return render(request, "web/reset.html", context, status=form.status)
 
 
-def _told(ended: int) -> str:
+def _sign_ins_ended(ended: int) -> str:
     if not ended:
         return ""
     return " One other sign-in has ended." if ended == 1 else f" {ended} other sign-ins have ended."

@@ -1,4 +1,4 @@
-"""Consumer groups: list, detail with lag, and moving offsets with a look at what would happen first."""
+"""Consumer groups: list, detail with lag, and moving offsets after a preview."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -17,7 +17,7 @@ from web.forms.fields import moment_ms
 from web.forms.groups import MovesForm, TargetForm
 from web.groups_now import GroupNow, PartitionLag, group_now, groups_now
 from web.paging import page_of
-from web.places import Place, in_tenant
+from web.tenant_access import TenantAccess, in_tenant
 from web.unscripted import first_answer
 
 NAME_MAX = 249
@@ -26,18 +26,18 @@ PARTITIONS_PER_PAGE = 50
 
 @in_tenant(Permission.GROUPS_READ)
 @require_safe
-def groups(request: HttpRequest, place: Place) -> HttpResponse:
-    """The page; the groups come as a part that is looked at again and again."""
-    context = {"here": "groups", **first_answer(request, groups_live, tenant=place.tenant.name)}
+def groups(request: HttpRequest, access: TenantAccess) -> HttpResponse:
+    """The page; the groups are a part that the page asks for periodically."""
+    context = {"here": "groups", **first_answer(request, groups_live, tenant=access.tenant.name)}
     return render(request, "web/groups.html", context)
 
 
 @in_tenant(Permission.GROUPS_READ)
 @require_safe
-def groups_live(request: HttpRequest, place: Place) -> HttpResponse:
+def groups_live(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     context: dict[str, Any] = {}
     try:
-        with brokers(place) as client:
+        with brokers(access) as client:
             names = [group.group for group in client.groups(live.TIMEOUT_S)]
             described = client.topics(live.TIMEOUT_S) if names else []
             if sum(len(topic.partitions) for topic in described) > live.PARTITIONS_MAX:
@@ -53,21 +53,21 @@ def groups_live(request: HttpRequest, place: Place) -> HttpResponse:
 
 @in_tenant(Permission.GROUPS_READ)
 @require_safe
-def group(request: HttpRequest, place: Place) -> HttpResponse:
-    """One group; its name is a parameter, for it may hold any sign."""
+def group(request: HttpRequest, access: TenantAccess) -> HttpResponse:
+    """One group; its name is a query parameter, because it may have any character."""
     name = _name(request)
     context = {"here": "groups", "name": name, "query": urlencode({"name": name})}
-    context |= first_answer(request, group_live, tenant=place.tenant.name)
+    context |= first_answer(request, group_live, tenant=access.tenant.name)
     return render(request, "web/group.html", context)
 
 
 @in_tenant(Permission.GROUPS_READ)
 @require_safe
-def group_live(request: HttpRequest, place: Place) -> HttpResponse:
+def group_live(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     name = _name(request)
     context: dict[str, Any] = {"name": name, "query": urlencode({"name": name})}
     try:
-        with brokers(place) as client:
+        with brokers(access) as client:
             now = group_now(client, name)
     except GroupNotFound:
         context["missing"] = True
@@ -86,12 +86,12 @@ def group_live(request: HttpRequest, place: Place) -> HttpResponse:
 
 @in_tenant(Permission.GROUPS_WRITE)
 @require_http_methods(["GET", "HEAD", "POST"])
-def reset_group(request: HttpRequest, place: Place) -> HttpResponse:
-    """Move committed offsets: first a preview, then, with the offsets of the preview, the change itself."""
+def reset_group(request: HttpRequest, access: TenantAccess) -> HttpResponse:
+    """Move committed offsets: first a preview, then the change with the offsets of the preview."""
     name = _name(request)
     query = urlencode({"name": name})
     context: dict[str, Any] = {"here": "groups", "name": name, "query": query}
-    with brokers(place) as client:
+    with brokers(access) as client:
         now = group_now(client, name)
         changes = request.POST.get("step") == "change"
         form = TargetForm(now.topics, None if changes else posted(request))
@@ -105,7 +105,7 @@ def reset_group(request: HttpRequest, place: Place) -> HttpResponse:
             else:
                 count = len(moving.moves)
                 text = f"{name}: moved in {count} partition{'s' if count != 1 else ''}."
-                return notices.put(redirect(f"{place.url('group')}?{query}"), text)
+                return notices.put(redirect(f"{access.url('group')}?{query}"), text)
         elif form.is_valid():
             try:
                 moved = _preview(client, now, form)
@@ -119,7 +119,7 @@ def reset_group(request: HttpRequest, place: Place) -> HttpResponse:
 
 
 def _preview(client: Client, now: GroupNow, form: TargetForm) -> list[tuple[PartitionLag, int, int]]:
-    """(partition, new offset, messages that would be read again (above 0) or passed over (below 0))."""
+    """(partition, new offset, messages that would be read again (above 0) or skipped (below 0))."""
     target, wanted, offset = (form.cleaned_data[name] for name in ("to", "topic", "offset"))
     parts = [part for part in now.partitions if not wanted or part.topic == wanted]
     at_time: dict[tuple[str, int], int] = {}

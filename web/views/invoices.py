@@ -1,4 +1,4 @@
-"""Invoices: list, lines that open to topic, day and offsets, and their proof from the log."""
+"""Invoices: list, lines with their topics, days and offsets, and the proof from the log."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tenants.roles import Permission
 from web import proofs
 from web.costs import cost_so_far
 from web.paging import page_of
-from web.places import Place, in_tenant
+from web.tenant_access import TenantAccess, in_tenant
 from web.unscripted import render_part
 
 PER_PAGE = 40
@@ -24,25 +24,25 @@ PROBLEMS_MAX = 50
 
 @in_tenant(Permission.INVOICES_READ)
 @require_safe
-def invoices(request: HttpRequest, place: Place) -> HttpResponse:
+def invoices(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """Newest first."""
-    page = page_of(request, queries.invoices(place.tenant).order_by("-number"), PER_PAGE)
+    page = page_of(request, queries.invoices(access.tenant).order_by("-number"), PER_PAGE)
     context = {
         "here": "invoices",
         "page": page,
         "items": [(row, InvoiceShape(row).data) for row in page],
-        "cost": cost_so_far(place.tenant),
+        "cost": cost_so_far(access.tenant),
     }
     return render(request, "web/invoices.html", context)
 
 
 @in_tenant(Permission.INVOICES_READ)
 @require_safe
-def invoice(request: HttpRequest, place: Place, invoice: str) -> HttpResponse:
+def invoice(request: HttpRequest, access: TenantAccess, invoice: str) -> HttpResponse:
     """One invoice with its lines."""
-    row = queries.invoice(place.tenant, invoice)
+    row = queries.invoice(access.tenant, invoice)
     shown = InvoiceShape(row).data
-    credited = queries.credit_notes(place.tenant).filter(invoice=row).order_by("number")
+    credited = queries.credit_notes(access.tenant).filter(invoice=row).order_by("number")
     notes = page_of(request, credited, CREDIT_NOTES_PER_PAGE, "credits")
     context: dict[str, Any] = {
         "here": "invoices",
@@ -51,7 +51,7 @@ def invoice(request: HttpRequest, place: Place, invoice: str) -> HttpResponse:
         "remaining_micro": (row.total_micro or 0) - shown["credited_micro"],
         "page": notes,
         "credit_notes": [(note, CreditNoteShape(note).data) for note in notes],
-        "proof": proofs.find(place.tenant.public_id, row.public_id),
+        "proof": proofs.find(access.tenant.public_id, row.public_id),
         "partitions": row.cut.readings.count() if row.cut.delivered_at else 0,
     }
     return render(request, "web/invoice.html", context)
@@ -59,9 +59,9 @@ def invoice(request: HttpRequest, place: Place, invoice: str) -> HttpResponse:
 
 @in_tenant(Permission.INVOICES_READ)
 @require_safe
-def line_evidence(request: HttpRequest, place: Place, invoice: str, meter: str) -> HttpResponse:
-    """The rows under one line."""
-    row = queries.invoice(place.tenant, invoice)
+def line_evidence(request: HttpRequest, access: TenantAccess, invoice: str, meter: str) -> HttpResponse:
+    """The offsets that one line counts."""
+    row = queries.invoice(access.tenant, invoice)
     rows = queries.line_evidence(row).get(meter)
     if rows is None:
         raise NotFound(f"invoice {invoice[:64]!r} has no evidence for {meter[:64]!r}")
@@ -72,30 +72,30 @@ def line_evidence(request: HttpRequest, place: Place, invoice: str, meter: str) 
         "web/parts/evidence.html",
         context,
         title=f"Invoice no. {row.number}: what {meter} counts",
-        back=place.url("invoice", invoice),
+        back=access.url("invoice", invoice),
     )
 
 
 @in_tenant(Permission.INVOICES_READ, Permission.MESSAGES_READ)
 @require_POST
-def verify(request: HttpRequest, place: Place, invoice: str) -> HttpResponse:
+def verify(request: HttpRequest, access: TenantAccess, invoice: str) -> HttpResponse:
     """Begin to count the invoice again from the log."""
-    row = queries.invoice(place.tenant, invoice)
-    proofs.start(place, row)
+    row = queries.invoice(access.tenant, invoice)
+    proofs.start(access, row)
     if not request.headers.get("HX-Request"):
-        return redirect(place.url("invoice", invoice))
-    return _proof_part(request, place, row.public_id)
+        return redirect(access.url("invoice", invoice))
+    return _proof_part(request, access, row.public_id)
 
 
 @in_tenant(Permission.INVOICES_READ)
 @require_safe
-def proof(request: HttpRequest, place: Place, invoice: str) -> HttpResponse:
-    """How far the proof is, and what it found."""
-    row = queries.invoice(place.tenant, invoice)
-    return _proof_part(request, place, row.public_id)
+def proof(request: HttpRequest, access: TenantAccess, invoice: str) -> HttpResponse:
+    """The proof's progress or result."""
+    row = queries.invoice(access.tenant, invoice)
+    return _proof_part(request, access, row.public_id)
 
 
-def _proof_part(request: HttpRequest, place: Place, invoice: str) -> HttpResponse:
-    found = proofs.find(place.tenant.public_id, invoice)
+def _proof_part(request: HttpRequest, access: TenantAccess, invoice: str) -> HttpResponse:
+    found = proofs.find(access.tenant.public_id, invoice)
     context = {"proof": found, "invoice_id": invoice, "problems_max": PROBLEMS_MAX}
     return render(request, "web/parts/proof.html", context)

@@ -1,6 +1,7 @@
 """API keys: list, create (shown once), rotate, revoke."""
 
 from datetime import timedelta
+from functools import partial
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -9,7 +10,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from control_plane import config
 from control_plane.access import actions
-from control_plane.access import queries as access
+from control_plane.access import queries as key_queries
 from control_plane.outbox import in_request
 from penstock.contract.errors import PenstockError
 from tenants import actions as tenant_actions
@@ -21,21 +22,21 @@ from web.broker_access import own_keys
 from web.forms.console_form import posted
 from web.forms.keys import KeyForm
 from web.paging import page_of
-from web.places import Place, in_tenant
+from web.tenant_access import TenantAccess, in_tenant
 
 PER_PAGE = 50
 SOON = timedelta(days=7)
-"""A key that ends by then is pointed out, unless it was made for a short time only."""
+"""The list marks keys that expire within this time, unless their whole lifetime is short."""
 
 
 @in_tenant(Permission.KEYS_READ)
 @require_safe
-def keys(request: HttpRequest, place: Place) -> HttpResponse:
-    """Keys that let somebody in; those that have ended, and the console's own, on demand."""
+def keys(request: HttpRequest, access: TenantAccess) -> HttpResponse:
+    """Valid keys; on request also keys that have ended and the console's own."""
     now = timezone.now()
     everything = request.GET.get("all") == "1"
     rows = (
-        queries.keys(place.tenant)
+        queries.keys(access.tenant)
         .select_related("service_account")
         .prefetch_related("bindings")
         .order_by("-pk")
@@ -43,14 +44,14 @@ def keys(request: HttpRequest, place: Place) -> HttpResponse:
     valid = (
         rows.filter(revoked_at=None)
         .exclude(expires_at__lte=now)
-        .exclude(public_id__in=own_keys(place.tenant))
+        .exclude(public_id__in=own_keys(access.tenant))
     )
     shown = rows if everything else valid
     page = page_of(request, shown, PER_PAGE)
     context = {
         "here": "keys",
         "page": page,
-        "items": [(row, state_of(row), access.bindings(row)) for row in page],
+        "items": [(row, state_of(row), key_queries.bindings(row)) for row in page],
         "all": everything,
         "ended": rows.count() - valid.count(),
     }
@@ -59,62 +60,61 @@ def keys(request: HttpRequest, place: Place) -> HttpResponse:
 
 @in_tenant(Permission.KEYS_WRITE)
 @require_http_methods(["GET", "HEAD", "POST"])
-def new_key(request: HttpRequest, place: Place) -> HttpResponse:
-    """Make a key; its text is on this one page and nowhere else."""
+def new_key(request: HttpRequest, access: TenantAccess) -> HttpResponse:
+    """Make a key. Only this one page shows its text."""
     form = KeyForm(posted(request))
     if form.is_valid():
         given = form.cleaned_data
         try:
             key, text = actions.create_key(
-                place.actor,
-                place.tenant,
+                access.actor,
+                access.tenant,
                 name=given["name"],
                 expires_at=None if form.days is None else timezone.now() + timedelta(days=form.days),
                 topic_prefix=given["topic_prefix"],
                 operations=form.operations_bound,
             )
+            return _shown_once(request, access, key, text.reveal())
         except PenstockError as error:
             form.refuse(error)
-        else:
-            return _shown_once(request, place, key, text.reveal())
     return render(request, "web/key_new.html", {"here": "keys", "form": form}, status=form.status)
 
 
 @in_tenant(Permission.KEYS_WRITE)
 @require_POST
-def rotate_key(request: HttpRequest, place: Place, key: str) -> HttpResponse:
+def rotate_key(request: HttpRequest, access: TenantAccess, key: str) -> HttpResponse:
     """A new key with the same name, rights and lifetime; both work until the old one is revoked."""
-    old = queries.key(place.tenant, key)
+    old = queries.key(access.tenant, key)
     lifetime = None if old.expires_at is None else old.expires_at - old.created_at
-    bindings = access.bindings(old)
+    bindings = key_queries.bindings(old)
     new, text = actions.create_key(
-        place.actor,
-        place.tenant,
+        access.actor,
+        access.tenant,
         name=old.name,
         expires_at=None if lifetime is None else timezone.now() + lifetime,
         topic_prefix=bindings[0].topic_prefix if bindings else None,
         operations=bindings[0].operations if bindings else (),
     )
-    return _shown_once(request, place, new, text.reveal(), old)
+    return _shown_once(request, access, new, text.reveal(), old)
 
 
 @in_tenant(Permission.KEYS_WRITE)
 @require_http_methods(["GET", "HEAD", "POST"])
-def revoke_key(request: HttpRequest, place: Place, key: str) -> HttpResponse:
-    """Refuse the key from now on, on open streams too."""
-    row = queries.key(place.tenant, key)
+def revoke_key(request: HttpRequest, access: TenantAccess, key: str) -> HttpResponse:
+    """Revoke the key. It is refused from now on, on open streams too."""
+    row = queries.key(access.tenant, key)
     if request.method == "POST":
-        revoked = tenant_actions.revoke_key(place.actor, row)
+        revoked = tenant_actions.revoke_key(access.actor, row)
         delivered = in_request.deliver_now(tenant_actions.KIND_KEY, revoked.public_id, revoked.generation)
-        text = f"{row.name} is revoked: no broker takes it any more."
+        text = f"{row.name} is revoked: every broker refuses it."
         if not delivered:
-            text = f"{row.name} is revoked; the brokers will hear of it in a moment."
-        return notices.put(redirect(place.url("keys")), text, "ok" if delivered else "caution")
+            text = f"{row.name} is revoked; the brokers will refuse it in a moment."
+        return notices.put(redirect(access.url("keys")), text, "ok" if delivered else "caution")
     return render(request, "web/key_revoke.html", {"here": "keys", "key": row, "state": state_of(row)})
 
 
 def state_of(row: ApiKey) -> tuple[str, str]:
-    """(words, kind of badge). Whether programs send or read with it is not known here."""
+    """(words, kind of badge). The control plane does not know whether programs produce or consume with the key."""
     if row.revoked_at is not None:
         return "revoked", ""
     if row.expires_at is not None and row.expires_at <= timezone.now():
@@ -129,9 +129,13 @@ def state_of(row: ApiKey) -> tuple[str, str]:
 
 
 def _shown_once(
-    request: HttpRequest, place: Place, key: ApiKey, text: str, old: ApiKey | None = None
+    request: HttpRequest, access: TenantAccess, key: ApiKey, text: str, old: ApiKey | None = None
 ) -> HttpResponse:
-    delivered = in_request.deliver_now(tenant_actions.KIND_KEY, key.public_id, key.generation)
+    """The new key. Raises what the brokers refused it with for good; it is withdrawn then."""
+    withdraw = partial(actions.withdraw_key, access.actor, key)
+    delivered = in_request.deliver_or_take_back(
+        tenant_actions.KIND_KEY, key.public_id, key.generation, withdraw
+    )
     context = {
         "here": "keys",
         "key": key,

@@ -1,4 +1,4 @@
-"""Messages of a topic: looking at them, following the tail, and sending one."""
+"""Messages of a topic: reading them, following the tail, and sending one."""
 
 import re
 import time
@@ -19,11 +19,11 @@ from web.broker_access import brokers
 from web.forms.console_form import posted
 from web.forms.fields import moment_ms
 from web.forms.messages import LookForm, SendForm
-from web.places import Place, in_tenant
+from web.tenant_access import TenantAccess, in_tenant
 
 SEND_S = 12.0
 HASTE: dict[str, Any] = {"linger_ms": 0, "max_block_ms": 5_000, "delivery_timeout_ms": 10_000}
-"""Somebody is waiting: a message that cannot be sent soon is better refused."""
+"""A person waits: a message that cannot be sent soon is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +39,9 @@ class Shown:
 
 @in_tenant(Permission.MESSAGES_READ)
 @require_safe
-def messages(request: HttpRequest, place: Place, name: str) -> HttpResponse:
-    """A page of messages at the place that the address names."""
-    row = queries.topic(place.tenant, name)
+def messages(request: HttpRequest, access: TenantAccess, name: str) -> HttpResponse:
+    """A page of messages from the position that the address names."""
+    row = queries.topic(access.tenant, name)
     form = LookForm.asked(request.GET, count=row.partitions)
     context: dict[str, Any] = {
         "here": "topics",
@@ -51,25 +51,25 @@ def messages(request: HttpRequest, place: Place, name: str) -> HttpResponse:
     }
     if form.is_valid():
         try:
-            page = _read(place, name, row.partitions, form)
+            page = _read(access, name, row.partitions, form)
         except InvalidRequest as error:
             form.refuse(error)
         except PenstockError as error:
             context["trouble"] = error
         else:
-            context |= _page_context(place, name, page, form)
+            context |= _page_context(access, name, page, form)
     return render(request, "web/messages.html", context, status=form.status)
 
 
 @in_tenant(Permission.MESSAGES_READ)
 @require_safe
-def tail(request: HttpRequest, place: Place, name: str) -> HttpResponse:
-    """What has come since the offsets that the address names."""
-    row = queries.topic(place.tenant, name)
+def tail(request: HttpRequest, access: TenantAccess, name: str) -> HttpResponse:
+    """New messages since the offsets that the address names."""
+    row = queries.topic(access.tenant, name)
     after = _offsets(request.GET.get("after", ""), row.partitions)
     context: dict[str, Any] = {"topic": row}
     try:
-        with brokers(place) as client, browsing.Reader(client, name, sorted(after)) as reader:
+        with brokers(access) as client, browsing.Reader(client, name, sorted(after)) as reader:
             marks = reader.marks()
             passed = 0
             starts = {}
@@ -96,19 +96,23 @@ def tail(request: HttpRequest, place: Place, name: str) -> HttpResponse:
 
 @in_tenant(Permission.MESSAGES_READ)
 @require_safe
-def message(request: HttpRequest, place: Place, name: str, partition: str, offset: str) -> HttpResponse:
-    """One message, more of it than a list shows."""
-    context: dict[str, Any] = {"here": "topics", "topic": queries.topic(place.tenant, name)}
-    context["item"] = _shown(_one(place, name, partition, offset), decoding.SHOWN_MAX)
+def message(
+    request: HttpRequest, access: TenantAccess, name: str, partition: str, offset: str
+) -> HttpResponse:
+    """One message, with more bytes than a list shows."""
+    context: dict[str, Any] = {"here": "topics", "topic": queries.topic(access.tenant, name)}
+    context["item"] = _shown(_one(access, name, partition, offset), decoding.SHOWN_MAX)
     context |= {"partition": int(partition), "offset": int(offset)}
     return render(request, "web/message.html", context)
 
 
 @in_tenant(Permission.MESSAGES_READ)
 @require_safe
-def message_value(request: HttpRequest, place: Place, name: str, partition: str, offset: str) -> HttpResponse:
-    """The value of one message, byte for byte, as a file: nothing of it is ever shown as a page."""
-    value = _one(place, name, partition, offset).value
+def message_value(
+    request: HttpRequest, access: TenantAccess, name: str, partition: str, offset: str
+) -> HttpResponse:
+    """The value of one message, byte for byte, as a file: browsers must never show it as a page."""
+    value = _one(access, name, partition, offset).value
     if value is None:
         raise NotFound(f"{name}-{partition}: the message at offset {offset} has no value")
     response = HttpResponse(value, content_type="application/octet-stream")
@@ -118,16 +122,16 @@ def message_value(request: HttpRequest, place: Place, name: str, partition: str,
 
 @in_tenant(Permission.MESSAGES_WRITE)
 @require_http_methods(["GET", "HEAD", "POST"])
-def produce(request: HttpRequest, place: Place, name: str) -> HttpResponse:
-    """Send one message and show where it went."""
-    row = queries.topic(place.tenant, name)
+def produce(request: HttpRequest, access: TenantAccess, name: str) -> HttpResponse:
+    """Send one message and show its partition and offset."""
+    row = queries.topic(access.tenant, name)
     form = SendForm(row.partitions, posted(request))
     context: dict[str, Any] = {"here": "topics", "tab": "produce", "topic": row, "form": form}
     status = form.status
     if form.is_valid():
         given = form.cleaned_data
         try:
-            with brokers(place) as client, client.producer(**HASTE) as producer:
+            with brokers(access) as client, client.producer(**HASTE) as producer:
                 receipt = producer.send(
                     name,
                     None if given["empty"] else given["value"].encode(),
@@ -140,7 +144,7 @@ def produce(request: HttpRequest, place: Place, name: str) -> HttpResponse:
             if form.field_of(error):
                 form.refuse(error)
             else:
-                # What is wrong with none of the fields is told as a whole, with what to believe.
+                # An error about no field is shown above the form, and says whether the message was sent.
                 context["trouble"] = error
         else:
             context["receipt"] = receipt
@@ -148,7 +152,7 @@ def produce(request: HttpRequest, place: Place, name: str) -> HttpResponse:
     return render(request, "web/produce.html", context, status=status)
 
 
-def _read(place: Place, name: str, count: int, form: LookForm) -> browsing.Page:
+def _read(access: TenantAccess, name: str, count: int, form: LookForm) -> browsing.Page:
     wanted = form.cleaned_data
     limit, at, partition = wanted["limit"], wanted["at"], wanted["partition"]
     parts = [partition] if partition is not None else list(range(min(count, browsing.PARTITIONS_MAX)))
@@ -156,7 +160,7 @@ def _read(place: Place, name: str, count: int, form: LookForm) -> browsing.Page:
     if at == "key" and partition is None:
         parts = [browsing.partition_for(key, count)]
     when = moment_ms(wanted["time"]) if at == "time" else None
-    with brokers(place) as client, browsing.Reader(client, name, parts) as reader:
+    with brokers(access) as client, browsing.Reader(client, name, parts) as reader:
         if at == "newest":
             return browsing.newest(reader, limit)
         if at == "key":
@@ -164,13 +168,13 @@ def _read(place: Place, name: str, count: int, form: LookForm) -> browsing.Page:
         return browsing.since(reader, dict.fromkeys(parts, wanted["offset"] or 0), when, limit)
 
 
-def _page_context(place: Place, name: str, page: browsing.Page, form: LookForm) -> dict[str, Any]:
+def _page_context(access: TenantAccess, name: str, page: browsing.Page, form: LookForm) -> dict[str, Any]:
     at, limit = form.cleaned_data["at"], form.cleaned_data["limit"]
     context: dict[str, Any] = {
         "items": [_shown(message) for message in page.messages],
         "read": page,
         "skipped": page.skipped,
-        "held": sum(end - begin for begin, end in page.marks.values()),
+        "stored": sum(end - begin for begin, end in page.marks.values()),
         "after": _after_text({part: end for part, (_, end) in page.marks.items()}),
         "follows": at == "newest",
         "searched_partition": next(iter(page.marks)) if at == "key" else None,
@@ -178,15 +182,15 @@ def _page_context(place: Place, name: str, page: browsing.Page, form: LookForm) 
     if len(page.marks) == 1 and at != "key":
         ((partition, (begin, end)),) = page.marks.items()
         if page.first > begin:
-            context["older"] = _address(place, name, partition, max(begin, page.first - limit), limit)
+            context["older"] = _address(access, name, partition, max(begin, page.first - limit), limit)
         if page.end < end:
-            context["newer"] = _address(place, name, partition, page.end, limit)
+            context["newer"] = _address(access, name, partition, page.end, limit)
     return context
 
 
-def _address(place: Place, name: str, partition: int, offset: int, limit: int) -> str:
+def _address(access: TenantAccess, name: str, partition: int, offset: int, limit: int) -> str:
     query = urlencode({"partition": partition, "at": "offset", "offset": offset, "limit": limit})
-    return f"{place.url('messages', name)}?{query}"
+    return f"{access.url('messages', name)}?{query}"
 
 
 def _shown(message: Message, most: int = decoding.LISTED_MAX) -> Shown:
@@ -202,16 +206,16 @@ def _shown(message: Message, most: int = decoding.LISTED_MAX) -> Shown:
     )
 
 
-def _one(place: Place, name: str, partition: str, offset: str) -> Message:
-    """The message at this place. Raises `NotFound`, and what reading raises."""
-    row = queries.topic(place.tenant, name)
+def _one(access: TenantAccess, name: str, partition: str, offset: str) -> Message:
+    """The message at this offset. Raises `NotFound`, and the errors of reading."""
+    row = queries.topic(access.tenant, name)
     missing = NotFound(f"{name}-{partition[:20]}: no message at offset {offset[:20]}")
     if not re.fullmatch(r"[0-9]{1,6}", partition) or int(partition) >= row.partitions:
         raise missing
     if not re.fullmatch(r"[0-9]{1,18}", offset):
         raise missing
     part, at = int(partition), int(offset)
-    with brokers(place) as client, browsing.Reader(client, name, [part]) as reader:
+    with brokers(access) as client, browsing.Reader(client, name, [part]) as reader:
         found = browsing.since(reader, {part: at}, None, 1).messages
     if not found or found[0].offset != at:
         raise missing

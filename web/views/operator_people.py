@@ -17,8 +17,8 @@ from tenants.models import OperatorToken, Person
 from web import notices, sessions
 from web.forms.console_form import ConsoleForm, posted
 from web.forms.operators import TenantsMaxForm
-from web.paging import page_of
-from web.places import for_operators
+from web.paging import page_of, searched
+from web.tenant_access import for_operators
 
 PER_PAGE = 50
 
@@ -26,8 +26,8 @@ PER_PAGE = 50
 @for_operators
 @require_safe
 def people(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
-    """Everybody who has signed up, or those whose address has a text in it."""
-    wanted = request.GET.get("q", "").strip()[:100].replace("\0", "")
+    """All people who have signed up, or those whose address contains a text."""
+    wanted = searched(request)
     rows = account_queries.people().order_by("email")
     whole = rows.count()
     if wanted:
@@ -45,7 +45,7 @@ def people(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
 @for_operators
 @require_safe
 def person(request: HttpRequest, operator: OperatorToken, member: str) -> HttpResponse:
-    """One person: the tenants and the sign-ins, and a link for a new password."""
+    """One person: their tenants and sign-ins, and a link for a new password."""
     row = account_queries.person(member)
     return _shown(request, row, TenantsMaxForm(initial={"tenants_max": queries.tenants_max_of(row)}))
 
@@ -85,7 +85,7 @@ def _shown(request: HttpRequest, row: Person, form: TenantsMaxForm) -> HttpRespo
 @for_operators
 @require_POST
 def make_reset(request: HttpRequest, operator: OperatorToken, member: str) -> HttpResponse:
-    """Make a link for a new password; it is on this one page and nowhere else."""
+    """Make a link for a new password. Only this one page shows it."""
     row = account_queries.person(member)
     reset, token = accounts.make_reset(sessions.operator_actor_of(request, operator), row)
     context = {"here": "people", "row": row, "reset": reset, "link": reset_link(token)}
@@ -102,16 +102,16 @@ def operators(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
 
 @for_operators
 @require_http_methods(["GET", "HEAD", "POST"])
-def revoke(request: HttpRequest, operator: OperatorToken, held: str) -> HttpResponse:
-    """Refuse the token `held` (a public id) from now on, one's own too, once it was confirmed; the last one stays."""
-    row = queries.operator(held)
+def revoke(request: HttpRequest, operator: OperatorToken, token_id: str) -> HttpResponse:
+    """Revoke the operator's token `token_id` (a public id), also one's own, after a confirmation."""
+    row = queries.operator(token_id)
     if row is None:
-        raise NotFound(f"operator {held[:40]!r} does not exist, or was revoked")
+        raise NotFound(f"operator {token_id[:40]!r} does not exist, or was revoked")
     form = ConsoleForm(posted(request))
     if form.is_valid():
         try:
             actions.revoke_operator(
-                sessions.operator_actor_of(request, operator), public_id=held, tenant=SYSTEM_TENANT
+                sessions.operator_actor_of(request, operator), public_id=token_id, tenant=SYSTEM_TENANT
             )
         except PenstockError as error:
             form.refuse(error)

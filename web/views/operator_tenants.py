@@ -1,5 +1,7 @@
 """For operators of the service: tenants, their limits, and suspending them."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.db.models import Count, Q
@@ -14,14 +16,14 @@ from penstock.contract.errors import PenstockError
 from penstock.contract.ids import SYSTEM_TENANT
 from quotas import actions as quotas
 from quotas.plans import STANDARD
-from quotas.queries import limits_by_tenant, limits_of
+from quotas.queries import limits_by_tenant, limits_of, quota_of
 from tenants import actions, queries
 from tenants.models import OperatorToken, Tenant
 from web import notices, sessions
 from web.forms.console_form import posted
 from web.forms.operators import LimitsForm, SuspendForm
-from web.paging import page_of
-from web.places import for_operators
+from web.paging import page_of, searched
+from web.tenant_access import for_operators
 
 PER_PAGE = 50
 RECENT = 10
@@ -30,8 +32,8 @@ RECENT = 10
 @for_operators
 @require_safe
 def tenants(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
-    """Every tenant, or those whose name or id has a text in it."""
-    wanted = request.GET.get("q", "").strip()[:100].replace("\0", "")
+    """All tenants, or those whose name contains a text or whose id it is."""
+    wanted = searched(request)
     rows = queries.all_tenants().exclude(public_id=SYSTEM_TENANT).order_by("name")
     whole = rows.count()
     if wanted:
@@ -53,22 +55,21 @@ def tenants(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
 @for_operators
 @require_http_methods(["GET", "HEAD", "POST"])
 def tenant(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpResponse:
-    """One tenant: its limits to be set, and what changed."""
+    """One tenant: a form for its limits, and the last changes."""
     row = _tenant(tenant)
     limits = limits_of(row)
-    held = {"produce_bytes_per_s": limits.produce_bytes_per_s, "partitions_max": limits.partitions_max}
-    form = LimitsForm(posted(request), initial=held)
+    present = {"produce_bytes_per_s": limits.produce_bytes_per_s, "partitions_max": limits.partitions_max}
+    form = LimitsForm(posted(request), initial=present)
     if form.is_valid():
         try:
-            changed = quotas.set_limits(
-                sessions.operator_actor_of(request, operator), row, **form.cleaned_data
-            )
-        except PenstockError as error:
-            form.refuse(error)
-        else:
+            actor, before = sessions.operator_actor_of(request, operator), quota_of(row)
+            changed = quotas.set_limits(actor, row, **form.cleaned_data)
             if changed.generation == row.generation:
                 return notices.put(redirect("web:operator-tenant", tenant), "Nothing was changed.")
-            return _told(changed, f"{row.name} has new limits")
+            take_back = partial(quotas.take_back, actor, changed, row, before)
+            return _delivered(changed, f"{row.name} has new limits", take_back)
+        except PenstockError as error:
+            form.refuse(error)
     context: dict[str, Any] = {
         "here": "tenants",
         "row": row,
@@ -85,7 +86,7 @@ def tenant(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpRe
 @for_operators
 @require_POST
 def suspend(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpResponse:
-    """Refuse the tenant's keys, or let them in again."""
+    """Suspend or resume the tenant: its keys are refused or accepted."""
     row = _tenant(tenant)
     form = SuspendForm(request.POST)
     if not form.is_valid():
@@ -93,22 +94,25 @@ def suspend(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpR
             redirect("web:operator-tenant", tenant), "Nothing was changed: suspend or resume?", "caution"
         )
     wanted = form.wanted
-    changed = actions.set_suspended(sessions.operator_actor_of(request, operator), row, wanted)
+    actor = sessions.operator_actor_of(request, operator)
+    changed = actions.set_suspended(actor, row, wanted)
     if changed.generation == row.generation:
         return redirect("web:operator-tenant", tenant)
-    return _told(changed, f"{row.name} is {'suspended' if wanted else 'resumed'}")
+    take_back = partial(actions.take_back_suspended, actor, changed, row)
+    return _delivered(changed, f"{row.name} is {'suspended' if wanted else 'resumed'}", take_back)
 
 
 def _tenant(public_id: str) -> Tenant:
-    """A tenant of the service; its own is not to be limited or suspended here. Raises `NotFound`."""
+    """A tenant other than the system tenant, which has no limits and is never suspended. Raises `NotFound`."""
     if public_id == SYSTEM_TENANT:
         raise queries.tenant_missing(public_id)
     return queries.tenant_by_id(public_id)
 
 
-def _told(row: Tenant, text: str) -> HttpResponse:
-    delivered = in_request.deliver_now(actions.KIND_TENANT, row.public_id, row.generation)
+def _delivered(row: Tenant, text: str, take_back: Callable[[str], bool]) -> HttpResponse:
+    """To the tenant, saying whether the brokers have the change already. Raises what they refused it with for good."""
+    delivered = in_request.deliver_or_take_back(actions.KIND_TENANT, row.public_id, row.generation, take_back)
     response = redirect("web:operator-tenant", row.public_id)
     if delivered:
-        return notices.put(response, f"{text}; every broker knows.")
-    return notices.put(response, f"{text}; the brokers will hear of it in a moment.", "caution")
+        return notices.put(response, f"{text} on every broker.")
+    return notices.put(response, f"{text}; the brokers get the change in a moment.", "caution")

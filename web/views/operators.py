@@ -1,4 +1,4 @@
-"""For operators of the service: brokers, partitions, and what waits."""
+"""For operators of the service: brokers, partitions, and changes and invoices that wait."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from web import rate_limit, sessions
 from web.forms.console_form import posted
 from web.forms.operators import OperatorSignInForm
 from web.paging import page_of
-from web.places import for_operators
+from web.tenant_access import for_operators
 from web.unscripted import first_answer
 
 PER_PAGE = 100
@@ -32,7 +32,7 @@ TIMEOUT_S = 5.0
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """With an operator's token; the browser keeps a signed note of who it was, never the token."""
+    """Sign in with an operator's token. The browser stores the signed id of the token, never the token."""
     form = OperatorSignInForm(posted(request))
     if form.is_valid():
         try:
@@ -46,7 +46,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
                 response = redirect("web:operator")
                 sessions.keep_operator(response, operator)
                 return response
-            form.add_error("token", "This is no operator's token, or it was revoked")
+            form.add_error("token", "This is not an operator's token, or it was revoked")
     elif not form.is_bound and sessions.operator_of(request) is not None:
         return redirect("web:operator")
     return render(request, "web/operator_sign_in.html", {"form": form}, status=form.status)
@@ -62,7 +62,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @for_operators
 @require_safe
 def operator(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
-    """Brokers, what waits for them, invoices that wait, and the data sets that bills rest on."""
+    """Brokers, changes that wait for them, drafts, and the data sets for billing."""
     waiting, since = outbox.waiting()
     context: dict[str, Any] = {
         "here": "brokers",
@@ -97,7 +97,7 @@ def operator_live(request: HttpRequest, operator: OperatorToken) -> HttpResponse
 @for_operators
 @require_safe
 def partitions(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
-    """Every partition with leader and in-sync set; those in trouble alone on demand."""
+    """Every partition with leader and in-sync set; on request only those with a problem."""
     wanted = request.GET.get("q", "").strip()[:249]
     troubled = request.GET.get("show") == "troubled"
     context: dict[str, Any] = {"here": "partitions", "q": wanted, "troubled": troubled}

@@ -1,4 +1,4 @@
-"""The overview: what flows, what waits, what it costs so far, and whether all is well."""
+"""The overview: rates, lag, cost so far, and health."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from web.broker_access import KEY_NAME, brokers, own_keys
 from web.costs import cost_so_far
 from web.flows import flows
 from web.groups_now import groups_now
-from web.places import Place, in_tenant
+from web.tenant_access import TenantAccess, in_tenant
 from web.unscripted import first_answer
 
 BUSIEST = 6
@@ -26,40 +26,42 @@ RECENT = 6
 
 @in_tenant()
 @require_safe
-def overview(request: HttpRequest, place: Place) -> HttpResponse:
-    """What is known without the brokers; what they say comes as a part."""
+def overview(request: HttpRequest, access: TenantAccess) -> HttpResponse:
+    """The page without the brokers' part, which is loaded afterwards."""
     context: dict[str, Any] = {
         "here": "overview",
-        "topic_count": topics.topics(place.tenant).count(),
-        "limits": limits_of(place.tenant),
+        "topic_count": topics.topics(access.tenant).count(),
+        "limits": limits_of(access.tenant),
     }
-    if place.may(Permission.KEYS_READ):
-        context["has_key"] = tenants.keys(place.tenant).exclude(public_id__in=own_keys(place.tenant)).exists()
-    if place.may(Permission.USAGE_READ):
-        context["cost"] = cost_so_far(place.tenant)
-    if place.may(Permission.AUDIT_READ):
-        entries = audit.entries(place.tenant.public_id).order_by("-sequence")[: 5 * RECENT]
-        # The console's own keys come and go with the people who look.
+    if access.may(Permission.KEYS_READ):
+        context["has_key"] = (
+            tenants.keys(access.tenant).exclude(public_id__in=own_keys(access.tenant)).exists()
+        )
+    if access.may(Permission.USAGE_READ):
+        context["cost"] = cost_so_far(access.tenant)
+    if access.may(Permission.AUDIT_READ):
+        entries = audit.entries(access.tenant.public_id).order_by("-sequence")[: 5 * RECENT]
+        # The console's own keys are made and revoked all the time.
         context["recent"] = [
             one for one in entries if KEY_NAME not in (one.after.get("name"), one.before.get("name"))
         ][:RECENT]
-    first = topics.topics(place.tenant).order_by("name").first()
+    first = topics.topics(access.tenant).order_by("name").first()
     context["first_topic"] = first.name if first is not None else ""
     if context["topic_count"]:
-        context |= first_answer(request, overview_live, tenant=place.tenant.name)
+        context |= first_answer(request, overview_live, tenant=access.tenant.name)
     return render(request, "web/overview.html", context)
 
 
 @in_tenant()
 @require_safe
-def overview_live(request: HttpRequest, place: Place) -> HttpResponse:
+def overview_live(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """Rates, lag and health from the brokers."""
     context: dict[str, Any] = {}
-    if not place.may(Permission.GROUPS_READ):
+    if not access.may(Permission.GROUPS_READ):
         context["refused"] = True
         return render(request, "web/parts/overview_live.html", context)
     try:
-        with brokers(place) as client:
+        with brokers(access) as client:
             described = client.topics(live.TIMEOUT_S)
             sampled, partitions = [], 0
             for topic in described:
@@ -74,24 +76,24 @@ def overview_live(request: HttpRequest, place: Place) -> HttpResponse:
             )
     except PenstockError as error:
         return render(request, "web/parts/overview_live.html", {"trouble": error})
-    rates = live.watch.sample(f"tenant {place.tenant.public_id}", sum(topic.written for topic in now))
+    rates = live.watch.sample(f"tenant {access.tenant.public_id}", sum(topic.written for topic in now))
     by_topic = [(topic, live.watch.sample(f"topic {topic.topic_id}", topic.written)) for topic in now]
-    busiest = sorted(by_topic, key=lambda one: (-(one[1].now or 0), -one[0].held, one[0].name))[:BUSIEST]
-    longest = max((topic.held for topic, _ in busiest), default=0)
+    busiest = sorted(by_topic, key=lambda one: (-(one[1].now or 0), -one[0].stored, one[0].name))[:BUSIEST]
+    longest = max((topic.stored for topic, _ in busiest), default=0)
     context |= {
         "topics": now,
         "left_out": len(described) - len(sampled),
-        "held": sum(topic.held for topic in now),
+        "stored": sum(topic.stored for topic in now),
         "written": sum(topic.written for topic in now),
         "leaderless": sum(topic.leaderless for topic in now),
         "behind": sum(topic.under_replicated for topic in now),
         "rates": rates,
-        "flows": flows(place.tenant.public_id),
+        "flows": flows(access.tenant.public_id),
         "busiest": [
             (
                 topic,
                 rate,
-                charts.pipe(topic.held, topic.held, longest, f"{topic.held:,} messages", gate=False),
+                charts.pipe(topic.stored, topic.stored, longest, f"{topic.stored:,} messages", gate=False),
             )
             for topic, rate in busiest
         ],

@@ -1,4 +1,4 @@
-"""People of a tenant: who belongs to it and with which role, invitations, and the page where somebody joins."""
+"""People of a tenant with their roles, invitations, and the page of an invitation."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from control_plane.rest.people_shapes import link_of
-from penstock.contract.errors import PenstockError
+from penstock.contract.errors import PenstockError, split_message
 from tenants import queries as tenants
 from tenants.models import Membership
 from tenants.people import actions, queries
@@ -19,15 +19,15 @@ from web.forms.accounts import JoinForm
 from web.forms.console_form import ConsoleForm, posted
 from web.forms.people import InviteForm, RoleForm
 from web.paging import page_of
-from web.places import Place, in_tenant
+from web.tenant_access import TenantAccess, in_tenant
 from web.views.account import end_session, welcome
 
 MEANINGS = {
-    Role.OWNER: "everything, and who the other owners are",
-    Role.ADMIN: "everything but owners",
+    Role.OWNER: "everything, and makes other owners",
+    Role.ADMIN: "everything except owners",
     Role.DEVELOPER: "topics, messages, groups and keys",
     Role.BILLING: "usage and invoices",
-    Role.AUDITOR: "reads all but messages, and the audit log",
+    Role.AUDITOR: "reads everything except messages, and the audit log",
 }
 PER_PAGE = 50
 JOIN_PER_ADDRESS = 60
@@ -36,14 +36,14 @@ JOIN_PER_ADDRESS = 60
 
 @in_tenant(Permission.PEOPLE_READ)
 @require_safe
-def people(request: HttpRequest, place: Place) -> HttpResponse:
-    """Everybody with the role, and invitations that wait."""
-    page = page_of(request, queries.members(place.tenant).order_by("pk"), PER_PAGE)
-    invited = queries.invitations(place.tenant).order_by("pk")
+def people(request: HttpRequest, access: TenantAccess) -> HttpResponse:
+    """All people with their roles, and open invitations."""
+    page = page_of(request, queries.members(access.tenant).order_by("pk"), PER_PAGE)
+    invited = queries.invitations(access.tenant).order_by("pk")
     context = {
         "here": "people",
         "page": page,
-        "members": _shown(place, page.object_list),
+        "members": _shown(access, page.object_list),
         "invitations": page_of(request, invited, PER_PAGE, "invited"),
         "meanings": [(role.value, text) for role, text in MEANINGS.items()],
     }
@@ -52,12 +52,12 @@ def people(request: HttpRequest, place: Place) -> HttpResponse:
 
 @in_tenant(Permission.PEOPLE_WRITE)
 @require_http_methods(["GET", "HEAD", "POST"])
-def invite(request: HttpRequest, place: Place) -> HttpResponse:
-    """Make an invitation; its link is on this one page and nowhere else."""
-    form = InviteForm(_roles(place), posted(request))
+def invite(request: HttpRequest, access: TenantAccess) -> HttpResponse:
+    """Make an invitation. Only this one page shows its link."""
+    form = InviteForm(_roles(access), posted(request))
     if form.is_valid():
         try:
-            row, token = actions.invite(place.actor, place.tenant, **form.cleaned_data)
+            row, token = actions.invite(access.actor, access.tenant, **form.cleaned_data)
         except PenstockError as error:
             form.refuse(error)
         else:
@@ -68,55 +68,55 @@ def invite(request: HttpRequest, place: Place) -> HttpResponse:
 
 @in_tenant(Permission.PEOPLE_WRITE)
 @require_POST
-def withdraw(request: HttpRequest, place: Place, invitation: str) -> HttpResponse:
-    """The link leads nowhere from now on."""
-    actions.withdraw(place.actor, place.tenant, invitation)
-    return notices.put(redirect(place.url("people")), "The invitation is withdrawn.")
+def withdraw(request: HttpRequest, access: TenantAccess, invitation: str) -> HttpResponse:
+    """Withdraw an invitation: its link stops working."""
+    actions.withdraw(access.actor, access.tenant, invitation)
+    return notices.put(redirect(access.url("people")), "The invitation is withdrawn.")
 
 
 @in_tenant(Permission.PEOPLE_WRITE)
 @require_POST
-def change_role(request: HttpRequest, place: Place, member: str) -> HttpResponse:
-    """Give somebody another role; asked for again if their keys end with it."""
-    found = queries.member(place.tenant, member)
+def change_role(request: HttpRequest, access: TenantAccess, member: str) -> HttpResponse:
+    """Give a person another role, after a confirmation if their keys are revoked with it."""
+    found = queries.member(access.tenant, member)
     before = found.role
     every = [role.value for role in Role]
     form = RoleForm(every, request.POST)
     if not form.is_valid():
-        return notices.put(redirect(place.url("people")), "Nothing was changed: choose a role.", "caution")
+        return notices.put(redirect(access.url("people")), "Nothing was changed: choose a role.", "caution")
     wanted = form.cleaned_data["role"]
     if wanted not in KEY_ROLES and not form.cleaned_data["confirmed"]:
-        ending = tenants.keys_made_by(place.tenant, found.person)
+        ending = tenants.keys_made_by(access.tenant, found.person)
         if ending:
             again = RoleForm(every, role=wanted, confirmed="1")
             context = {"here": "people", "member": found, "role": wanted, "form": again, "keys": ending}
             return render(request, "web/person_role.html", context)
     try:
-        row = actions.change_role(place.actor, place.tenant, member, role=wanted)
+        row = actions.change_role(access.actor, access.tenant, member, role=wanted)
     except PenstockError as error:
-        return notices.put(redirect(place.url("people")), _said(error), "caution")
+        return notices.put(redirect(access.url("people")), _said(error), "caution")
     if row.role == before:
-        return redirect(place.url("people"))
-    return notices.put(redirect(place.url("people")), f"{row.person.email} is {row.role} now.")
+        return redirect(access.url("people"))
+    return notices.put(redirect(access.url("people")), f"{row.person.email} is {row.role} now.")
 
 
 @in_tenant(Permission.PEOPLE_READ)
 @require_http_methods(["GET", "HEAD", "POST"])
-def remove(request: HttpRequest, place: Place, member: str) -> HttpResponse:
-    """Somebody leaves, by their own wish or another's, once it was confirmed."""
-    row = queries.member(place.tenant, member)
-    leaves = row.person_id == place.person.pk
+def remove(request: HttpRequest, access: TenantAccess, member: str) -> HttpResponse:
+    """Leave the tenant, or remove another person, after a confirmation."""
+    row = queries.member(access.tenant, member)
+    leaves = row.person_id == access.person.pk
     form = ConsoleForm(posted(request))
     if form.is_valid():
         try:
-            actions.remove(place.actor, place.tenant, member)
+            actions.remove(access.actor, access.tenant, member)
         except PenstockError as error:
             form.refuse(error)
         else:
             if leaves:
-                return notices.put(redirect("web:home"), f"You have left {place.tenant.name}.")
-            return notices.put(redirect(place.url("people")), f"{row.person.email} is out.")
-    ending = tenants.keys_made_by(place.tenant, row.person)
+                return notices.put(redirect("web:home"), f"You have left {access.tenant.name}.")
+            return notices.put(redirect(access.url("people")), f"{row.person.email} is removed.")
+    ending = tenants.keys_made_by(access.tenant, row.person)
     context = {"here": "people", "member": row, "leaves": leaves, "form": form, "keys": ending}
     return render(request, "web/person_remove.html", context, status=form.status)
 
@@ -124,7 +124,7 @@ def remove(request: HttpRequest, place: Place, member: str) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def join(request: HttpRequest, token: str) -> HttpResponse:
-    """Where an invitation's link leads: join as who has signed in, sign in first, or sign up with a password."""
+    """The page of an invitation: join as the person who has signed in, sign in first, or sign up with a password."""
     rate_limit.spend("join", sessions.source_of(request), JOIN_PER_ADDRESS)
     invitation = queries.invitation_of(token)
     person = sessions.person_of(request)
@@ -133,7 +133,7 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     if request.method == "POST" and person is not None:
         member = actions.join(sessions.actor_of(request, person), person, token)
         return notices.put(
-            redirect("web:overview", member.tenant.name), f"You belong to {member.tenant.name} now."
+            redirect("web:overview", member.tenant.name), f"You have joined {member.tenant.name}."
         )
     if not known and form.is_valid():
         try:
@@ -162,27 +162,31 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     return render(request, "web/join.html", context, status=form.status)
 
 
-def _shown(place: Place, rows: Iterable[Membership]) -> list[tuple[Membership, bool, RoleForm | None, bool]]:
-    """Each row with: is it you, the form if you may give another role, may the person go. The last owner stays."""
-    owners = queries.members(place.tenant).filter(role=Role.OWNER).count()
-    roles = [name for name, _ in _roles(place)]
+def _shown(
+    access: TenantAccess, rows: Iterable[Membership]
+) -> list[tuple[Membership, bool, RoleForm | None, bool]]:
+    """Each row with: whether it is you, the form if you may change the role, whether the person may leave. The last
+    owner may not.
+    """
+    owners = queries.members(access.tenant).filter(role=Role.OWNER).count()
+    roles = [name for name, _ in _roles(access)]
     shown = []
     for row in rows:
         owner = row.role == Role.OWNER
         last = owner and owners == 1
-        may = place.may(Permission.PEOPLE_WRITE) and (not owner or place.standing is Standing.OWNER)
+        may = access.may(Permission.PEOPLE_WRITE) and (not owner or access.standing is Standing.OWNER)
         form = RoleForm(roles, of=row.person.email, role=row.role) if may and not last else None
-        shown.append((row, row.person_id == place.person.pk, form, not last))
+        shown.append((row, row.person_id == access.person.pk, form, not last))
     return shown
 
 
-def _roles(place: Place) -> list[tuple[str, str]]:
-    """The roles that this person may give, with what they mean."""
-    own = place.standing.value == Role.OWNER.value
+def _roles(access: TenantAccess) -> list[tuple[str, str]]:
+    """The roles that this person may give, with their meaning."""
+    own = access.standing.value == Role.OWNER.value
     return [(role.value, text) for role, text in MEANINGS.items() if own or role is not Role.OWNER]
 
 
 def _said(error: PenstockError) -> str:
-    _, _, rest = error.message.partition(": ")
-    text = rest if error.message.startswith(("role: ", "tenant: ")) else error.message
+    field, text = split_message(error.message)
+    text = text if field in ("role", "tenant") else error.message
     return f"{text[:1].upper()}{text[1:]}."

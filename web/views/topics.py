@@ -1,5 +1,6 @@
-"""Topics: list, detail with what the brokers say now, create, edit, delete."""
+"""Topics: list, detail with the brokers' present state, create, edit, delete."""
 
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -17,8 +18,8 @@ from web.broker_access import brokers
 from web.flows import flows
 from web.forms.console_form import posted
 from web.forms.topics import DeleteTopicForm, EditTopicForm, NewTopicForm
-from web.paging import page_of
-from web.places import Place, in_tenant
+from web.paging import page_of, searched
+from web.tenant_access import TenantAccess, in_tenant
 from web.unscripted import first_answer
 
 PER_PAGE = 50
@@ -28,10 +29,10 @@ SEARCH_MAX = 249
 
 @in_tenant(Permission.TOPICS_READ)
 @require_safe
-def topics(request: HttpRequest, place: Place) -> HttpResponse:
-    """All topics, or those whose name has a text in it."""
-    wanted = request.GET.get("q", "").strip()[:SEARCH_MAX].replace("\0", "")
-    rows = queries.topics(place.tenant).order_by("name")
+def topics(request: HttpRequest, access: TenantAccess) -> HttpResponse:
+    """All topics, or those whose name contains a text."""
+    wanted = searched(request, length_max=SEARCH_MAX)
+    rows = queries.topics(access.tenant).order_by("name")
     whole = rows.count()
     if wanted:
         rows = rows.filter(name__icontains=wanted)
@@ -41,8 +42,8 @@ def topics(request: HttpRequest, place: Place) -> HttpResponse:
         "page": page,
         "q": wanted,
         "whole": whole,
-        "partitions": sum(queries.topics(place.tenant).values_list("partitions", flat=True)),
-        "limits": limits_of(place.tenant),
+        "partitions": sum(queries.topics(access.tenant).values_list("partitions", flat=True)),
+        "limits": limits_of(access.tenant),
         "copies_possible": queries.copies_possible(),
     }
     return render(request, "web/topics.html", context)
@@ -50,25 +51,25 @@ def topics(request: HttpRequest, place: Place) -> HttpResponse:
 
 @in_tenant(Permission.TOPICS_READ)
 @require_safe
-def topic(request: HttpRequest, place: Place, name: str) -> HttpResponse:
-    """One topic as it is wanted; what the brokers say of it comes as a part."""
-    row = queries.topic(place.tenant, name)
+def topic(request: HttpRequest, access: TenantAccess, name: str) -> HttpResponse:
+    """One topic's desired state. The brokers' state of it is a part of the page."""
+    row = queries.topic(access.tenant, name)
     context = {"here": "topics", "tab": "topic", "topic": row, "settings": shown_settings(row)}
-    context |= first_answer(request, topic_live, tenant=place.tenant.name, name=name)
+    context |= first_answer(request, topic_live, tenant=access.tenant.name, name=name)
     return render(request, "web/topic.html", context)
 
 
 @in_tenant(Permission.TOPICS_READ)
 @require_safe
-def topic_live(request: HttpRequest, place: Place, name: str) -> HttpResponse:
+def topic_live(request: HttpRequest, access: TenantAccess, name: str) -> HttpResponse:
     """The part that changes: partitions with leaders, in-sync sets and offsets, and the rate."""
-    row = queries.topic(place.tenant, name)
+    row = queries.topic(access.tenant, name)
     context: dict[str, Any] = {"topic": row}
-    if not place.may(Permission.GROUPS_READ):
+    if not access.may(Permission.GROUPS_READ):
         context["refused"] = True
     else:
         try:
-            with brokers(place) as client:
+            with brokers(access) as client:
                 (now,) = live.topics_now(client, [client.topic(name, live.TIMEOUT_S)])
                 read_back = live.read_back(client, now)
         except NotFound:
@@ -77,15 +78,20 @@ def topic_live(request: HttpRequest, place: Place, name: str) -> HttpResponse:
             context["trouble"] = error
         else:
             rates = live.watch.sample(f"topic {now.topic_id}", now.written)
-            longest = max((part.held for part in now.partitions), default=0)
+            longest = max((part.stored for part in now.partitions), default=0)
             page = page_of(request, now.partitions, PARTITIONS_PER_PAGE)
             context |= {
                 "now": now,
                 "read_back": read_back,
                 "rates": rates,
-                "flows": flows(place.tenant.public_id, now.topic_id),
+                "flows": flows(access.tenant.public_id, now.topic_id),
                 "parts": [
-                    (part, charts.pipe(part.held, part.held, longest, f"{part.held:,} messages", gate=False))
+                    (
+                        part,
+                        charts.pipe(
+                            part.stored, part.stored, longest, f"{part.stored:,} messages", gate=False
+                        ),
+                    )
                     for part in page
                 ],
                 "page": page,
@@ -95,14 +101,14 @@ def topic_live(request: HttpRequest, place: Place, name: str) -> HttpResponse:
 
 @in_tenant(Permission.TOPICS_WRITE)
 @require_http_methods(["GET", "HEAD", "POST"])
-def new_topic(request: HttpRequest, place: Place) -> HttpResponse:
+def new_topic(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """Create a topic."""
-    form = NewTopicForm(place.tenant, posted(request))
+    form = NewTopicForm(access.tenant, posted(request))
     if form.is_valid():
         try:
             row = creation.create_topic(
-                place.actor,
-                place.tenant,
+                access.actor,
+                access.tenant,
                 name=form.cleaned_data["name"],
                 partitions=form.cleaned_data["partitions"],
                 settings=form.settings,
@@ -110,55 +116,64 @@ def new_topic(request: HttpRequest, place: Place) -> HttpResponse:
         except PenstockError as error:
             form.refuse(error)
         else:
-            return _told(place, row, f"Topic {row.name} is made", f"Topic {row.name} is not there yet")
+            return _delivered(access, row, f"Topic {row.name} is made", f"Topic {row.name} is not made yet")
     return render(request, "web/topic_new.html", {"here": "topics", "form": form}, status=form.status)
 
 
 @in_tenant(Permission.TOPICS_WRITE)
 @require_http_methods(["GET", "HEAD", "POST"])
-def edit_topic(request: HttpRequest, place: Place, name: str) -> HttpResponse:
+def edit_topic(request: HttpRequest, access: TenantAccess, name: str) -> HttpResponse:
     """Change settings and add partitions."""
-    row = queries.topic(place.tenant, name)
+    row = queries.topic(access.tenant, name)
     form = EditTopicForm(row, posted(request))
     if form.is_valid():
         try:
             changed = actions.update_topic(
-                place.actor,
-                place.tenant,
+                access.actor,
+                access.tenant,
                 name,
                 partitions=form.cleaned_data["partitions"],
                 settings=form.settings,
             )
+            if changed.generation == row.generation:
+                return notices.put(redirect(access.url("topic", name)), "Nothing was changed.")
+            take_back = partial(actions.take_back, access.actor, changed, row)
+            in_request.deliver_or_take_back(
+                actions.KIND_TOPIC, changed.public_id, changed.generation, take_back
+            )
         except PenstockError as error:
             form.refuse(error)
         else:
-            if changed.generation == row.generation:
-                return notices.put(redirect(place.url("topic", name)), "Nothing was changed.")
-            return _told(place, changed, f"{name} is changed", f"The change of {name} is not there yet")
+            return _delivered(
+                access, changed, f"{name} is changed", f"The change of {name} is not delivered yet"
+            )
     context = {"here": "topics", "tab": "settings", "form": form, "topic": row}
     return render(request, "web/topic_edit.html", context, status=form.status)
 
 
 @in_tenant(Permission.TOPICS_WRITE)
 @require_http_methods(["GET", "HEAD", "POST"])
-def delete_topic(request: HttpRequest, place: Place, name: str) -> HttpResponse:
-    """Delete a topic, once its name was typed."""
-    row = queries.topic(place.tenant, name)
+def delete_topic(request: HttpRequest, access: TenantAccess, name: str) -> HttpResponse:
+    """Delete a topic, after its name was typed."""
+    row = queries.topic(access.tenant, name)
     form = DeleteTopicForm(name, posted(request))
     if form.is_valid():
         try:
-            gone = actions.delete_topic(place.actor, place.tenant, name)
+            gone = actions.delete_topic(access.actor, access.tenant, name)
         except PenstockError as error:
             form.refuse(error)
         else:
-            in_request.deliver_now(actions.KIND_TOPIC, gone.public_id, gone.generation)
-            return notices.put(redirect(place.url("topics")), f"Topic {name} is deleted.")
+            delivered = in_request.deliver_now(actions.KIND_TOPIC, gone.public_id, gone.generation)
+            text = f"Topic {name} is deleted."
+            if not delivered:
+                text = f"Topic {name} is deleted; the brokers will hear of it in a moment."
+            return notices.put(redirect(access.url("topics")), text, "ok" if delivered else "caution")
     context = {"here": "topics", "tab": "delete", "form": form, "topic": row}
     return render(request, "web/topic_delete.html", context, status=form.status)
 
 
 def shown_settings(row: Topic) -> list[tuple[str, str, str]]:
-    """(name, value, what it means) of the settings that people ask for first."""
+    """(name, value, meaning) of the most important settings."""
     from web import formats
 
     settings, possible = row.settings, queries.copies_possible()
@@ -170,7 +185,7 @@ def shown_settings(row: Topic) -> list[tuple[str, str, str]]:
             "Copies",
             str(settings["replication"]),
             f"of which {settings['min_insync_replicas']} must be in sync to write"
-            + (f"; the brokers could hold {possible}" if settings["replication"] < possible else ""),
+            + (f"; {possible} are possible" if settings["replication"] < possible else ""),
         ),
         (
             "Durability",
@@ -188,12 +203,11 @@ def shown_settings(row: Topic) -> list[tuple[str, str, str]]:
     ]
 
 
-def _told(place: Place, row: Topic, done: str, waiting: str) -> HttpResponse:
-    """To the topic, saying whether the brokers have it already, and what keeps them from it."""
-    delivered = in_request.deliver_now(actions.KIND_TOPIC, row.public_id, row.generation)
-    response = redirect(place.url("topic", row.name))
-    if delivered:
+def _delivered(access: TenantAccess, row: Topic, done: str, waiting: str) -> HttpResponse:
+    """Redirect to the topic with a notice: whether the brokers have the change, and if not, why."""
+    now = queries.topic(access.tenant, row.name)
+    response = redirect(access.url("topic", row.name))
+    if now.delivered_generation >= row.generation:
         return notices.put(response, f"{done}.")
-    told = queries.topic(place.tenant, row.name).conditions
-    why = "; ".join(condition["message"] for condition in told) or "the brokers will hear of it in a moment"
+    why = "; ".join(condition["message"] for condition in now.conditions) or "the brokers get it in a moment"
     return notices.put(response, f"{waiting}: {why}.", "caution")

@@ -13,7 +13,7 @@ from tenants.roles import Permission
 from web import charts
 from web.costs import cost_so_far, price_rows
 from web.paging import page_of
-from web.places import Place, in_tenant
+from web.tenant_access import TenantAccess, in_tenant
 
 PER_PAGE = 50
 SPANS = (7, 30, 90)
@@ -22,18 +22,18 @@ METERS = {"messages_in": "Messages in", "bytes_in": "Bytes in"}
 
 @in_tenant(Permission.USAGE_READ)
 @require_safe
-def usage(request: HttpRequest, place: Place) -> HttpResponse:
+def usage(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """A chart and two tables of the last days."""
     days = next((span for span in SPANS if str(span) == request.GET.get("days")), 30)
     meter = request.GET.get("meter", "messages_in")
     meter = meter if meter in METERS else "messages_in"
     today = timezone.now().date()
     first = today - timedelta(days=days - 1)
-    rows = queries.usage(place.tenant, by=["topic", "day"], first=first, end=today + timedelta(days=1))
+    rows = queries.usage(access.tenant, by=["topic", "day"], first=first, end=today + timedelta(days=1))
     shown_days = [first + timedelta(days=number) for number in range(days)]
     series = charts.folded(_series(rows, shown_days, meter))
-    by_topic = queries.usage(place.tenant, by=["topic"], first=first, end=None)
-    by_day = queries.usage(place.tenant, by=["day"], first=first, end=None)
+    by_topic = queries.usage(access.tenant, by=["topic"], first=first, end=None)
+    by_day = queries.usage(access.tenant, by=["day"], first=first, end=None)
     context: dict[str, Any] = {
         "here": "usage",
         "days": days,
@@ -50,9 +50,9 @@ def usage(request: HttpRequest, place: Place) -> HttpResponse:
             "topics",
         ),
         "by_day": [_flat(row, "day") for row in reversed(by_day)],
-        "cost": cost_so_far(place.tenant),
-        "prices": price_rows(place.tenant),
-        "availability": queries.availability(place.tenant, first=None, end=None),
+        "cost": cost_so_far(access.tenant),
+        "prices": price_rows(access.tenant),
+        "availability": queries.availability(access.tenant, first=None, end=None),
     }
     return render(request, "web/usage.html", context)
 

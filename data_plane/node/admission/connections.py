@@ -1,6 +1,6 @@
 """Connections of clients that have calls open, counted by whom they belong to.
 
-grpc tells of a connection only when a call comes on it. One without a call is bounded by the listener alone.
+grpc reports a connection only when a call comes on it. One without a call is bounded by the listener alone.
 """
 
 

@@ -35,7 +35,7 @@ class _Line:
         """`wait_ms`: how long the tenant has still to wait, 0 = it may begin."""
         self._clock, self._stats, self._wait_ms = clock, stats, wait_ms
         self.queues: dict[TenantId, _Queue] = {}
-        """Only of tenants of whom somebody waits."""
+        """Only of tenants that have a waiting call."""
 
     async def turn(self, tenant: TenantId) -> None:
         if tenant not in self.queues and not self._wait_ms(tenant):
@@ -91,7 +91,7 @@ class Fairness:
         await self._refused.turn(tenant)
 
     def refused(self, tenant: TenantId, batches: int) -> None:
-        """So many of a frame's were, for what no retry mends."""
+        """So many batches of a frame were refused for a reason that no retry repairs."""
         self._refusals.refused(tenant, batches, self._clock.monotonic_ms())
 
     async def charged(self, tenant: TenantId, work: Callable[[], Awaitable[T]]) -> T:
@@ -99,13 +99,13 @@ class Fairness:
         return await _Charged(work(), self._clock, partial(self._use.charge, tenant), _no_pause)
 
     async def turn_of_question(self, tenant: TenantId, *, beat: bool = False) -> None:
-        """`turn` for work that nobody pays for, which is then `answered` in the same step. A `beat` is a sign of life
+        """`turn` for unmetered work, which is then `answered` in the same step. A `beat` is a heartbeat
         of a group's member: it does not wait behind its tenant's questions.
         """
         await (self._beats if beat else self._questions).turn(tenant)
 
     async def answered(self, tenant: TenantId, work: Callable[[], Awaitable[T]], *, beat: bool = False) -> T:
-        """Work that nobody pays for, charged, and done in pieces as there is room for it."""
+        """Unmetered work, charged to the processor share, and done in pieces as capacity allows."""
         use, pauses = (self._spare.beats, self._beats) if beat else (self._spare.asked, self._paused)
 
         def charge(spent_ms: float, now_ms: float) -> None:
@@ -124,7 +124,7 @@ class Fairness:
         return max(self._shares.wait_ms(tenant, now_ms), self._spare.beat_wait_ms(tenant, now_ms))
 
     async def run(self) -> None:
-        """See how late timers fire while somebody asks, for ever."""
+        """See how late timers fire while there are questions. Runs without an end."""
         while True:
             await self._somebody_asked.wait()
             self._somebody_asked.clear()
@@ -151,7 +151,7 @@ class TenantTurns:
         self.fairness.refused(self.tenant, batches)
 
     async def charged(self, work: Callable[[], Awaitable[T]]) -> T:
-        """`work` is begun when this is, so that nothing is left behind by whoever is cancelled before."""
+        """`work` is begun when this is, so that a caller that is cancelled before leaves nothing behind."""
         return await self.fairness.charged(self.tenant, work)
 
     async def asked(self, work: Callable[[], Awaitable[T]]) -> T:

@@ -62,19 +62,19 @@ class Gate:
     @contextmanager
     def enter(self, caller: Caller) -> Iterator[Principal]:
         """A call or stream is open within the block. Raises `CallFailed` as `admit` does, and when its address or its
-        tenant has too many open: an address before anybody's key is looked at.
+        tenant has too many open: an address before any key is looked at.
         """
         connection = caller.connection or caller.peer
         connections = self._of_addresses.would_be(caller.peer, connection)
-        self._demand_room(
+        self._check_limit(
             connections, limits.CONNECTIONS_PER_ADDRESS_MAX, "the address", "connections with calls"
         )
         principal = self.admit(caller)
         tenant = principal.tenant
         calls = self._calls.get(tenant, 0) + 1
-        self._demand_room(calls, limits.CALLS_PER_TENANT_MAX, "the tenant", "streams and calls")
+        self._check_limit(calls, limits.CALLS_PER_TENANT_MAX, "the tenant", "streams and calls")
         connections = self._of_tenants.would_be(tenant, connection)
-        self._demand_room(
+        self._check_limit(
             connections, limits.CONNECTIONS_PER_TENANT_MAX, "the tenant", "connections with calls"
         )
         self._calls[tenant] = calls
@@ -89,7 +89,7 @@ class Gate:
             if not self._calls[tenant]:
                 del self._calls[tenant]
 
-    def _demand_room(self, wanted: int, most: int, whose: str, what: str) -> None:
+    def _check_limit(self, wanted: int, most: int, whose: str, what: str) -> None:
         """`wanted`: with the one that comes."""
         if wanted > most:
             self._stats.calls_over_limits += 1
@@ -121,14 +121,14 @@ class Gate:
         finally:
             del self._open[refused]
             if refused.done() and not refused.cancelled():
-                refused.exception()  # told by whatever ended first
+                refused.exception()  # what ended first reports it
 
     def recheck(self) -> None:
         """Keys or tenants changed: look at every open stream."""
         self._look.set()
 
     async def run(self) -> None:
-        """End the conversations of keys that may no longer be used, for ever."""
+        """End the conversations of keys that may no longer be used. Runs without an end."""
         while True:
             self._look.clear()
             some_expire = False

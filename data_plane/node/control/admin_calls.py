@@ -73,7 +73,7 @@ class AdminCalls:
                 suspended=wanted.suspended,
             )
 
-        return (await self.settle(decide)).SerializeToString()
+        return (await self.carry_out(decide)).SerializeToString()
 
     async def create_topic(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.CreateTopicRequest, request)
@@ -91,7 +91,7 @@ class AdminCalls:
             )
 
         async with self._one_by_one:
-            outcome = await self.settle(decide, applied=lambda: topic_id in self._view.image.topics)
+            outcome = await self.carry_out(decide, applied=lambda: topic_id in self._view.image.topics)
         return pb.CreateTopicResponse(outcome=outcome, topic_id=topic_id).SerializeToString()
 
     async def update_topic(self, caller: Caller, request: bytes) -> bytes:
@@ -117,7 +117,7 @@ class AdminCalls:
             return bool(wanted.added) and known is not None and known.partitions in grown_to
 
         async with self._one_by_one:
-            return (await self.settle(decide, applied=applied)).SerializeToString()
+            return (await self.carry_out(decide, applied=applied)).SerializeToString()
 
     async def delete_topic(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.DeleteTopicRequest, request)
@@ -132,7 +132,7 @@ class AdminCalls:
                 metered=self._config.metering,
             )
 
-        return (await self.settle(decide)).SerializeToString()
+        return (await self.carry_out(decide)).SerializeToString()
 
     async def put_key(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.PutKeyRequest, request)
@@ -165,7 +165,7 @@ class AdminCalls:
             items = (await self._store.range(model.NEXT_PRINCIPAL_KEY)).items
             counter = items[0] if items else None
 
-        outcome = await self.settle(decide, before=read_counter)
+        outcome = await self.carry_out(decide, before=read_counter)
         principal = given[0].principal if given and not outcome.error else 0
         return pb.PutKeyResponse(outcome=outcome, principal=principal).SerializeToString()
 
@@ -175,9 +175,9 @@ class AdminCalls:
         def decide() -> Change:
             return tenants.revoke_key(self._view.image, wanted.key_id, generation=wanted.generation)
 
-        return (await self.settle(decide)).SerializeToString()
+        return (await self.carry_out(decide)).SerializeToString()
 
-    async def settle(
+    async def carry_out(
         self,
         decide: Decide,
         *,

@@ -1,4 +1,4 @@
-"""The controller's seat: taking it, acting from it, beating to every broker, and suspecting whoever holds it."""
+"""The controller's seat: taking it, acting from it, beating to every broker, and suspecting the controller."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from data_plane.contract import replication_pb2 as pb
 from data_plane.contract.methods import CONTROL
 from data_plane.controller.batches import all_compares, batched
-from data_plane.controller.clocks import ClockComparison, Told
-from data_plane.controller.elections import CellWrite, fence_changes, plan
+from data_plane.controller.changed_blocks import ChangedBlocks
+from data_plane.controller.clocks import ClockComparison, ClockOffset
+from data_plane.controller.elections import BlockWrite, fence_changes, plan
 from data_plane.controller.leader_return import LeaderMove, LeaderReturn
 from data_plane.controller.registration import takeover_changes
 from data_plane.controller.suspicion import Suspicion, takeover_delay_ms
 from data_plane.metadata import model
+from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, Put, SessionLost, StoreUnavailable
 from data_plane.node.config import NodeConfig
 from data_plane.node.frame_heads import read_head
@@ -24,13 +26,31 @@ from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_f
 from penstock.contract.ids import BrokerId
 
 _WRITES_AT_ONCE = 1_000
+LOOKED_A_TURN = 500
+"""Partitions looked at in one turn of the event loop: some 10 ms where all of them change, 2 ms where none does."""
 _TROUBLE = (StoreUnavailable, OutcomeUnknown, SessionLost)
+
+
+async def planned(image: ClusterImage, changed: ChangedBlocks) -> list[BlockWrite]:
+    """What must be written next; empty: every block was looked at since it changed.
+
+    Others have their turns meanwhile. All writes are of one revision of the image, so that each block stands there once
+    and they compare the same keys. When a write is outdated its comparison fails, and the block comes again.
+    """
+    writes: list[BlockWrite] = []
+    while len(writes) < _WRITES_AT_ONCE and (blocks := changed.take(image, LOOKED_A_TURN)):
+        revision = image.revision
+        writes += plan(image, blocks)
+        await asyncio.sleep(0)
+        if writes and image.revision != revision:
+            break
+    return writes
 
 
 class ControllerSeat:
     """Any broker may hold the controller key; each of its writes compares that key's revision (RL9).
 
-    A wrong suspicion is harmless: whoever is fenced wrongly registers anew (RL3).
+    A wrong suspicion is harmless: a broker that is fenced wrongly registers again (RL3).
     """
 
     def __init__(
@@ -69,10 +89,10 @@ class ControllerSeat:
         self._last_look_ms = clock.monotonic_ms()
         self._clocks = ClockComparison()
         """As controller."""
-        self._told: Told | None = None
-        """As any broker: what the controller has found of this one's clock."""
-        self._settled_at = -1
-        """The image's revision at which nothing had to change: `plan` reads the image alone, and all of it."""
+        self._clock_offset: ClockOffset | None = None
+        """As any broker: what the controller found about this one's clock."""
+        self._changed = ChangedBlocks()
+        """As controller: what may have to be written."""
 
     @property
     def seated(self) -> bool:
@@ -89,7 +109,7 @@ class ControllerSeat:
     def clock_off_ms(self) -> int | None:
         """How far this broker's wall clock is off the middle of all brokers' clocks just now; None = not known.
 
-        Alone there is nobody to compare with: 0.
+        Alone there is no clock to compare with: 0.
         """
         image = self._view.image
         if not any(image.epoch_of(broker) for broker in image.brokers if broker != self._me):
@@ -97,7 +117,11 @@ class ControllerSeat:
         now_ms = self._clock.monotonic_ms()
         if self.seated:
             return self._clocks.own_off_ms(self._clock.now_ms(), now_ms)
-        return self._told.off_ms if self._told is not None and self._told.holds(now_ms) else None
+        return (
+            self._clock_offset.off_ms
+            if self._clock_offset is not None and self._clock_offset.holds(now_ms)
+            else None
+        )
 
     def wake(self) -> None:
         """Something changed: look at once."""
@@ -127,15 +151,18 @@ class ControllerSeat:
         self._forgive_own_pause()
         self._watch_controller()
         self._keep_beating()
+        if not self.seated:
+            self._returns.forget()
+            self._changed.everything()
         if not self._registration.in_force():
             return
         try:
             if self.seated:
                 await self._act()
             else:
-                self._returns.forget()
                 await self._consider_seat()
         except _TROUBLE:
+            self._changed.everything()  # what was taken may not be written
             await asyncio.sleep(self._config.timings.reconnect_ms / 1000)
 
     def _forgive_own_pause(self) -> None:
@@ -151,7 +178,7 @@ class ControllerSeat:
     # -- the seat ----------------------------------------------------------------------------------------
 
     def _watch_controller(self) -> None:
-        """Watch whoever holds the key now; a new one has its whole time."""
+        """Watch the current controller. A new one gets the whole suspicion time."""
         image = self._view.image
         if image.controller_epoch == self._watched_epoch:
             return
@@ -201,9 +228,7 @@ class ControllerSeat:
             self._stats.fences += result.succeeded
             await self._view.reached(result.revision, self._config.timings.call_ms)
         while self.seated:
-            writes = plan(image, _WRITES_AT_ONCE) if image.revision != self._settled_at else []
-            if not writes:
-                self._settled_at = image.revision
+            writes = await planned(image, self._changed)
             if not writes:
                 self._plan_moves()
                 return
@@ -212,8 +237,8 @@ class ControllerSeat:
                 revision = await self._write(batch, seat)
             await self._view.reached(revision, self._config.timings.call_ms)
 
-    async def _write(self, batch: Sequence[CellWrite], seat: Sequence[Compare]) -> int:
-        """Write the cells in one transaction, or, when one of them has moved meanwhile, those that can be written one
+    async def _write(self, batch: Sequence[BlockWrite], seat: Sequence[Compare]) -> int:
+        """Write the blocks in one transaction, or, when one of them has moved meanwhile, those that can be written one
         by one. The revision that shows it."""
         result = await self._store.txn(all_compares(batch, seat), [Put(w.key, w.value) for w in batch])
         if result.succeeded or len(batch) == 1:
@@ -305,7 +330,7 @@ class ControllerSeat:
                 if beat.controller_epoch == self._view.image.controller_epoch:
                     self._controller.heard(controller, self._clock.monotonic_ms())
                     if beat.HasField("clock_off_ms"):
-                        self._told = Told(beat.clock_off_ms, beat.answered_ms)
+                        self._clock_offset = ClockOffset(beat.clock_off_ms, beat.answered_ms)
                 answer = pb.BeatHead(
                     broker_id=self._me,
                     broker_epoch=self._registration.epoch,

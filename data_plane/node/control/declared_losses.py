@@ -1,7 +1,7 @@
 """Losses are declared here: the controller's elections of the longest log, and what operators demand of any broker.
 
-Whoever decides first asks the brokers what their replicas hold. The decisions are the core's; each is one transaction
-that also fails when somebody who was asked has been fenced since.
+The deciding broker first asks the others what their replicas have. The core decides. Each decision is one transaction
+that also fails when a broker that was asked has been fenced since.
 """
 
 import asyncio
@@ -39,8 +39,8 @@ _TROUBLE = (StoreUnavailable, OutcomeUnknown, SessionLost)
 
 
 class DeclaredLosses:
-    """`run` does the controller's part, the calls are for controllers and operators. `announce` is told of every loss
-    that this broker declared, for the log.
+    """`run` does the controller's part, the calls are for controllers and operators. `announce` is called with every
+    loss that this broker declared, for the log.
     """
 
     def __init__(
@@ -162,8 +162,8 @@ class DeclaredLosses:
             return pb.ReplicaEndsResponse()
 
     async def replica_ends(self, caller: Caller, request: bytes) -> bytes:
-        """Internal call: where replicas here end that follow nobody. Nothing moves the end of one that rests, or takes
-        no writes; that of another one is only told to say that nothing is wrong with it.
+        """Internal call: where replicas here end that follow no leader. Nothing moves the end of one that rests, or
+        takes no writes. The end of any other is reported only to say that nothing is wrong with it.
         """
         wanted = parsed(pb.ReplicaEndsRequest, request)
         if not await self._view.reached(wanted.revision, self._config.timings.call_ms):
@@ -175,14 +175,14 @@ class DeclaredLosses:
 
     def _ends(self, wanted: pb.ReplicaEndsRequest) -> pb.ReplicaEndsResponse:
         response = pb.ReplicaEndsResponse(broker_epoch=self._registration.epoch)
-        for place in wanted.partitions:
-            replica = self._find(TopicPartition(TopicId(place.topic_id), place.partition))
+        for one in wanted.partitions:
+            replica = self._find(TopicPartition(TopicId(one.topic_id), one.partition))
             if replica is None or replica.busy or replica.following is not None:
                 continue
             damage = reason_of(replica.health)
             response.ends.add(
-                topic_id=place.topic_id,
-                partition=place.partition,
+                topic_id=one.topic_id,
+                partition=one.partition,
                 last_epoch=replica.log.last_epoch,
                 log_end_offset=replica.log.log_end_offset,
                 damage=damage,
@@ -199,8 +199,8 @@ class DeclaredLosses:
         where = TopicPartition(TopicId(wanted.topic_id), wanted.partition)
         unknown: LossRecord | None = None
         for _ in range(_TRIES):
-            held = self._image.losses.get(where, {})
-            if unknown is not None and held.get(unknown.log_generation) == unknown:
+            losses = self._image.losses.get(where, {})
+            if unknown is not None and losses.get(unknown.log_generation) == unknown:
                 describe_loss(response.loss, where, unknown)
                 response.outcome.revision, response.declared = self._image.revision, True
                 return response.SerializeToString()
@@ -241,7 +241,7 @@ class DeclaredLosses:
         broker = BrokerId(wanted.broker) if named else record.leader
         if not named and broker == NO_BROKER:
             raise errors.InvalidRequest(
-                f"{where}: nobody leads it; name the broker whose replica shall lead from now on"
+                f"{where}: it has no leader; name the broker whose replica is to lead from now on"
             )
         end = ReplicaEnd(broker=broker, broker_epoch=0, last_epoch=-1, log_end_offset=0)
         if broker in record.replicas and (not named or record.leader == NO_BROKER):

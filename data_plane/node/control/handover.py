@@ -31,7 +31,7 @@ from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 
 _AT_ONCE = 64
 """Partitions that stand still together: more would make the last of them wait for the others."""
-_SETTLE_LOOK_S = 0.002
+_STANDSTILL_LOOK_S = 0.002
 _REASSIGN_LOOK_S = 0.1
 _TROUBLE = (StoreUnavailable, OutcomeUnknown, SessionLost)
 
@@ -100,7 +100,7 @@ class Handover:
         return _Move(replica, replica.leading, after.leader, successor)
 
     async def leave(self) -> None:
-        """Hand over whatever is led here and somebody else may lead; for a clean stop, before it is announced."""
+        """Hand over every led partition that another broker may lead; for a clean stop, before it is announced."""
         self._leaving = True
         me, alive = self._config.broker_id, alive_in(self._view.image)
         led = [
@@ -212,7 +212,7 @@ class Handover:
                 await self._move_some(able[first : first + _AT_ONCE])
 
     async def _there(self, brokers: Iterable[BrokerId]) -> dict[BrokerId, None]:
-        """Those that answer now: the metadata tells of one that stands still only later."""
+        """Those that answer now: the metadata shows only later that a broker stands still."""
         found: dict[BrokerId, None] = {}
         nothing = pb.HandOverRequest().SerializeToString()
         for broker in brokers:
@@ -234,12 +234,12 @@ class Handover:
             move.leading.taking = False
         try:
             settled = await self._settled(moves)
-            cells: dict[str, list[_Move]] = {}
+            blocks: dict[str, list[_Move]] = {}
             for move in settled:
                 where = move.replica.where
-                cells.setdefault(model.cell_key(where.topic_id, where.partition), []).append(move)
+                blocks.setdefault(model.block_key(where.topic_id, where.partition), []).append(move)
             revision = 0
-            for key, together in cells.items():
+            for key, together in blocks.items():
                 revision = max(revision, await self._write(key, together))
             if revision:
                 await self._view.reached(revision, self._config.timings.call_ms)
@@ -258,13 +258,13 @@ class Handover:
             ready = [move for move in moves if self._complete(move)]
             if len(ready) == len(moves) or self._clock.monotonic_ms() >= deadline_ms:
                 return ready
-            await asyncio.sleep(_SETTLE_LOOK_S)
+            await asyncio.sleep(_STANDSTILL_LOOK_S)
 
     def _complete(self, move: _Move) -> bool:
         return move.replica.leading is move.leading and move.leading.handed_to(move.to)
 
     async def _write(self, key: str, moves: Iterable[_Move]) -> int:
-        """The moves of one cell in one transaction; its revision, 0 when nothing was written."""
+        """The moves of one block in one transaction; its revision, 0 when nothing was written."""
         try:
             return await self._try(key, moves)
         except _TROUBLE as trouble:
@@ -276,7 +276,7 @@ class Handover:
         item = next((item for item in (await self._store.range(key)).items if item.key == key), None)
         if item is None:
             return 0
-        records = model.decode_cell(item.value)
+        records = model.decode_block(item.value)
         image = self._view.image
         members: dict[BrokerId, int] = {}
         written: list[_Move] = []
@@ -301,7 +301,7 @@ class Handover:
                 compares.append(Compare(model.live_key(broker), members[broker] or -1))
                 about = image.brokers[broker].record_revision
                 compares.append(Compare(model.broker_key(broker), about))
-        result = await self._store.txn(compares, [Put(key, model.encode_cell(records))])
+        result = await self._store.txn(compares, [Put(key, model.encode_block(records))])
         for move in written:
             move.reason = "" if result.succeeded else "its record changed meanwhile"
         return result.revision if result.succeeded else 0

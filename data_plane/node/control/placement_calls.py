@@ -21,7 +21,7 @@ from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 
 
 class PlacementCalls:
-    """Any broker takes them. The data plane never places: it is told which brokers."""
+    """Any broker takes them. The data plane never places replicas: the call names the brokers."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class PlacementCalls:
         def decide() -> Change:
             return reassignment.alter_replicas(self._view.image, where, target)
 
-        return (await self._admin.settle(decide)).SerializeToString()
+        return (await self._admin.carry_out(decide)).SerializeToString()
 
     async def cordon_broker(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.CordonBrokerRequest, request)
@@ -57,7 +57,7 @@ class PlacementCalls:
                 generation=wanted.generation,
             )
 
-        return (await self._admin.settle(decide)).SerializeToString()
+        return (await self._admin.carry_out(decide)).SerializeToString()
 
     async def forget_broker(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.ForgetBrokerRequest, request)
@@ -65,7 +65,7 @@ class PlacementCalls:
         def decide() -> Change:
             return cordons.forget_broker(self._view.image, BrokerId(wanted.broker))
 
-        return (await self._admin.settle(decide)).SerializeToString()
+        return (await self._admin.carry_out(decide)).SerializeToString()
 
     async def move_leader(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.MoveLeaderRequest, request)
@@ -84,7 +84,7 @@ class PlacementCalls:
         if record.leader == to:
             return
         if record.leader == NO_BROKER:
-            raise BrokerUnavailable(f"{name}: nobody leads it now")
+            raise BrokerUnavailable(f"{name}: it has no leader now")
         wanted = LeaderMove(where=where, leader=record.leader, leader_epoch=record.leader_epoch, to=to)
         try:
             (reason,) = await self._handover.ask(record.leader, [wanted])
@@ -158,7 +158,7 @@ class PlacementCalls:
 def _moving(image: ClusterImage) -> list[tuple[TopicPartition, PartitionRecord]]:
     return [
         (TopicPartition(topic_id, record.partition), record)
-        for topic_id in sorted(image.cells)
+        for topic_id in sorted(image.blocks)
         if topic_id in image.topics
         for record in image.partitions_of(topic_id)
         if record.target

@@ -27,12 +27,13 @@ from data_plane.node.requests import parsed
 from data_plane.node.tasks import Turn
 from penstock.contract import errors, limits, methods
 from penstock.contract.errors import PenstockError
-from penstock.contract.ids import TopicId, TopicPartition
+from penstock.contract.frames import check_few
+from penstock.contract.ids import TOPIC_ID_BYTES, TopicId, TopicPartition
 from penstock.contract.v1 import groups_pb2 as pb
+from penstock.rules.names import check_printable_name
 
-_TOPIC_ID_BYTES = 16
 _BEAT_BYTES_MAX = 16 * 1024
-"""Of a sign of life that is told from a question: 350 partitions."""
+"""The largest heartbeat that has priority over questions: 350 partitions."""
 _OFFSETS_A_TURN = 200
 """Offsets that are written before others have their turn of the event loop."""
 
@@ -64,7 +65,7 @@ class GroupCalls:
 
     def _enter(self, principal: Principal, operation: Operation, group: str) -> None:
         """Raises `InvalidRequest` for what is no name, `Forbidden` for what the key may not do to the group."""
-        _check_name("group", group, limits.GROUP_NAME_LENGTH_MAX)
+        check_printable_name("group", group, limits.GROUP_NAME_LENGTH_MAX)
         try:
             self._gate.authenticator.authorize_group(principal, operation, group)
         except errors.NotFound:
@@ -108,8 +109,8 @@ class GroupCalls:
             return response.SerializeToString()
         response.member_epoch, response.heartbeat_ms = answer.epoch, answer.heartbeat_ms
         response.has_assignment = answer.epoch != LEAVE
-        async for place in self._begin_turn().through(answer.assigned):
-            _put_place(response.assigned, place)
+        async for where in self._begin_turn().through(answer.assigned):
+            _put_partition(response.assigned, where)
         _put_topics(response.topics, answer.topics)
         return response.SerializeToString()
 
@@ -117,14 +118,15 @@ class GroupCalls:
         self, principal: Principal, caller: Caller, wanted: pb.GroupHeartbeatRequest
     ) -> Heartbeat:
         self._enter(principal, Operation.CONSUME, wanted.group)
-        _check_name("member_id", wanted.member_id, limits.MEMBER_ID_LENGTH_MAX)
-        _check_name("instance_id", wanted.instance_id, limits.MEMBER_ID_LENGTH_MAX, empty=True)
-        _check_name("client_id", wanted.client_id, limits.MEMBER_ID_LENGTH_MAX, empty=True)
+        check_printable_name("member_id", wanted.member_id, limits.MEMBER_ID_LENGTH_MAX)
+        for field, name in (("instance_id", wanted.instance_id), ("client_id", wanted.client_id)):
+            if name:
+                check_printable_name(field, name, limits.MEMBER_ID_LENGTH_MAX)
         if len(wanted.topics) > limits.GROUP_TOPICS_MAX:
             raise errors.LimitExceeded(
                 f"{len(wanted.topics)} topics, a member may subscribe to {limits.GROUP_TOPICS_MAX} at most"
             )
-        _demand_few(len(wanted.owned), "partitions")
+        check_few(len(wanted.owned), "partitions")
         if wanted.member_epoch < LEAVE:
             raise errors.InvalidRequest(f"member_epoch: {wanted.member_epoch}, -1 or more required")
         if wanted.member_epoch == JOIN:
@@ -145,7 +147,7 @@ class GroupCalls:
             assignor=wanted.assignor,
             session_timeout_ms=wanted.session_timeout_ms,
             rebalance_timeout_ms=wanted.rebalance_timeout_ms,
-            owned=tuple([_place(one) async for one in turn.through(wanted.owned)]),
+            owned=tuple([_topic_partition(one) async for one in turn.through(wanted.owned)]),
             client_id=wanted.client_id,
             client_host=caller.peer[: limits.MEMBER_ID_LENGTH_MAX],
         )
@@ -159,7 +161,7 @@ class GroupCalls:
             offsets = await self._offsets(principal, wanted.group, wanted.offsets)
             by_hand = not wanted.member_id
             checked = self._checked_offsets(principal, wanted.offsets, by_hand=by_hand)
-            refused = {place: error async for place, error in checked if error}
+            refused = {where: error async for where, error in checked if error}
 
             def decide(part: Commit) -> Callable[[Coordinator, float], Decision[CommitAnswer]]:
                 return lambda core, now_ms: core.commit(part)
@@ -170,7 +172,7 @@ class GroupCalls:
                     group=wanted.group,
                     member_id=wanted.member_id,
                     epoch=wanted.member_epoch,
-                    offsets={place: offset for place, offset in offsets.items() if place not in refused},
+                    offsets={where: offset for where, offset in offsets.items() if where not in refused},
                 )
             )
             led = self._coordinators.of(principal.tenant, wanted.group)
@@ -180,7 +182,7 @@ class GroupCalls:
             response.error, response.message = refusal.code, refusal.message
             return response.SerializeToString()
         async for one in self._begin_turn().through(wanted.offsets):
-            error = refused.get(_place(one))
+            error = refused.get(_topic_partition(one))
             result = response.results.add()
             if error is not None:
                 result.error, result.message = error.code, error.message
@@ -191,12 +193,12 @@ class GroupCalls:
         wanted, response = parsed(pb.FetchCommittedRequest, request), pb.FetchCommittedResponse()
         try:
             self._enter(principal, Operation.DESCRIBE, wanted.group)
-            _demand_few(len(wanted.partitions), "partitions")
+            check_few(len(wanted.partitions), "partitions")
             tenant, group, member = principal.tenant, wanted.group, wanted.member_id
 
             def decide(core: Coordinator, now_ms: float) -> Decision[dict[TopicPartition, CommittedOffset]]:
                 if member:
-                    core.demand_member(tenant, group, member)
+                    core.require_member(tenant, group, member)
                 return Decision(core.offsets(tenant, group))
 
             found = await self._coordinators.of(tenant, group).carry_out(decide)
@@ -205,41 +207,41 @@ class GroupCalls:
             return response.SerializeToString()
         none = CommittedOffset(offset=-1)
         turn = self._begin_turn()
-        places = [_place(one) async for one in turn.through(wanted.partitions)] or sorted(found)
-        read = {place.topic_id async for place in turn.through(found)}
+        partitions = [_topic_partition(one) async for one in turn.through(wanted.partitions)] or sorted(found)
+        read = {where.topic_id async for where in turn.through(found)}
         asked: dict[TopicId, None] = {}
-        async for place in turn.through(places):
-            _put_offset(response.offsets, place, found.get(place, none))
-            if place.topic_id in read:
-                asked[place.topic_id] = None
+        async for where in turn.through(partitions):
+            _put_offset(response.offsets, where, found.get(where, none))
+            if where.topic_id in read:
+                asked[where.topic_id] = None
         response.topics_read.extend(asked)
         return response.SerializeToString()
 
     async def _checked_offsets(
         self, principal: Principal, wanted: Iterable[pb.OffsetCommit], *, by_hand: bool
     ) -> AsyncIterator[tuple[TopicPartition, PenstockError | None]]:
-        """Each place with why its offset is refused. A topic this broker has not heard of is the group's to judge,
+        """Each partition with why its offset is refused. A topic this broker has not heard of is the group's to judge,
         which knows what it gave to its member; without one it does not exist.
         """
         async for offset in self._begin_turn().through(wanted):
-            place = TopicPartition(TopicId(offset.topic_id), offset.partition)
+            where = TopicPartition(TopicId(offset.topic_id), offset.partition)
             try:
-                topic = self._view.image.topics.get(place.topic_id)
+                topic = self._view.image.topics.get(where.topic_id)
                 if by_hand:
-                    topic = self._gate.authenticator.topic_by_id(principal, Operation.CONSUME, place.topic_id)
+                    topic = self._gate.authenticator.topic_by_id(principal, Operation.CONSUME, where.topic_id)
                 elif topic is not None:
                     self._gate.authorize(principal, Operation.CONSUME, topic)
-                self._check_offset(place, offset, topic)
+                self._check_offset(where, offset, topic)
             except PenstockError as refusal:
-                yield place, refusal
+                yield where, refusal
                 continue
-            yield place, None
+            yield where, None
 
     def _check_offset(
-        self, place: TopicPartition, offset: pb.OffsetCommit, topic: TopicRecord | None
+        self, where: TopicPartition, offset: pb.OffsetCommit, topic: TopicRecord | None
     ) -> None:
-        name = str(place) if topic is None else f"{topic.name}-{place.partition}"
-        if len(place.topic_id) != _TOPIC_ID_BYTES or (topic and place.partition >= topic.partitions):
+        name = str(where) if topic is None else f"{topic.name}-{where.partition}"
+        if len(where.topic_id) != TOPIC_ID_BYTES or (topic and where.partition >= topic.partitions):
             raise errors.NotFound(f"{name}: no such partition")
         if offset.offset < 0:
             raise errors.InvalidRequest(f"{name}: offset {offset.offset}, 0 or more required")
@@ -248,7 +250,7 @@ class GroupCalls:
                 f"{name}: metadata of {len(offset.metadata)} characters,"
                 f" at most {limits.COMMIT_METADATA_LENGTH_MAX} allowed"
             )
-        replica = self._find(place)
+        replica = self._find(where)
         leading = None if replica is None else replica.leading
         if leading is not None and leading.ready and offset.offset > leading.high_watermark:
             raise errors.OffsetOutOfRange(
@@ -258,9 +260,9 @@ class GroupCalls:
     async def _offsets(
         self, principal: Principal, group: str, offsets: Sequence[pb.OffsetCommit]
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What a request wants kept, by place. Raises when the key may not, or when it is too much."""
+        """What a request wants kept, by partition. Raises when the key may not, or when it is too much."""
         self._enter(principal, Operation.CONSUME, group)
-        _demand_few(len(offsets), "offsets")
+        check_few(len(offsets), "offsets")
         return {
             TopicPartition(TopicId(o.topic_id), o.partition): CommittedOffset(
                 offset=o.offset, leader_epoch=o.leader_epoch, metadata=o.metadata
@@ -300,11 +302,11 @@ class GroupCalls:
         async for member in turn.through(view.members):
             _put_member(response.members.add(), member)
         names = {topic.topic_id: topic.name for topic in view.topics}
-        async for place in turn.through(sorted(view.offsets)):
-            topic = self._described(principal, place.topic_id)
+        async for where in turn.through(sorted(view.offsets)):
+            topic = self._described(principal, where.topic_id)
             if topic is not None:
-                names[place.topic_id] = topic.name
-                _put_offset(response.offsets, place, view.offsets[place])
+                names[where.topic_id] = topic.name
+                _put_offset(response.offsets, where, view.offsets[where])
         for topic_id in sorted(names):
             response.topics.add(topic_id=topic_id, name=names[topic_id])
         return response.SerializeToString()
@@ -345,8 +347,8 @@ class GroupCalls:
             self._enter(principal, Operation.CONSUME, group)
 
             def decide(core: Coordinator, now_ms: float) -> Decision[None]:
-                for place in sorted(core.group(tenant, group).offsets):
-                    topic = self._view.image.topics.get(place.topic_id)
+                for where in sorted(core.group(tenant, group).offsets):
+                    topic = self._view.image.topics.get(where.topic_id)
                     if topic is not None:
                         self._gate.authorize(principal, Operation.CONSUME, topic)
                 return core.delete(tenant, group)
@@ -368,24 +370,10 @@ async def _changed(act: Callable[[], Awaitable[None]]) -> bytes:
     return response.SerializeToString()
 
 
-def _check_name(field: str, name: str, length_max: int, *, empty: bool = False) -> None:
-    if not (empty or name) or len(name) > length_max or not name.isprintable():
-        raise errors.InvalidRequest(
-            f"{field}: {name[:50]!r}; 1 to {length_max} printable characters required"
-        )
-
-
 def _check_ms(field: str, value: int, most: int) -> None:
     if not limits.SESSION_TIMEOUT_MS_MIN <= value <= most:
         raise errors.InvalidRequest(
             f"{field}: {value} is not within {limits.SESSION_TIMEOUT_MS_MIN} to {most}"
-        )
-
-
-def _demand_few(count: int, what: str) -> None:
-    if count > limits.FRAME_ENTRIES_MAX:
-        raise errors.LimitExceeded(
-            f"{count} {what} in one request, at most {limits.FRAME_ENTRIES_MAX} allowed"
         )
 
 
@@ -398,12 +386,12 @@ def _in_parts(commit: Commit) -> list[Commit]:
     return [replace(commit, offsets=part) for part in parts or [{}]]
 
 
-def _place(partition: pb.GroupPartition | pb.OffsetCommit) -> TopicPartition:
+def _topic_partition(partition: pb.GroupPartition | pb.OffsetCommit) -> TopicPartition:
     return TopicPartition(TopicId(partition.topic_id), partition.partition)
 
 
-def _put_place(into: Any, place: TopicPartition) -> None:
-    into.add(topic_id=place.topic_id, partition=place.partition)
+def _put_partition(into: Any, where: TopicPartition) -> None:
+    into.add(topic_id=where.topic_id, partition=where.partition)
 
 
 def _put_topics(into: Any, topics: Iterable[KnownTopic]) -> None:
@@ -411,10 +399,10 @@ def _put_topics(into: Any, topics: Iterable[KnownTopic]) -> None:
         into.add(topic_id=topic.topic_id, name=topic.name)
 
 
-def _put_offset(into: Any, place: TopicPartition, offset: CommittedOffset) -> None:
+def _put_offset(into: Any, where: TopicPartition, offset: CommittedOffset) -> None:
     into.add(
-        topic_id=place.topic_id,
-        partition=place.partition,
+        topic_id=where.topic_id,
+        partition=where.partition,
         offset=offset.offset,
         leader_epoch=offset.leader_epoch,
         metadata=offset.metadata,
@@ -429,8 +417,8 @@ def _put_summary(into: pb.GroupSummary, view: GroupView) -> None:
 def _put_member(into: pb.GroupMember, member: Member) -> None:
     into.member_id, into.instance_id, into.client_id = member.member_id, member.instance_id, member.client_id
     into.client_host, into.member_epoch = member.client_host, member.epoch
-    for place in sorted(member.assigned):
-        _put_place(into.assigned, place)
-    for place in member.target:
-        _put_place(into.target, place)
+    for where in sorted(member.assigned):
+        _put_partition(into.assigned, where)
+    for where in member.target:
+        _put_partition(into.target, where)
     into.topics.extend(member.topics)

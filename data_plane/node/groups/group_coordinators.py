@@ -93,7 +93,7 @@ class GroupCoordinators:
         return None if topic_id is None else image.topics.get(topic_id)
 
     def _look(self) -> None:
-        """Drop what is led no more, load what is led anew."""
+        """Drop what is not led any more, load what is led newly."""
         topic = self.topic
         for where, led in list(self._led.items()):
             if not led.current or topic is None or where.topic_id != topic.topic_id:
@@ -148,7 +148,7 @@ class GroupCoordinators:
             led = self._led.get(where)
         if led is None:
             raise errors.NotCoordinator(f"group {group}: this broker does not coordinate it")
-        led.demand_ready()
+        led.require_ready()
         return led
 
     def serving(self) -> list[GroupPartition]:

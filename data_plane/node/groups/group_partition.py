@@ -10,7 +10,7 @@ from data_plane.disk.port import Disk, DiskFault
 from data_plane.groups.coordinator import Coordinator
 from data_plane.groups.records import Key, Record, RecordUnreadable
 from data_plane.groups.requests import Decision, Topics
-from data_plane.log.outcomes import ColdRead
+from data_plane.log.reading import ColdRead
 from data_plane.node.ports import Clock
 from data_plane.node.replicas.cold_reads import read_cold
 from data_plane.node.replicas.replica import ProduceOutcome, Replica
@@ -54,7 +54,7 @@ class _Rewrite:
 
 
 class GroupPartition:
-    """Lives as long as one leadership; whoever finds another leader state drops it with all it knows."""
+    """Lives as long as one leadership. It is dropped, with all it knows, when another leader state is found."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class GroupPartition:
         """Why the log could not be replayed."""
         self._disk, self._clock, self._stats, self._confident = disk, clock, stats, confident
         self._end = 0
-        """Behind our last record: whoever answers waits until it is committed."""
+        """Behind our last record: an answer waits until that record is committed."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._advance = advance
         self._rewrite: _Rewrite | None = None
@@ -138,7 +138,7 @@ class GroupPartition:
 
     # -- serving -----------------------------------------------------------------------------------------
 
-    def demand_ready(self) -> None:
+    def require_ready(self) -> None:
         """Raises `NotCoordinator`, `CoordinatorNotReady`."""
         if not self.current:
             raise errors.NotCoordinator(f"{self.replica.name}: leadership moved to another broker")
@@ -165,7 +165,7 @@ class GroupPartition:
             if number:
                 await asyncio.sleep(0)
             try:
-                self.demand_ready()
+                self.require_ready()
                 decision = decide(self.core, self._clock.monotonic_ms())
                 if decision.records:
                     self._append(decision.records)
@@ -214,8 +214,8 @@ class GroupPartition:
     # -- keeping the log short -----------------------------------------------------------------------------
 
     def _keep_short(self) -> None:
-        """Whoever takes over replays the whole log. When most of it is out of date, what is kept is written once more,
-        a part with each tick; once all of that is committed, the log begins there.
+        """The next coordinator replays the whole log. When most of it is out of date, what is kept is written once
+        more, a part with each tick. Once all of that is committed, the log begins there.
         """
         log, now_ms = self.replica.log, self._clock.monotonic_ms()
         if self._rewrite is None:
@@ -304,7 +304,7 @@ class GroupPartition:
             self.drop()
 
     def drop(self) -> None:
-        """Leadership is lost: whoever waits hears so, and nothing is known any more."""
+        """Leadership is lost: those that wait get that error, and nothing is known any more."""
         self.serving = False
         self.replica.on_commit.pop(self, None)
         self.replica.on_role.pop(self, None)

@@ -1,1 +1,1 @@
-"""Proof that the records are what they were: reading back, durability told, reads that prove an invoice."""
+"""Proof that the records are what they were: reading back, reported durability, reads that prove an invoice."""

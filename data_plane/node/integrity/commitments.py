@@ -1,4 +1,4 @@
-"""What brokers keep of a tenant's billing, told to the tenant's keys. No document of the control plane changes it."""
+"""What brokers keep of a tenant's billing, shown to the tenant's keys. No document of the control plane changes it."""
 
 from data_plane.authz.access import Operation, Principal
 from data_plane.metadata import model

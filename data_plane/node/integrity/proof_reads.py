@@ -1,6 +1,6 @@
 """Reads that prove an invoice: batches with their stamps, as stored, and seals, to the tenant whose they are.
 
-They are not metered. Each tenant has a budget of bytes for them on each broker, so that proving holds nobody up.
+They are not metered. Each tenant has a budget of bytes for them on each broker, so that proving delays no other work.
 """
 
 import struct
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from data_plane.authz.access import Operation, Principal
 from data_plane.disk.port import Disk
-from data_plane.log.outcomes import ColdRead
+from data_plane.log.reading import ColdRead
 from data_plane.node.admission.gate import Gate
 from data_plane.node.ports import Caller, CallFailed, Clock
 from data_plane.node.replicas.cold_reads import read_cold
@@ -104,7 +104,7 @@ class ProofReads:
         self, replica: Replica, wanted: pb.ReadStampedRequest, response: pb.ReadStampedResponse
     ) -> None:
         log = replica.log
-        replica.demand_log_start()
+        replica.require_log_start()
         response.log_start_offset = log.log_start_offset
         response.high_watermark = log.high_watermark
         response.log_generation = log.usage.log_generation

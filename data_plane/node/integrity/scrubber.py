@@ -1,8 +1,8 @@
 """The scrubber: every closed segment is read back in time, and the replicas compare what they found (RL132).
 
 Each replica reads its own copy back, at a bounded rate and off the loop. The leader asks the others for their findings:
-whoever differs from most gives itself up and fetches its copy anew (RL122); between two the leader's counts. What is
-the same everywhere is what a tenant is told of the durability of its records.
+a replica that differs from most gives itself up and fetches its copy again (RL122); between two the leader's counts.
+What is the same everywhere is what a tenant sees as the durability of its records.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
-from data_plane.node.requests import demand_few, parsed
+from data_plane.node.requests import parsed, require_few
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn, in_turns, together
 from penstock.contract.errors import ErrorCode, NotLeader, PenstockError
@@ -72,7 +72,7 @@ class Scrubber:
     # -- reading back --------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """For ever."""
+        """Runs without an end."""
         await together(self._notice_damage(), self._scrub())
 
     async def _notice_damage(self) -> None:
@@ -81,7 +81,7 @@ class Scrubber:
             async for some in in_turns(self._replicas(), _REPLICAS_A_TURN):
                 for replica in some:
                     if not replica.busy:
-                        # Whoever was alone when it was found may have company by now, and gives itself up then.
+                        # It may have been alone when the damage was found. With others by now it gives itself up.
                         replica.notice_damage()
             await asyncio.sleep(_LOOK_MS / 1000)
 
@@ -133,7 +133,7 @@ class Scrubber:
         finally:
             valid = scrub.end(check)
         if not valid:
-            return  # it was cut or deleted meanwhile
+            return  # it was truncated or deleted meanwhile
         if check.damage is not None:
             self._give_up(replica, check.damage)
             return
@@ -172,26 +172,26 @@ class Scrubber:
         await self._compare(replica, findings, compared)
 
     async def _compare(self, replica: Replica, findings: list[Finding], compared: _Compared) -> None:
-        """Ask every other replica, and settle what differs."""
+        """Ask every other replica, and resolve what differs."""
         mine = {one.base_offset: one for one in findings}
-        told: dict[BrokerId, dict[int, Finding]] = {}
+        found: dict[BrokerId, dict[int, Finding]] = {}
         for broker in replica.record.replicas if replica.record is not None else ():
             if broker != self._config.broker_id:
                 answered = await self._ask(broker, replica, compared.leader_epoch, findings, agreed=False)
                 if answered is not None:
-                    told[broker] = answered
+                    found[broker] = answered
         if replica.leading is None or replica.leading.leader_epoch != compared.leader_epoch:
             return
-        for broker, theirs in told.items():
+        for broker, theirs in found.items():
             compared.others[broker] = {
                 base: one for base, one in theirs.items() if base in mine and _same(one, mine[base])
             }
         for base, one in mine.items():
-            digests = [one.digest] + [theirs[base].digest for theirs in told.values() if base in theirs]
+            digests = [one.digest] + [theirs[base].digest for theirs in found.values() if base in theirs]
             if len(dict.fromkeys(digests)) == 1:
                 continue
             if _most(digests) == one.digest:
-                for broker, theirs in told.items():
+                for broker, theirs in found.items():
                     if base in theirs and theirs[base].digest != one.digest:
                         await self._ask(broker, replica, compared.leader_epoch, [one], agreed=True)
             else:
@@ -233,14 +233,14 @@ class Scrubber:
         return answered
 
     async def compare_segments(self, caller: Caller, request: bytes) -> bytes:
-        """The replica's end: tell the own findings; give up what most of the others hold differently."""
+        """The replica's end: describe the own findings; give up what most of the others hold differently."""
         wanted = parsed(internal_pb.CompareSegmentsRequest, request)
         response = internal_pb.CompareSegmentsResponse()
         replica = self._find(TopicPartition(TopicId(wanted.topic_id), wanted.partition))
         following = None if replica is None else replica.following
         if replica is None or following is None or following.leader_epoch != wanted.leader_epoch:
             response.error = ErrorCode.FENCED_LEADER_EPOCH
-            response.message = "this replica follows nobody in that epoch"
+            response.message = "this replica follows no leader in that epoch"
             return response.SerializeToString()
         mine = {one.base_offset: one for one in replica.log.scrub.findings(replica.log.high_watermark)}
         for asked in wanted.segments:
@@ -262,10 +262,10 @@ class Scrubber:
         """Handler of the client listener's DescribeDurability call, on the partitions' leader."""
         principal = self._gate.admit(caller)
         partitions = parsed(pb.DescribeDurabilityRequest, request).partitions
-        demand_few(len(partitions), "partitions")
+        require_few(len(partitions), "partitions")
         response = pb.DescribeDurabilityResponse()
         async for wanted in self._begin_turn().through(partitions):
-            told = response.partitions.add(verified_ms=-1)
+            found = response.partitions.add(verified_ms=-1)
             try:
                 replica = self._find(TopicPartition(TopicId(wanted.topic_id), wanted.partition))
                 if replica is None:
@@ -274,38 +274,38 @@ class Scrubber:
                     )
                 self._gate.authorize(principal, Operation.DESCRIBE, replica.topic)
                 leading = replica.leadership(wanted.leader_epoch)
-                replica.demand_log_start()
-                self._tell(replica, leading.leader_epoch, told)
+                replica.require_log_start()
+                self._describe(replica, leading.leader_epoch, found)
             except PenstockError as refusal:
-                told.error, told.message = refusal.code, refusal.message
+                found.error, found.message = refusal.code, refusal.message
         return response.SerializeToString()
 
-    def tell(self, where: TopicPartition, told: DescribedDurability) -> None:
-        """The same, where others have looked after who asks. Raises `NotLeader`, `LeaderNotReady`."""
+    def describe(self, where: TopicPartition, found: DescribedDurability) -> None:
+        """The same, where the caller was checked before. Raises `NotLeader`, `LeaderNotReady`."""
         replica = self._find(where)
         if replica is None:
             raise NotLeader(f"{where}: not here")
         leading = replica.leadership(-1)
-        replica.demand_log_start()
-        self._tell(replica, leading.leader_epoch, told)
+        replica.require_log_start()
+        self._describe(replica, leading.leader_epoch, found)
 
-    def _tell(
-        self, replica: Replica, leader_epoch: int, told: pb.PartitionDurability | DescribedDurability
+    def _describe(
+        self, replica: Replica, leader_epoch: int, found: pb.PartitionDurability | DescribedDurability
     ) -> None:
         log = replica.log
-        told.log_start_offset = told.verified_end_offset = log.log_start_offset
-        told.high_watermark = log.high_watermark
+        found.log_start_offset = found.verified_end_offset = log.log_start_offset
+        found.high_watermark = log.high_watermark
         mine = {one.base_offset: one for one in log.scrub.findings(log.high_watermark)}
         compared = self._compared.get(replica.where)
         others = compared.others if compared is not None and compared.leader_epoch == leader_epoch else {}
         verified = [
-            run for held in (mine, *others.values()) if (run := _unbroken(held, log.log_start_offset))
+            run for each in (mine, *others.values()) if (run := _unbroken(each, log.log_start_offset))
         ]
         if not verified or not _unbroken(mine, log.log_start_offset):
             return
         end = min(run[-1].end_offset for run in verified)
-        told.verified_end_offset, told.replicas = end, len(verified)
-        told.verified_ms = min(one.verified_ms for run in verified for one in run if one.base_offset < end)
+        found.verified_end_offset, found.replicas = end, len(verified)
+        found.verified_ms = min(one.verified_ms for run in verified for one in run if one.base_offset < end)
 
 
 def _unbroken(findings: dict[int, Finding], start: int) -> list[Finding]:
@@ -337,11 +337,11 @@ def _add(segments: Any, one: Finding) -> None:
     )
 
 
-def _finding(told: internal_pb.ScrubbedSegment) -> Finding:
+def _finding(found: internal_pb.ScrubbedSegment) -> Finding:
     return Finding(
-        base_offset=told.base_offset,
-        end_offset=told.end_offset,
+        base_offset=found.base_offset,
+        end_offset=found.end_offset,
         last_checksum=0,
-        verified_ms=told.verified_ms,
-        digest=told.digest,
+        verified_ms=found.verified_ms,
+        digest=found.digest,
     )

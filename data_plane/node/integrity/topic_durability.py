@@ -45,8 +45,10 @@ class TopicDurability:
         led: dict[BrokerId, list[int]] = {}
         for record in image.partitions_of(topic_id):
             led.setdefault(record.leader, []).append(record.partition)
-        told = await asyncio.gather(*(self._at(topic_id, leader, numbers) for leader, numbers in led.items()))
-        return {one.partition: one for part in told for one in part}
+        described = await asyncio.gather(
+            *(self._at(topic_id, leader, numbers) for leader, numbers in led.items())
+        )
+        return {one.partition: one for part in described for one in part}
 
     async def _at(
         self, topic_id: TopicId, leader: BrokerId, numbers: list[int]
@@ -72,12 +74,12 @@ class TopicDurability:
         return list(pb.TopicDurabilityResponse.FromString(answer).partitions)
 
     def _own(self, topic_id: TopicId, number: int) -> pb.DescribedDurability:
-        told = pb.DescribedDurability(partition=number, verified_ms=-1)
+        described = pb.DescribedDurability(partition=number, verified_ms=-1)
         try:
-            self._scrubber.tell(TopicPartition(topic_id, number), told)
+            self._scrubber.describe(TopicPartition(topic_id, number), described)
         except PenstockError as refusal:
             return _refused(number, refusal)
-        return told
+        return described
 
 
 def _refused(number: int, refusal: PenstockError) -> pb.DescribedDurability:

@@ -1,4 +1,4 @@
-"""Composes the proofs that records are what they were: reading back, durability told, reads that prove an invoice."""
+"""Composes the proofs that records are unchanged: reading back, reported durability, reads that prove an invoice."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Opening the log directory at boot: every partition recovered, damage named, what nobody knows set aside (RL53).
+"""Opening the log directory at boot: every partition recovered, damage named, unknown directories set aside (RL53).
 
 Blocking: the broker serves nothing yet.
 """
@@ -43,7 +43,7 @@ class Booted:
     opened: list[Opened] = field(default_factory=list)
     damaged: dict[TopicPartition, str] = field(default_factory=dict)
     nothing_known: str = ""
-    """Why nobody can tell what any of the partitions misses; empty when that can be told."""
+    """Why it is unknown what any of the partitions misses; empty when it is known."""
 
 
 class Boot:
@@ -182,7 +182,7 @@ class Boot:
                 booted.damaged[where] = "its directory is missing"
 
     def _topic_deleted(self, where: TopicPartition) -> TopicRecord | None:
-        """What its tombstone tells of the topic, if its last reading may still be owed."""
+        """The topic by its tombstone, if its last reading may still be owed."""
         buried = self._image.buried.get(where.topic_id)
         if buried is None or not buried.tenant or not self._config.metering:
             return None

@@ -45,7 +45,7 @@ def open_directory(disk: Disk, config: NodeConfig, rng: Rng) -> Directory:
         lost = f"{IDENTITY_FILE} is missing or bad, but there are segments" if holds_segments(disk) else ""
         identity = _new_identity(config, rng)
         if not lost:
-            # Whoever has an identity has a checkpoint from then on: one that is gone later was lost.
+            # A directory with an identity has a checkpoint from then on: one that is gone later was lost.
             empty = pack_checkpoint(Checkpoint(first_sequence=1, entries={}))
             for steps in write_small_file(disk, layout.CHECKPOINT, empty):
                 disk.sync_now(steps)

@@ -1,10 +1,10 @@
-"""The room left on the disk: what is refused while it is short, and a ballast that recovery may use (RL128).
+"""The disk's free space and its watermarks: what is refused below each, and a ballast for recovery (RL128).
 
-ample --below the soft mark--> tight: what was set aside as damaged goes, then what is due to be deleted, then produce
+ample --below the soft watermark--> tight: what was set aside as damaged goes, then what retention deletes, then produce
     is refused; all else goes on
-tight --below the hard mark--> read-only: nothing is written but what makes room
+tight --below the hard watermark--> read-only: nothing is written but what frees space
 
-*Full* is a disk that is read-only, or on which a write just found no room: nobody should wait for its broker.
+*Full* is a disk that is read-only, or on which a write just found no space: no other broker should wait for this one.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,10 @@ SOFT_FREE_PERCENT_MAX = 10
 HARD_FREE_PERCENT_MAX = 3
 """However much is asked for to be free: a disk is never tight below 90 % or read-only below 97 %."""
 _LOOKS_FOR_RETENTION = 10
-"""So many looks what is due to be deleted has, to make room, before produce is refused."""
+"""How many looks retention has to free space before produce is refused."""
 
 _MORE_BYTES = MIB
-"""With so much more free than when a write found no room there is room again; 3 % of a small disk are enough."""
+"""With so much more free than when a write found no space there is space again; 3 % of a small disk are enough."""
 _LOOKS_UNTIL_TRIED = 10
 """And after so many looks it is tried again: not everything that a disk runs out of is counted in bytes."""
 
@@ -56,15 +56,15 @@ class DiskSpace:
         return self.read_only or self._lacking
 
     def lacked(self) -> None:
-        """A write has found no room."""
+        """A write has found no space."""
         before, self._lacking_looks = self.full, 0
         self._lacking_free = self._disk.usage().free_bytes
-        self._lacking = f"a write found no room on the disk, {self._lacking_free} bytes free"
+        self._lacking = f"a write found no space on the disk, {self._lacking_free} bytes free"
         if not before:
             self._changed()
 
     def look(self, delete_due: Callable[[], int]) -> None:
-        """`delete_due` begins what retention has to delete and tells how many partitions that is in."""
+        """`delete_due` begins what retention has to delete and returns how many partitions that is in."""
         before = bool(self.full)
         self._look(delete_due)
         if bool(self.full) is not before:
@@ -94,13 +94,13 @@ class DiskSpace:
             self.refuses_writes = f"the disk has {free} bytes free, {soft} required for writes"
 
     def before_recovery(self) -> None:
-        """A disk that is all but full gets the ballast's room first."""
+        """On a disk that is nearly full the ballast's space is freed first."""
         usage = self._disk.usage()
         if usage.free_bytes < usage.total_bytes * HARD_FREE_PERCENT_MAX // 100:
             self.free_ballast()
 
     def free_ballast(self) -> bool:
-        """Give the ballast's room to whoever needs it now; False when there is none."""
+        """Free the ballast's space for what needs it now; False when there is none."""
         if not self._disk.exists(BALLAST_FILE):
             return False
         self._disk.remove(BALLAST_FILE)
@@ -109,7 +109,7 @@ class DiskSpace:
         return True
 
     def _keep_ballast(self, spare_bytes: int) -> None:
-        """Lay it down again when there is twice its size to spare."""
+        """Reserve it again when there is twice its size to spare."""
         size = self._config.ballast_bytes
         if self._holds_ballast or not size or spare_bytes < 2 * size:
             return

@@ -1,4 +1,4 @@
-"""The log directory of one broker: opened once, then its room is watched and what was set aside in it is kept."""
+"""The log directory of one broker: opened once, then its free space is watched and what was set aside in it is kept."""
 
 from data_plane.log.tail import TailBudget
 from data_plane.metadata.image import ClusterImage

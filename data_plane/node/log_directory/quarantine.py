@@ -1,5 +1,5 @@
-"""Segment files with damage that were kept aside as `*.damaged`: they go after days, and before all else when room is
-short (RL122, RL128)."""
+"""Segment files with damage that were kept aside as `*.damaged`: they go after days, and before all else when disk
+space is short (RL122, RL128)."""
 
 import json
 
@@ -46,7 +46,9 @@ class Quarantine:
             for name in names:
                 if layout.partition_of(name) is not None:
                     found.update(self._found_in(f"{layout.TOPICS}/{name}"))
-        found |= {path: size for path, size in self._sizes.items() if path not in before}  # told meanwhile
+        found |= {
+            path: size for path, size in self._sizes.items() if path not in before
+        }  # reported meanwhile
         known = self._known()
         since = {path: min(known.get(path, now_ms), now_ms) for path in found}
         for path, since_ms in since.items():
@@ -66,7 +68,7 @@ class Quarantine:
         self._note({**dict.fromkeys(found, now_ms), **self._known()})
 
     def give_up(self) -> bool:
-        """Room is short: delete all that is known; whether there was anything."""
+        """Disk space is short: delete all that is known. Returns whether there was anything."""
         given_up, self._sizes = self._sizes, {}
         for path in given_up:
             self._disk.remove(path)

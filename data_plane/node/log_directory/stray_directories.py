@@ -1,4 +1,4 @@
-"""Partition directories that nobody knows: renamed to `*.stray`, kept for days, never deleted at boot (RL53)."""
+"""Partition directories unknown to the metadata: renamed to `*.stray`, kept for days, never deleted at boot (RL53)."""
 
 import json
 

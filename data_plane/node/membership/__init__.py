@@ -1,1 +1,1 @@
-"""What broker and cluster know of each other: the registration, the metadata image, a store to trust."""
+"""What broker and cluster know of each other: registration, metadata image, whether the store may be acted on."""

@@ -9,7 +9,7 @@ from data_plane.node.membership.metadata_view import MetadataView
 from penstock.contract.errors import ConfigurationError
 
 
-async def settle_cluster_id(config: NodeConfig, view: MetadataView, store: MetaStore) -> None:
+async def ensure_cluster_id(config: NodeConfig, view: MetadataView, store: MetaStore) -> None:
     """Raises `ConfigurationError` when the store belongs to another cluster."""
     while not view.image.cluster_id:
         record = model.ClusterRecord(cluster_id=config.cluster_id)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Compacted, MetaStore, StoreUnavailable, WatchBatch
 from data_plane.node.config import Timings
@@ -14,7 +15,7 @@ ROOT = "/"
 class MetadataView:
     """Owner of the one `ClusterImage`; tells its listeners after each revision.
 
-    A listener gets the batch, or None when the whole image was listed anew. Listeners run on the loop, one after
+    A listener gets the batch, or None when the whole image was listed again. Listeners run on the loop, one after
     the other, and must not await.
     """
 
@@ -24,6 +25,11 @@ class MetadataView:
         self._timings = timings
         self._listeners: list[Callable[[WatchBatch | None], None]] = []
         self._advanced = asyncio.Event()
+        self._asking = asyncio.Lock()
+        self._questions = 0
+        """To the store, how far it is; begun so far."""
+        self._store_revision: int | None = None
+        """The last one's answer; None = the store did not answer."""
         self.connected = False
 
     def listen(self, listener: Callable[[WatchBatch | None], None]) -> None:
@@ -49,7 +55,7 @@ class MetadataView:
             return
 
     async def run(self) -> None:
-        """Follow the watch for ever. A gap (Compacted) means listing anew; an unreachable store is retried."""
+        """Follow the watch without an end. After a gap (Compacted) list all again; retry an unreachable store."""
         while True:
             try:
                 self.connected = True
@@ -72,6 +78,31 @@ class MetadataView:
         except TimeoutError:
             return False
         return True
+
+    async def caught_up(self, timeout_ms: int) -> bool:
+        """Wait until the image holds everything that was committed when this was called; False when it does not within
+        the time, or the store does not say. Only then what the image does not know is known not to exist.
+
+        One question to the store answers all who ask while the one before it is under way.
+        """
+        before = self._questions
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                async with self._asking:
+                    if self._questions == before:
+                        await self._ask_store()
+                    revision = self._store_revision
+                return revision is not None and await self.reached(revision, timeout_ms)
+        except TimeoutError:
+            return False
+
+    async def _ask_store(self) -> None:
+        self._questions += 1
+        self._store_revision = None
+        try:
+            self._store_revision = (await self._store.range(model.CLUSTER_KEY)).revision
+        except StoreUnavailable:
+            pass  # those who wait for the answer see that there is none
 
     async def changed(self) -> None:
         """Wait for the next revision."""

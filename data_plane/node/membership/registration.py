@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+from data_plane.controller.batches import all_compares, batched
+from data_plane.controller.changed_blocks import ChangedBlocks
 from data_plane.controller.elections import departures
 from data_plane.controller.registration import (
     AlreadyRegistered,
@@ -27,12 +29,13 @@ from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Clock, Rng
 from penstock.contract.ids import TopicId, TopicPartition
 
-_DEPARTURES_AT_ONCE = 64
+_DEPARTED_A_TURN = 500
+"""Partitions looked at in one turn of the event loop."""
 _TROUBLE = (StoreUnavailable, OutcomeUnknown, SessionLost)
 
 
 class Registration:
-    """Registers, keeps alive, notices the loss, and registers anew without a restart (RL3).
+    """Registers, keeps alive, notices the loss, and registers again without a restart (RL3).
 
     `epoch` is 0 while there is no registration. Before each one the broker leaves everything it led or was in sync
     with, so whatever it does under an epoch was given to it under that epoch. `data_lost(topic)` says which of its
@@ -95,7 +98,7 @@ class Registration:
         return self._clock.monotonic_ms() - self._confirmed_ms
 
     def observe(self, image: ClusterImage) -> None:
-        """Notice from the image that somebody fenced us. An image older than our registration says nothing."""
+        """Notice from the image that this broker was fenced. An image older than our registration says nothing."""
         if self.in_force() and image.epoch_of(self._config.broker_id) != self.epoch:
             self._drop("the registration was fenced")
 
@@ -165,24 +168,28 @@ class Registration:
         def lost(topic_id: TopicId) -> bool:
             return emptied or (not self._registered_before and self._data_lost(topic_id))
 
-        while True:
+        changed = ChangedBlocks()
+        fenced = (Compare(model.live_key(self._config.broker_id), 0),)
+        while blocks := changed.take(self._view.image, _DEPARTED_A_TURN):
             writes = departures(
                 self._view.image,
                 self._config.broker_id,
-                _DEPARTURES_AT_ONCE,
+                blocks,
                 data_lost=lost,
                 damaged=self._damaged,
                 emptied=emptied,
             )
-            if not writes:
-                return True
-            for write in writes:
-                result = await self._store.txn(write.compares, [Put(write.key, write.value)])
+            for batch in batched(writes, fenced):
+                result = await self._store.txn(
+                    all_compares(batch, fenced), [Put(write.key, write.value) for write in batch]
+                )
                 if not result.succeeded:
                     return False
                 revision = result.revision
             if not await self._view.reached(revision, self._config.timings.call_ms):
                 return False
+            await asyncio.sleep(0)
+        return True
 
     async def _read(self) -> tuple[KeyValue | None, KeyValue | None, int]:
         live_key, broker_key = (
@@ -218,8 +225,8 @@ class Registration:
                     continue
 
     async def _confirm(self, session: Session) -> None:
-        """A session may outlive the registration: who fences this broker deletes its key, and the watch that tells of
-        it may be late.
+        """A session may outlive the registration: the controller that fences this broker deletes its key, and the watch
+        event of that may be late.
         """
         asked_ms = self._clock.monotonic_ms()
         await session.keep_alive()

@@ -53,17 +53,17 @@ _REMEDY = (
 )
 
 
-class Trust:
+class StoreWitness:
     """One broker's memory of the store. `refused` says why the store may not be acted on, empty while it may;
     `unreachable` why nothing is known of it at boot.
     """
 
-    def __init__(self, disk: Disk, told: Callable[[str], None]) -> None:
-        """`told` is called with the reason when the store is found to be one that may not be acted on."""
+    def __init__(self, disk: Disk, on_refused: Callable[[str], None]) -> None:
+        """`on_refused` is called with the reason when a check finds that the store may not be acted on."""
         self.refused = self.unreachable = ""
-        self._disk, self._told = disk, told
+        self._disk, self._on_refused = disk, on_refused
         self._witness = self._written = Witness()
-        self._last_told = WatchBatch(0, ())
+        self._last_seen = WatchBatch(0, ())
         self._one_writes = asyncio.Lock()
         """A broker that drains writes while the write by the clock may be under way: both would rename one file."""
 
@@ -78,7 +78,7 @@ class Trust:
             self._witness = self._written = Witness.decode(body)
 
     async def wait_until_trusted(self, store: MetaStore, broker: BrokerId) -> None:
-        """Return once the store may be acted on; `told` is called with the reason while it may not."""
+        """Return once the store may be acted on; `on_refused` is called with the reason while it may not."""
         self.remember()
         said = ""
         while True:
@@ -94,7 +94,7 @@ class Trust:
                 return
             if self.refused != said:
                 said = self.refused
-                self._told(said)
+                self._on_refused(said)
             await asyncio.sleep(ASK_MS / 1000)
 
     async def look(self, store: MetaStore, broker: BrokerId) -> None:
@@ -116,7 +116,7 @@ class Trust:
             self._witness = Witness(lineage_id=line.lineage_id, revision=lineage.revision)
 
     async def _look_back(self, store: MetaStore) -> str:
-        """Whether the last events that were told are still what they were; a compacted past says nothing."""
+        """Whether the last events of the watch are still what they were; a compacted past says nothing."""
         first: WatchBatch | None = None
         try:
             async with asyncio.timeout(LOOK_BACK_S):
@@ -137,16 +137,16 @@ class Trust:
                 seen, revision=max(revision, seen.revision), registered=max(registered, seen.registered)
             )
 
-    def told(self, batch: WatchBatch) -> None:
-        """The watch of everything has told these events."""
-        if batch.revision > self._last_told.revision:
-            self._last_told = batch
+    def saw_events(self, batch: WatchBatch) -> None:
+        """The watch of everything delivered these events."""
+        if batch.revision > self._last_seen.revision:
+            self._last_seen = batch
 
     def went_back(self, reason: str) -> None:
-        """Turn read-only, for good: only a new start can come to trust the store."""
+        """Turn read-only, for good: only a new start can accept the store again."""
         if not self.refused:
             self.refused = f"the metadata store went back: {reason}{_REMEDY}"
-            self._told(self.refused)
+            self._on_refused(self.refused)
 
     def writing(self, confident: Callable[[], bool]) -> Callable[[], bool]:
         """`confident`, but it raises `BrokerUnavailable` while the store may not be acted on."""
@@ -163,7 +163,7 @@ class Trust:
         return lambda: bool(self.refused) or confident()
 
     async def run(self) -> None:
-        """Write down what was seen, for ever."""
+        """Write down what was seen. Runs without an end."""
         while True:
             await self.write()
             await asyncio.sleep(WRITE_MS / 1000)
@@ -174,9 +174,9 @@ class Trust:
             await self._write()
 
     async def _write(self) -> None:
-        if self._last_told.revision > self._witness.told:
+        if self._last_seen.revision > self._witness.told:
             self._witness = replace(
-                self._witness, told=self._last_told.revision, told_digest=digest_of(self._last_told)
+                self._witness, told=self._last_seen.revision, told_digest=digest_of(self._last_seen)
             )
         witness = self._witness
         if witness == self._written or self.refused:
@@ -200,7 +200,7 @@ class Trust:
             try:
                 self.write_now()
             except DiskFull:
-                return  # recovery needs no room for it
+                return  # recovery needs no space for it
 
     def _writing(self, witness: Witness) -> Protocol:
         content = pack_small_file(SmallFileKind.WITNESS, FORMAT, witness.encode())
@@ -215,10 +215,10 @@ class Trust:
 class TrustedStore:
     """The store as the node uses it: linearizable answers that go back are noticed, and nothing is asked after that."""
 
-    def __init__(self, store: MetaStore, trust: Trust) -> None:
-        self._store, self._trust = store, trust
+    def __init__(self, store: MetaStore, store_witness: StoreWitness) -> None:
+        self._store, self._store_witness = store, store_witness
         self._highest = 0
-        """The greatest revision that a linearizable answer or a watch has told."""
+        """The greatest revision of a linearizable answer or a watch."""
 
     async def txn(self, compares: Sequence[Compare], changes: Sequence[Change]) -> TxnResult:
         floor = self._floor()
@@ -244,7 +244,7 @@ class TrustedStore:
             async for batch in self._store.watch(prefix, after_revision):
                 self._highest = max(self._highest, batch.revision)
                 if prefix == EVERYTHING:
-                    self._trust.told(batch)
+                    self._store_witness.saw_events(batch)
                 yield batch
         except StoreWentBack as error:
             raise self._gone_back(str(error)) from None
@@ -257,8 +257,8 @@ class TrustedStore:
         await self._store.close()
 
     def _floor(self) -> int:
-        if self._trust.refused:
-            raise StoreUnavailable(self._trust.refused)
+        if self._store_witness.refused:
+            raise StoreUnavailable(self._store_witness.refused)
         return self._highest
 
     def _check(self, floor: int, revision: int) -> None:
@@ -268,8 +268,8 @@ class TrustedStore:
         self._highest = max(self._highest, revision)
 
     def _gone_back(self, reason: str) -> StoreUnavailable:
-        self._trust.went_back(reason)
-        return StoreUnavailable(self._trust.refused)
+        self._store_witness.went_back(reason)
+        return StoreUnavailable(self._store_witness.refused)
 
 
 class _TrustedSession:

@@ -9,7 +9,6 @@ readings are written once more.
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Collection
 from functools import partial
 
@@ -40,6 +39,7 @@ from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Tra
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.requests import parsed
 from penstock.contract import errors
+from penstock.contract.documents import SHA256_HEX
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
 from penstock.records.cut import cut_sha256
@@ -49,11 +49,10 @@ CUT_ID_LENGTH_MAX = 100
 _PARTITIONS_PER_CALL = 200
 _TRIES = 20
 _CALLS_A_LEADER, _CALLS_A_CUT = 3, 4
-"""So many times what one call may take a leader has for its answer, and the whole cut: less than whoever asks waits."""
+"""A leader has so many times one call's time for its answer, the whole cut too: less than the caller waits."""
 _LOOK_S = 0.01
-_NOTHING_HELD = FinalRecord(log_generation=0, end_offset=0, accepted_ms=-1, totals=(0,) * 6)
+_NOTHING_STORED = FinalRecord(log_generation=0, end_offset=0, accepted_ms=-1, totals=(0,) * 6)
 _NO_CHANGE = Transaction(compares=(), changes=())
-_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class CutCalls:
@@ -78,7 +77,7 @@ class CutCalls:
     def _image(self) -> ClusterImage:
         return self._view.image
 
-    # -- whoever is asked ----------------------------------------------------------------------------------
+    # -- the broker that is asked --------------------------------------------------------------------------
 
     async def cut(self, caller: Caller, request: bytes) -> bytes:
         """Admin call; see the module."""
@@ -89,7 +88,7 @@ class CutCalls:
             async with asyncio.timeout(answer_ms / 1000):
                 ends, failed = await self._end_period(wanted, response)
         except TimeoutError:
-            # What was begun is found by whoever asks again.
+            # The next call finds what was begun.
             refusal = errors.BrokerUnavailable(
                 f"cut {wanted.cut_id}: not done within {answer_ms} ms, {self._slow()}; ask again"
             )
@@ -155,7 +154,7 @@ class CutCalls:
         now_ms = self._clock.now_ms()
         if not 0 < wanted.end_ms <= now_ms:
             raise errors.InvalidRequest(f"end_ms: {wanted.end_ms} is not in the past, now is {now_ms}")
-        if wanted.billing_sequence and not _HASH.fullmatch(wanted.billing_hash):
+        if wanted.billing_sequence and not SHA256_HEX.fullmatch(wanted.billing_hash):
             raise errors.InvalidRequest(f"billing_hash: {wanted.billing_hash[:80]!r}: 64 hex digits required")
         if not self._metering.working:
             raise errors.BrokerUnavailable(
@@ -207,7 +206,7 @@ class CutCalls:
         )
         for change in keep_ends(self._image, tenant, cut, ends):
             await self._once(change)
-        await self._settle(partial(keep_cut, self._image, tenant, cut))
+        await self._apply(partial(keep_cut, self._image, tenant, cut))
         return cut.sha256
 
     async def _once(self, change: Transaction) -> None:
@@ -219,8 +218,8 @@ class CutCalls:
         if not result.succeeded:
             raise errors.BrokerUnavailable("another caller ends the same period now; ask again")
 
-    async def _settle(self, decide: Callable[[], Transaction]) -> None:
-        """Until it holds. Raises `BrokerUnavailable`, and what `decide` refuses with."""
+    async def _apply(self, decide: Callable[[], Transaction]) -> None:
+        """Try until it is applied. Raises `BrokerUnavailable`, and what `decide` refuses with."""
         for _ in range(_TRIES):
             change = decide()
             if not change.changes:
@@ -241,9 +240,9 @@ class CutCalls:
         """Begin the cut and read; and what could not be read now."""
         tenant = TenantId(wanted.tenant)
         begun = BegunCut(cut_id=wanted.cut_id, start_ms=wanted.previous_end_ms, end_ms=wanted.end_ms)
-        await self._settle(partial(begin_cut, self._image, tenant, begun))
+        await self._apply(partial(begin_cut, self._image, tenant, begun))
         for topic_id in [topic.topic_id for topic in self._image.topics.values() if topic.tenant == tenant]:
-            await self._settle(partial(raise_floor, self._image, topic_id, wanted.end_ms))
+            await self._apply(partial(raise_floor, self._image, topic_id, wanted.end_ms))
         return await self._ask_all(wanted, self._image.revision, waived)
 
     async def _ask_all(
@@ -287,11 +286,11 @@ class CutCalls:
                         failed.append(cut)
                 elif where in names:
                     ends[where] = _end(where, names[where], cut)
-        told = {TopicPartition(TopicId(one.topic_id), one.partition) for one in failed}
+        answered = {TopicPartition(TopicId(one.topic_id), one.partition) for one in failed}
         failed += [
             _failed(where, ErrorCode.LEADER_NOT_READY, f"{name}-{where.partition}: was not answered for")
             for where, name in names.items()
-            if where not in ends and where not in told and where not in waived
+            if where not in ends and where not in answered and where not in waived
         ]
         if not failed:
             ends |= await self._close_deleted(wanted, deleted, waived, failed)
@@ -310,17 +309,19 @@ class CutCalls:
         missing = [where for where in parts.missing if where.topic_id in deleted]
         if missing and all(self._image.epoch_of(broker) for broker in self._image.brokers):
             # Every broker has answered and holds nothing of them: their replicas were never made, or cannot tell.
-            nothing = dict.fromkeys(missing, _NOTHING_HELD)
-            await self._settle(lambda: next(keep_finals(self._image, nothing), _NO_CHANGE))
+            nothing = dict.fromkeys(missing, _NOTHING_STORED)
+            await self._apply(lambda: next(keep_finals(self._image, nothing), _NO_CHANGE))
             missing = []
         for where in missing:
             name = self._image.buried[where.topic_id].name
-            message = f"{name}-{where.partition}: was deleted, and no broker has told its last reading yet"
+            message = (
+                f"{name}-{where.partition}: was deleted, and no broker has reported its last reading yet"
+            )
             failed.append(_failed(where, ErrorCode.LEADER_NOT_READY, message))
         if failed or not deleted:
             return {}
         for topic_id in deleted:
-            await self._settle(partial(close_topic, self._image, topic_id, cut_id))
+            await self._apply(partial(close_topic, self._image, topic_id, cut_id))
         newest = self._image.cuts.get(tenant)
         before = (
             {} if newest is None else {end.where: end for end in await self._kept_ends(tenant, newest.end_ms)}
@@ -345,7 +346,7 @@ class CutCalls:
         *,
         deleted: list[TopicId],
     ) -> list[usage_pb2.PartitionCut]:
-        """What one broker answers; an error for each partition, and for each of `deleted`, that it does not tell of."""
+        """What one broker answers; an error for each partition, and for each of `deleted`, that it does not name."""
         expected = [*partitions, *(TopicPartition(topic_id, 0) for topic_id in deleted)]
         request = usage_pb2.CutPartitionsRequest(
             cut_id=wanted.cut_id,
@@ -434,7 +435,7 @@ class CutCalls:
                 where = TopicPartition(TopicId(partition.topic_id), partition.partition)
                 response.partitions.append(_failed(where, ErrorCode.LEADER_NOT_READY, "not read in time"))
         if wanted.deleted:
-            response.partitions.extend(self._metering.still_held(TenantId(wanted.tenant)))
+            response.partitions.extend(self._metering.still_waiting(TenantId(wanted.tenant)))
             response.partitions.extend(self._not_retired(TenantId(wanted.tenant)))
         return response
 

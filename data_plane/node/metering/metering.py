@@ -1,7 +1,7 @@
 """Metering on one broker: readings of the partitions it leads, and what consumers took, into `__usage`.
 
 Until `__usage` exists nothing is read and nothing may be deleted: odometers count all the same, and the first reading
-tells of everything before it.
+covers everything before it.
 """
 
 import asyncio
@@ -102,13 +102,13 @@ class Metering:
         self._meters: dict[TopicPartition, PartitionMeter] = {}
         self._tallies: dict[RequestTally, None] = {}
         self.increments = Increments()
-        self._held: dict[TopicPartition, tuple[Replica, Callable[[Replica], None]]] = {}
-        """Replicas of deleted topics that wait for their last reading, and whom to tell then."""
+        self._waiting: dict[TopicPartition, tuple[Replica, Callable[[Replica], None]]] = {}
+        """Replicas of deleted topics that wait for their last reading, and what to call then."""
         self._final_readings = finals
         self._finals: dict[TopicPartition, FinalRecord] = {}
-        """Of held replicas: final readings that are in `__usage`, and are to be kept in the metadata."""
+        """Of waiting replicas: final readings that are in `__usage`, and are to be kept in the metadata."""
         self._hurried: dict[TopicPartition, None] = {}
-        self._told_ms = 0.0
+        self._sent_ms = 0.0
         """When increments went out last."""
         self._reading = asyncio.Lock()
         self._ended = False
@@ -131,7 +131,7 @@ class Metering:
         if not self._config.metering or replica is None or not _is_metered(replica):
             return True
         if not replica.log.usage.known:
-            return True  # nobody can tell what was counted
+            return True  # it is unknown what was counted
         return end_offset <= replica.metered_offset and end_offset <= replica.sealed_offset
 
     def is_read(self, where: TopicPartition, end_offset: int) -> bool:
@@ -142,7 +142,7 @@ class Metering:
         return not replica.log.usage.known or end_offset <= replica.metered_offset
 
     def hurry(self, where: TopicPartition) -> None:
-        """Read the partition in the next round: somebody waits for it."""
+        """Read the partition in the next round: a caller waits for it."""
         self._hurried[where] = None
 
     def hold(self, replica: Replica, release: Callable[[Replica], None]) -> bool:
@@ -151,14 +151,14 @@ class Metering:
             return False
         if not replica.log.usage.known:
             return False
-        self._held[replica.where] = (replica, release)
+        self._waiting[replica.where] = (replica, release)
         return True
 
-    def held(self) -> list[Replica]:
+    def waiting_replicas(self) -> list[Replica]:
         """Replicas of deleted topics that wait."""
-        return [replica for replica, _ in self._held.values()]
+        return [replica for replica, _ in self._waiting.values()]
 
-    def still_held(self, tenant: TenantId) -> list[usage_pb2.PartitionCut]:
+    def still_waiting(self, tenant: TenantId) -> list[usage_pb2.PartitionCut]:
         """As errors: partitions of the tenant's deleted topics whose final reading here is still to be made."""
         return [
             usage_pb2.PartitionCut(
@@ -168,7 +168,7 @@ class Metering:
                 error=ErrorCode.LEADER_NOT_READY,
                 message=f"{replica.name}: was deleted, its last reading is still to be made",
             )
-            for where, (replica, _) in self._held.items()
+            for where, (replica, _) in self._waiting.items()
             if replica.topic.tenant == tenant
         ]
 
@@ -220,7 +220,7 @@ class Metering:
         `BrokerUnavailable`."""
         if not self.working:
             raise BrokerUnavailable("this broker does not meter now")
-        self._topic.demand_room()
+        self._topic.require_space()
         draft = _Draft()
         for replica, due in readings:
             draft.read_one(replica, due, cut_id, cut_end_ms)
@@ -233,12 +233,12 @@ class Metering:
     async def write_ends(
         self, tenant: TenantId, ends: Sequence[KeptEnd], cut_id: str, cut_end_ms: int
     ) -> None:
-        """The cut's readings of these partitions, whoever led them; returns when they are committed. Raises
+        """The cut's readings of these partitions, of any leader; returns when they are committed. Raises
         `Throttled`, `BrokerUnavailable`.
         """
         if not self.working:
             raise BrokerUnavailable("this broker does not meter now")
-        self._topic.demand_room()
+        self._topic.require_space()
         for at in range(0, len(ends), _ROWS_MAX):
             draft = _Draft()
             for end in ends[at : at + _ROWS_MAX]:
@@ -288,8 +288,8 @@ class Metering:
 
     async def finish(self) -> None:
         """A clean stop: read everything once more and end the boot. Gives up after a while, and at once when all
-        brokers stop and nobody is left to hear it: what is missing then is read by the next leaders, and what was
-        delivered meanwhile is the tenants'."""
+        brokers stop and none is left to take it: the next leaders read what is missing then, and what was delivered
+        meanwhile is not charged."""
         if not self.working:
             return
         for tally in self._tallies:
@@ -339,18 +339,18 @@ class Metering:
         self._hurried.clear()
         for where in [where for where in self._meters if where not in led]:
             del self._meters[where]
-        for replica, _ in list(self._held.values()):
+        for replica, _ in list(self._waiting.values()):
             if replica.where not in self._finals:
                 await self._read_last(replica, draft)
             if draft.rows >= _ROWS_MAX:
                 await self._write(draft)
                 draft = _Draft()
         now_ms = self._clock.monotonic_ms()
-        told = at_once or now_ms - self._told_ms >= self._periods.changed_ms
-        if told:
-            self._told_ms = now_ms
+        due = at_once or now_ms - self._sent_ms >= self._periods.changed_ms
+        if due:
+            self._sent_ms = now_ms
         for _ in range(_RECORDS_PER_ROUND_MAX):
-            if told:
+            if due:
                 self._add_increments(draft)
             if not draft.rows:
                 return
@@ -422,7 +422,7 @@ class Metering:
         if mark is None and replica.busy:
             return  # its log is being changed: in the next round
         if mark is None:
-            self._let_go(replica.where)  # it cannot be told any more
+            self._let_go(replica.where)  # it cannot be reported any more
         else:
             for minute in log.usage.minute_marks(replica.metered_offset, log.high_watermark):
                 draft.read_one(replica, DueReading(ReadingKind.MINUTE_END, minute))
@@ -431,9 +431,9 @@ class Metering:
             draft.add_seals(replica)
 
     def _let_go(self, where: TopicPartition) -> None:
-        held = self._held.pop(where, None)
-        if held is not None:
-            held[1](held[0])
+        waiting = self._waiting.pop(where, None)
+        if waiting is not None:
+            waiting[1](waiting[0])
 
     def _add_increments(self, draft: _Draft) -> None:
         for delivered, messages, size in self.increments.take_delivered(max(0, _ROWS_MAX - draft.rows)):

@@ -1,7 +1,7 @@
 """Writing usage records: one after the other into the internal topic `__usage`, each until it is committed.
 
-A record keeps its sequence and its bytes however often it is sent, so that a second copy of it is told apart. Records
-wait in a bounded queue; who made them hears when they are committed.
+A record keeps its sequence and its bytes however often it is sent, so that a second copy of it is recognized. Records
+wait in a bounded queue; their maker is notified when they are committed.
 """
 
 import asyncio
@@ -83,21 +83,21 @@ class UsageTopic:
         """Records that are not committed yet."""
         return len(self._queue)
 
-    def demand_room(self) -> None:
+    def require_space(self) -> None:
         """Raise `Throttled` when too many records wait."""
         if len(self._queue) >= QUEUED_MAX:
             raise errors.Throttled(f"{USAGE_TOPIC}: {len(self._queue)} records wait to be written")
 
     def write(self, record: usage_pb2.UsageRecord) -> asyncio.Future[None]:
-        """Queue it; the future ends when it is committed. Its sequence is given when its turn comes, and it is never
-        given up, whoever waits."""
+        """Queue it; the future ends when it is committed. Its sequence is assigned when its turn comes, and it is
+        never given up, even when its maker stops waiting."""
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(_Queued(record, written))
         self._wake.set()
         return written
 
     async def run(self) -> None:
-        """Write what is queued, for ever."""
+        """Write what is queued. Runs without an end."""
         self._boot_id = self._rng.random_bytes(8).hex()
         while True:
             while not self._queue:

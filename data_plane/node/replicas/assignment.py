@@ -2,7 +2,7 @@
 
 from data_plane.controller.losses import declared_here
 from data_plane.metadata.image import ClusterImage
-from data_plane.metadata.model import PARTITIONS_PER_CELL, PartitionRecord
+from data_plane.metadata.model import PARTITIONS_PER_BLOCK, PartitionRecord
 from data_plane.metadata.port import WatchBatch
 from data_plane.node.membership.registration import Registration
 from data_plane.node.replicas.due_work import DueWork
@@ -40,8 +40,8 @@ class Assignment:
         for event in batch.events:
             kind, _, rest = event.key[1:].partition("/")
             if kind == "partitions":
-                topic_hex, _, cell = rest.partition("/")
-                self._look_at_cell(TopicId(bytes.fromhex(topic_hex)), int(cell))
+                topic_hex, _, block = rest.partition("/")
+                self._look_at_block(TopicId(bytes.fromhex(topic_hex)), int(block))
             elif kind in ("topics", "tombstones"):
                 self._look_at_topic(TopicId(bytes.fromhex(rest)))
 
@@ -55,19 +55,19 @@ class Assignment:
 
     def _look_at_topic(self, topic_id: TopicId) -> None:
         if topic_id in self._image.topics:
-            for cell in sorted(self._image.cells.get(topic_id, {})):
-                self._look_at_cell(topic_id, cell)
+            for block in sorted(self._image.blocks.get(topic_id, {})):
+                self._look_at_block(topic_id, block)
         elif topic_id in self._image.tombstones:
             for where in [where for where in self._replicas.by_partition if where.topic_id == topic_id]:
                 self._removal.of_deleted_topic(where)
 
-    def _look_at_cell(self, topic_id: TopicId, number: int) -> None:
+    def _look_at_block(self, topic_id: TopicId, number: int) -> None:
         topic = self._image.topics.get(topic_id)
-        cell = self._image.cells.get(topic_id, {}).get(number)
-        if topic is None or cell is None:
+        block = self._image.blocks.get(topic_id, {}).get(number)
+        if topic is None or block is None:
             return
-        for partition in range(number * PARTITIONS_PER_CELL, (number + 1) * PARTITIONS_PER_CELL):
-            record = cell.partitions.get(partition)
+        for partition in range(number * PARTITIONS_PER_BLOCK, (number + 1) * PARTITIONS_PER_BLOCK):
+            record = block.partitions.get(partition)
             if record is None:
                 continue
             where = TopicPartition(topic_id, partition)
@@ -83,7 +83,8 @@ class Assignment:
                 replica.topic = topic
                 replica.log.settings = topic.settings
                 if replica.leading is not None:
-                    replica.leading.demand_in_sync(topic.settings.min_insync_replicas)
+                    replica.leading.require_in_sync(topic.settings.min_insync_replicas)
+                    replica.carry_out()
                 self.give_role(replica)
 
     def _still_mine(self, record: PartitionRecord, replica: Replica) -> bool:

@@ -3,8 +3,9 @@
 import asyncio
 
 from data_plane.disk.port import Disk, DiskFault
-from data_plane.log.outcomes import ColdRead, Slice
+from data_plane.log.outcomes import Slice
 from data_plane.log.partition_log import PartitionLog
+from data_plane.log.reading import ColdRead
 
 
 async def read_cold(disk: Disk, log: PartitionLog, cold: ColdRead) -> Slice:

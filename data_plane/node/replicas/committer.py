@@ -21,7 +21,7 @@ Protocol = Iterator[list[SyncStep]]
 _ROUND_MS_MIN = 2
 """Between the beginnings of two rounds. A round costs a turn of the sync thread and of the loop whatever it holds; this
 spares a sixth of a busy broker's processor time and adds nothing that can be measured to an acknowledgement."""
-_NO_ROOM_S = 0.1
+_DISK_FULL_S = 0.1
 """Between two tries to write the journal on a full disk."""
 
 
@@ -32,7 +32,7 @@ class LogDirectoryFailed(Exception):
 class Committer:
     """The only writer of the journal, and the only one that makes anything durable while the broker serves.
 
-    `replicas` answers with every replica whose log is open. Each is told when its durable end has moved.
+    `replicas` answers with every replica whose log is open. Each is notified when its durable end has moved.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class Committer:
         self._relaxed: dict[Replica, float] = {}
         """Replicas that are flushed by time, with the moment it is due."""
         self._due: list[tuple[asyncio.Future[None], Callable[[], None]]] = []
-        """What to do, and whom to tell, once everything handed out so far is durable."""
+        """What to do, and which future to resolve, once everything handed out so far is durable."""
         self._wake = asyncio.Event()
         self._checkpoint_wanted = asyncio.Event()
         self.no_checkpoint = asyncio.Lock()
-        """Held while a checkpoint runs, and by whoever must not meet one."""
-        self._room = asyncio.Event()
-        self._room.set()
+        """Locked while a checkpoint runs, and by work that must not meet one."""
+        self._below_bound = asyncio.Event()
+        self._below_bound.set()
         self._written_bytes = 0
         self.sync_began_ms: float | None = None
         """When the sync of the running round began (monotonic); None while there is none."""
@@ -74,24 +74,24 @@ class Committer:
             self._relaxed[replica] = self._clock.monotonic_ms() + replica.topic.settings.flush_ms
 
     def add_bytes(self, count: int) -> None:
-        """Count what was written towards the bound that `room` waits for."""
+        """Count what was written towards the bound that `below_bound` waits for."""
         self._written_bytes += count
         if self._written_bytes > self._config.unsynced_bytes_max:
-            self._room.clear()
+            self._below_bound.clear()
 
-    async def room(self) -> None:
+    async def below_bound(self) -> None:
         """Wait while more is written and not durable than memory should hold."""
-        if not self._room.is_set():
-            await self._room.wait()
+        if not self._below_bound.is_set():
+            await self._below_bound.wait()
 
     async def flushed(self, replica: Replica) -> None:
         """Wait until all that the replica's log has handed out so far is durable."""
         await self._once_durable(replica, lambda: None)
 
     async def truncate(self, replica: Replica, offset: int, *, declared: bool = False) -> None:
-        """Cut the log: the journal's record first, then the files (RL30). The replica is busy meanwhile.
+        """Truncate the log: the journal's record first, then the files (RL30). The replica is busy meanwhile.
 
-        `declared` allows a cut below the high watermark, for a replica that was given up (RL122).
+        `declared` allows a truncation below the high watermark, for a replica that was given up (RL122).
         """
         replica.log.request_truncation(offset, declared=declared)
         await self._change(replica, lambda: replica.log.truncate_to(offset))
@@ -143,7 +143,7 @@ class Committer:
     # -- the loops ---------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Commit rounds for ever. Raises `LogDirectoryFailed`."""
+        """Run commit rounds without an end. Raises `LogDirectoryFailed`."""
         began = float("-inf")
         while True:
             await self._wake.wait()
@@ -169,15 +169,15 @@ class Committer:
 
         On a full disk the last checkpoint stands, and the journal goes on without a spare file.
         """
-        await self._if_room(self._perform(self._journal.prepare_steps()))
+        await self._unless_full(self._perform(self._journal.prepare_steps()))
         self._checkpoint_wanted.set()  # what recovery found above the durable end is soon known to be durable
         while True:
             await self._checkpoint_wanted.wait()
             self._checkpoint_wanted.clear()
-            await self._if_room(self.checkpoint())
-            await self._if_room(self._perform(self._journal.prepare_steps()))
+            await self._unless_full(self.checkpoint())
+            await self._unless_full(self._perform(self._journal.prepare_steps()))
 
-    async def _if_room(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _unless_full(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except DiskFull:
@@ -220,12 +220,12 @@ class Committer:
             act()
             if not future.done():
                 future.set_result(None)
-        self._room.set()
+        self._below_bound.set()
         if self._journal.checkpoint_due:
             self._checkpoint_wanted.set()
 
     async def _append(self, unsynced: list[Unsynced]) -> None:
-        """Journal it. Without room for that nothing is acknowledged until there is (RL127, RL128)."""
+        """Journal it. On a full disk nothing is acknowledged until there is space (RL127, RL128)."""
         while True:
             try:
                 steps = self._journal.append_steps(unsynced)
@@ -242,7 +242,7 @@ class Committer:
             self._stats.no_room += 1
             if not self._disk_space.free_ballast():
                 self._disk_space.lacked()
-            await asyncio.sleep(_NO_ROOM_S)
+            await asyncio.sleep(_DISK_FULL_S)
 
     async def _sync(self, steps: list[SyncStep]) -> None:
         if not steps:

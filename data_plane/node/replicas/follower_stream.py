@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from data_plane.contract import replication_pb2 as pb
 from data_plane.disk.port import Buffer, Disk
-from data_plane.log.outcomes import ColdRead, Slice
+from data_plane.log.outcomes import Slice
+from data_plane.log.reading import ColdRead
 from data_plane.metadata.image import ClusterImage
 from data_plane.node.config import NodeConfig
 from data_plane.node.frame_heads import read_head
@@ -16,7 +17,8 @@ from data_plane.node.replicas.cold_reads import read_cold
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import in_turns, together
-from data_plane.replication.leader import Accepted, Diverging, LeaderState, Position, StartOver
+from data_plane.replication.leader import LeaderState
+from data_plane.replication.opening import Accepted, Diverging, Position, StartOver
 from penstock.contract import limits
 from penstock.contract.errors import CorruptLog, ErrorCode, PenstockError
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
@@ -36,7 +38,7 @@ _ANSWERS_STEP = 200
 _LOOKED_AT_ONCE = 500
 """Partitions that a beat looks at in one turn of the event loop: about a millisecond."""
 _SLOWED_MS = 5
-"""Between two looks at what catches up while there is no room for it."""
+"""Between two looks at what catches up while there is no capacity for it."""
 _STAMPS_PER_PUSH_MAX = 1_024
 """Batches of one partition in one frame: what a follower takes over in one turn of its event loop."""
 
@@ -52,11 +54,11 @@ class _Pushed:
     window: int
     """Bytes pushed and not held yet."""
     sizes: list[tuple[int, int]]
-    """(end offset, bytes) of each slice pushed and not held yet."""
-    told: tuple[int, ...] = ()
+    """(end offset, bytes) of each slice pushed and not acknowledged yet."""
+    reported: tuple[int, ...] = ()
     """(high watermark, log start, metered, sealed) last pushed."""
     takes: bool = True
-    """Whether the follower has room for more than the marks."""
+    """Whether the follower has space for more than the marks."""
 
 
 class FollowerStream:
@@ -71,7 +73,6 @@ class FollowerStream:
         disk: Disk,
         clock: Clock,
         stats: NodeStats,
-        progressed: Callable[[Replica], None],
         *,
         catch_up: CatchUp,
     ) -> None:
@@ -80,7 +81,6 @@ class FollowerStream:
         """Handles of followers far behind, whose turn comes at the rate of catching up."""
         self._connection, self._config, self._image = connection, config, image
         self._find, self._disk, self._clock, self._stats = find, disk, clock, stats
-        self._progressed = progressed
         self._broker = NO_BROKER
         self._broker_epoch = 0
         self._pushed: dict[int, _Pushed] = {}
@@ -111,7 +111,7 @@ class FollowerStream:
         while True:
             kind, head, _ = unpack_frame(await self._connection.receive())
             if kind is FrameKind.REPLICA_HELD:
-                self._held(read_head(pb.ReplicaHeldHead, kind, head))
+                self._acked(read_head(pb.ReplicaHeldHead, kind, head))
             elif kind is FrameKind.REPLICA_OPEN:
                 self._open_all(read_head(pb.ReplicaOpenHead, kind, head))
             elif kind is FrameKind.REPLICA_CLOSE:
@@ -155,7 +155,7 @@ class FollowerStream:
             leader_epoch=wanted.leader_epoch,
             registered_epoch=self._image.epoch_of(self._broker),
             epoch_lookup=replica.log.end_offset_for_epoch,
-            held_from=replica.log.held_from,
+            stored_from=replica.log.stored_from,
             wants_in=not wanted.stays_out,
         )
         answer.log_start_offset = replica.log.log_start_offset
@@ -189,8 +189,7 @@ class FollowerStream:
         replica.on_append[self] = self._appended
         replica.on_role[self] = self._role_changed
         self._ready[handle] = None
-        replica.in_sync_moved()
-        self._progressed(replica)
+        replica.carry_out()
 
     def _close(self, handle: int) -> None:
         pushed = self._pushed.pop(handle, None)
@@ -205,29 +204,28 @@ class FollowerStream:
         if replica.leading is pushed.leading:
             pushed.leading.follower_gone(self._broker)
 
-    def _held(self, head: pb.ReplicaHeldHead) -> None:
+    def _acked(self, head: pb.ReplicaHeldHead) -> None:
         now = self._clock.monotonic_ms()
-        for held in head.held:
-            pushed = self._pushed.get(held.handle)
+        for ack in head.held:
+            pushed = self._pushed.get(ack.handle)
             if pushed is None or pushed.replica.leading is not pushed.leading:
                 continue
-            if not pushed.leading.follower_held(
+            if not pushed.leading.follower_acked(
                 self._broker,
                 self._broker_epoch,
-                held.written_end_offset,
-                held.durable_end_offset,
+                ack.written_end_offset,
+                ack.durable_end_offset,
                 now,
-                leader_epoch=held.leader_epoch,
-                log_start=held.log_start_offset,
+                leader_epoch=ack.leader_epoch,
+                log_start=ack.log_start_offset,
             ):
                 continue
             freed = 0
-            while pushed.sizes and pushed.sizes[0][0] <= held.written_end_offset:
+            while pushed.sizes and pushed.sizes[0][0] <= ack.written_end_offset:
                 freed += pushed.sizes.pop(0)[1]
             pushed.window -= freed
             self._window -= freed
-            pushed.replica.in_sync_moved()
-            self._progressed(pushed.replica)
+            pushed.replica.carry_out()
         if self._ready:
             self._wake.set()
 
@@ -260,7 +258,7 @@ class FollowerStream:
             await asyncio.sleep(self._config.timings.watermark_beat_ms / 1000)
             async for some in in_turns(list(self._pushed.values()), _LOOKED_AT_ONCE):
                 for pushed in some:
-                    if pushed.told != _marks(pushed.replica):
+                    if pushed.reported != _marks(pushed.replica):
                         self._untold[pushed.handle] = None
             if self._untold:
                 self._wake.set()
@@ -289,7 +287,7 @@ class FollowerStream:
         return pack_frame(FrameKind.REPLICA_ANSWER, head.SerializeToString())
 
     def _holds_off(self) -> bool:
-        """Whether what is ready shall wait for what is on its way."""
+        """Whether what is ready has to wait for what is on its way."""
         if not 0 < self._window < SMALL_WINDOW_BYTES:
             return False
         left_ms = self._sent_ms + HOLD_OFF_MS - self._clock.monotonic_ms()
@@ -339,7 +337,7 @@ class FollowerStream:
         while self._untold and len(head.pushes) < self._config.replica_open_max:
             handle, _ = self._untold.popitem()
             resting = self._pushed.get(handle)
-            if resting is not None and resting.told != _marks(resting.replica):
+            if resting is not None and resting.reported != _marks(resting.replica):
                 self._account(head, resting, None)
         if not head.pushes:
             return None
@@ -376,10 +374,10 @@ class FollowerStream:
         log = pushed.replica.log
         if pushed.next_offset >= log.log_end_offset or not pushed.takes:
             return None
-        found = log.read_held(pushed.next_offset, log.log_end_offset, max_bytes)
+        found = log.read_stored(pushed.next_offset, log.log_end_offset, max_bytes)
         if len(found.stamps) > _STAMPS_PER_PUSH_MAX * STAMP_BYTES and isinstance(found, Slice):
             share = _STAMPS_PER_PUSH_MAX * STAMP_BYTES / len(found.stamps)
-            found = log.read_held(pushed.next_offset, log.log_end_offset, int(found.size * share))
+            found = log.read_stored(pushed.next_offset, log.log_end_offset, int(found.size * share))
         if isinstance(found, ColdRead):
             found = await read_cold(self._disk, log, found)
         if pushed.replica.leading is not pushed.leading or self._pushed.get(pushed.handle) is not pushed:
@@ -390,7 +388,7 @@ class FollowerStream:
 
     def _account(self, head: pb.ReplicaPushHead, pushed: _Pushed, part: Slice | None) -> None:
         log = pushed.replica.log
-        pushed.told = _marks(pushed.replica)
+        pushed.reported = _marks(pushed.replica)
         push = head.pushes.add(
             handle=pushed.handle,
             leader_epoch=pushed.leading.leader_epoch,

@@ -1,4 +1,4 @@
-"""Changes of in-sync sets: proposals of all partitions led here, one compare-and-set a cell (RL35, RL36)."""
+"""Changes of in-sync sets: proposals of all partitions led here, one compare-and-set a partition block (RL35, RL36)."""
 
 import asyncio
 
@@ -10,9 +10,13 @@ from data_plane.node.membership.registration import Registration
 from data_plane.node.ports import Clock
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
+from data_plane.replication.effects import Look
 from data_plane.replication.in_sync_change import Proposal
 from data_plane.replication.leader import BrokerView, LeaderState
 from penstock.contract.ids import BrokerId
+
+_LOOKED_A_TURN = 100
+"""Partitions looked at in one turn of the event loop."""
 
 Proposed = list[tuple[Replica, LeaderState, Proposal]]
 
@@ -35,15 +39,10 @@ class InSyncWriter:
         self._soon: dict[Replica, None] = {}
         self._wake = asyncio.Event()
 
-    def unsettled(self, replica: Replica) -> None:
-        """Its in-sync set may have to change as time passes."""
+    def look_at(self, replica: Replica, look: Look) -> None:
+        """Its in-sync set may have to change: as time passes, or now."""
         self._unsettled[replica] = None
-
-    def progressed(self, replica: Replica) -> None:
-        """A follower moved: if it is not in the set, it may join now."""
-        leading = replica.leading
-        if leading is not None and len(leading.record.in_sync) < len(leading.record.replicas):
-            self._unsettled[replica] = None
+        if look is Look.NOW:
             self._soon[replica] = None
             self._wake.set()
 
@@ -68,21 +67,23 @@ class InSyncWriter:
 
     async def _look(self, replicas: list[Replica]) -> None:
         now = self._clock.monotonic_ms()
-        cells: dict[str, Proposed] = {}
-        for replica in replicas:
+        blocks: dict[str, Proposed] = {}
+        for number, replica in enumerate(replicas, 1):
+            if number % _LOOKED_A_TURN == 0:
+                await asyncio.sleep(0)
             leading = replica.leading
             if leading is None or leading.quiet:
                 self._unsettled.pop(replica, None)
                 continue
             proposal = leading.propose(now, self.view_of)
             if proposal is not None:
-                key = model.cell_key(replica.where.topic_id, replica.where.partition)
-                cells.setdefault(key, []).append((replica, leading, proposal))
-        for key, proposed in cells.items():
+                key = model.block_key(replica.where.topic_id, replica.where.partition)
+                blocks.setdefault(key, []).append((replica, leading, proposal))
+        for key, proposed in blocks.items():
             await self._write(key, proposed)
 
     async def _write(self, key: str, proposed: Proposed) -> None:
-        """All proposals of one cell in one transaction."""
+        """All proposals of one block in one transaction."""
         try:
             await self._try(key, proposed)
         except (StoreUnavailable, OutcomeUnknown, SessionLost):
@@ -90,7 +91,7 @@ class InSyncWriter:
                 leading.proposal_unknown()
 
     async def _try(self, key: str, proposed: Proposed) -> None:
-        revision, records = await self._cell(key)
+        revision, records = await self._block(key)
         fitting = self._resolved(proposed, records)
         if not fitting:
             return
@@ -103,21 +104,21 @@ class InSyncWriter:
             **records,
             **{replica.where.partition: proposal.record for replica, _, proposal in fitting},
         }
-        result = await self._store.txn(compares, [Put(key, model.encode_cell(changed))])
+        result = await self._store.txn(compares, [Put(key, model.encode_block(changed))])
         if result.succeeded:
             for replica, leading, proposal in fitting:
                 self._resolve(replica, leading, proposal, proposal.record)
             return
-        revision, records = await self._cell(key)
+        revision, records = await self._block(key)
         unchanged = self._resolved(fitting, records)
         if any(leading.unresolved for _, leading, _ in unchanged):
             records = await self._outdate(key, revision, records, unchanged)
         for replica, leading, proposal in unchanged:
             self._resolve(replica, leading, proposal, records[replica.where.partition])
 
-    async def _cell(self, key: str) -> tuple[int, dict[int, model.PartitionRecord]]:
+    async def _block(self, key: str) -> tuple[int, dict[int, model.PartitionRecord]]:
         item = next((item for item in (await self._store.range(key)).items if item.key == key), None)
-        return (0, {}) if item is None else (item.mod_revision, model.decode_cell(item.value))
+        return (0, {}) if item is None else (item.mod_revision, model.decode_block(item.value))
 
     def _resolved(self, proposed: Proposed, records: dict[int, model.PartitionRecord]) -> Proposed:
         """Settle those whose record has moved on; the others are returned."""
@@ -139,7 +140,7 @@ class InSyncWriter:
         }
         result = await self._store.txn(
             [Compare(key, revision), self._registration.fence()],
-            [Put(key, model.encode_cell({**records, **moved}))],
+            [Put(key, model.encode_block({**records, **moved}))],
         )
         if not result.succeeded:
             raise OutcomeUnknown(f"{key}: changed by others meanwhile")
@@ -157,4 +158,4 @@ class InSyncWriter:
             leading.proposal_applied(record)
         else:
             leading.proposal_refused(record)
-        replica.in_sync_moved()
+        replica.carry_out()

@@ -19,8 +19,15 @@ from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.replica import Following, Replica
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn, together
-from data_plane.replication.follower import BelowWatermark, BrokenPush, FollowerState, Phase, TakePush
-from data_plane.replication.leader import NO_EPOCH, Position
+from data_plane.replication.follower import (
+    BelowWatermark,
+    BrokenPush,
+    FollowerState,
+    Phase,
+    TakePush,
+    follower_watermark,
+)
+from data_plane.replication.opening import NO_EPOCH, Position
 from penstock.contract.errors import CorruptLog, DiskFull
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import BrokerId
@@ -86,7 +93,7 @@ class LeaderLink:
             following.leader,
             leader_epoch=following.leader_epoch,
             replica_generation=replica.log.replica_generation,
-            high_watermark=replica.log.high_watermark,
+            strict=replica.strict,
             loss_declared=replica.record is not None
             and begins_below(replica.record, last_epoch=replica.log.last_epoch),
         )
@@ -154,7 +161,7 @@ class LeaderLink:
     async def _speak(self, connection: Connection) -> None:
         while True:
             self._wake.clear()
-            frames = [*self._close_frames(), *self._open_frames(), *self._held_frames()]
+            frames = [*self._close_frames(), *self._open_frames(), *self._ack_frames()]
             for frame in frames:
                 await connection.send(frame)
             if not frames:
@@ -206,7 +213,7 @@ class LeaderLink:
             )
         return [pack_frame(FrameKind.REPLICA_OPEN, head.SerializeToString())]
 
-    def _held_frames(self) -> list[bytes]:
+    def _ack_frames(self) -> list[bytes]:
         head = pb.ReplicaHeldHead()
         for replica in list(itertools.islice(self._to_tell, self._config.replica_open_max)):
             del self._to_tell[replica]
@@ -229,7 +236,7 @@ class LeaderLink:
         while True:
             kind, head, payload = unpack_frame(await connection.receive())
             if kind is FrameKind.REPLICA_PUSH:
-                await self._committer.room()
+                await self._committer.below_bound()
                 await self._take_all(read_head(pb.ReplicaPushHead, kind, head), payload)
             elif kind is FrameKind.REPLICA_ANSWER:
                 for answer in read_head(pb.ReplicaAnswerHead, kind, head).answers:
@@ -272,6 +279,7 @@ class LeaderLink:
             push.handle,
             push.leader_epoch,
             push.base_offset if push.stamps else None,
+            high_watermark=push.high_watermark,
             first_batch_epoch=_LEADER_EPOCH.unpack_from(stamps, _LEADER_EPOCH_AT)[0]
             if push.stamps
             else NO_EPOCH,
@@ -283,18 +291,22 @@ class LeaderLink:
         if not isinstance(verdict, TakePush):
             return
         try:
-            if push.stamps:
+            if verdict.append:
                 replica.take_over(stamps, batches, push.leader_epoch)
         except (ReplicaRejected, DiskFull, DiskFault):
             self._later(replica)
             return
-        log.set_high_watermark(followed.state.watermark_seen(push.high_watermark, log.log_end_offset))
+        log.set_high_watermark(
+            follower_watermark(
+                own=log.high_watermark, leaders=verdict.high_watermark, log_end=log.log_end_offset
+            )
+        )
         if push.metered_offset > replica.metered_offset:
             replica.note_metered(push.metered_generation, push.metered_offset)
         replica.sealed_offset = max(replica.sealed_offset, push.sealed_offset)
         if push.log_start_offset > log.log_start_offset:
             self._trim(replica, push.log_start_offset)
-        if push.stamps and not replica.strict:
+        if verdict.ack:
             self._to_tell[replica] = None
 
     async def _answered(self, answer: pb.ReplicaAnswer) -> None:
@@ -317,13 +329,14 @@ class LeaderLink:
                 known = StartState(
                     offset=answer.log_start_offset, odometer=answer.odometer, producers=answer.producers
                 )
-                await self._committer.start_over(replica, state.start_over(answer.log_start_offset), known)
+                offset = state.start_over(answer.log_start_offset, high_watermark=replica.log.high_watermark)
+                await self._committer.start_over(replica, offset, known)
                 self._reopen(replica)
             elif answer.diverging:
                 await self._truncate(replica, state, answer.divergence_epoch, answer.divergence_end_offset)
             else:
                 state.accepted()
-                # What became durable while the answer was on its way has not been told.
+                # What became durable while the answer was on its way has not been reported.
                 self._to_tell[replica] = None
                 self._wake.set()
         except BelowWatermark as wrong:
@@ -335,7 +348,11 @@ class LeaderLink:
         """Cut to where the logs agree and ask again (RL26, RL31); several rounds may be needed."""
         log = replica.log
         cut = state.diverging(
-            epoch=epoch, end_offset=end, epoch_lookup=log.end_offset_for_epoch, log_end=log.log_end_offset
+            epoch=epoch,
+            end_offset=end,
+            epoch_lookup=log.end_offset_for_epoch,
+            log_end=log.log_end_offset,
+            high_watermark=log.high_watermark,
         )
         self._stats.truncations += 1
         self._stats.truncated_messages += log.log_end_offset - cut

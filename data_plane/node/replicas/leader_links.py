@@ -48,17 +48,17 @@ class LeaderLinks:
         self._links[following.leader].leave(replica)
 
     def leave_all(self, replica: Replica) -> None:
-        """It takes no part any more; its leader is told, so that it is not taken for even."""
+        """It takes no part any more. Its leader is notified, so that it does not count as caught up."""
         for link in self._links.values():
             link.leave(replica)
 
     def tell(self, replica: Replica) -> None:
-        """What the replica holds has changed: its leader is told."""
+        """The replica's durable records changed: report that to its leader."""
         if replica.following is not None:
             self._links[replica.following.leader].became_durable(replica)
 
     def open_again(self) -> None:
-        """Each leader is told by a new open."""
+        """Report to each leader by a new open."""
         for link in self._links.values():
             link.open_again()
 

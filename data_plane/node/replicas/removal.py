@@ -20,7 +20,7 @@ class LastReadings(Protocol):
         """Whether the replica of a deleted topic has to wait for its last reading. `release` is called after it."""
         ...
 
-    def held(self) -> list[Replica]:
+    def waiting_replicas(self) -> list[Replica]:
         """Those that wait."""
         ...
 

@@ -1,4 +1,4 @@
-"""Damage in replicas: given up where others count on it, cut out and fetched again, or accepted as a loss (RL122)."""
+"""Damage in replicas: given up where others count on it, truncated and fetched again, or accepted as a loss (RL122)."""
 
 import asyncio
 
@@ -39,8 +39,8 @@ class Repair:
         self._quarantine, self._links, self._assignment = quarantine, links, assignment
 
     def stopped(self, replica: Replica) -> None:
-        """It takes no part any more, and its leader is told, so that it is not taken for even. One that found damage in
-        itself gives up what it is trusted with (RL122)."""
+        """It takes no part any more, and its leader is notified, so that it does not count as caught up. One that found
+        damage in itself leaves the sets of those that may lead (RL122)."""
         self._links.leave_all(replica)
         if self._replicas.has(replica):
             self._due.heal(replica.where)
@@ -62,10 +62,10 @@ class Repair:
             case Remedy.FETCH_AGAIN | Remedy.ACCEPT_LOSS if replica.busy:
                 replica.on_settled = self._assignment.give_role
             case Remedy.FETCH_AGAIN:
-                await self._cut_for_fetching(replica)
+                await self._truncate_for_fetching(replica)
                 self._is_whole(replica)
             case Remedy.ACCEPT_LOSS:
-                await self._cut_at_loss(replica)
+                await self._truncate_at_loss(replica)
                 self._is_whole(replica)
 
     async def _give_up(self, replica: Replica) -> None:
@@ -83,8 +83,8 @@ class Repair:
             await asyncio.sleep(self._config.timings.reconnect_ms / 1000)
             self._due.heal(replica.where)
 
-    async def _cut_for_fetching(self, replica: Replica) -> None:
-        """Cut the log where the damaged segment begins, which is kept beside it. The rest comes from the leader,
+    async def _truncate_for_fetching(self, replica: Replica) -> None:
+        """Truncate the log where the damaged segment begins, which is kept beside it. The rest comes from the leader,
         verified as any fetch is.
 
         Where the journal or checkpoint was damaged it is not known where that is: everything is fetched again.
@@ -98,8 +98,8 @@ class Repair:
             await self._committer.truncate(replica, cut, declared=True)
         self._set_aside_in(replica)
 
-    async def _cut_at_loss(self, replica: Replica) -> None:
-        """Cut the log where the new generation begins; it leads then."""
+    async def _truncate_at_loss(self, replica: Replica) -> None:
+        """Truncate the log where the new generation begins; it leads then."""
         if replica.log.damage:
             replica.repairs += 1
             await self._committer.truncate(replica, replica.sound_end_offset, declared=True)
@@ -110,5 +110,5 @@ class Repair:
         self._assignment.give_role(replica)
 
     def _set_aside_in(self, replica: Replica) -> None:
-        """What was cut of it may be kept beside it."""
+        """What was truncated of it may be kept beside it."""
         self._quarantine.look_in(layout.partition_directory(replica.where), self._clock.now_ms())

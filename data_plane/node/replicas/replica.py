@@ -6,7 +6,6 @@ the log's start) mark the replica busy; a change of role waits until they are do
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,8 +16,11 @@ from data_plane.metadata.model import PartitionRecord, TopicRecord
 from data_plane.node.ports import Clock
 from data_plane.node.stats import NodeStats
 from data_plane.replication import health
+from data_plane.replication.acknowledgement import PendingAnswers, answered_when
+from data_plane.replication.effects import Look
 from data_plane.replication.health import Health, ReadOnly, Sound, Standing
 from data_plane.replication.leader import LeaderState
+from data_plane.replication.opening import NO_EPOCH
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import BrokerId, TopicPartition
@@ -27,8 +29,10 @@ from penstock.records.batch import BatchHeader
 from penstock.records.stamp import STAMP_BYTES
 
 Listener = Callable[["Replica"], None]
+LookAtInSync = Callable[["Replica", Look], None]
 
 _ANSWERS_A_TURN = 500
+"""One client can have as many batches waiting as its credit allows."""
 
 
 @dataclass(slots=True)
@@ -46,13 +50,6 @@ class ProduceOutcome:
 
 
 Answer = Callable[[ProduceOutcome], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiter:
-    end_offset: int
-    outcome: ProduceOutcome
-    answer: Answer
 
 
 class Following(NamedTuple):
@@ -75,12 +72,12 @@ class Replica:
         clock: Clock,
         stats: NodeStats,
         wrote: Callable[["Replica", int], None],
-        unsettled: Listener,
+        look_at_in_sync: LookAtInSync,
         stopped: Listener,
-        held_more: Listener,
+        stored_more: Listener,
         replica_lag_ms_max: int,
         read_only: Callable[[], str],
-        lacks_room: Callable[[], None],
+        disk_full: Callable[[], None],
     ) -> None:
         self.where, self.topic, self.log = where, topic, log
         self.record: PartitionRecord | None = None
@@ -89,10 +86,10 @@ class Replica:
         self.busy = False
         """A truncation or the like is under way: no appends, no change of role until it is done."""
         self.on_settled: Listener | None = None
-        """Told once when the replica is no longer busy."""
+        """Called once when the replica is no longer busy."""
         self.health: Health = Sound()
         self.repairs = 0
-        """How often damage was cut out and fetched anew (RL122): its own marks may then have gone back."""
+        """How often damage was truncated and fetched again (RL122): its own marks may then have gone back."""
         self.metered_offset = 0
         """End of the last reading committed in `__usage`, of this log generation, as far as is known here."""
         self.metered_generation = 1
@@ -104,13 +101,11 @@ class Replica:
         self.on_role: dict[object, Listener] = {}
         self._at_rest: list[asyncio.Future[None]] = []
         self._me, self._clock, self._stats = me, clock, stats
-        self._wrote, self._unsettled, self._stopped, self._held_more = wrote, unsettled, stopped, held_more
+        self._wrote, self._look_at_in_sync = wrote, look_at_in_sync
+        self._stopped, self._stored_more = stopped, stored_more
         self._lag_ms_max = replica_lag_ms_max
-        self._read_only, self._lacks_room = read_only, lacks_room
-        self._waiters: deque[_Waiter] = deque()
-        self._late_waiters: list[_Waiter] = []
-        """Duplicates of batches not yet committed: out of order, and few."""
-        self._local_waiters: deque[_Waiter] = deque()
+        self._read_only, self._disk_full = read_only, disk_full
+        self._answers: PendingAnswers[tuple[Answer, ProduceOutcome]] = PendingAnswers()
 
     def __repr__(self) -> str:
         role = "leads" if self.leading else f"follows {self.following.leader}" if self.following else "idle"
@@ -127,7 +122,7 @@ class Replica:
             self.log.usage.forget_minute_marks(end_offset)
 
     def in_generation(self, log_generation: int) -> None:
-        """What the metadata says. In a new generation everything is metered and sealed anew, as far as it was not
+        """What the metadata says. In a new generation everything is metered and sealed again, as far as it was not
         lost."""
         if log_generation != self.log.usage.log_generation:
             self.log.usage.log_generation = log_generation
@@ -145,32 +140,20 @@ class Replica:
         self.record, self.following = record, None
         if self.leading is not None and self.leading.leader_epoch == record.leader_epoch:
             self.leading.record_seen(record)
-            if len(record.in_sync) < len(record.replicas):
-                # Whoever left by itself or was taken out may be even already, and then says nothing more.
-                self._unsettled(self)
-            self._advanced()
+            self.carry_out()
             return
         self._drop_leadership()
-        log = self.log
-        log.start_epoch(record.leader_epoch)
-        log.set_high_watermark(record.log_start)  # everything before it was committed (RL108)
         self.leading = LeaderState(
             self._me,
             record,
-            leader_epoch=record.leader_epoch,
-            leader_epoch_start_offset=log.log_end_offset,
-            log_end=log.log_end_offset,
-            durable_end=log.durable_end_offset,
-            high_watermark=log.high_watermark,
+            self.log,
             min_insync=self.topic.settings.min_insync_replicas,
             strict=self.strict,
             lag_ms_max=self._lag_ms_max,
-            log_start=log.log_start_offset,
             now_ms=self._clock.monotonic_ms(),
         )
         self._stats.elections += 1
-        self._unsettled(self)
-        self._advanced()
+        self.carry_out()
         self._tell(self.on_role)
 
     def follow(self, record: PartitionRecord) -> None:
@@ -212,14 +195,14 @@ class Replica:
             settled(self)
 
     def found_damage(self, reason: str) -> None:
-        """Stored data failed its check (RL122). Others that are in sync hold it: this replica gives itself up and
-        fetches it anew. A leader that is alone goes on with what is good, and refuses the damaged range; the only
+        """Stored data failed its check (RL122). Others that are in sync have it: this replica gives itself up and
+        fetches it again. A leader that is alone goes on with what is good, and refuses the damaged range; the only
         replica takes no writes any more until an operator has repaired it.
         """
         self._turned(health.damaged(self.health, reason, self._standing))
 
     def notice_damage(self) -> None:
-        """What the log found by itself (at a cut, while it seals, for a reading) counts as what a reader found."""
+        """What the log found by itself (at a truncation, a seal or a reading) counts as what a reader found."""
         if self.log.damage and not self.stopped:
             self.found_damage(f"{self.name}: {self.log.damage[0]}")
 
@@ -236,7 +219,7 @@ class Replica:
         self._turned(health.gave_up(self.health))
 
     def made_whole(self) -> None:
-        """Everything bad was cut out of its log."""
+        """Everything bad was removed from its log."""
         self._turned(health.made_whole(self.health))
 
     @property
@@ -259,23 +242,18 @@ class Replica:
     def _drop_leadership(self) -> None:
         if self.leading is None:
             return
+        self.leading.end()
         self.leading = None
-        for waiters, end in self._due_to():
-            while waiters and waiters[0].end_offset <= end:
-                waiter = waiters.popleft()
-                waiter.answer(waiter.outcome)
+        log, waiting = self.log, len(self._answers)
+        for answer, outcome in self._answers.due(log.durable_end_offset, log.high_watermark, waiting):
+            answer(outcome)
+        lost = self._answers.take_all()
         self._stats.leaderships_lost += 1
-        self._stats.outcomes_unknown += (
-            len(self._waiters) + len(self._late_waiters) + len(self._local_waiters)
-        )
-        lost = [*self._waiters, *self._late_waiters, *self._local_waiters]
-        self._waiters.clear()
-        self._late_waiters.clear()
-        self._local_waiters.clear()
-        for waiter in lost:
-            waiter.outcome.error = ErrorCode.OUTCOME_UNKNOWN
-            waiter.outcome.message = f"{self.name}: leadership moved before the batch was committed"
-            waiter.answer(waiter.outcome)
+        self._stats.outcomes_unknown += len(lost)
+        for answer, outcome in lost:
+            outcome.error = ErrorCode.OUTCOME_UNKNOWN
+            outcome.message = f"{self.name}: leadership moved before the batch was committed"
+            answer(outcome)
         self._tell(self.on_role)
 
     # -- leader ------------------------------------------------------------------------------------------
@@ -334,7 +312,7 @@ class Replica:
                 principal=principal,
             )
         except errors.DiskFull:
-            self._lacks_room()
+            self._disk_full()
             raise
         self._stats.produced_batches += 1
         self._stats.produced_messages += stamp.record_count
@@ -342,20 +320,9 @@ class Replica:
         outcome = ProduceOutcome(
             base_offset=stamp.base_offset, accepted_ms=stamp.accepted_ms, leader_epoch=leading.leader_epoch
         )
-        waiter = _Waiter(stamp.end_offset, outcome, answer)
-        if acks == -1:
-            self._waiters.append(waiter)
-        elif acks == 1 and self.strict:
-            self._local_waiters.append(waiter)
-        else:
-            answer(outcome)
-        self._wrote(self, stamp.size)
-        self._tell(self.on_append)
-        leading.local_advanced(
-            self.log.log_end_offset, self.log.durable_end_offset, self._clock.monotonic_ms()
-        )
-        self._unsettled(self)
-        self._advanced()
+        self._answers.wait(answered_when(acks, leading.strict), stamp.end_offset, (answer, outcome))
+        leading.appended(stamp.size, self._clock.monotonic_ms())
+        self.carry_out()
 
     def _answer_duplicate(
         self, known: Duplicate, header: BatchHeader, leading: LeaderState, acks: int, answer: Answer
@@ -368,33 +335,52 @@ class Replica:
             leader_epoch=leading.leader_epoch,
         )
         end = known.base_offset + header.offset_span
-        if acks == -1 and end > leading.high_watermark:
-            self._late_waiters.append(_Waiter(end, outcome, answer))
-        elif acks == 1 and self.strict and end > self.log.durable_end_offset:
-            self._local_waiters.append(_Waiter(end, outcome, answer))
-        else:
-            answer(outcome)
+        self._answers.wait_again(answered_when(acks, leading.strict), end, (answer, outcome))
+        self.carry_out()
 
     def became_durable(self) -> None:
         """The log's durable end moved."""
         if self.leading is None:
-            self._held_more(self)
+            self._stored_more(self)
             return
-        durable = self.log.durable_end_offset
-        self._answer_due()
-        self.leading.local_advanced(self.log.log_end_offset, durable, self._clock.monotonic_ms())
-        self._advanced()
+        self.leading.became_durable(self._clock.monotonic_ms())
+        self.carry_out()
+
+    def carry_out(self) -> None:
+        """Do what the leader's state has made due, in the order of `Effects`. To be called after each event."""
+        if self.leading is None:
+            return
+        begin_epoch, unsynced_bytes, push, high_watermark, durable_end, committed, look = (
+            self.leading.take_effects()
+        )
+        if begin_epoch != NO_EPOCH:
+            self.log.start_epoch(begin_epoch)
+        if unsynced_bytes:
+            self._wrote(self, unsynced_bytes)
+        if push:
+            self._tell(self.on_append)
+        if committed:
+            self.log.set_high_watermark(high_watermark)
+        due = self._answers.due(durable_end, high_watermark, _ANSWERS_A_TURN)
+        for answer, outcome in due:
+            answer(outcome)
+        if len(due) == _ANSWERS_A_TURN:
+            asyncio.get_running_loop().call_soon(self.carry_out)  # the rest of many has a later turn
+        if committed:
+            self._tell(self.on_commit)
+        if look is not Look.UNNEEDED:
+            self._look_at_in_sync(self, look)
 
     @property
     def log_start_target(self) -> int:
-        """Where the log shall begin: as leader once all who may lead next begin there (RL108)."""
+        """Where the log has to begin: as leader once all who may lead next begin there (RL108)."""
         return self.log.log_start_offset if self.leading is None else self.leading.start.wanted
 
     def want_log_start(self, offset: int) -> None:
         """As leader: everything below `offset` may be deleted."""
         if self.leading is not None:
             self.leading.want_log_start(offset, self._clock.monotonic_ms())
-            self._unsettled(self)
+            self.carry_out()
 
     @property
     def log_start_due(self) -> int | None:
@@ -405,60 +391,21 @@ class Replica:
         return leading.start.agreed
 
     def log_start_within(self, asked: int) -> int:
-        """Where the own log may begin, asked to begin at `asked`. Whoever came to lead meanwhile does not do what the
-        leader before wanted: its own moves when all who may lead next have (RL108).
+        """Where the own log may begin, asked to begin at `asked`. A new leader does not follow the
+        wish of the leader before: its own start moves when all that may lead next have moved (RL108).
         """
         offset = asked if self.leading is None else self.log_start_due
         return self.log.log_start_offset if offset is None else min(offset, self.log.high_watermark)
 
     @property
     def log_start_known(self) -> bool:
-        """As leader: may a client be told where the log begins (RL108)?"""
-        return self.leading is not None and self.leading.tells_start(self.log.log_start_offset)
+        """As leader: may it report to a client where the log begins (RL108)?"""
+        return self.leading is not None and self.leading.may_report_start(self.log.log_start_offset)
 
-    def demand_log_start(self) -> None:
-        """Raises `LeaderNotReady` while nobody may be told where the log begins."""
+    def require_log_start(self) -> None:
+        """Raises `LeaderNotReady` while no client may learn where the log begins."""
         if not self.log_start_known:
             raise errors.LeaderNotReady(f"{self.name}: the new leader has not confirmed where its log begins")
-
-    def in_sync_moved(self) -> None:
-        """A follower's progress or the in-sync set changed: the watermark may have moved."""
-        self._advanced()
-
-    def _advanced(self) -> None:
-        leading = self.leading
-        if leading is None or leading.high_watermark <= self.log.high_watermark:
-            return
-        mark = leading.high_watermark
-        self.log.set_high_watermark(mark)
-        self._answer_due()
-        if self._late_waiters:
-            ready = [waiter for waiter in self._late_waiters if waiter.end_offset <= mark]
-            self._late_waiters = [waiter for waiter in self._late_waiters if waiter.end_offset > mark]
-            for waiter in ready:
-                waiter.answer(waiter.outcome)
-        self._tell(self.on_commit)
-
-    def _answer_due(self) -> None:
-        """Answer what is committed, and what is durable here to those who wait for no more. The rest of many has later
-        turns of the event loop: one client can have as many batches waiting as its credit has room for.
-        """
-        left = _ANSWERS_A_TURN
-        for waiters, end in self._due_to():
-            while waiters and waiters[0].end_offset <= end:
-                if not left:
-                    asyncio.get_running_loop().call_soon(self._answer_due)
-                    return
-                left -= 1
-                waiter = waiters.popleft()
-                waiter.answer(waiter.outcome)
-
-    def _due_to(self) -> tuple[tuple[deque[_Waiter], int], ...]:
-        """Who waits, and up to where they are to be answered."""
-        return (
-            (self._waiters, self.log.high_watermark),
-            (self._local_waiters, self.log.durable_end_offset),
-        )
 
     # -- follower ----------------------------------------------------------------------------------------
 
@@ -469,7 +416,7 @@ class Replica:
         try:
             self.log.append_as_follower(stamps, batches, leader_epoch)
         except errors.DiskFull:
-            self._lacks_room()
+            self._disk_full()
             raise
         self._stats.held_batches += len(stamps) // STAMP_BYTES
         self._wrote(self, len(batches))
@@ -483,16 +430,16 @@ class Replica:
     # -- reading -----------------------------------------------------------------------------------------
 
     def check_position(self, offset: int, last_epoch: int) -> None:
-        """Raise `LogTruncated` or `OffsetOutOfRange` when nobody could be at this position (RL56, RL57), and
+        """Raise `LogTruncated` or `OffsetOutOfRange` when no reader could be at this position (RL56, RL57), and
         `LeaderNotReady` when that is not known yet.
 
         A position above the watermark but within the log is waited for: a new leader's watermark may be behind what
-        its predecessor told (RL21).
+        its predecessor reported (RL21).
         """
         log = self.log
         recorded = 0 if self.leading is None else self.leading.start.recorded
         if offset < max(recorded, log.log_start_offset):
-            self.demand_log_start()
+            self.require_log_start()
             raise errors.OffsetOutOfRange(
                 f"{self.name}: offset {offset} is before the log's start {log.log_start_offset}"
             )
@@ -500,19 +447,19 @@ class Replica:
             epoch, end = log.end_offset_for_epoch(last_epoch)
             if epoch < last_epoch or end < offset:
                 error = errors.LogTruncated(
-                    f"{self.name}: offset {offset} of epoch {last_epoch} was cut; the logs part at {end}"
-                    f"{self._generation_told}"
+                    f"{self.name}: offset {offset} of epoch {last_epoch} was truncated; the logs part at {end}"
+                    f"{self._generation_note}"
                 )
                 error.divergence_offset = end
                 raise error
         if offset > log.log_end_offset and self.leading is not None and self.leading.ready:
             raise errors.OffsetOutOfRange(
-                f"{self.name}: offset {offset} is beyond the log's end {log.high_watermark}{self._generation_told}"
+                f"{self.name}: offset {offset} is beyond the log's end {log.high_watermark}{self._generation_note}"
             )
 
     @property
-    def _generation_told(self) -> str:
-        """For whoever stands where something was lost."""
+    def _generation_note(self) -> str:
+        """For readers that stand where something was lost."""
         generation = self.log.usage.log_generation
         return f"; a loss was declared, this is log generation {generation}" if generation > 1 else ""
 

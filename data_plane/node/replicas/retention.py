@@ -1,4 +1,4 @@
-"""Housekeeping by time: retention, strays, files of idle partitions, and the room left on the disk."""
+"""Housekeeping by time: retention, strays, files of idle partitions, and the disk's free space."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -76,16 +76,16 @@ class Retention:
     async def _look_at_all(self) -> None:
         seen: dict[TopicPartition, int] = {}
         async for some in in_turns(self._replicas.all(), _LOOKED_AT_ONCE):
-            held = [replica for replica in some if self._replicas.has(replica)]
-            self._trim(held)
-            for replica in held:
+            present = [replica for replica in some if self._replicas.has(replica)]
+            self._trim(present)
+            for replica in present:
                 seen[replica.where] = replica.log.log_end_offset
                 if self._seen.get(replica.where) == replica.log.log_end_offset:
                     _release_files(replica)
         self._seen = seen
 
     def _trim_all(self) -> int:
-        """At once, for the sake of room; how many partitions have something to be deleted."""
+        """At once, to free disk space; returns how many partitions have something to be deleted."""
         return self._trim(self._replicas.all())
 
     def _trim(self, replicas: Sequence[Replica]) -> int:

@@ -13,12 +13,12 @@ from data_plane.node.ports import Clock
 from data_plane.node.replicas.committer import Committer
 from data_plane.node.stats import NodeStats
 
-_CELLS_AT_ONCE = 64
+_BLOCKS_AT_ONCE = 64
 _LOOKS_PER_BOUND = 10
 
 
 class StepAside:
-    """Watches how long the committer's running sync takes, and whether there is room."""
+    """Watches how long the committer's running sync takes, and whether the disk is full."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class StepAside:
         revision = self._view.image.revision
         if not self._registration.in_force() or revision == self._left_all_at:
             return False
-        writes = steps_aside(self._view.image, self._config.broker_id, _CELLS_AT_ONCE)
+        writes = steps_aside(self._view.image, self._config.broker_id, _BLOCKS_AT_ONCE)
         if not writes:
             self._left_all_at = revision
         for write in writes:

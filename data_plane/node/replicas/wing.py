@@ -123,7 +123,7 @@ class Hosting:
 
     def open_logs(self) -> list[Replica]:
         """Every replica whose log is open: those of deleted topics that wait for their last reading included."""
-        return [*self._replicas.all(), *self._last_readings.held()]
+        return [*self._replicas.all(), *self._last_readings.waiting_replicas()]
 
     def tasks(self) -> tuple[Coroutine[Any, Any, None], ...]:
         return (
@@ -148,6 +148,5 @@ class Hosting:
             environment.disk,
             environment.clock,
             environment.stats,
-            self.in_sync.progressed,
             catch_up=self.catch_up,
         ).serve()

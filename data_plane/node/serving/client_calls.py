@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from functools import partial
 
 from data_plane.authz.access import Operation, Principal
 from data_plane.controller.topics import take_producer_ids
@@ -16,7 +17,7 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed
 from data_plane.node.replicas.replica import Replica
-from data_plane.node.requests import demand_few, parsed
+from data_plane.node.requests import parsed, require_few
 from data_plane.node.tasks import Turn, in_turns
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
@@ -26,8 +27,8 @@ from penstock.contract.v1 import log_pb2 as pb
 _BEGINNING, _END = -2, -1
 _EPOCH_MAX = 2**15 - 1
 _TRIES = 20
-_TOLD_A_TURN = 50
-"""Topics and partitions that are told of before others have their turn of the event loop."""
+_DESCRIBED_A_TURN = 50
+"""Topics and partitions that are described before others have their turn of the event loop."""
 
 
 class ClientCalls:
@@ -44,7 +45,7 @@ class ClientCalls:
         fairness: Fairness,
         begin_turn: Callable[[], Turn],
     ) -> None:
-        """`count` is told of each answer: tenant and error code."""
+        """`count` is called with each answer's tenant and error code."""
         self._begin_turn = begin_turn
         self._count, self._fairness = count, fairness
         self._config, self._view, self._gate, self._store, self._find = config, view, gate, store, find
@@ -60,12 +61,34 @@ class ClientCalls:
     async def metadata(self, caller: Caller, request: bytes) -> bytes:
         principal = self._gate.admit(caller)
         wanted = parsed(pb.MetadataRequest, request)
-        demand_few(len(wanted.topics), "topics")
+        require_few(len(wanted.topics), "topics")
         names = dict.fromkeys(wanted.topics)
         if wanted.all_topics:
             names = dict.fromkeys(topic.name for topic in self._gate.authenticator.topics(principal))
+        unknown = await self._unknown(principal, names)
+        if unknown:
+            self._count(principal.tenant, ErrorCode.BROKER_UNAVAILABLE)
+            raise CallFailed(
+                ErrorCode.BROKER_UNAVAILABLE,
+                f"{next(iter(unknown))}: this broker's metadata is behind, and does not tell whether the topic exists",
+            )
         self._count(principal.tenant, ErrorCode.OK)
         return (await self._metadata(principal, names)).SerializeToString()
+
+    async def _unknown(self, principal: Principal, names: Collection[str]) -> Collection[str]:
+        """Those of which this broker does not know whether there is such a topic.
+
+        A creation is acknowledged when the metadata store has it, and this broker may hear of it later. So a name that
+        the image does not have is a reason to catch up with the store before the topic is said not to exist.
+        """
+        missing = self._missing(principal, names)
+        if not missing or await self._view.caught_up(self._config.timings.catch_up_wait_ms):
+            return ()
+        return self._missing(principal, missing)
+
+    def _missing(self, principal: Principal, names: Collection[str]) -> Collection[str]:
+        known = self._image.names_of.get(principal.tenant, {})
+        return [name for name in names if name not in known]
 
     async def _metadata(self, principal: Principal, names: Collection[str]) -> pb.MetadataResponse:
         """Of each name, not before the revision that it says; others have their turns meanwhile."""
@@ -75,11 +98,11 @@ class ClientCalls:
             known = image.brokers[broker]
             if known.epoch:
                 response.brokers.add(id=broker, address=known.record.client_address, zone=known.record.zone)
-        told = 0
+        count = 0
         for name in names:
-            told += 1
-            if told >= _TOLD_A_TURN:
-                told = 0
+            count += 1
+            if count >= _DESCRIBED_A_TURN:
+                count = 0
                 await asyncio.sleep(0)
             try:
                 topic = self._gate.authenticator.topic(principal, Operation.DESCRIBE, name)
@@ -89,9 +112,9 @@ class ClientCalls:
             records = self._image.partitions_of(topic.topic_id)
             described = response.topics.add(name=topic.name, topic_id=topic.topic_id)
             described.settings_json = json.dumps(topic.settings.to_dict())
-            async for some in in_turns(records, _TOLD_A_TURN):
+            async for some in in_turns(records, _DESCRIBED_A_TURN):
                 self._describe(described, some)
-            told += len(records)
+            count += len(records)
         return response
 
     def _describe(self, described: pb.TopicMetadata, records: Iterable[PartitionRecord]) -> None:
@@ -112,7 +135,7 @@ class ClientCalls:
         """The whole first, then each change of the topics or brokers, until the client leaves or the key is gone."""
         principal = self._gate.admit(caller)
         asked = parsed(pb.WatchMetadataRequest, request).topics
-        demand_few(len(asked), "topics")
+        require_few(len(asked), "topics")
         names = dict.fromkeys(asked)
         await self._gate.during(principal, self._push_metadata(principal, names, push))
 
@@ -131,16 +154,19 @@ class ClientCalls:
 
         self._view.listen(observe)
         try:
-            told = b""
+            pushed = b""
+            unknown = {*await self._unknown(principal, names)}
             while True:
                 await changed.wait()
                 changed.clear()
                 self._gate.check(principal)
-                response = await turns.asked(lambda: self._metadata(principal, names))
+                unknown.intersection_update(self._missing(principal, unknown))
+                shown = [name for name in names if name not in unknown]
+                response = await turns.asked(partial(self._metadata, principal, shown))
                 revision, response.revision = response.revision, 0
                 essence = response.SerializeToString(deterministic=True)
-                if essence != told:
-                    told = essence
+                if essence != pushed:
+                    pushed = essence
                     response.revision = revision
                     await push(response.SerializeToString())
         finally:
@@ -151,7 +177,7 @@ class ClientCalls:
     async def list_offsets(self, caller: Caller, request: bytes) -> bytes:
         principal = self._gate.admit(caller)
         partitions = parsed(pb.ListOffsetsRequest, request).partitions
-        demand_few(len(partitions), "partitions")
+        require_few(len(partitions), "partitions")
         response = pb.ListOffsetsResponse()
         async for wanted in self._begin_turn().through(partitions):
             listed = response.partitions.add(offset=-1, leader_epoch=-1)
@@ -170,7 +196,7 @@ class ClientCalls:
         leading = replica.leadership(wanted.leader_epoch)
         listed.leader_epoch = leading.leader_epoch
         if wanted.timestamp_ms == _BEGINNING:
-            replica.demand_log_start()
+            replica.require_log_start()
             listed.offset = replica.log.log_start_offset
             return
         if not leading.ready:
@@ -178,7 +204,7 @@ class ClientCalls:
         if wanted.timestamp_ms == _END:
             listed.offset = leading.high_watermark
         elif wanted.timestamp_ms >= 0:
-            replica.demand_log_start()
+            replica.require_log_start()
             listed.offset = replica.log.offset_for_time(wanted.timestamp_ms, leading.high_watermark)
         else:
             raise errors.InvalidRequest(f"timestamp_ms {wanted.timestamp_ms}: -2, -1 or at least 0 required")

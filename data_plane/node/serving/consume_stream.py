@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 
 from data_plane.authz.access import Operation, Principal
 from data_plane.disk.port import Buffer, Disk
-from data_plane.log.outcomes import ColdRead, Slice
+from data_plane.log.outcomes import Slice
+from data_plane.log.reading import ColdRead
 from data_plane.metering.delivery import PushedBatches
 from data_plane.metering.increments import RequestTally
 from data_plane.node.admission.fairness import TenantTurns
 from data_plane.node.admission.gate import Gate
 from data_plane.node.config import NodeConfig
-from data_plane.node.frame_heads import demand_few, demand_read, read_head
+from data_plane.node.frame_heads import read_head, require_few, require_read
 from data_plane.node.metering.metering import Metering
 from data_plane.node.ports import Connection
 from data_plane.node.replicas.cold_reads import read_cold
@@ -25,6 +26,7 @@ from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
+from penstock.rules.names import check_printable_name
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class _Opened:
     group: str
     pushed: PushedBatches = field(default_factory=PushedBatches)
     """Not yet taken by the consumer."""
-    told: tuple[int, int] = (-1, -1)
+    reported: tuple[int, int] = (-1, -1)
     """(log start, high watermark) last pushed."""
 
 
@@ -123,20 +125,20 @@ class ConsumeStream:
         turn = self._begin_turn()
         if kind is FrameKind.CONSUME_CREDIT:
             credits = read_head(pb.ConsumeCreditHead, kind, head).credits
-            demand_few(len(credits), "partitions")
+            require_few(len(credits), "partitions")
             async for credit in turn.through(credits):
                 self._add_credit(credit)
         elif kind is FrameKind.CONSUME_OPEN:
             opening = read_head(pb.ConsumeOpenHead, kind, head)
-            demand_few(len(opening.partitions), "partitions")
-            demand_read(len(self._errors))
-            if len(opening.group) > limits.GROUP_NAME_LENGTH_MAX:
-                raise FrameError(f"a group's name of {len(opening.group)} characters")
+            require_few(len(opening.partitions), "partitions")
+            require_read(len(self._errors))
+            if opening.group:
+                check_printable_name("group", opening.group, limits.GROUP_NAME_LENGTH_MAX)
             async for wanted in turn.through(opening.partitions):
                 self._open(wanted, opening.group)
         elif kind is FrameKind.CONSUME_CLOSE:
             handles = read_head(pb.ConsumeCloseHead, kind, head).handles
-            demand_few(len(handles), "partitions")
+            require_few(len(handles), "partitions")
             async for handle in turn.through(handles):
                 self._close(handle)
         else:
@@ -242,7 +244,7 @@ class ConsumeStream:
         payload: list[Buffer] = []
         size = 0
         turns = len(self._ready) if self._confident() else 0
-        while turns and self._ready and self._has_room(head, size):
+        while turns and self._ready and self._has_space(head, size):
             if turn.is_over:
                 await turn.give_way()
                 continue
@@ -273,7 +275,7 @@ class ConsumeStream:
         self._stats.pushed_bytes += size
         return pack_frame(FrameKind.CONSUME_PUSH, head.SerializeToString(), payload)
 
-    def _has_room(self, head: pb.ConsumePushHead, size: int) -> bool:
+    def _has_space(self, head: pb.ConsumePushHead, size: int) -> bool:
         return (
             size < self._config.push_bytes_max
             and len(head.pushes) < limits.FRAME_ENTRIES_MAX
@@ -281,9 +283,11 @@ class ConsumeStream:
         )
 
     def _failed(self, opened: _Opened, failure: PenstockError) -> None:
-        """What was asked for cannot be read; damage is also the replica's to deal with."""
-        self._close(opened.handle)
-        self._refuse(opened.handle, opened.generation, failure)
+        """What was asked for cannot be read; damage is also the replica's to deal with. The client may have opened the
+        handle elsewhere during the read: that stays."""
+        if self._opened.get(opened.handle) is opened:
+            self._close(opened.handle)
+            self._refuse(opened.handle, opened.generation, failure)
         if isinstance(failure, errors.CorruptLog):
             opened.replica.found_damage(failure.message)
 
@@ -307,12 +311,12 @@ class ConsumeStream:
             self._ready[opened.handle] = None
 
     def _tell_marks(self, head: pb.ConsumePushHead, opened: _Opened) -> None:
-        if opened.leading.ready and opened.told != _marks(opened):
+        if opened.leading.ready and opened.reported != _marks(opened):
             self._add(head, opened)
 
     def _add(self, head: pb.ConsumePushHead, opened: _Opened) -> pb.ConsumePush:
-        """The marks, as far as a new leader may tell them."""
-        log_start, mark = opened.told = _marks(opened)
+        """The marks, as far as a new leader may report them."""
+        log_start, mark = opened.reported = _marks(opened)
         return head.pushes.add(
             handle=opened.handle,
             generation=opened.generation,
@@ -324,8 +328,8 @@ class ConsumeStream:
 
 
 def _marks(opened: _Opened) -> tuple[int, int]:
-    """(log start, high watermark); -1 for what a new leader does not tell yet, because its own may be behind what its
-    predecessor told (RL21), or those of others who may lead next (RL108)."""
+    """(log start, high watermark); -1 for what a new leader does not report yet, because its own may be behind what its
+    predecessor reported (RL21), or behind those of others who may lead next (RL108)."""
     log = opened.replica.log
     return (
         log.log_start_offset if opened.replica.log_start_known else -1,

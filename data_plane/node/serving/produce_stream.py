@@ -11,7 +11,7 @@ from data_plane.disk.port import DiskFault
 from data_plane.metering.increments import RequestTally
 from data_plane.node.admission.fairness import TenantTurns
 from data_plane.node.admission.gate import Gate
-from data_plane.node.frame_heads import demand_few, demand_read, read_head
+from data_plane.node.frame_heads import read_head, require_few, require_read
 from data_plane.node.groups.group_coordinators import GROUPS_TOPIC
 from data_plane.node.ports import Clock, Connection, ConnectionLost, Rng
 from data_plane.node.replicas.committer import Committer
@@ -37,7 +37,7 @@ fits, with the slack that a client reserves.
 
 
 @dataclass(slots=True)
-class _Held:
+class _Delayed:
     """A batch whose turn comes, or the credit of one that was refused."""
 
     due_ms: float
@@ -70,15 +70,15 @@ class ProduceStream:
         self._find, self._committer, self._stats = find, committer, stats
         self._clock, self._rng = clock, rng
         self._refuses_writes, self._confident, self._pace = refuses_writes, confident, pace
-        self._held: deque[_Held] = deque()
-        self._owed: deque[_Held] = deque()
+        self._delayed: deque[_Delayed] = deque()
+        self._owed: deque[_Delayed] = deque()
         self._holding = asyncio.Event()
         self._releaser: asyncio.Task[None] | None = None
         self._results: list[pb.ProduceResult] = []
         self._credit = self._credit_limit = self._credit_wanted()
         self._granted = 0
         self._refused = 0
-        """Batches of the last frame, for what no retry mends."""
+        """Batches of the last frame, refused for a reason that no retry repairs."""
         self._wake = asyncio.Event()
 
     async def serve(self) -> None:
@@ -89,7 +89,7 @@ class ProduceStream:
         try:
             while True:
                 frame = await self._connection.receive()
-                await self._committer.room()
+                await self._committer.below_bound()
                 if self._refused:
                     await self._turns.turn_of_refused()
                     self._refused = 0
@@ -115,8 +115,8 @@ class ProduceStream:
         if kind is not FrameKind.PRODUCE:
             raise FrameError(f"frame kind {kind.name} has no place on a produce stream")
         head = read_head(pb.ProduceHead, kind, head_bytes)
-        demand_few(len(head.batches), "batches")
-        demand_read(len(self._results))
+        require_few(len(head.batches), "batches")
+        require_read(len(self._results))
         if head.acks not in _ACKS:
             raise FrameError(f"acks {head.acks}; 0, 1 or -1 required")
         if sum(batch.size for batch in head.batches) != len(payload):
@@ -135,8 +135,8 @@ class ProduceStream:
             batch = payload[position : position + wanted.size]
             position += wanted.size
             answer = partial(self._answer, wanted.id if head.acks else None, wanted.size, arrived_ms)
-            # What is too small to be a batch takes next to no credit, so as many could be held as somebody likes.
-            if (pace is not None or self._held) and wanted.size >= BATCH_HEADER_BYTES:
+            # What is too small to be a batch takes next to no credit, so their number would have no bound.
+            if (pace is not None or self._delayed) and wanted.size >= BATCH_HEADER_BYTES:
                 self._in_turn(pace, head.acks, wanted, batch, answer, arrived_ms)
             else:
                 self._try(head.acks, wanted, batch, answer)
@@ -169,16 +169,17 @@ class ProduceStream:
         answer: Callable[[ProduceOutcome], None],
         now_ms: float,
     ) -> None:
-        """Let the batch in now, when its turn comes, or refuse it until later. Nobody is told of a refusal without
-        acknowledgements, so those are only held.
+        """Let the batch in now, when its turn comes, or refuse it until later. Without acknowledgements no
+        refusal is reported, so those are only delayed.
         """
         hold_ms = 0.0 if pace is None else pace.enter(wanted.size, now_ms, may_refuse=acks != 0)
-        if hold_ms == 0 and not self._held:
+        if hold_ms == 0 and not self._delayed:
             self._try(acks, wanted, batch, answer)
         elif hold_ms is not None:
             self._stats.throttled_batches += 1
-            self._hold(
-                self._held, _Held(now_ms + hold_ms, now_ms, partial(self._try_late, acks, wanted, batch))
+            self._delay(
+                self._delayed,
+                _Delayed(now_ms + hold_ms, now_ms, partial(self._try_late, acks, wanted, batch)),
             )
         elif pace is not None:
             self._stats.throttle_refusals += 1
@@ -194,16 +195,18 @@ class ProduceStream:
                 )
             )
             self._wake.set()
-            self._hold(self._owed, _Held(now_ms + wait_ms, now_ms, partial(self._give_credit, wanted.size)))
+            self._delay(
+                self._owed, _Delayed(now_ms + wait_ms, now_ms, partial(self._give_credit, wanted.size))
+            )
 
     def _try_late(self, acks: int, wanted: pb.ProduceBatch, batch: memoryview) -> None:
-        """As if it came now: the time that its tenant's rate held it is not ours."""
+        """As if it came now: the time that its tenant's rate delayed it is not ours."""
         arrived_ms = self._clock.monotonic_ms()
         answer = partial(self._answer, wanted.id if acks else None, wanted.size, arrived_ms)
         self._try(acks, wanted, batch, answer)
 
-    def _hold(self, where: deque[_Held], held: _Held) -> None:
-        where.append(held)
+    def _delay(self, where: deque[_Delayed], delayed: _Delayed) -> None:
+        where.append(delayed)
         self._holding.set()
         if self._releaser is None:
             self._releaser = asyncio.create_task(self._release())
@@ -211,13 +214,13 @@ class ProduceStream:
     async def _release(self) -> None:
         """Let batches in when their turn comes, in the order they came; credit of refused ones goes back likewise."""
         while True:
-            waiting = [queue[0] for queue in (self._held, self._owed) if queue]
+            waiting = [queue[0] for queue in (self._delayed, self._owed) if queue]
             if not waiting:
                 self._holding.clear()
                 await self._holding.wait()
                 continue
             now_ms = self._clock.monotonic_ms()
-            wait_ms = min(held.due_ms for held in waiting) - now_ms
+            wait_ms = min(delayed.due_ms for delayed in waiting) - now_ms
             if wait_ms > 0:
                 self._holding.clear()
                 try:
@@ -229,10 +232,10 @@ class ProduceStream:
             if self._owed and self._owed[0].due_ms <= now_ms:
                 self._owed.popleft().act()
                 continue
-            await self._committer.room()
-            held = self._held.popleft()
-            self._stats.throttled_ms += int(self._clock.monotonic_ms() - held.since_ms)
-            held.act()
+            await self._committer.below_bound()
+            delayed = self._delayed.popleft()
+            self._stats.throttled_ms += int(self._clock.monotonic_ms() - delayed.since_ms)
+            delayed.act()
             await asyncio.sleep(0)
 
     def _give_credit(self, size: int) -> None:
@@ -298,7 +301,7 @@ class ProduceStream:
             raise errors.InternalError(f"{replica.name}: the disk failed") from fault
 
     def _check_timestamp(self, replica: Replica, header: BatchHeader) -> None:
-        """Refuse timestamps too far ahead: they would hold retention by event time for ever (RL107)."""
+        """Refuse timestamps too far ahead: they would block retention by event time permanently (RL107)."""
         latest = self._clock.now_ms() + limits.TIMESTAMP_AHEAD_MS_MAX
         if header.max_timestamp > latest:
             raise errors.TimestampOutOfRange(

@@ -8,7 +8,7 @@ from data_plane.node.admission.gate import Gate
 from data_plane.node.metering.metering import Metering
 from data_plane.node.ports import Caller, Clock
 from data_plane.node.replicas.replica import Replica
-from data_plane.node.requests import demand_few, parsed
+from data_plane.node.requests import parsed, require_few
 from data_plane.node.tasks import Turn
 from penstock.contract import errors
 from penstock.contract.errors import PenstockError
@@ -17,7 +17,7 @@ from penstock.contract.v1 import log_pb2 as pb
 
 _ALL = -1
 _ANSWER_MS = 2_000
-"""Longest wait within one call; whoever is told that it is not done yet asks again."""
+"""Longest wait within one call. A caller whose deletion is not done yet asks again."""
 _LOOK_MS = 20
 
 
@@ -42,7 +42,7 @@ class RecordDeletion:
     async def delete_records(self, caller: Caller, request: bytes) -> bytes:
         principal = self._gate.admit(caller)
         partitions = parsed(pb.DeleteRecordsRequest, request).partitions
-        demand_few(len(partitions), "partitions")
+        require_few(len(partitions), "partitions")
         response = pb.DeleteRecordsResponse()
         deadline_ms = self._clock.monotonic_ms() + _ANSWER_MS
         begun: list[tuple[pb.DeletedRecords, Replica | None, int]] = []
@@ -64,7 +64,7 @@ class RecordDeletion:
         return response.SerializeToString()
 
     def _begin(self, principal: Principal, wanted: pb.DeleteRecords) -> tuple[Replica, int]:
-        """Check who asks and for what; the offset where the log shall begin."""
+        """Check who asks and for what; the offset where the log is to begin."""
         replica = self._find(TopicPartition(TopicId(wanted.topic_id), wanted.partition))
         if replica is None:
             self._gate.refuse_unknown(principal, Operation.DELETE, wanted.topic_id, wanted.partition)

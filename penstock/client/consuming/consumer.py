@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from penstock.client.cluster_view import NO_LEADER, TopicPartition, TopicView
+from penstock.client.cluster_view import NO_LEADER, TopicView
 from penstock.client.consuming.fetch_position import (
     BEGINNING,
     END,
@@ -29,6 +29,7 @@ from penstock.client.timing import NEVER, Backoff
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameKind, unpack_frame
+from penstock.contract.ids import NamedPartition
 from penstock.contract.v1 import log_pb2
 
 CREDIT_LATEST_MS = 1_000
@@ -48,11 +49,11 @@ class ConsumerCore:
         self.settings = settings
         self._core = core
         self._topics = topics
-        self._assigned: dict[TopicPartition, None] | None = None if settings.group is None else {}
+        self._assigned: dict[NamedPartition, None] | None = None if settings.group is None else {}
         self._backoff = Backoff(50, 1_000, random)
         self._lookups = OffsetLookups(core, random)
         self._handles = 0
-        self.positions: dict[TopicPartition, FetchPosition] = {}
+        self.positions: dict[NamedPartition, FetchPosition] = {}
         self._known: dict[str, None] = {}
         self._fetcher = Fetcher(core, self, settings, self._backoff)
         self._readable: deque[FetchPosition] = deque()
@@ -66,7 +67,7 @@ class ConsumerCore:
     def topics(self) -> tuple[str, ...]:
         return self._topics
 
-    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+    def assign(self, partitions: Sequence[NamedPartition]) -> None:
         """Read exactly these partitions from now on. Positions of those read before are kept."""
         if self.member is not None:
             raise errors.ConfigurationError("assign: a member of a group reads what the group assigns to it")
@@ -148,9 +149,7 @@ class ConsumerCore:
         positions = [position for (topic, _), position in self.positions.items() if topic == view.name]
         error = view.error
         if error is None and any(position.topic_id != view.topic_id for position in positions):
-            error = errors.NotFound(
-                f"{view.name}: was deleted and created again; open another consumer for the new topic"
-            )
+            error = _created_again(view.name)
         if error is not None:
             for position in positions:
                 self._fetcher.close_partition(position)
@@ -166,13 +165,13 @@ class ConsumerCore:
         self._grow(view, BEGINNING)
         self._core.attend()
 
-    def assignment(self) -> list[TopicPartition]:
+    def assignment(self) -> list[NamedPartition]:
         """What is read, in order."""
         return sorted(self.positions) if self.member is None else self.member.owned()
 
     # ---- what a group assigns -----------------------------------------------------------------------------------
 
-    def add_partition(self, tp: TopicPartition, offset: int, epoch: int, *, new: bool) -> None:
+    def add_partition(self, tp: NamedPartition, offset: int, epoch: int, *, new: bool) -> None:
         """Read this partition as well, from `offset` (-1 = nothing was committed); held back until `deliver_partition`.
         `new`: to a group that reads the topic already, so from its beginning (RL57).
         """
@@ -180,7 +179,11 @@ class ConsumerCore:
         partition = view.partitions[tp[1]]
         self._handles += 1
         position = FetchPosition(view.name, view.topic_id, tp[1], self._handles)
-        position.leader, position.leader_epoch, position.held = partition.leader, partition.leader_epoch, True
+        position.leader, position.leader_epoch, position.withheld = (
+            partition.leader,
+            partition.leader_epoch,
+            True,
+        )
         self.positions[tp] = position
         if self._assigned is not None:
             self._assigned[tp] = None
@@ -190,22 +193,22 @@ class ConsumerCore:
             self._start(position, BEGINNING if new else self._initial_target())
         self._core.attend()
 
-    def deliver_partition(self, tp: TopicPartition) -> None:
+    def deliver_partition(self, tp: NamedPartition) -> None:
         """Hand it out."""
         position = self.positions.get(tp)
         if position is not None:
-            position.held = False
+            position.withheld = False
             self._queue_readable(position)
 
-    def hold_partition(self, tp: TopicPartition) -> None:
+    def hold_partition(self, tp: NamedPartition) -> None:
         """`poll` returns no more of it, and no more is fetched."""
         position = self.positions.get(tp)
         if position is not None:
-            position.held = True
+            position.withheld = True
             self._fetcher.close_partition(position)
             position.state = PositionState.HALTED
 
-    def remove_partition(self, tp: TopicPartition) -> None:
+    def remove_partition(self, tp: NamedPartition) -> None:
         """Read it no more."""
         position = self.positions.pop(tp, None)
         if position is not None:
@@ -242,8 +245,8 @@ class ConsumerCore:
         self._core.attend()
 
     def list_offsets(
-        self, partitions: Iterable[TopicPartition], timestamp_ms: int, deadline: float
-    ) -> tuple[dict[TopicPartition, int], list[PenstockError]]:
+        self, partitions: Iterable[NamedPartition], timestamp_ms: int, deadline: float
+    ) -> tuple[dict[NamedPartition, int], list[PenstockError]]:
         """Ask for an offset of each partition; the mapping fills and the list gets errors as answers come
         (`changed`).
         """
@@ -282,14 +285,18 @@ class ConsumerCore:
         if target is None:
             return
 
+        def awaited() -> bool:
+            """Neither moved elsewhere nor halted meanwhile."""
+            return position.seek_epoch == seek_epoch and position.state is PositionState.AWAITING_OFFSET
+
         def found(offset: int, now: float) -> None:
-            if position.seek_epoch == seek_epoch:
+            if awaited():
                 position.move_to(offset)
                 self._core.changed = True
                 self._core.attend()
 
         def failed(error: PenstockError, now: float) -> None:
-            if position.seek_epoch == seek_epoch:
+            if awaited():
                 position.halt(error)
                 self._core.changed = True
 
@@ -360,7 +367,7 @@ class ConsumerCore:
         position.state = PositionState.READY
         error = refusal(push.error, push.message)
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self.settings.auto_offset_reset != "error":
-            if not position.readable and not position.buffer:
+            if position.part is None and not position.buffer:
                 position.look_up(self._initial_target())
             else:
                 position.halt(error)
@@ -370,6 +377,9 @@ class ConsumerCore:
                 error.message = f"{error.message}; the logs part at offset {push.divergence_offset}"
                 error.args = (error.message,)
             position.halt(error)
+        elif error.code is ErrorCode.NOT_FOUND and self._is_created_again(position):
+            # No change of the metadata comes any more that would say so.
+            position.halt(_created_again(position.topic))
         else:
             position.failures += 1
             position.retry_at = now + self._backoff.delay_ms(position.failures)
@@ -377,6 +387,11 @@ class ConsumerCore:
                 self._core.refresh(now)
         self._core.changed = True
         self._core.attend()
+
+    def _is_created_again(self, position: FetchPosition) -> bool:
+        """The name of its topic is that of another topic now."""
+        view = self._core.view.topics.get(position.topic)
+        return view is not None and view.error is None and view.topic_id != position.topic_id
 
     def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
         """Open every partition of it again, at its leader of then; what was fetched stays."""
@@ -393,9 +408,12 @@ class ConsumerCore:
                 position.queued = False
                 continue
             self._readable.rotate(-1)
-            if position.part is not None and position.partly_read is not None:
+            if position.part is None or position.partly_read is None:
+                return position.take_first()
+            if position.partly_read.seek_epoch == position.seek_epoch:
                 return position.partly_read
-            return position.take_first()
+            # The position was moved while a poll decoded the batch, outside the lock.
+            position.part = position.partly_read = None
         return None
 
     def has_readable(self) -> bool:
@@ -464,13 +482,13 @@ class ConsumerCore:
             if (
                 error is None
                 or position.paused
-                or position.held
+                or position.withheld
                 or position.buffer
                 or position.part is not None
             ):
                 continue
-            lost_place = isinstance(error, errors.OffsetOutOfRange) and position.has_offset
-            if lost_place and self.settings.auto_offset_reset != "error":
+            out_of_range = isinstance(error, errors.OffsetOutOfRange) and position.has_offset
+            if out_of_range and self.settings.auto_offset_reset != "error":
                 position.look_up(self._initial_target())
                 self._core.attend()
             else:
@@ -495,3 +513,7 @@ class ConsumerCore:
             self._core.forget_topic(name, self)
         self.positions.clear()
         self._readable.clear()
+
+
+def _created_again(topic: str) -> errors.NotFound:
+    return errors.NotFound(f"{topic}: was deleted and created again; open another consumer for the new topic")

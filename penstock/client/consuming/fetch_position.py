@@ -74,7 +74,6 @@ class FetchPosition:
         "fetch_offset",
         "generation",
         "handle",
-        "held",
         "high_watermark",
         "label",
         "leader",
@@ -95,6 +94,7 @@ class FetchPosition:
         "topic",
         "topic_id",
         "window",
+        "withheld",
     )
 
     def __init__(self, topic: str, topic_id: bytes, partition: int, handle: int) -> None:
@@ -124,7 +124,7 @@ class FetchPosition:
         self.credit_owed = 0
         self.credit_due_at = NEVER
         self.paused = False
-        self.held = False
+        self.withheld = False
         """In a group: not read, because the application has not heard of it yet, or must give it up (RL91)."""
         self.error: PenstockError | None = None
         self.high_watermark = self.log_start_offset = -1
@@ -195,7 +195,7 @@ class FetchPosition:
     @property
     def readable(self) -> bool:
         """Something waits here that may be read."""
-        return not self.paused and not self.held and (bool(self.buffer) or self.part is not None)
+        return not self.paused and not self.withheld and (bool(self.buffer) or self.part is not None)
 
 
 def seek_target(offset: int | None, timestamp_ms: int | None, to: SeekTo | None) -> int | None:

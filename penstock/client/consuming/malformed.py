@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock.client.cluster_view import TopicPartition
 from penstock.client.consuming.fetch_position import FetchedBatch
+from penstock.contract.ids import NamedPartition
 from penstock.records.batch import read_header
 
-TOLD_EVERY_MS = 10_000
+LOG_EVERY_MS = 10_000
 """A producer can send such batches without end: the log has one line a partition in this time, with a count."""
 _log = logging.getLogger("penstock.malformed")
 
@@ -54,18 +54,18 @@ class SkipLog:
 
     messages: int = 0
     """Offsets that were skipped so far."""
-    _told_at: dict[TopicPartition, float] = field(default_factory=dict)
-    _untold: dict[TopicPartition, int] = field(default_factory=dict)
+    _logged_at: dict[NamedPartition, float] = field(default_factory=dict)
+    _unlogged: dict[NamedPartition, int] = field(default_factory=dict)
 
     def note(self, skipped: SkippedBatch, now: float) -> None:
         """It was skipped at `now`, in ms."""
         self.messages += skipped.end_offset - skipped.first_offset
         tp = (skipped.topic, skipped.partition)
-        if now - self._told_at.get(tp, -TOLD_EVERY_MS) < TOLD_EVERY_MS:
-            self._untold[tp] = self._untold.get(tp, 0) + 1
+        if now - self._logged_at.get(tp, -LOG_EVERY_MS) < LOG_EVERY_MS:
+            self._unlogged[tp] = self._unlogged.get(tp, 0) + 1
             return
-        self._told_at[tp] = now
-        more = self._untold.pop(tp, 0)
+        self._logged_at[tp] = now
+        more = self._unlogged.pop(tp, 0)
         _log.warning(
             "penstock: skipped a malformed batch: %s. Brokers do not look into batches; look for a producer with a key"
             " that may produce to %s.%s",

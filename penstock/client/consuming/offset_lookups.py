@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from penstock.client.cluster_view import NO_LEADER, TopicPartition
+from penstock.client.cluster_view import NO_LEADER
 from penstock.client.ports import Network
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.timing import NEVER, Backoff
 from penstock.contract import methods
 from penstock.contract.errors import NoLeader, PenstockError
+from penstock.contract.ids import NamedPartition
 from penstock.contract.v1 import log_pb2
 
 _ASK_MS = 5_000
@@ -47,10 +48,10 @@ class OffsetLookups:
         self._core.attend()
 
     def look_up_all(
-        self, partitions: Iterable[TopicPartition], timestamp_ms: int, deadline: float
-    ) -> tuple[dict[TopicPartition, int], list[PenstockError]]:
+        self, partitions: Iterable[NamedPartition], timestamp_ms: int, deadline: float
+    ) -> tuple[dict[NamedPartition, int], list[PenstockError]]:
         """Ask for one time of many (topic, partition); the mapping fills and the list gets errors as answers come."""
-        offsets: dict[TopicPartition, int] = {}
+        offsets: dict[NamedPartition, int] = {}
         failures: list[PenstockError] = []
 
         def failed(error: PenstockError, now: float) -> None:
@@ -59,7 +60,7 @@ class OffsetLookups:
 
         for tp in partitions:
 
-            def listed(offset: int, now: float, tp: TopicPartition = tp) -> None:
+            def listed(offset: int, now: float, tp: NamedPartition = tp) -> None:
                 offsets[tp] = offset
                 self._core.changed = True
 

@@ -3,8 +3,8 @@
 from collections.abc import Container, Iterator
 from operator import length_hint
 
-from penstock.client.cluster_view import TopicPartition
 from penstock.client.messages import Message
+from penstock.contract.ids import NamedPartition
 
 TOPIC_WAIT_MS = 990
 """So long polls wait before they say so: a poll of a second does."""
@@ -39,16 +39,16 @@ class PolledMessages:
         self.begin(left[count_max:])
         return left[:count_max]
 
-    def drop(self, partitions: Container[TopicPartition]) -> None:
+    def drop(self, partitions: Container[NamedPartition]) -> None:
         """Forget those of these partitions: the position was moved."""
         if self:
             self.begin(
                 [message for message in self._left() if (message.topic, message.partition) not in partitions]
             )
 
-    def first_offsets(self) -> dict[TopicPartition, int]:
+    def first_offsets(self) -> dict[NamedPartition, int]:
         """The next unread offset of each partition that has messages left."""
-        found: dict[TopicPartition, int] = {}
+        found: dict[NamedPartition, int] = {}
         for message in self._left():
             found.setdefault((message.topic, message.partition), message.offset)
         return found

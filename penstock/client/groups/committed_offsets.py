@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.client.cluster_view import TopicPartition
 from penstock.client.groups.coordinator_calls import CoordinatorCalls
 from penstock.client.ports import Network
 from penstock.client.refusals import final, refusal
 from penstock.contract.errors import PenstockError
+from penstock.contract.ids import NamedPartition
 from penstock.contract.v1 import groups_pb2 as pb
 
 
@@ -17,13 +17,13 @@ from penstock.contract.v1 import groups_pb2 as pb
 class CommittedOffsets:
     """`done` with `error` None: `offsets` is what is committed."""
 
-    offsets: dict[TopicPartition, int]
+    offsets: dict[NamedPartition, int]
     done: bool = False
     error: PenstockError | None = None
 
 
 def fetch_request(
-    group: str, partitions: Mapping[TopicPartition, bytes], member_id: str = "", member_epoch: int = 0
+    group: str, partitions: Mapping[NamedPartition, bytes], member_id: str = "", member_epoch: int = 0
 ) -> pb.FetchCommittedRequest:
     """For these partitions (with their topic ids), as this member or as no member."""
     request = pb.FetchCommittedRequest(group=group, member_id=member_id, member_epoch=member_epoch)
@@ -36,7 +36,7 @@ def ask_committed(
     core: Network,
     calls: CoordinatorCalls,
     group: str,
-    partitions: Mapping[TopicPartition, bytes],
+    partitions: Mapping[NamedPartition, bytes],
     deadline: float,
 ) -> CommittedOffsets:
     """Ask for these partitions (with their topic ids); tried again until `deadline`."""

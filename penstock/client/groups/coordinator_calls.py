@@ -14,7 +14,7 @@ from penstock.contract.errors import PenstockError
 from penstock.contract.v1 import groups_pb2 as pb
 
 CALL_MS = 3_000
-"""A coordinator that was stopped or cut off does not refuse: after this time another one is looked for."""
+"""A coordinator that was stopped or is out of reach does not refuse: after this time the client looks for another."""
 FIND_MS = 5_000
 _METHODS = {
     "heartbeat": methods.GROUP_HEARTBEAT,
@@ -101,8 +101,8 @@ class CoordinatorCalls:
 
     def _find(self, now: float) -> None:
         def answered(response: bytes, now: float) -> None:
-            self._finding = None
             answer = pb.FindCoordinatorResponse.FromString(response)
+            self._finding = None
             if answer.error:
                 failed(refusal(answer.error, answer.message), now)
                 return

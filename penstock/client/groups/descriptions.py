@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.client.cluster_view import TopicPartition
 from penstock.client.conversations import BrokerCall, Conversation
 from penstock.client.descriptions import brokers_in, metadata_request, topic_in
 from penstock.client.refusals import final, refusal
 from penstock.contract import methods
 from penstock.contract.errors import PenstockError
+from penstock.contract.ids import NamedPartition
 from penstock.contract.v1 import groups_pb2 as pb
 
 
@@ -35,8 +35,8 @@ class GroupMemberDescription:
     client_host: str
     epoch: int
     topics: tuple[str, ...]
-    assigned: tuple[TopicPartition, ...]
-    target: tuple[TopicPartition, ...]
+    assigned: tuple[NamedPartition, ...]
+    target: tuple[NamedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class GroupDescription:
     assignor: str
     epoch: int
     members: tuple[GroupMemberDescription, ...]
-    offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[NamedPartition, int]
 
 
 def list_groups() -> Conversation[list[GroupSummary]]:
@@ -103,7 +103,7 @@ def describe_group(name: str) -> Conversation[GroupDescription]:
     )
 
 
-def reset_group(name: str, offsets: Mapping[TopicPartition, int]) -> Conversation[None]:
+def reset_group(name: str, offsets: Mapping[NamedPartition, int]) -> Conversation[None]:
     """Raises `GroupNotFound`, `GroupNotEmpty`, `NotFound` for a topic that does not exist."""
     wanted = pb.ResetOffsetsRequest(group=name)
     ids: dict[str, bytes] = {}

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from penstock.client.cluster_view import TopicPartition
 from penstock.client.settings import GroupSettings
+from penstock.contract.ids import NamedPartition
 from penstock.contract.v1 import groups_pb2 as pb
 
 JOIN, LEAVE = 0, -1
@@ -15,7 +15,7 @@ def heartbeat_request(
     member_id: str,
     epoch: int,
     topics: tuple[str, ...],
-    owned: Mapping[TopicPartition, bytes],
+    owned: Mapping[NamedPartition, bytes],
 ) -> pb.GroupHeartbeatRequest:
     """As a member of `epoch`, which reads `topics` and owns these partitions (with their topic ids)."""
     request = pb.GroupHeartbeatRequest(

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from types import MappingProxyType
 
-from penstock.client.cluster_view import UNKNOWN_EPOCH, TopicPartition
+from penstock.client.cluster_view import UNKNOWN_EPOCH
 from penstock.client.groups.assignment import AssignedPartitions, RebalanceEvent, RebalanceKind
 from penstock.client.groups.committed_offsets import CommittedOffsets, ask_committed, fetch_request
 from penstock.client.groups.coordinator_calls import CoordinatorCalls
@@ -32,9 +32,10 @@ from penstock.client.settings import GroupSettings
 from penstock.client.timing import NEVER, Backoff
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.ids import NamedPartition
 from penstock.contract.v1 import groups_pb2 as pb
 
-_NOTHING: Mapping[TopicPartition, int] = MappingProxyType({})
+_NOTHING: Mapping[NamedPartition, int] = MappingProxyType({})
 CLOSE_MS = 5_000
 """A member that closes waits so long for its last commit and its leave."""
 TROUBLE_MS = 30_000
@@ -68,12 +69,12 @@ class GroupMember:
         self._failures = 0
         self._trouble: tuple[float, PenstockError] | None = None
         """(since when, the last failure) of heartbeats that all fail."""
-        self._owned: dict[TopicPartition, bytes] = {}
+        self._owned: dict[NamedPartition, bytes] = {}
         """Topic id by partition: what heartbeats report as owned."""
-        self._adding: dict[TopicPartition, bytes] = {}
+        self._adding: dict[NamedPartition, bytes] = {}
         self._fetching = False
         self._fetch_at = 0.0
-        self._revoking: dict[TopicPartition, None] = {}
+        self._revoking: dict[NamedPartition, None] = {}
         self._events: deque[RebalanceEvent] = deque()
         self._commits = OffsetCommits(
             core,
@@ -108,7 +109,7 @@ class GroupMember:
     def poll_ends(self, now: float) -> None:
         self._in_poll, self._polled_at = False, now
 
-    def _note_consumed(self, left: Mapping[TopicPartition, int] = _NOTHING) -> None:
+    def _note_consumed(self, left: Mapping[NamedPartition, int] = _NOTHING) -> None:
         """`left`: the first offset of what a poll has taken and iteration has not returned yet."""
         for tp in self._owned:
             position = self._consumer.positions.get(tp)
@@ -151,7 +152,7 @@ class GroupMember:
         self._core.changed = True
         self._core.attend()
 
-    def owned(self) -> list[TopicPartition]:
+    def owned(self) -> list[NamedPartition]:
         """By topic and partition; what must be given up is no longer among them."""
         return sorted(tp for tp in self._owned if tp not in self._revoking)
 
@@ -159,9 +160,9 @@ class GroupMember:
 
     def commit(
         self,
-        offsets: Mapping[TopicPartition, int] | None,
+        offsets: Mapping[NamedPartition, int] | None,
         deadline: float,
-        left: Mapping[TopicPartition, int] = _NOTHING,
+        left: Mapping[NamedPartition, int] = _NOTHING,
     ) -> CommitRequest:
         """Commit the positions of all owned partitions, or these offsets.
 
@@ -172,7 +173,7 @@ class GroupMember:
             raise errors.UnknownMember(
                 f"group {self.settings.group}: this consumer was away too long and lost its partitions"
             )
-        wanted: dict[TopicPartition, tuple[bytes, int, int]] = {}
+        wanted: dict[NamedPartition, tuple[bytes, int, int]] = {}
         if offsets is None:
             self._note_consumed(left)
             wanted = {
@@ -190,14 +191,14 @@ class GroupMember:
             request.done = True
         return request
 
-    def _due(self, partitions: Iterable[TopicPartition], deadline: float) -> CommitRequest | None:
+    def _due(self, partitions: Iterable[NamedPartition], deadline: float) -> CommitRequest | None:
         return self._commits.due({p: self._owned[p] for p in partitions if p in self._owned}, deadline)
 
     def ask_committed(self, deadline: float) -> CommittedOffsets:
         """Ask what is committed for all that is owned; tried again until `deadline`."""
         return ask_committed(self._core, self._calls, self.settings.group, dict(self._owned), deadline)
 
-    def _checked(self, tp: TopicPartition, offset: int) -> tuple[bytes, int]:
+    def _checked(self, tp: NamedPartition, offset: int) -> tuple[bytes, int]:
         label, position = f"{tp[0]}-{tp[1]}", self._consumer.positions.get(tp)
         if position is None or tp not in self._owned:
             raise errors.InvalidRequest(f"commit: {label} is not assigned to this consumer")
@@ -313,14 +314,14 @@ class GroupMember:
 
     # ---- partitions -------------------------------------------------------------------------------------------------
 
-    def _revoke(self, partitions: list[TopicPartition]) -> None:
+    def _revoke(self, partitions: list[NamedPartition]) -> None:
         for tp in partitions:
             self._revoking[tp] = None
             self._consumer.hold_partition(tp)
         self._events.append(RebalanceEvent(RebalanceKind.REVOKED, tuple(sorted(partitions))))
         self._core.changed = True
 
-    def _release(self, partitions: Iterable[TopicPartition], now: float) -> None:
+    def _release(self, partitions: Iterable[NamedPartition], now: float) -> None:
         """Given up: the next heartbeat no longer lists them, and comes at once (RL84)."""
         for tp in partitions:
             if tp in self._revoking:
@@ -355,7 +356,7 @@ class GroupMember:
 
     def _fetch(self, now: float) -> None:
         """Ask where to go on in what was assigned, as far as the metadata knows it and nothing old is in the way."""
-        asked: dict[TopicPartition, bytes] = {}
+        asked: dict[NamedPartition, bytes] = {}
         for tp, topic_id in self._adding.items():
             view = self._core.view.topics.get(tp[0])
             known = view is not None and view.topic_id == topic_id and tp[1] < len(view.partitions)
@@ -398,12 +399,12 @@ class GroupMember:
         self._calls.ask("fetch", request, now, answered, failed)
 
     def _adopt(
-        self, asked: dict[TopicPartition, bytes], answer: pb.FetchCommittedResponse, now: float
+        self, asked: dict[NamedPartition, bytes], answer: pb.FetchCommittedResponse, now: float
     ) -> None:
         """Begin to read, held back until the application has heard of it."""
         offsets = {(offset.topic_id, offset.partition): offset for offset in answer.offsets}
         topics_read = set(answer.topics_read)
-        adopted: list[TopicPartition] = []
+        adopted: list[NamedPartition] = []
         for tp, topic_id in asked.items():
             found = offsets.get((topic_id, tp[1]))
             if self._adding.get(tp) != topic_id or found is None or tp in self._consumer.positions:
@@ -434,7 +435,7 @@ class GroupMember:
     # ---- the end ------------------------------------------------------------------------------------------------
 
     def begin_close(
-        self, now: float, *, finished: bool, left: Mapping[TopicPartition, int] = _NOTHING
+        self, now: float, *, finished: bool, left: Mapping[NamedPartition, int] = _NOTHING
     ) -> None:
         """Commit and leave; `gone` is set when that is over. `finished`: the application is done with its last poll."""
         if self._leaving or self.gone:

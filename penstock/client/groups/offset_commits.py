@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from penstock.client.cluster_view import TopicPartition
 from penstock.client.groups.assignment import RebalanceEvent
 from penstock.client.groups.coordinator_calls import CoordinatorCalls
 from penstock.client.ports import Network
@@ -17,6 +16,7 @@ from penstock.client.refusals import final, refusal
 from penstock.client.timing import NEVER, Backoff
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
+from penstock.contract.ids import NamedPartition
 from penstock.contract.v1 import groups_pb2 as pb
 
 FENCED = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
@@ -26,7 +26,7 @@ FENCED = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
 class CommitRequest:
     """Offsets under way. `done` with `error` None: committed."""
 
-    offsets: dict[TopicPartition, tuple[bytes, int, int]]
+    offsets: dict[NamedPartition, tuple[bytes, int, int]]
     """(topic id, offset, leader epoch) by partition."""
     deadline: float
     done: bool = False
@@ -54,9 +54,9 @@ class OffsetCommits:
         self._core, self._calls, self._backoff = core, calls, backoff
         self._group, self.member_id = group, member_id
         self._ended, self._fenced = ended, fenced
-        self.consumed: dict[TopicPartition, tuple[int, int]] = {}
+        self.consumed: dict[NamedPartition, tuple[int, int]] = {}
         """(offset, leader epoch) that the application has asked to move past (RL92)."""
-        self.committed: dict[TopicPartition, int] = {}
+        self.committed: dict[NamedPartition, int] = {}
         self._queue: deque[CommitRequest] = deque()
         self._sent: CommitRequest | None = None
 
@@ -68,7 +68,7 @@ class OffsetCommits:
         self._queue.append(request)
         self._core.attend()
 
-    def due(self, partitions: Mapping[TopicPartition, bytes], deadline: float) -> CommitRequest | None:
+    def due(self, partitions: Mapping[NamedPartition, bytes], deadline: float) -> CommitRequest | None:
         """A commit of what was consumed of these partitions (topic id of each) and not committed; None = nothing."""
         offsets = {
             tp: (topic_id, *self.consumed[tp])
@@ -77,7 +77,7 @@ class OffsetCommits:
         }
         return CommitRequest(offsets, deadline) if offsets else None
 
-    def forget(self, tp: TopicPartition) -> None:
+    def forget(self, tp: NamedPartition) -> None:
         """It is not ours any more."""
         self.consumed.pop(tp, None)
         self.committed.pop(tp, None)
@@ -110,6 +110,9 @@ class OffsetCommits:
             answer = pb.CommitOffsetsResponse.FromString(response)
             if answer.error:
                 failed(refusal(answer.error, answer.message), now)
+                return
+            if len(answer.results) != len(commit.offsets):
+                failed(refusal(None, "the coordinator answered for other partitions than asked"), now)
                 return
             self._sent = None
             self._queue.popleft()

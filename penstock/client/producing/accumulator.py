@@ -99,7 +99,7 @@ class RecordAccumulator:
         "_sender",
         "_settings",
         "dropped_messages",
-        "room_bytes",
+        "free_bytes",
         "routes",
     )
 
@@ -110,7 +110,7 @@ class RecordAccumulator:
         self._compression = Compression[settings.compression.upper()]
         self.routes: dict[str, Route] = {}
         """Topics that messages can be sent to now."""
-        self.room_bytes = settings.buffer_bytes
+        self.free_bytes = settings.buffer_bytes
         """What the buffer still takes, in encoded bytes."""
         self.dropped_messages = 0
 
@@ -141,8 +141,8 @@ class RecordAccumulator:
                 f"{route.name}: message of {size} bytes, at most {route.max_message_bytes} allowed"
                 " (max_message_bytes)"
             )
-        if size > self.room_bytes:
-            self._make_room(size, route)
+        if size > self.free_bytes:
+            self._make_space(size, route)
             return None
         free = partition is None and key is None and self._hook is None
         queue = route.queues[route.sticky] if free else self._choose(route, key, value, partition)
@@ -162,7 +162,7 @@ class RecordAccumulator:
             if taken:
                 break
             self.close_batch(queue)
-        self.room_bytes -= taken
+        self.free_bytes -= taken
         if index + 1 >= self._batch_messages:
             self.close_batch(queue)
         return delivery(batch, index, timestamp_ms)
@@ -189,7 +189,7 @@ class RecordAccumulator:
             lengths = [len(value) for value in chunk if value is not None]
             longest = max(lengths, default=0)
             total = sum(lengths) + RECORD_OVERHEAD_BYTES * len(chunk)
-            if longest <= route.max_message_bytes and total <= self.room_bytes:
+            if longest <= route.max_message_bytes and total <= self.free_bytes:
                 return self._append_run(route, chunk, longest, timestamp_ms, partition, now, delivery)
         taken: list[_Delivery] = []
         for index in range(start, min(start + _MANY, len(values))):
@@ -223,14 +223,16 @@ class RecordAccumulator:
             invariant(builder is not None, "a batch keeps its builder while it is open")
             assert builder is not None
             first, size = builder.count, builder.size
-            room = self._batch_messages - first
+            count_left = self._batch_messages - first
             try:
-                builder.append_many(timestamp_ms, values if room >= len(values) else values[:room])
+                builder.append_many(
+                    timestamp_ms, values if count_left >= len(values) else values[:count_left]
+                )
             except BaseException:
                 self._discard_empty(queue)
                 raise
             finally:
-                self.room_bytes -= builder.size - size
+                self.free_bytes -= builder.size - size
             count = builder.count
             if count - first < len(values) or count >= self._batch_messages:
                 self.close_batch(queue)
@@ -238,7 +240,7 @@ class RecordAccumulator:
                 return [delivery(batch, index, timestamp_ms) for index in range(first, count)]
 
     def rejected(self, route: Route, timestamp_ms: int, delivery: DeliveryType[_Delivery]) -> _Delivery:
-        """A message for which there is no room and that may not wait: refused, or dropped and counted."""
+        """A message that does not fit and may not wait: refused, or dropped and counted."""
         if self._settings.on_full == "fail":
             raise self.buffer_full()
         self.dropped_messages += 1
@@ -249,14 +251,14 @@ class RecordAccumulator:
     @property
     def buffered_bytes(self) -> int:
         """Encoded bytes of messages without an outcome."""
-        return self._buffer_bytes - self.room_bytes
+        return self._buffer_bytes - self.free_bytes
 
     def buffer_full(self) -> errors.BufferFull:
         """What a send that may not wait (longer) raises."""
         oldest = self._sender.oldest()
         return errors.BufferFull(
             f"producer: {self.buffered_bytes} of buffer_bytes={self._buffer_bytes} wait for their outcome"
-            f"{'' if oldest is None else oldest.held_up}"
+            f"{'' if oldest is None else oldest.blocked_note}"
         )
 
     def close_batch(self, queue: PartitionQueue) -> None:
@@ -271,7 +273,7 @@ class RecordAccumulator:
                 if queue.open is not None:
                     self.close_batch(queue)
 
-    def _make_room(self, size: int, route: Route) -> None:
+    def _make_space(self, size: int, route: Route) -> None:
         """Raises `BufferFull` for a message that can never fit."""
         if size > self._buffer_bytes:
             raise errors.BufferFull(
@@ -296,8 +298,8 @@ class RecordAccumulator:
 
     def _open_batch(self, route: Route, queue: PartitionQueue, size: int, now: float) -> ProducerBatch:
         settings = self._settings
-        room = size + limits.KIB
-        bytes_max = min(max(settings.batch_bytes, room), max(route.max_batch_bytes, room))
+        least = size + limits.KIB
+        bytes_max = min(max(settings.batch_bytes, least), max(route.max_batch_bytes, least))
         batch = ProducerBatch(
             queue,
             BatchBuilder(self._compression, bytes_max),

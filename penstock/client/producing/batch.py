@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from penstock.client.refusals import held_up_by
+from penstock.client.refusals import blocked_text
 from penstock.contract.errors import PenstockError
 from penstock.records.batch import BATCH_HEADER_BYTES
 from penstock.records.build import BatchBuilder
@@ -44,7 +44,7 @@ class BatchPartition(Protocol):
     label: str
     append_time: bool
     """The broker gives messages their time."""
-    held_up: PenstockError | None
+    blocked_by: PenstockError | None
     """What the last attempt met."""
 
 
@@ -128,10 +128,10 @@ class ProducerBatch:
         return self.builder.size if self.builder is not None else 0
 
     @property
-    def held_up(self) -> str:
-        """Behind a sentence: what keeps it back, if that is known."""
-        cause = self.failure or self.queue.held_up
-        return "" if cause is None else f"; {held_up_by(cause)}"
+    def blocked_note(self) -> str:
+        """The end of a sentence: what blocks the batch, if that is known."""
+        cause = self.failure or self.queue.blocked_by
+        return "" if cause is None else f"; {blocked_text(cause)}"
 
     def close(self) -> None:
         """No further message joins."""

@@ -23,7 +23,7 @@ from enum import Enum
 
 from penstock.client.cluster_view import NO_LEADER
 from penstock.client.producing.batch import Identity, ProducerBatch
-from penstock.client.refusals import LEADERSHIP_CODES, held_up_by, unknown_because
+from penstock.client.refusals import LEADERSHIP_CODES, blocked_text, unknown_because
 from penstock.client.timing import NEVER
 from penstock.contract.errors import (
     Belief,
@@ -61,10 +61,10 @@ class PartitionQueue:
         "_tolerant",
         "_window",
         "append_time",
+        "blocked_by",
         "closed",
         "failures",
         "gap",
-        "held_up",
         "identity",
         "in_flight",
         "label",
@@ -102,7 +102,7 @@ class PartitionQueue:
         self._gap_order = -1
         self._rewind_to = 0
         self.retry_at = 0.0
-        self.held_up: PenstockError | None = None
+        self.blocked_by: PenstockError | None = None
         """What the last attempt met, of whichever batch: why what waits here waits. None = nothing known."""
         self.failures = 0
         self.leader, self.leader_epoch = NO_LEADER, -1
@@ -114,7 +114,7 @@ class PartitionQueue:
     def next_order(self) -> int:
         """The place of a new batch in the send order."""
         if self.idle:
-            self.held_up = None
+            self.blocked_by = None
         self._next_order += 1
         return self._next_order
 
@@ -191,14 +191,14 @@ class PartitionQueue:
     def applied(self, batch: ProducerBatch) -> None:
         """The broker holds it."""
         self.in_flight.remove(batch)
-        self.failures, self.held_up = 0, None
+        self.failures, self.blocked_by = 0, None
 
     def postponed(
         self, batch: ProducerBatch, error: PenstockError, retry_at: float, attempts_max: int | None
     ) -> list[Failure]:
         """Refused, or appended with unknown outcome, in a way that sending it again may cure."""
         self.in_flight.remove(batch)
-        batch.failure = self.held_up = error
+        batch.failure = self.blocked_by = error
         self.failures += 1
         self.retry_at = max(self.retry_at, retry_at)
         if attempts_max is not None and batch.attempts >= attempts_max:
@@ -210,7 +210,7 @@ class PartitionQueue:
         """The attempt will not be answered: its stream is gone or its broker leads no more."""
         self.in_flight.remove(batch)
         batch.tainted = True
-        batch.failure = self.held_up = cause
+        batch.failure = self.blocked_by = cause
         if attempts_max is not None and batch.attempts >= attempts_max:
             return self._fail(
                 batch,
@@ -292,7 +292,7 @@ class PartitionQueue:
             return type(batch.failure)(
                 f"{batch.failure.message} (gave up after delivery_timeout_ms={timeout_ms:g})"
             )
-        cause = self.held_up
+        cause = self.blocked_by
         if cause is not None and cause.belief is Belief.NOT_APPLIED and cause.code not in LEADERSHIP_CODES:
             return type(cause)(
                 f"{self.label}: waited behind a refused batch; {cause.message}"
@@ -306,8 +306,8 @@ class PartitionQueue:
 
     def abandon(self, error: PenstockError) -> list[Failure]:
         """Fail everything: the topic is gone, the key is refused, or the producer closes without waiting."""
-        if self.held_up is not None and error.code is ErrorCode.CLOSED:
-            error = type(error)(f"{error.message}; {held_up_by(self.held_up)}")
+        if self.blocked_by is not None and error.code is ErrorCode.CLOSED:
+            error = type(error)(f"{error.message}; {blocked_text(self.blocked_by)}")
         failures: list[Failure] = []
         sent = sorted([*self.in_flight, *self.resend], key=lambda batch: batch.order)
         flying = list(self.in_flight)

@@ -17,6 +17,7 @@ from penstock.client.cluster_view import NO_LEADER, TopicView
 from penstock.client.ports import Network
 from penstock.client.producing.accumulator import RecordAccumulator, Route
 from penstock.client.producing.batch import Identity, ProducerBatch, ReceiptsLedger
+from penstock.client.producing.identity import ProducerIdentity
 from penstock.client.producing.partition_queue import Failure, PartitionQueue
 from penstock.client.producing.produce_stream import (
     ProduceFrame,
@@ -68,11 +69,9 @@ class ProducerCore:
         self.accumulator = RecordAccumulator(settings, self)
         self._routes = self.accumulator.routes
         self.streams: dict[int, ProduceStream] = {}
-        self.identity: Identity | None = None
-        self._identity_asked = False
-        self._epoch_wanted = False
-        self._identity_failures = 0
-        self._identity_retry_at = 0.0
+        self._identity = ProducerIdentity(
+            core, self, timeout_ms=settings.delivery_timeout_ms, pauses=self._reopen
+        )
         self._expiry: deque[tuple[PartitionQueue, ProducerBatch]] = deque()
         self.failed_messages = 0
         self.closed = False
@@ -117,6 +116,11 @@ class ProducerCore:
         return [batch for _, batch in self._expiry if not batch.done]
 
     @property
+    def identity(self) -> Identity | None:
+        """Id and epoch that the brokers gave; None while they gave none."""
+        return self._identity.current
+
+    @property
     def keeps_receipts(self) -> bool:
         return self._ledger is not None
 
@@ -154,7 +158,7 @@ class ProducerCore:
         self._routes[view.name] = route
         self._update_route(route, view, 0.0)
         if self.settings.numbered and self.identity is None:
-            self._want_epoch()
+            self._identity.want()
         return route
 
     def _update_route(self, route: Route, view: TopicView, now: float) -> None:
@@ -186,7 +190,7 @@ class ProducerCore:
         numbers.
         """
         former = self.streams.get(queue.leader)
-        queue.held_up = None
+        queue.blocked_by = None
         queue.leader, queue.leader_epoch = leader, leader_epoch
         stream = self._stream_to(leader) if leader != NO_LEADER else None
         queue.retry_at, queue.failures = now, 0
@@ -238,7 +242,7 @@ class ProducerCore:
             elif stream.broker not in self._core.view.brokers and not stream.has_work():
                 self._core.close_stream(stream.token)
                 stream.state, stream.failures = ProduceStreamState.CLOSED, 0
-        self._ask_identity(now)
+        self._identity.ask(now)
 
     def next_step_at(self) -> float:
         at = NEVER
@@ -252,9 +256,7 @@ class ProducerCore:
                 at = min(at, stream.since + OPEN_TIMEOUT_MS)
             elif stream.unanswered:
                 at = min(at, max(stream.last_heard, stream.sent_at) + STALL_MS)
-        if self._epoch_wanted and not self._identity_asked:
-            at = min(at, self._identity_retry_at)
-        return at
+        return min(at, self._identity.next_ask_at())
 
     def _expire(self, now: float) -> None:
         expiry = self._expiry
@@ -265,8 +267,8 @@ class ProducerCore:
             stream = self.streams.get(queue.leader)
             if batch in queue.in_flight and stream is not None:
                 stream.unanswered.pop(batch.id, None)
-            if queue.held_up is None and stream is not None and stream.credit < batch.wire_bytes_max:
-                queue.held_up = stream.throttled
+            if queue.blocked_by is None and stream is not None and stream.credit < batch.wire_bytes_max:
+                queue.blocked_by = stream.throttled
             self._fail(queue.expired(batch, self.settings.delivery_timeout_ms))
             self._after_outcome(queue)
 
@@ -297,7 +299,7 @@ class ProducerCore:
         if stream is None:
             return None, NEVER
         if self.settings.numbered and self.identity is None:
-            self._want_epoch()
+            self._identity.want()
         outgoing, at = stream.next_frame(self, now, self.identity, self.settings.acks)
         if outgoing is not None:
             self._core.attend_at(now + STALL_MS)
@@ -372,7 +374,7 @@ class ProducerCore:
                 batch.tainted = True
             if metadata_may_be_newer(error):
                 self._core.refresh(now)
-            # A broker that throttles says when there is room again.
+            # A broker that throttles says when to come again.
             wait_ms = result.retry_after_ms or self._backoff.delay_ms(queue.failures + 1)
             retry_at = now + wait_ms
             self._fail(queue.postponed(batch, error, retry_at, attempts_max))
@@ -380,7 +382,7 @@ class ProducerCore:
             self._fail(queue.refused(batch, error))
             if error.kind is ErrorKind.FENCED:
                 queue.needs_epoch = True
-                self.identity = None
+                self._identity.forget()
         self._after_outcome(queue)
 
     def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
@@ -401,7 +403,7 @@ class ProducerCore:
         for route in self._routes.values():
             for queue in route.queues:
                 if queue.leader == stream.broker and not queue.idle:
-                    queue.held_up = error
+                    queue.blocked_by = error
                     if code is not None and final(error):
                         self._fail(queue.abandon(error))
         for queue in queues.values():
@@ -412,68 +414,33 @@ class ProducerCore:
     def _after_outcome(self, queue: PartitionQueue) -> None:
         """After any outcome: the partition may send again, or wait for a newer epoch."""
         if queue.wants_epoch and queue.identity == self.identity:
-            self._want_epoch()
+            self._identity.want()
         self.offer(queue)
 
     def outage_ended(self) -> None:
         """Brokers answer again: no stream and no new epoch waits out a pause that grew meanwhile."""
-        self._identity_failures, self._identity_retry_at = 0, 0.0
+        self._identity.outage_ended()
         for stream in self.streams.values():
             stream.failures, stream.retry_at = 0, 0.0
 
     # ---- identity -----------------------------------------------------------------------------------------------
 
-    def _want_epoch(self) -> None:
-        if not self._epoch_wanted:
-            self._epoch_wanted = True
-            self._core.attend()
-
-    def _ask_identity(self, now: float) -> None:
-        if not self._epoch_wanted or self._identity_asked or now < self._identity_retry_at:
-            return
-        self._identity_asked = True
-        known = self.identity or Identity(-1, -1)
-        request = log_pb2.InitProducerRequest(
-            producer_id=known.producer_id, producer_epoch=known.producer_epoch
-        )
-        self._core.send_request(
-            methods.INIT_PRODUCER,
-            request.SerializeToString(),
-            deadline=now + self.settings.delivery_timeout_ms,
-            on_answer=self._identity_given,
-            on_failure=self._identity_refused,
-        )
-
-    def _identity_given(self, response: bytes, now: float) -> None:
-        answer = log_pb2.InitProducerResponse.FromString(response)
-        if answer.error:
-            self._identity_refused(refusal(answer.error, answer.message), now)
-            return
-        self._identity_asked = self._epoch_wanted = False
-        self._identity_failures = 0
-        self.identity = Identity(answer.producer_id, answer.producer_epoch)
+    def identity_given(self) -> None:
+        """A first identity, or a newer epoch: every partition may go on."""
         for route in self._routes.values():
             for queue in route.queues:
                 self.offer(queue)
 
-    def _identity_refused(self, error: PenstockError, now: float) -> None:
-        self._identity_asked = False
-        if error.kind is ErrorKind.FENCED or error.code in (ErrorCode.UNKNOWN_PRODUCER, ErrorCode.NOT_FOUND):
-            self.identity = None
-        elif final(error):
-            self._epoch_wanted = False
-            for route in self._routes.values():
-                for queue in route.queues:
-                    if queue.needs_epoch or queue.identity is None:
-                        self._fail_unsent(queue, error)
-            return
+    def identity_refused(self, error: PenstockError, *, for_good: bool) -> None:
+        """Partitions that cannot go on without it say why they wait, or fail what was not sent yet."""
         for route in self._routes.values():
             for queue in route.queues:
-                if queue.needs_epoch or queue.identity is None:
-                    queue.held_up = error
-        self._identity_failures += 1
-        self._identity_retry_at = now + self._reopen.delay_ms(self._identity_failures)
-        self._core.attend()
+                if not queue.needs_epoch and queue.identity is not None:
+                    continue
+                if for_good:
+                    self._fail_unsent(queue, error)
+                else:
+                    queue.blocked_by = error
 
     def _fail_unsent(self, queue: PartitionQueue, error: PenstockError) -> None:
         if not queue.in_flight and not queue.resend:
@@ -513,7 +480,7 @@ class ProducerCore:
         duplicate: bool = False,
     ) -> None:
         batch.finish(error, base_offset, accepted_ms, duplicate)
-        self.accumulator.room_bytes += batch.raw_bytes
+        self.accumulator.free_bytes += batch.raw_bytes
         if error is not None:
             self.failed_messages += batch.count
         self._core.outcome_known(batch)

@@ -12,16 +12,11 @@ import grpc
 from billing.models import (
     BillingEntry,
     CoverageIssue,
-    CreditedRange,
-    CreditNote,
-    CreditNoteLine,
     Cut,
     CutReading,
     DataSetRun,
     DataSetState,
     Invoice,
-    InvoiceLine,
-    PartitionWaiver,
     PriceBook,
     SlaWindow,
     UsageDay,
@@ -35,6 +30,7 @@ from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
 from tenants.models import ApiKey, Invitation, Membership, Person, ServiceAccount, Session, Tenant
 from tenants.roles import Role, Standing
+from tests.control_plane.billing import invoice_rows
 from tests.control_plane.world import House
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
@@ -279,134 +275,25 @@ def price_books(house: House, said: Cluster, numbers: range) -> list[PriceBook]:
 
 
 def drafts(house: House, said: Cluster, numbers: range) -> list[Invoice]:
-    """Each of a period of its own, of prices of its own; every other cut is answered, and not read."""
-    cuts = Cut.objects.bulk_create(
-        Cut(
-            public_id=f"cut_{n}",
-            tenant=house.tenant,
-            period_start=BEGINNING + timedelta(hours=n),
-            period_end=BEGINNING + timedelta(hours=n + 1),
-            delivered_at=BEGINNING if n % 2 else None,
-        )
-        for n in numbers
-    )
+    """Each with its own period and prices; every other cut is answered, and not read."""
+    cuts = invoice_rows.add_cuts(house.tenant, numbers, start=BEGINNING)
+    Cut.objects.filter(pk__in=[cut.pk for cut in cuts[::2]]).update(delivered_at=None)
     CutReading.objects.bulk_create(
-        CutReading(
-            cut=cut,
-            topic_id="0" * 32,
-            partition=partition,
-            log_generation=1,
-            end_offset=5,
-            last=bool(partition),
-        )
+        invoice_rows.reading(cut, invoice_rows.TOPIC_ID, partition, last=bool(partition))
         for cut in cuts
         for partition in range(3)
     )
-    PartitionWaiver.objects.bulk_create(
-        PartitionWaiver(
-            tenant=house.tenant, topic_id="0" * 32, partition=2, from_cut=cut, reason="gone", actor="op"
-        )
-        for cut in cuts
-    )
-    return Invoice.objects.bulk_create(
-        Invoice(
-            public_id=f"inv_{n}",
-            tenant=house.tenant,
-            number=n + 1,
-            cut=cut,
-            price_book=book,
-            gaps=["it waits"],
-        )
-        for n, cut, book in zip(numbers, cuts, price_books(house, said, numbers), strict=True)
-    )
+    invoice_rows.add_waivers(cuts, invoice_rows.TOPIC_ID, 2)
+    return invoice_rows.add_drafts(numbers, cuts, price_books(house, said, numbers))
 
 
 def invoices(house: House, said: Cluster, numbers: range) -> None:
     """Issued ones, each with two lines and two credit notes, which have lines and ranges."""
     rows = drafts(house, said, numbers)
-    Invoice.objects.filter(pk__in=[row.pk for row in rows]).update(
-        status=Invoice.Status.ISSUED,
-        total_micro=0,
-        issued_at=BEGINNING,
-        audit_sequence=1,
-        audit_hash="0" * 64,
-    )
-    _charges("messages_in", "bytes_in", on=rows)
-    cuts = Cut.objects.bulk_create(
-        Cut(
-            public_id=f"cut_after_{n}_{which}",
-            tenant=house.tenant,
-            period_start=BEGINNING + timedelta(days=100, hours=2 * n + which),
-            period_end=BEGINNING + timedelta(days=100, hours=2 * n + which + 1),
-        )
-        for n in numbers
-        for which in range(2)
-    )
-    notes = CreditNote.objects.bulk_create(
-        CreditNote(
-            public_id=f"cn_{cut.public_id}",
-            tenant=house.tenant,
-            number=2 * numbers.start + place + 1,
-            invoice=rows[place // 2],
-            cut=cut,
-            total_micro=1,
-            issued_at=BEGINNING,
-        )
-        for place, cut in enumerate(cuts)
-    )
-    _credits("messages_in", "bytes_in", on=notes)
-
-
-def _charges(*meters: str, on: list[Invoice]) -> None:
-    InvoiceLine.objects.bulk_create(
-        InvoiceLine(
-            invoice=row,
-            line_id=f"{row.public_id}.{meter}",
-            position=position,
-            meter=meter,
-            unit="message",
-            unit_size=1,
-            quantity=1,
-            amount_micro=1,
-            parts=[{"quantity": 1, "unit_price": "0.1"}],
-            price_book_sha256="0" * 64,
-        )
-        for row in on
-        for position, meter in enumerate(meters)
-    )
-
-
-def _credits(*meters: str, on: list[CreditNote]) -> None:
-    CreditNoteLine.objects.bulk_create(
-        CreditNoteLine(
-            credit_note=note,
-            line_id=f"{note.public_id}.{meter}",
-            position=position,
-            meter=meter,
-            unit="message",
-            unit_size=1,
-            quantity=1,
-            amount_micro=1,
-            price_book_sha256="0" * 64,
-        )
-        for note in on
-        for position, meter in enumerate(meters)
-    )
-    CreditedRange.objects.bulk_create(
-        CreditedRange(
-            credit_note=note,
-            topic_id="0" * 32,
-            topic="orders",
-            partition=0,
-            log_generation=1,
-            meter=meter,
-            quantity=1,
-            first_offset=0,
-            end_offset=1,
-        )
-        for note in on
-        for meter in meters
-    )
+    invoice_rows.issue(rows, BEGINNING, [(1, "0" * 64)] * len(rows))
+    doubled = range(2 * numbers.start, 2 * numbers.stop)
+    later = invoice_rows.add_cuts(house.tenant, doubled, start=BEGINNING + timedelta(days=100))
+    invoice_rows.credit(doubled, [row for row in rows for _ in range(2)], later)
 
 
 def chain(house: House, said: Cluster, numbers: range) -> None:

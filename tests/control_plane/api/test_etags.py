@@ -1,8 +1,11 @@
 """If-Match: a change is made only of what its caller read, and a condition is never passed over."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
+from django.db import connections
 from drf_spectacular.generators import SchemaGenerator
 
 from control_plane.outbox import in_request
@@ -80,6 +83,28 @@ def test_a_change_is_made_only_of_what_was_read(house: House, what: str) -> None
     assert again.status in (404, 412)
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("what", ["topic", "person"])
+def test_of_many_changes_of_what_was_read_one_is_made(house: House, what: str) -> None:
+    address, steps = changes(house)[what]
+    tag = asked(house, "GET", address).headers["ETag"]
+    bodies: list[Any] = [{"role": role} for role in ("admin", "billing", "auditor", "owner")]
+    if what == "topic":
+        bodies = [{"partitions": partitions} for partitions in (2, 3, 4, 5)]
+    barrier = Barrier(len(bodies))
+
+    def change(body: Any) -> int:
+        try:
+            barrier.wait(30)
+            return asked(house, "PATCH", steps[0][1], body, If_Match=tag).status
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(len(bodies)) as pool:
+        statuses = sorted(pool.map(change, bodies))
+    assert statuses[0] in (200, 202) and statuses[1:] == [412] * 3
+
+
 @pytest.mark.parametrize("what", ["topic", "key", "quotas", "tenant", "person"])
 def test_without_a_condition_and_with_a_star_everything_is_as_before(house: House, what: str) -> None:
     _, steps = changes(house)[what]
@@ -114,9 +139,9 @@ def test_a_weak_tag_never_matches(house: House) -> None:
     assert asked(house, "DELETE", "/v1/topics/orders", If_Match=f"W/{tag}").status == 412
 
 
-def test_a_condition_that_an_address_does_not_heed_is_refused(house: House) -> None:
+def test_a_condition_that_an_address_does_not_take_is_refused(house: House) -> None:
     answer = asked(house, "POST", "/v1/topics", {"name": "other"}, If_Match="*")
-    assert answer.status == 400 and "heeds no condition" in answer.body["detail"]
+    assert answer.status == 400 and "takes no condition" in answer.body["detail"]
     assert asked(house, "GET", "/v1/topics/orders", If_Match='"0"').status == 200
 
 

@@ -216,6 +216,45 @@ def test_hostile_names_in_an_address_are_refused_or_harmless(method: str, path: 
     assert Topic.objects.filter(name="orders", deleted_at=None).exists()
 
 
+OF_OTHER_TYPES = [
+    ("/v1/topics", {"name": 5}, "name: text required"),
+    ("/v1/topics", {"name": "x", "partitions": "4"}, "partitions: a whole number required"),
+    ("/v1/topics", {"name": "x", "partitions": "1_0"}, "partitions: a whole number required"),
+    ("/v1/topics", {"name": "x", "partitions": "٣"}, "partitions: a whole number required"),
+    ("/v1/topics", {"name": "x", "partitions": True}, "partitions: a whole number required"),
+    ("/v1/topics", {"name": "x", "partitions": 3.5}, "partitions: a whole number required"),
+    ("/v1/keys", {"name": "x", "topic_prefix": 7}, "topic_prefix: text required"),
+    ("/v1/keys", {"name": "x", "operations": ["produce", 1]}, "operations: text required"),
+    ("/v1/keys", {"name": "x", "expires_at": 2999}, "expires_at: text required"),
+    ("/v1/invitations", {"email": "a@b.example", "role": ["owner"]}, "role: text required"),
+    (
+        "/v1/cluster/losses",
+        {"topic_id": "0" * 32, "partition": 0, "accept_loss": "yes"},
+        "accept_loss: true or false required",
+    ),
+    (
+        "/v1/cluster/losses",
+        {"topic_id": "0" * 32, "partition": 0, "accept_loss": 1},
+        "accept_loss: true or false required",
+    ),
+    (
+        "/v1/price-books",
+        {"document": {}, "effective_from": "2999-01-01", "dry_run": "off"},
+        "dry_run: true or false required",
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "said"), OF_OTHER_TYPES)
+def test_a_value_of_another_type_is_not_taken_for_the_right_one(
+    path: str, body: dict[str, Any], said: str, house: House
+) -> None:
+    standing = Standing.OPERATOR if path in ("/v1/cluster/losses", "/v1/price-books") else Standing.OWNER
+    answer = call("POST", path, body, token=house.credentials[standing])
+    assert (answer.status, answer.body["detail"]) == (400, said)
+    assert list(answer.body["fields"]) == [said.partition(":")[0]]
+
+
 BROKEN_BODIES: dict[str, tuple[str, bytes, int]] = {
     "no JSON": ("application/json", b"{", 400),
     "nothing": ("application/json", b"", 400),

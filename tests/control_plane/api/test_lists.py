@@ -12,6 +12,7 @@ from drf_spectacular.generators import SchemaGenerator
 
 from billing.models import Cut, CutUsage
 from control_plane.brokers import client as broker_client
+from control_plane.placement.models import Move, MoveState
 from control_plane.topics.models import Topic
 from penstock.contract.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
 from tenants.roles import Standing
@@ -24,6 +25,7 @@ from tests.control_plane.api.lists import (
     brokers,
     cluster,
     invoices,
+    moves,
     topics,
     usage,
 )
@@ -188,6 +190,28 @@ def test_a_cursor_is_of_one_question_and_one_tenant(house: House, said: Cluster)
     assert refused(call("GET", f"/v1/audit?cursor={cursor}", token=owner), "cursor")
 
 
+@pytest.mark.parametrize("path", ["/v1/cluster/brokers", "/v1/cluster/losses", "/v1/cluster/moves"])
+def test_brokers_are_not_asked_for_a_page_that_cannot_be(
+    path: str, house: House, said: Cluster, read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    LISTS[path].fill(house, said, range(3))
+    monkeypatch.setattr(broker_client, "client", lambda: pytest.fail("the brokers were asked"))
+    assert refused(read(path, "cursor=x"), "cursor") and refused(read(path, "limit=0"), "limit")
+
+
+def test_brokers_are_asked_about_moves_only_where_the_page_has_one_that_is_open(
+    house: House, said: Cluster, read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves(house, said, range(4))
+    Move.objects.filter(partition__lt=2).update(state=MoveState.DONE)
+    del said.moves.moves[:2]
+    first = read("/v1/cluster/moves", "limit=2")
+    assert [item["progress"] for item in first.body["items"]] == [[], []]
+    assert [len(item["progress"]) for item in read("/v1/cluster/moves", "limit=3").body["items"]] == [0, 0, 1]
+    monkeypatch.setattr(broker_client, "client", lambda: pytest.fail("the brokers were asked"))
+    assert read("/v1/cluster/moves", "limit=2").body == first.body
+
+
 @pytest.mark.parametrize("by", ["", "topic", "day", "topic,day", "day,topic"])
 def test_usage_is_paged_however_it_is_grouped(by: str, house: House, said: Cluster) -> None:
     usage(house, said, range(20))
@@ -195,6 +219,7 @@ def test_usage_is_paged_however_it_is_grouped(by: str, house: House, said: Clust
     # The cut may be imported a moment before the day that it belongs to.
     CutUsage.objects.create(
         cut=Cut.objects.get(invoice__isnull=False),
+        tenant=house.tenant,
         topic_id="f" * 32,
         topic="billed-alone",
         partition=0,

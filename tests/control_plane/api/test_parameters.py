@@ -1,4 +1,4 @@
-"""A query parameter that an operation does not have, or that stands there twice, is refused and named."""
+"""A query parameter that an operation does not have, or that is given twice, is refused and named."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_a_mistyped_parameter_is_refused_with_those_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "said"),
     [
-        ("GET", "/v1/topics?limit=1&limit=2", "limit: it stands there 2 times"),
+        ("GET", "/v1/topics?limit=1&limit=2", "limit: given 2 times"),
         ("GET", "/v1/quotas?tenant=x", "it takes none"),
         ("POST", "/v1/topics?name=a", "it takes none"),
         ("DELETE", "/v1/topics/orders?force=1", "no such parameter of DELETE /v1/topics/{name}"),

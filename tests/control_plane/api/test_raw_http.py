@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.control_plane.api.web_process import lives, web_process
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
-ANSWER_S = 30.0
 ADDRESS = b"Host: 127.0.0.1\r\n"
 
 
@@ -22,7 +22,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 def sent(port: int, request: bytes) -> bytes:
     """Everything that comes in answer until the connection ends. The request's end is told, as a client's that left."""
-    with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
         try:
             client.sendall(request)
             client.shutdown(socket.SHUT_WR)

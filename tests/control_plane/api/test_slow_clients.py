@@ -14,10 +14,10 @@ import pytest
 
 from control_plane import http_server
 from control_plane.config import Network
-from control_plane.http_server import BODY_BYTES_MAX, CONNECTIONS_OF_ADDRESS_MAX, Server, household
+from control_plane.http_server import BODY_BYTES_MAX, CONNECTIONS_OF_ADDRESS_MAX, Server, counted_address
 from tests.control_plane.api.web_process import Web, running_web
+from tests.waiting import PATIENCE_S
 
-WAIT_S = 60.0
 HALF_HEADERS = b"GET /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 HALF_BODY = (
     b"POST /v1/sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -26,7 +26,7 @@ HALF_BODY = (
 
 
 def connected(port: int, source: str = "127.0.0.1") -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=WAIT_S, source_address=(source, 0))
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S, source_address=(source, 0))
 
 
 def is_cut_off(client: socket.socket) -> bool:
@@ -62,7 +62,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
 
 def ask(port: int, method: str, path: str, body: str | None = None) -> int:
     """The status of the answer, over a connection of its own."""
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)) as connection:
         headers = {"Content-Type": "application/json"} if body is not None else {}
         connection.request(method, path, body, headers)
         return connection.getresponse().status
@@ -112,9 +112,9 @@ def test_a_request_at_work_when_the_process_is_told_to_end_is_answered(tmp_path:
             assert asking.is_alive() and web.process.poll() is None, "it waits for the database"
             half.close()
             locking.execute("ROLLBACK")
-        asking.join(WAIT_S)
+        asking.join(PATIENCE_S)
         assert answers == [201]
-        assert web.process.wait(WAIT_S) == 0
+        assert web.process.wait(PATIENCE_S) == 0
 
 
 def refused(port: int) -> None:
@@ -156,7 +156,7 @@ def serving(
         yield server.port
     finally:
         server.stop()
-        thread.join(WAIT_S)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
 
@@ -287,4 +287,4 @@ def test_a_trusted_proxy_may_have_more_connections() -> None:
     ],
 )
 def test_a_customers_64_bits_are_one_address(host: str, one: str) -> None:
-    assert household(host) == one
+    assert counted_address(host) == one

@@ -14,8 +14,7 @@ from pathlib import Path
 from local.free_ports import free_port
 from tests.control_plane.configuration import write
 from tests.integration.installed import ROOT
-
-READY_S = 60.0
+from tests.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,7 @@ def running_web(folder: Path, **settings: object) -> Iterator[Web]:
         "PYTHONPATH": str(ROOT),
     }
     command = [sys.executable, "-m", "control_plane", "migrate", "-v0"]
-    subprocess.run(command, cwd=folder, env=environment, check=True, timeout=READY_S)
+    subprocess.run(command, cwd=folder, env=environment, check=True, timeout=PATIENCE_S)
     log = folder / "web.log"
     with log.open("wb") as output:
         web = subprocess.Popen(
@@ -58,7 +57,7 @@ def running_web(folder: Path, **settings: object) -> Iterator[Web]:
             stderr=subprocess.STDOUT,
         )
     try:
-        deadline = time.monotonic() + READY_S
+        deadline = time.monotonic() + PATIENCE_S
         while not lives(port):
             assert time.monotonic() < deadline, log.read_text()[-3_000:]
             time.sleep(0.02)
@@ -66,12 +65,12 @@ def running_web(folder: Path, **settings: object) -> Iterator[Web]:
         assert "Traceback" not in log.read_text()
     finally:
         web.terminate()
-        web.wait(30)
+        web.wait(PATIENCE_S)
 
 
 def lives(port: int) -> bool:
     """Whether it answers a request for its health."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         connection.request("GET", "/healthz", headers={"Host": "127.0.0.1"})
         return connection.getresponse().status == http.client.OK

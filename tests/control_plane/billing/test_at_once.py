@@ -14,6 +14,7 @@ from billing import import_actions, invoice_actions, period_actions
 from billing.models import Cut, CutUsage, DataSetRun, Invoice, InvoiceLine, PriceBook
 from control_plane.audit import queries as audit
 from tests.control_plane.billing.world import TESTER, Part, World
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,7 +29,7 @@ def at_once(work: Callable[[], ResultT]) -> list[ResultT]:
 
     def one(_: int) -> ResultT:
         try:
-            barrier.wait(10)
+            barrier.wait(PATIENCE_S)
             return work()
         finally:
             connections.close_all()

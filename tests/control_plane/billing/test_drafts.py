@@ -497,6 +497,17 @@ def test_what_may_not_be_waived_is_refused_by_name(
     assert not PartitionWaiver.objects.exists()
 
 
+def test_of_several_partitions_none_is_waived_when_one_may_not_be(acme: Tenant, operator: APIClient) -> None:
+    cut = close(acme, 1)
+    both = [*WAIVE["waive"], f"{ORDERS.topic_id}-0"]
+    answer = operator.post(
+        f"/v1/billing/cuts/{cut.public_id}/finalize", {**WAIVE, "waive": both}, format="json"
+    )
+    assert answer.status_code == 400 and "exists" in answer.content.decode()
+    assert not PartitionWaiver.objects.exists()
+    assert not audit.entries(acme.public_id).filter(action="billing.waive").exists()
+
+
 def test_anothers_topic_and_one_whose_deletion_is_on_its_way_are_not_waived(
     world: World, acme: Tenant
 ) -> None:

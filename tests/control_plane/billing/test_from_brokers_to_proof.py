@@ -32,7 +32,7 @@ from tests.integration.brokers import brokers
 from tests.integration.metering.usage import TIMINGS, USAGE, Metered
 from web.proofs import GatheredDocuments
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
 PRICED = 3_600
@@ -126,7 +126,7 @@ def deliver(usage: Metered, cut: Cut) -> Cut:
         Delivery.objects.update(next_attempt_at=datetime.now(UTC))
         return delivery.deliver("cut", cut.public_id)
 
-    usage.cluster.wait_until(f"the brokers have answered {cut.public_id}", delivered, 60)
+    usage.cluster.wait_until(f"the brokers have answered {cut.public_id}", delivered)
     return queries.cut_for_delivery(cut.public_id)
 
 

@@ -11,6 +11,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from billing import period_actions, queries
+from billing.cut_delivery import cut_end
 from billing.models import CreditNote, Cut, Invoice
 from control_plane.audit import queries as audit
 from control_plane.brokers import client as control
@@ -18,8 +19,7 @@ from control_plane.reconciliation import loss_actions
 from data_plane.contract import usage_pb2 as pb
 from data_plane.contract.admin_client import AdminClient
 from penstock.client.settings import ConnectionSettings
-from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
-from penstock.records.cut import CutEnd
+from penstock.contract.ids import SYSTEM_TENANT, TopicId
 from penstock.records.usage import Totals
 from penstock.rules.timestamps import day_of, time_ms
 from penstock.verification.findings import Report
@@ -31,7 +31,7 @@ from tests.integration.brokers import Tenant
 from tests.integration.metering.usage import Metered, metered, totals_of
 from web.proofs import GatheredDocuments
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 KEPT, LOST, ANEW = 1_200, 300, 50
 """Messages; the first 1,000 are free."""
@@ -67,19 +67,8 @@ def cut_reading(usage: Metered, cut: Cut, tenant: Tenant, topic_id: TopicId) -> 
         ).readings
         return not any(one.error for one in answers)
 
-    usage.cluster.wait_until("the brokers answered the cut", answered, 60)
-    entries = [
-        CutEnd(
-            where=TopicPartition(TopicId(one.topic_id), one.partition),
-            log_generation=one.log_generation,
-            end_offset=one.end_offset,
-            accepted_ms=one.accepted_ms,
-            messages=one.messages,
-            bytes=one.stored_bytes,
-            last=one.last,
-        )
-        for one in answers
-    ]
+    usage.cluster.wait_until("the brokers answered the cut", answered)
+    entries = list(map(cut_end, answers))
     period_actions.store_vector(cut.public_id, entries, hash_of(cut, entries))
     return next(one for one in usage.readings(topic_id) if one.cut_id == cut.public_id)
 
@@ -140,7 +129,7 @@ def test_the_credit_is_for_exactly_the_messages_that_were_lost(
     answer = operator.post("/v1/cluster/losses", {**demand, "accept_loss": True}, format="json")
     assert (answer.status_code, answer.json()["declared"]) == (200, True), answer.content
     cluster.start()
-    cluster.wait_until("all follow what is left", lambda: cluster.whole(topic_id), 60)
+    cluster.wait_until("all follow what is left", lambda: cluster.whole(topic_id))
     produce(usage, tenant, ANEW)
     second = period_actions.close_period(TESTER, acme.public_id, end=datetime.now(UTC))
     recounted = cut_reading(usage, second, tenant, topic_id)

@@ -147,7 +147,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [getattr(record, "error", "") for record in caplog.records if "price_book" in record.message]
 
 
@@ -173,6 +173,8 @@ def test_a_changed_file_holds_for_periods_that_begin_later(world: World, file: P
     [
         (json.dumps(book(1, free=7)), "count the version up"),
         ("{damaged", "prices.json"),
+        (json.dumps(book(2))[:-1] + ', "version": 3}', "'version' stands there twice"),
+        ("[" * 10_000, "nested too deep"),
         (json.dumps({**STANDARD, "version": 2, "currency": "dollar"}), "currency"),
     ],
 )
@@ -184,7 +186,7 @@ def test_a_file_that_cannot_be_followed_is_told_and_changes_nothing(
     file.write_text(content, encoding="utf-8")
     for _ in range(2):
         tasks.bill_run()
-    (error,) = told(caplog)
+    (error,) = logged(caplog)
     assert named in error and named in price_actions.configured_file_problem(datetime.now(UTC))
     assert PriceBook.objects.count() == 1
     file.unlink()
@@ -308,10 +310,10 @@ def test_the_command_line_shows_what_would_change_and_publishes(command: Command
     code, out, err = command(*wanted, "--dry-run")
     assert code == 0, err
     assert "1,000 free, then 0.002 up to 20,000, 0.001 each message" in out
-    assert "5 free" in out and "would hold from 2999-01-01 00:00:00Z" in err
+    assert "5 free" in out and "would be valid from 2999-01-01 00:00:00Z" in err
     assert PriceBook.objects.count() == 1
     code, _, err = command(*wanted)
-    assert code == 0 and "standard 2 holds from 2999-01-01" in err
+    assert code == 0 and "standard 2 is valid from 2999-01-01" in err
     assert "published before" in command(*wanted)[2]
     code, out, _ = command("list")
     assert code == 0 and [line.split()[:2] for line in out.splitlines() if "standard" in line] == [

@@ -184,6 +184,13 @@ def test_one_call_ends_the_periods_of_all_tenants(callers: Callers) -> None:
     assert Invoice.objects.count() == 2
 
 
+@pytest.mark.parametrize("end", ["0001-01-01T00:00:00Z", "1969-12-31T00:00:00Z"])
+def test_a_moment_before_every_tenant_ends_no_period(callers: Callers, end: str) -> None:
+    answer = callers.client("operator").post("/v1/billing/cuts", {"tenant": "all", "end": end}, format="json")
+    assert (answer.status_code, answer.json()) == (201, {"items": []})
+    assert Invoice.objects.count() == 0
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [({}, "tenant"), ({"tenant": "all", "end": "soon"}, "end"), ({"tenant": "all", "ends": "x"}, "ends")],

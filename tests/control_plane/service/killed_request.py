@@ -35,9 +35,8 @@ def main(step: str, tenant: str, name: str) -> None:
         "claimed": (TopicDeliverer, "deliver", killed),
         "placed": (AdminClient, "create_topic", killed),
         "made": (AdminClient, "create_topic", killed_after(AdminClient.create_topic)),
-        "noted": (AdminClient, "wait_until_seen", killed),
         "seen": (AdminClient, "wait_until_seen", killed_after(AdminClient.wait_until_seen)),
-        "settled": (actions, "settle_delivered", killed_after(actions.settle_delivered)),
+        "settled": (actions, "record_delivered", killed_after(actions.record_delivered)),
     }
     setattr(*steps[step])
     creation.create_topic(system("test"), tenants.tenant_by_id(tenant), name=name, partitions=2, settings={})

@@ -10,8 +10,8 @@ from penstock import Delivery
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
 from tests.control_plane.service.running import Service, SignedUp
+from tests.waiting import PATIENCE_S
 
-MOVED_WITHIN_S = 60.0
 SEND_EVERY_S = 0.005
 
 
@@ -33,7 +33,7 @@ class Sender:
                 self.deliveries.append(
                     producer.send("orders", b"%d" % number, partition=number % self._partitions)
                 )
-            producer.flush(timeout=60)
+            producer.flush(timeout=PATIENCE_S)
         self.ended = True
 
     def __enter__(self) -> "Sender":
@@ -42,7 +42,7 @@ class Sender:
 
     def __exit__(self, *_: Any) -> None:
         self._stop.set()
-        self._thread.join(90)
+        self._thread.join(PATIENCE_S)
 
 
 class Placing:
@@ -68,15 +68,15 @@ class Placing:
             assert (joined["state"], joined["use"], joined["replicas"]) == ("active", "serve", 0)
 
             assert operator.post("/v1/cluster/rebalance")["planned"] > 4
-            service.wait_until("something has moved", lambda: brokers()[4]["replicas"] > 0, MOVED_WITHIN_S)
+            service.wait_until("something has moved", lambda: brokers()[4]["replicas"] > 0)
             service.kill("worker")
             service.start_worker()
-            service.wait_until("everything has moved", lambda: not moving(), MOVED_WITHIN_S)
+            service.wait_until("everything has moved", lambda: not moving())
             held = [broker["replicas"] for broker in brokers().values()]
             assert max(held) - min(held) <= 1
 
             assert operator.post("/v1/cluster/brokers/4/drain")["delivered"]
-            service.wait_until("it is drained", lambda: brokers()[4]["drained"], MOVED_WITHIN_S)
+            service.wait_until("it is drained", lambda: brokers()[4]["drained"])
             drained = brokers()[4]
             assert (drained["leaders"], drained["replicas"]) == (0, 0) and drained["replicas_at_start"] > 0
             with pytest.raises(InvalidRequest, match="it still runs"):

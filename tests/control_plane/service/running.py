@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -28,9 +27,8 @@ from penstock.contract.errors import BrokerUnavailable
 from penstock.rest.client import RestClient
 from tests.integration import servers
 from tests.integration.installed import ROOT
+from tests.waiting import PATIENCE_S, wait_until
 
-READY_S = 60.0
-STOP_S = 20.0
 _POLL_S = 0.03
 
 
@@ -147,7 +145,7 @@ class Service:
             env=self._environment(),
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert ran.returncode == 0, f"{arguments}: {ran.stdout[-2000:]}{ran.stderr[-4000:]}"
@@ -160,7 +158,7 @@ class Service:
             cwd=self.folder,
             env=self._environment() | {"DJANGO_SETTINGS_MODULE": "control_plane.settings"},
             capture_output=True,
-            timeout=90,
+            timeout=PATIENCE_S,
             check=False,
         )
         (self.folder / f"output-{file.stem}").write_bytes(ran.stdout + ran.stderr)
@@ -181,7 +179,7 @@ class Service:
         url = f"http://{HOST}:{port}"
         try:
             with RestClient(url, timeout_s=1) as rest:
-                self.wait_until("the second web process serves", lambda: _alive(rest), READY_S)
+                self.wait_until("the second web process serves", lambda: _alive(rest))
             yield url
         finally:
             self.kill("web-2")
@@ -207,18 +205,18 @@ class Service:
         """SIGKILL to the process and those it forked, as when a machine's memory runs out."""
         process = self._processes.pop(name)
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(STOP_S)
+        process.wait(PATIENCE_S)
 
     def stop(self, name: str) -> None:
         """SIGTERM; it ends by itself."""
         process = self._processes.pop(name)
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(STOP_S)
+            process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(STOP_S)
-            pytest.fail(f"{name} did not end within {STOP_S:g} s\n{self.last_words()}")
+            process.wait(PATIENCE_S)
+            pytest.fail(f"{name} did not end within {PATIENCE_S:g} s\n{self.last_words()}")
 
     @contextmanager
     def brokers_paused(self) -> Iterator[None]:
@@ -238,7 +236,7 @@ class Service:
         """Rows of the control plane's database, or none for a statement that has none; committed."""
         if self.form.database_url.startswith("sqlite:///"):
             file = self.form.database_url.removeprefix("sqlite:///")
-            with closing(sqlite3.connect(file, timeout=20)) as database, database:
+            with closing(sqlite3.connect(file, timeout=PATIENCE_S)) as database, database:
                 return database.execute(statement).fetchall()
         with psycopg.connect(self.form.database_url) as connection:
             cursor = connection.execute(statement)
@@ -260,10 +258,10 @@ class Service:
             process.send_signal(signal.SIGTERM)
         for process in self._processes.values():
             try:
-                process.wait(STOP_S)
+                process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait(STOP_S)
+                process.wait(PATIENCE_S)
 
     def output_file(self, name: str) -> Path:
         return self.folder / f"{name}.log"
@@ -281,17 +279,11 @@ class Service:
         self,
         what: str,
         holds: Callable[[], bool],
-        timeout_s: float = 20.0,
         *,
         instead: Callable[[], object] = lambda: "",
     ) -> float:
         """Seconds until `holds()`; fails with `instead()` and what the processes said when it never does."""
-        began = time.monotonic()
-        while not holds():
-            if time.monotonic() - began > timeout_s:
-                pytest.fail(f"after {timeout_s:g} s still not: {what}\n{instead()}\n{self.last_words()}")
-            time.sleep(_POLL_S)
-        return time.monotonic() - began
+        return wait_until(what, holds, instead=lambda: f"{instead()}\n{self.last_words()}")
 
     def wait_ready(self) -> None:
         """Until /readyz says that database, worker and brokers are there."""
@@ -303,7 +295,7 @@ class Service:
                 except Exception:
                     return False
 
-        self.wait_until("the service is ready", ready, READY_S)
+        self.wait_until("the service is ready", ready)
 
     # -- callers ---------------------------------------------------------------------------------------------
 
@@ -331,7 +323,7 @@ class Service:
     def sdk(self, api_key: str) -> Client:
         return Client(bootstrap=self.bootstrap, api_key=api_key)
 
-    def held_topics(self, tenant: str) -> dict[str, str]:
+    def topics_on_brokers(self, tenant: str) -> dict[str, str]:
         """Name -> topic id, as the brokers hold them."""
         seen = self.seen(objects=True)
         return {topic.name: topic.topic_id for topic in seen.topics if topic.tenant == tenant}

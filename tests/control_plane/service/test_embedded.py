@@ -9,7 +9,7 @@ from tests.control_plane.service.placing import Placing
 from tests.control_plane.service.running import Service, embedded
 from tests.control_plane.service.running import service as started
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from tests.control_plane.service.deliveries import Deliveries
 from tests.control_plane.service.running import Service, with_servers
 from tests.control_plane.service.running import service as started
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -12,17 +12,12 @@ from django.utils import timezone
 
 from billing import price_actions
 from billing.models import (
-    CreditedRange,
-    CreditNote,
-    CreditNoteLine,
     Cut,
     CutReading,
     CutUsage,
     DataSetRun,
     DataSetState,
     Invoice,
-    InvoiceLine,
-    PartitionWaiver,
     PriceBook,
     SlaWindow,
     UsageDay,
@@ -37,9 +32,10 @@ from data_plane.contract.admin_client import AdminClient
 from penstock.contract.topic_settings import TopicSettings
 from quotas.models import Quota
 from tenants.models import ApiKey, Invitation, Membership, OperatorToken, Person, Session, Tenant
+from tests.control_plane.billing import invoice_rows
+from tests.control_plane.billing.invoice_rows import METERS
 from tests.control_plane.world import ACTOR
 
-METERS = ("messages_in", "bytes_in")
 BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
 TODAY = timezone.now().date()
@@ -166,63 +162,21 @@ def _usage(tenant: Tenant, numbers: range) -> None:
 
 
 def _invoices(tenant: Tenant, numbers: range) -> None:
-    """An invoice a day; the first has evidence and credit notes too, one more for each number."""
+    """An invoice an hour; the first has evidence and credit notes too, one more for each number."""
     book = PriceBook.objects.get()
-    cuts = Cut.objects.bulk_create(
-        Cut(
-            tenant=tenant,
-            period_start=BEGINNING + timedelta(days=number),
-            period_end=BEGINNING + timedelta(days=number + 1),
-            delivered_at=BEGINNING,
-        )
-        for number in numbers
-    )
+    cuts = invoice_rows.add_cuts(tenant, numbers, start=BEGINNING)
     entries = [
         audit.record(ACTOR, tenant=tenant.public_id, action="invoice.issue", object_id=f"inv_{number}")
         for number in numbers
     ]
-    invoices = Invoice.objects.bulk_create(
-        Invoice(
-            public_id=f"inv_{number}",
-            tenant=tenant,
-            number=number + 1,
-            cut=cut,
-            price_book=book,
-            status=Invoice.Status.ISSUED,
-            total_micro=2_000_000,
-            issued_at=BEGINNING,
-            audit_sequence=entry.sequence,
-            audit_hash=entry.hash,
-        )
-        for number, cut, entry in zip(numbers, cuts, entries, strict=True)
-    )
-    InvoiceLine.objects.bulk_create(
-        InvoiceLine(
-            invoice=invoice,
-            line_id=f"line_{invoice.number}_{position}",
-            position=position,
-            meter=meter,
-            unit="",
-            unit_size=1,
-            quantity=5,
-            amount_micro=1_000_000,
-            parts=[{"quantity": 5, "unit_price": "0.2"}],
-            price_book_sha256=book.sha256,
-        )
-        for invoice in invoices
-        for position, meter in enumerate(METERS)
-    )
-    _evidence(Invoice.objects.get(public_id="inv_0"), cuts, numbers, book)
-
-
-def _evidence(first: Invoice, cuts: list[Cut], numbers: range, book: PriceBook) -> None:
-    CutReading.objects.bulk_create(
-        CutReading(cut=first.cut, topic_id=_hex(number, 1), partition=0, log_generation=1, end_offset=9)
-        for number in numbers
-    )
+    invoices = invoice_rows.add_drafts(numbers, cuts, [book] * len(cuts))
+    invoice_rows.issue(invoices, BEGINNING, [(entry.sequence, entry.hash) for entry in entries])
+    first = Invoice.objects.get(public_id="inv_0")
+    CutReading.objects.bulk_create(invoice_rows.reading(first.cut, _hex(number, 1), 0) for number in numbers)
     CutUsage.objects.bulk_create(
         CutUsage(
             cut=first.cut,
+            tenant=first.tenant,
             topic_id=_hex(number, 1),
             topic=f"topic-{number:03}",
             partition=0,
@@ -236,57 +190,8 @@ def _evidence(first: Invoice, cuts: list[Cut], numbers: range, book: PriceBook) 
         for number in numbers
         for meter in METERS
     )
-    PartitionWaiver.objects.bulk_create(
-        PartitionWaiver(
-            tenant=first.tenant,
-            topic_id=_hex(number, 2),
-            partition=0,
-            from_cut=cut,
-            reason="gone",
-            actor="op",
-        )
-        for number, cut in zip(numbers, cuts, strict=True)
-    )
-    notes = CreditNote.objects.bulk_create(
-        CreditNote(
-            public_id=f"cn_{number}",
-            tenant=first.tenant,
-            number=number + 1,
-            invoice=first,
-            cut=cut,
-            total_micro=10,
-            issued_at=BEGINNING,
-        )
-        for number, cut in zip(numbers, cuts, strict=True)
-    )
-    CreditNoteLine.objects.bulk_create(
-        CreditNoteLine(
-            credit_note=note,
-            line_id=f"credit_{note.number}",
-            position=0,
-            meter="messages_in",
-            unit="",
-            unit_size=1,
-            quantity=1,
-            amount_micro=10,
-            price_book_sha256=book.sha256,
-        )
-        for note in notes
-    )
-    CreditedRange.objects.bulk_create(
-        CreditedRange(
-            credit_note=note,
-            topic_id=_hex(note.number, 1),
-            topic="topic",
-            partition=0,
-            log_generation=1,
-            meter="messages_in",
-            quantity=1,
-            first_offset=0,
-            end_offset=1,
-        )
-        for note in notes
-    )
+    invoice_rows.add_waivers(cuts, _hex(0, 2), 0)
+    invoice_rows.credit(numbers, [first] * len(cuts), cuts)
 
 
 def _what_waits(numbers: range) -> None:

@@ -60,7 +60,7 @@ def test_direction_marks_and_control_signs_are_shown_as_such() -> None:
 
 def test_a_large_content_is_cut_between_characters() -> None:
     shown = decode(b"x" + "ü".encode() * SHOWN_MAX)
-    assert shown.cut
+    assert shown.shortened
     assert shown.kind == "text"
     assert shown.size == 2 * SHOWN_MAX + 1
     assert len(shown.whole.encode()) <= SHOWN_MAX

@@ -13,13 +13,15 @@ from control_plane.outbox import in_request
 from control_plane.topics import actions as topics
 from penstock import GroupDescription
 from penstock.contract.errors import AlreadyExists, InvalidRequest
+from penstock.rules.names import OPERATIONS
 from tenants.models import ApiKey, Person, Tenant
 from tenants.roles import Standing
 from tests.control_plane.web.test_pages import NEW_TOPIC
 from tests.control_plane.world import ACTOR, PASSWORD, House, everything_delivered, make_house
 from web.forms.fields import TEXT_MAX, moment_ms
 from web.forms.groups import MovesForm, TargetForm
-from web.forms.messages import LookForm, SendForm
+from web.forms.keys import KeyForm
+from web.forms.messages import HEADERS_MAX, LookForm, SendForm
 from web.groups_now import GroupNow, PartitionLag
 
 pytestmark = pytest.mark.django_db
@@ -61,7 +63,7 @@ class _Page(HTMLParser):
         for name in filter(None, self._open):
             self.texts[name] += data
 
-    def told_at(self, name: str) -> str:
+    def error_at(self, name: str) -> str:
         """The texts that describe a field, by its `aria-describedby`."""
         return " ".join(self.texts[one] for one in self.named[name]["aria-describedby"].split())
 
@@ -105,18 +107,19 @@ WRONG = [
     ("/t/acme/new-topic", {**NEW_TOPIC, "name": "a", "retention": "0"}, "retention", "is not within"),
     ("/t/acme/new-topic", {**NEW_TOPIC, "name": "a", "retention": ""}, "retention", "Fill this in"),
     ("/t/acme/new-topic", {**NEW_TOPIC, "name": "a", "partitions": "9999"}, "partitions", "are used"),
+    ("/t/acme/new-topic", {**NEW_TOPIC, "name": "a", "retention_bytes": "0"}, "retention_bytes", "is not within"),
     ("/t/acme/new-topic", {**NEW_TOPIC, "name": "a", "durability": "none"}, "durability", "Choose one"),
     ("/t/acme/topics/orders/settings", {**SETTINGS, "partitions": "2"}, "partitions", "only more"),
     ("/t/acme/topics/orders/settings", {**SETTINGS, "durability": "replicated"}, "durability", "keeps it"),
     ("/t/acme/topics/orders/delete", {"name": "order"}, "name", "Type orders exactly"),
-    ("/t/acme/topics/orders/send", {"value": "a", "headers": "no colon"}, "headers", "one header a line"),
+    ("/t/acme/topics/orders/send", {"value": "a", "headers": "no colon"}, "headers", "one header per line"),
     ("/t/acme/new-key", {**NEW_KEY, "name": ""}, "name", "Fill this in"),
     ("/t/acme/new-key", {**NEW_KEY, "scope": "some"}, "may_produce", "Tick at least one"),
     ("/t/acme/new-key", {**NEW_KEY, "lifetime": "for ever"}, "lifetime", "Choose one of these"),
     ("/t/acme/invite", {"email": "nobody", "role": "billing"}, "email", "is no e-mail address"),
     ("/t/acme/invite", {"email": "new@acme.example", "role": "king"}, "role", "Choose one of these"),
     ("/operator/tenants/{tenant}", {"produce_bytes_per_s": "-1", "partitions_max": "1"}, "produce_bytes_per_s", "-1"),
-    ("/operator/people/{person}/limit", {"tenants_max": "many"}, "tenants_max", "A whole number"),
+    ("/operator/people/{person}/limit", {"tenants_max": "many"}, "tenants_max", "a whole number"),
 ]  # fmt: skip
 
 
@@ -129,7 +132,7 @@ def test_an_error_stands_at_its_field_and_the_rest_as_it_was_typed(
     page = _Page(answer.content.decode())
     assert answer.status_code == 422
     assert page.named[field].get("aria-invalid") == "true"
-    assert said in page.told_at(field)
+    assert said in page.error_at(field)
     for name, value in given.items():
         held = page.named[name]
         if held.get("type") in ("text", "email", "number"):
@@ -142,15 +145,15 @@ def test_an_error_stands_at_its_field_and_the_rest_as_it_was_typed(
 def test_all_that_is_wrong_with_a_sign_up_is_told_at_once() -> None:
     given = {"email": "nobody", "password": "short", "tenant": "new comers"}
     page = _Page(Client().post("/sign-up", given).content.decode())
-    assert "no e-mail address" in page.told_at("email") and "too short" in page.told_at("password")
-    assert "A-Z a-z 0-9" in page.told_at("tenant") and page.named["tenant"]["value"] == "new comers"
+    assert "no e-mail address" in page.error_at("email") and "too short" in page.error_at("password")
+    assert "A-Z a-z 0-9" in page.error_at("tenant") and page.named["tenant"]["value"] == "new comers"
 
 
 def test_both_limits_of_a_tenant_are_looked_at_at_once(owner: Client) -> None:
     given = {"produce_bytes_per_s": "-1", "partitions_max": "many"}
     page = _Page(owner.post(fill("/operator/tenants/{tenant}"), given).content.decode())
-    assert "-1 is not within" in page.told_at("produce_bytes_per_s")
-    assert "A whole number" in page.told_at("partitions_max")
+    assert "-1 is not within" in page.error_at("produce_bytes_per_s")
+    assert "a whole number" in page.error_at("partitions_max")
 
 
 def test_people_are_led_to_the_first_field_with_an_error(owner: Client) -> None:
@@ -170,7 +173,7 @@ def test_a_refusal_that_begins_with_the_topics_name_keeps_its_letters(owner: Cli
         ("/t/acme/topics/orders/settings", {**SETTINGS, "partitions": "2"}),
         ("/t/acme/new-topic", {**NEW_TOPIC, "name": "small", "partitions": "9999"}),
     ):
-        told = _Page(owner.post(address, given).content.decode()).told_at("partitions")
+        told = _Page(owner.post(address, given).content.decode()).error_at("partitions")
         assert "orders has 3" in told or "small needs 9999" in told
 
 
@@ -191,9 +194,9 @@ def test_a_next_address_that_makes_no_sense_does_not_hinder_a_sign_in(wanted: st
 
 def test_a_hint_is_tied_to_its_field_and_an_error_comes_beside_it(owner: Client) -> None:
     page = _Page(owner.get("/t/acme/new-topic").content.decode())
-    assert "Letters, digits" in page.told_at("name") and "aria-invalid" not in page.named["name"]
+    assert "Letters, digits" in page.error_at("name") and "aria-invalid" not in page.named["name"]
     wrong = _Page(owner.post("/t/acme/new-topic", {**NEW_TOPIC, "name": "a b"}).content.decode())
-    assert "Letters, digits" in wrong.told_at("name") and "A-Z a-z 0-9" in wrong.told_at("name")
+    assert "Letters, digits" in wrong.error_at("name") and "A-Z a-z 0-9" in wrong.error_at("name")
 
 
 def test_a_new_topic_is_offered_with_the_services_defaults(owner: Client) -> None:
@@ -210,11 +213,39 @@ def test_settings_sent_back_as_they_are_shown_change_nothing(owner: Client, hous
     assert topic.generation == 1
 
 
+def test_settings_that_the_form_cannot_show_exactly_stay_when_others_are_changed(
+    owner: Client, house: House
+) -> None:
+    odd = {"retention_ms": 5_400_000, "retention_bytes": 1_500_000, "max_message_bytes": 1_500}
+    address, before = "/t/acme/topics/odd/settings", {"durability": "fsync"}
+    topic = topics.create_topic(ACTOR, house.tenant, name="odd", partitions=1, settings=odd)
+    page = _Page(owner.get(address).content.decode())
+    for name in ("partitions", "retention", "retention_bytes", "replication", "min_insync_replicas"):
+        before[name] = page.named[name]["value"]
+    assert (before["retention"], before["retention_bytes"]) == ("1", "2")
+    before |= {"retention_unit": "hours", "max_message_kib": page.named["max_message_kib"]["value"]}
+    assert "Nothing was changed" in owner.post(address, before, follow=True).content.decode()
+    owner.post(address, {**before, "partitions": "2"})
+    topic.refresh_from_db()
+    assert topic.partitions == 2 and {name: topic.settings[name] for name in odd} == odd
+    owner.post(address, {**before, "partitions": "2", "retention_unit": "days"})
+    topic.refresh_from_db()
+    assert {name: topic.settings[name] for name in odd} == {**odd, "retention_ms": 86_400_000}
+    owner.post(address, {**before, "partitions": "2", "retention_unit": "unlimited", "retention_bytes": ""})
+    topic.refresh_from_db()
+    assert (topic.settings["retention_ms"], topic.settings["retention_bytes"]) == (-1, -1)
+
+
+def test_a_topic_is_called_deleted_only_so_far_as_it_is(owner: Client) -> None:
+    answer = owner.post("/t/acme/topics/orders/delete", {"name": "orders"}, follow=True)
+    assert "Topic orders is deleted; the brokers will hear of it in a moment." in answer.content.decode()
+
+
 def test_what_is_chosen_says_which_fields_count() -> None:
     passed = LookForm.asked(QueryDict("at=beginning&offset=many&time=never"), count=3)
     assert passed.is_valid() and passed.cleaned_data["offset"] is None
     asked = LookForm.asked(QueryDict("at=offset&offset=many"), count=3)
-    assert asked.errors == {"offset": ["A whole number, please"]} and asked.status == 422
+    assert asked.errors == {"offset": ["Enter a whole number"]} and asked.status == 422
     assert LookForm.asked(QueryDict("at=key"), count=3).errors == {"key": ["Fill this in"]}
 
 
@@ -250,6 +281,26 @@ def test_a_message_is_sent_as_it_was_typed() -> None:
     }
 
 
+def test_a_message_has_so_many_headers_and_no_more() -> None:
+    for number, right in ((HEADERS_MAX, True), (HEADERS_MAX + 1, False)):
+        form = SendForm(1, {"value": "a", "headers": "a: 1\n" * number})
+        assert form.is_valid() is right, form.errors
+
+
+def test_a_whole_number_has_18_digits_at_most() -> None:
+    for digits, right in ((18, True), (19, False)):
+        form = LookForm.asked(QueryDict(f"at=offset&offset={'9' * digits}"), count=1)
+        assert form.is_valid() is right, form.errors
+
+
+def test_a_key_for_all_operations_is_bound_to_none_of_them() -> None:
+    given = {"name": "a", "lifetime": "never", "scope": "some", "topic_prefix": "orders"}
+    for ticked in (OPERATIONS, OPERATIONS[1:]):
+        form = KeyForm({**given, **{f"may_{name}": "on" for name in ticked}})
+        assert form.is_valid(), form.errors
+        assert form.operations_bound == ([] if ticked == OPERATIONS else list(ticked))
+
+
 # -- moving offsets of a group --------------------------------------------------------------------------
 
 
@@ -277,8 +328,8 @@ def test_moves_are_those_of_the_preview() -> None:
 )
 def test_a_move_that_no_preview_showed_is_refused_above_the_form(text: str) -> None:
     form = moves(text)
-    assert not form.is_valid() and "look at it again" in str(form.non_field_errors())
-    assert "Nothing is to be moved" in str(moves().non_field_errors())
+    assert not form.is_valid() and "make another one" in str(form.non_field_errors())
+    assert "There is nothing to move" in str(moves().non_field_errors())
 
 
 def test_a_groups_target_is_checked_before_the_brokers_are_asked() -> None:
@@ -288,7 +339,7 @@ def test_a_groups_target_is_checked_before_the_brokers_are_asked() -> None:
     assert errors(offset="many") == {}
     assert errors(to="offset", offset="-1") == {"offset": ["Offsets begin at 0"]}
     assert errors(to="offset", offset="") == {"offset": ["Fill this in"]}
-    assert errors(topic="others") == {"topic": ["The group has committed nothing there"]}
+    assert errors(topic="others") == {"topic": ["The group has no committed offset in this topic"]}
     assert set(errors(to="time", time="soon")) == {"time"}
 
 

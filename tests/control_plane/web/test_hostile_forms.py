@@ -97,7 +97,7 @@ def _arguments(house: House, route: str) -> list[str]:
         "invitation": Invitation.objects.get(tenant=house.tenant).public_id,
         "token": RESET if route.startswith("reset/") else INVITED,
         "sign_in": Session.objects.get(public_id="sin_other").public_id,
-        "held": OperatorToken.objects.get().public_id,
+        "token_id": OperatorToken.objects.get().public_id,
     }
     return [known[name] for name in re.findall(r"<str:(\w+)>", route)]
 

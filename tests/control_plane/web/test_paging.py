@@ -62,7 +62,7 @@ def test_many_keys_that_end_with_their_maker_are_counted_and_the_first_named(
 ) -> None:
     person = Person.objects.get(email="owner@acme.example").public_id
     text = page(owner, f"/t/acme/people/{person}/remove")
-    assert "They are 60; here are the first 20." in text and text.count("<li><bdi>program") == 20
+    assert "There are 60; these are the first 20." in text and text.count("<li><bdi>program") == 20
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "999999999999", "x", "\0", "٣"])

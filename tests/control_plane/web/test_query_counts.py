@@ -175,7 +175,7 @@ def address_of(house: House, name: str, route: str) -> str:
         "meter": "messages_in",
         "member": owner_of(house).public_id,
         "token": "known",
-        "held": OperatorToken.objects.get(name="op").public_id,
+        "token_id": OperatorToken.objects.get(name="op").public_id,
         "invitation": "ivt_0",
         "sign_in": "sin_0",
     }

@@ -16,7 +16,7 @@ AT = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
     [
         (
             ReadBack(messages=12_345, copies=2, since=AT),
-            "Read back whole from the disks: 12,345 messages on at least 2 copies, oldest check",
+            "Read back intact from the disks: 12,345 messages on at least 2 copies, oldest check",
         ),
         (ReadBack(messages=1, copies=1, since=AT), "1 message on at least 1 copy, oldest check"),
         (ReadBack(messages=0, copies=0, since=None), "Nothing was read back from the disks yet"),
@@ -25,7 +25,7 @@ AT = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
     ids=["some", "one", "nothing yet", "not known"],
 )
 def test_what_was_read_back_is_told_in_a_sentence(read_back: ReadBack | None, said: str) -> None:
-    nothing = SimpleNamespace(held=0, written=0, leaderless=0, under_replicated=0)
+    nothing = SimpleNamespace(stored=0, written=0, leaderless=0, under_replicated=0)
     topic = SimpleNamespace(settings={"min_insync_replicas": 2, "replication": 3}, name="orders")
     page = render_to_string(
         "web/parts/topic_live.html",

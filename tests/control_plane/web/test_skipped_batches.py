@@ -1,4 +1,4 @@
-"""What the message browser says of offsets that are no messages."""
+"""What the message browser says of offsets that are not messages."""
 
 from types import SimpleNamespace
 
@@ -21,5 +21,5 @@ def test_offsets_that_are_no_messages_are_named_with_their_reason(page: str) -> 
         "topic": SimpleNamespace(name="orders"),
     }
     told = render_to_string(page, {"skipped": (batch,), **rest})
-    assert "Offsets 1,234 to 1,239 of partition 2 are no messages: batch: &lt;b&gt;bad&lt;/b&gt;." in told
-    assert "are no messages" not in render_to_string(page, {"skipped": (), **rest})
+    assert "Offsets 1,234 to 1,239 of partition 2 are not messages: batch: &lt;b&gt;bad&lt;/b&gt;." in told
+    assert "are not messages" not in render_to_string(page, {"skipped": (), **rest})

@@ -1,4 +1,4 @@
-"""One service for the tests of this folder, one browser for those of a module; a person with a tenant of his own for
+"""One service for the tests of this folder, one browser for those of a module; a person with their own tenant for
 each test.
 
 No browser outlives its module: its driver keeps an event loop running in this thread.
@@ -39,7 +39,7 @@ expect.set_options(timeout=TIMEOUT_MS)
 
 @dataclass
 class Visitor:
-    """Somebody at a browser of his own. What the pages complained of, and which hosts they spoke to, is kept."""
+    """A person with their own browser. It notes the pages' complaints and the hosts that they called."""
 
     context: BrowserContext
     page: Page

@@ -14,9 +14,7 @@ from local.cluster import DevCluster
 from local.layout import DataDirectory
 from local.service_layout import Backends, ServiceDirectory
 from local.service_processes import WEB, WORKER, ServiceState
-
-READY_S = 90.0
-COMMAND_S = 90.0
+from tests.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +42,9 @@ class Service:
 
     def pipeline_once(self) -> None:
         """One round of the usage pipeline, by Spark."""
-        self.command("spark_usage", "once", timeout_s=300)
+        self.command("spark_usage", "once", timeout_s=PATIENCE_S)
 
-    def command(self, *arguments: str, timeout_s: float = COMMAND_S) -> None:
+    def command(self, *arguments: str, timeout_s: float = PATIENCE_S) -> None:
         """Run a command of the service to its end."""
         ended = subprocess.run(
             [sys.executable, "-m", *arguments],
@@ -82,18 +80,18 @@ def running_service(path: Path) -> Iterator[Service]:
         service.command("control_plane", "bootstrap")
         for process in (WEB, WORKER):
             children.append(service_processes.start(directory, process))
-        deadline = time.monotonic() + READY_S
+        deadline = time.monotonic() + PATIENCE_S
         for process in (WEB, WORKER):
             while service_processes.look(directory, spec, process).state is not ServiceState.READY:
                 if time.monotonic() > deadline:
                     output = directory.output_file(process.name).read_text(errors="replace")
                     raise AssertionError(
-                        f"{process.name} is not ready after {READY_S:g} s\n{output[-3_000:]}"
+                        f"{process.name} is not ready after {PATIENCE_S:g} s\n{output[-3_000:]}"
                     )
                 time.sleep(0.1)
         yield service
     finally:
         service_processes.stop(directory, [WEB, WORKER], 5)
         for child in children:
-            child.wait(5)
+            child.wait(PATIENCE_S)
         cluster.down(timeout_s=5)

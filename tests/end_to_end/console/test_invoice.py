@@ -11,11 +11,11 @@ import penstock
 from tests.end_to_end.console.conftest import Visitor
 from tests.end_to_end.console.service import Service
 from tests.end_to_end.console.test_pages import look, serious
+from tests.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 MESSAGES = 3_000
-IMPORTED_S = 60.0
 
 
 def end_period(service: Service, tenant: str) -> str:
@@ -25,7 +25,7 @@ def end_period(service: Service, tenant: str) -> str:
         data=json.dumps({"tenant": tenant}).encode(),
         headers={"Authorization": f"Bearer {service.operator_token}", "Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         (cut,) = json.load(answer)["items"]
     return str(cut["invoice"])
 
@@ -44,7 +44,7 @@ def test_messages_become_an_invoice_that_the_browser_sees_proven(visitor: Visito
     service.pipeline_once()
 
     issued = visitor.page.get_by_text("issued", exact=True)
-    deadline = time.monotonic() + IMPORTED_S
+    deadline = time.monotonic() + PATIENCE_S
     while not issued.count() and time.monotonic() < deadline:
         visitor.page.wait_for_timeout(500)
         visitor.page.reload()

@@ -1,5 +1,6 @@
 """Every page: accessible, without complaint, within the width of a phone; light and dark."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import pytest
@@ -9,9 +10,13 @@ from playwright.sync_api import Page, expect
 import penstock
 from tests.end_to_end.console.conftest import NewVisitor, Visitor
 from tests.end_to_end.console.service import Service
+from tests.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
+AXE: str = Axe().axe_script
+COLOURS = ("color-contrast", "link-in-text-block")
+"""Rules of axe that ask for colours."""
 DOORS = ("/sign-in", "/sign-up", "/operator/sign-in")
 PAGES = (
     *("", "/topics", "/new-topic", "/topics/orders", "/topics/orders/messages", "/topics/orders/send"),
@@ -20,12 +25,26 @@ PAGES = (
     *("/people", "/invite"),
 )
 EMPTY = ("", "/topics", "/groups", "/keys", "/usage", "/invoices")
+WAYS: tuple[tuple[int, Literal["light", "dark"], Sequence[str]], ...] = (
+    (1440, "light", ()),
+    (1440, "dark", COLOURS),
+    (390, "dark", ()),
+    (390, "light", COLOURS),
+)
+"""Width of the window, theme, and rules to look by (none named: all); another theme of the same width differs in its
+colours alone.
+"""
 OPERATORS = ("/operator", "/operator/partitions", "/operator/tenants")
 
 
-def serious(page: Page) -> list[str]:
-    """What axe finds that is serious or worse: rule, and where."""
-    found: list[dict[str, Any]] = Axe().run(page).response["violations"]
+def serious(page: Page, only: Sequence[str] = ()) -> list[str]:
+    """What axe finds that is serious or worse, by all of its rules or some: rule, and where."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE)
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    if only:
+        options["runOnly"] = {"type": "rule", "values": list(only)}
+    found: list[dict[str, Any]] = page.evaluate("options => axe.run(options)", options)["violations"]
     return [
         f"{one['id']}: {node['target']} {node.get('failureSummary', '')}"
         for one in found
@@ -36,38 +55,62 @@ def serious(page: Page) -> list[str]:
 
 def look(visitor: Visitor, path: str) -> None:
     """Open the page, let its live parts arrive, and examine it."""
-    page = visitor.page
+    opened(visitor, path)
+    examine(visitor.page)
+
+
+def look_in_all_ways(visitor: Visitor, path: str) -> None:
+    """Open the page once, and examine it in each width and theme: what differs between them is style alone."""
+    opened(visitor, path)
+    examine_in_all_ways(visitor.page)
+
+
+def opened(visitor: Visitor, path: str) -> None:
     visitor.go(path)
-    expect(page.get_by_text("Asking the brokers")).to_have_count(0)
+    expect(visitor.page.get_by_text("Asking the brokers")).to_have_count(0)
+
+
+def examine(page: Page, how: str = "", only: Sequence[str] = ()) -> None:
+    where = f"{page.url} {how}"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
-        f"{path}: wider than the window"
+        f"{where}: wider than the window"
     )
-    assert serious(page) == [], path
+    assert serious(page, only) == [], where
 
 
-@pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
-def test_every_page_is_accessible_and_fits(
-    new_visitor: NewVisitor, service: Service, width: int, theme: Literal["light", "dark"]
-) -> None:
-    visitor = new_visitor(width, theme)
+def examine_in_all_ways(page: Page) -> None:
+    for width, theme, only in WAYS:
+        page.set_viewport_size({"width": width, "height": 900})
+        # No motion: colours are looked at when they have changed, not on the way.
+        page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+        dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+        assert (page.evaluate("innerWidth"), dark) == (width, theme == "dark")
+        examine(page, f"{width} {theme}", only)
+
+
+def test_every_door_and_empty_page_is_accessible_and_fits(new_visitor: NewVisitor) -> None:
+    visitor = new_visitor()
     for path in DOORS:
-        look(visitor, path)
+        look_in_all_ways(visitor, path)
     visitor.sign_up()
     for path in EMPTY:
-        look(visitor, f"/t/{visitor.tenant}{path}")
+        look_in_all_ways(visitor, f"/t/{visitor.tenant}{path}")
+
+
+def test_every_page_is_accessible_and_fits(visitor: Visitor, service: Service) -> None:
     visitor.make_topic("orders")
     text = visitor.make_key("a program")
-    assert serious(visitor.page) == []
+    examine_in_all_ways(visitor.page)
     with penstock.Client(bootstrap=service.bootstrap, api_key=text) as client:
         with client.producer() as producer:
-            producer.send("orders", b'{"a": 1}', key=b"k").result(timeout=20)
+            producer.send("orders", b'{"a": 1}', key=b"k").result(timeout=PATIENCE_S)
         with client.consumer("orders", group="workers") as consumer:
-            assert consumer.poll(timeout=20)
+            assert consumer.poll(timeout=PATIENCE_S)
     for path in PAGES:
-        look(visitor, f"/t/{visitor.tenant}{path}")
+        look_in_all_ways(visitor, f"/t/{visitor.tenant}{path}")
     visitor.here("/topics/orders/messages?at=beginning")
     visitor.page.locator("details.message summary").first.click()
-    assert serious(visitor.page) == []
+    examine_in_all_ways(visitor.page)
 
 
 def test_the_longest_names_fit(visitor: Visitor) -> None:

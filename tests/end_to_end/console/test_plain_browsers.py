@@ -8,8 +8,9 @@ from playwright.sync_api import Browser, expect
 from penstock import Client
 from tests.end_to_end.console.conftest import PASSWORD, NewVisitor, Visitor
 from tests.end_to_end.console.service import Service
+from tests.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 PAGE_BYTES_MAX = 300_000
 LONG = f"{'a-very-long-name-of-somebody' * 2}@department.of.a.very.long.company.example"
@@ -52,7 +53,7 @@ def test_large_messages_make_a_small_page_and_each_is_there_whole(visitor: Visit
         client.producer(compression="none") as producer,
     ):
         for delivery in [producer.send("large", value) for _ in range(20)]:
-            delivery.result(timeout=30)
+            delivery.result(timeout=PATIENCE_S)
     visitor.here("/topics/large/messages")
     expect(visitor.page.locator("details.message")).to_have_count(20)
     assert len(visitor.page.content()) < PAGE_BYTES_MAX
@@ -77,7 +78,7 @@ def test_without_scripts_pages_show_what_the_brokers_say(
     try:
         page = context.new_page()
         for path, said in (
-            ("", "Messages held"),
+            ("", "Messages stored"),
             ("/topics/orders", "every partition can be written"),
             ("/groups", "No groups"),
         ):

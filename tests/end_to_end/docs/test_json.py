@@ -8,7 +8,7 @@ import pytest
 
 from tests.end_to_end.docs.conftest import Reader
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 COMMANDS = """
 topic create shop.sales --partitions 2

@@ -10,7 +10,6 @@ from tests.end_to_end.docs.conftest import PAGE_S, Reader
 from tests.end_to_end.docs.pages import RUN, SHOWN, blocks, documented, script
 from tests.integration.installed import build_wheel, install
 
-pytestmark = pytest.mark.timeout(900)
 PAGES = documented()
 CALLS_REST = "usage-and-verification.md"
 WHEEL_ALONE = "installing.md"

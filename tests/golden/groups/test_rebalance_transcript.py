@@ -1,15 +1,15 @@
-"""One rebalance, told line by line: who beats with which epoch and partitions, what is answered, what is logged."""
+"""One rebalance, line by line: who beats with which epoch and partitions, what is answered, what is logged."""
 
 import json
 
-from tests.unit.groups.setup import Places, Running, place
+from tests.unit.groups.setup import Places, Running, partition
 
 
 def numbers(places: Places) -> str:
     return ",".join(str(where.partition) for where in places) or "-"
 
 
-def told(group: Running, member: str, epoch: int, owned: Places = ()) -> list[str]:
+def beat_lines(group: Running, member: str, epoch: int, owned: Places = ()) -> list[str]:
     before = len(group.log)
     answer = group.beat(member, epoch, owned)
     lines = [
@@ -60,18 +60,18 @@ b 2 owns 2,3 -> 3 may 0,1,2,3 again in 1000
 
 def test_a_second_member_takes_its_half_and_gets_the_rest_when_the_first_leaves() -> None:
     group = Running(orders=4)
-    p = tuple(place("orders", number) for number in range(4))
+    p = tuple(partition("orders", number) for number in range(4))
     lines = [
-        *told(group, "a", 0),
-        *told(group, "b", 0),
-        *told(group, "a", 1, p),
-        *told(group, "b", 2),
-        *told(group, "a", 1, p[:3]),
-        *told(group, "b", 2),
-        *told(group, "a", 1, p[:2]),
-        *told(group, "b", 2, p[3:]),
-        *told(group, "a", 2, p[:2]),
-        *told(group, "a", -1, p[:2]),
-        *told(group, "b", 2, p[2:]),
+        *beat_lines(group, "a", 0),
+        *beat_lines(group, "b", 0),
+        *beat_lines(group, "a", 1, p),
+        *beat_lines(group, "b", 2),
+        *beat_lines(group, "a", 1, p[:3]),
+        *beat_lines(group, "b", 2),
+        *beat_lines(group, "a", 1, p[:2]),
+        *beat_lines(group, "b", 2, p[3:]),
+        *beat_lines(group, "a", 2, p[:2]),
+        *beat_lines(group, "a", -1, p[:2]),
+        *beat_lines(group, "b", 2, p[2:]),
     ]
     assert "\n".join(lines) == TRANSCRIPT

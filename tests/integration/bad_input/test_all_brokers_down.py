@@ -9,6 +9,7 @@ import pytest
 from penstock import BrokerUnavailable, Consumer, PenstockError, Producer, Receipt, TimedOut
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.bystander import Bystander
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -41,7 +42,7 @@ def sent_in_time(hasty: Producer[bytes, bytes], value: bytes) -> Receipt:
     """On a busy machine one second may pass before brokers that have just begun answer; nothing was applied then."""
     for _ in range(10):
         try:
-            return hasty.send(TOPIC, value).result(30)
+            return hasty.send(TOPIC, value).result(PATIENCE_S)
         except TimedOut as late:
             assert "nothing was applied" in late.message
     raise AssertionError("ten sends of one second each, and none arrived")
@@ -57,13 +58,13 @@ def test_clients_are_told_in_time_and_go_on_when_the_brokers_return(
         hasty = client.producer(linger_ms=0, delivery_timeout_ms=1_000)
         consumer = client.consumer([TOPIC])
         for producer in (patient, hasty):
-            producer.send(TOPIC, b"before").result(10)
+            producer.send(TOPIC, b"before").result(PATIENCE_S)
         read: list[bytes | None] = []
         cluster.wait_until("both are read", lambda: len(read_more(consumer, read)) == 2)
 
         cluster.kill()
         kept = patient.send(TOPIC, b"kept until they return")
-        late = raised_by(lambda: hasty.send(TOPIC, b"in vain").result(30), within_s=1.0)
+        late = raised_by(lambda: hasty.send(TOPIC, b"in vain").result(PATIENCE_S), within_s=1.0)
         assert late.message.startswith(f"{TOPIC}-0: ")
         assert "delivery_timeout_ms=1000" in late.message
         for ask in (client.topics, client.brokers, newcomer.topics):
@@ -81,9 +82,9 @@ def test_clients_are_told_in_time_and_go_on_when_the_brokers_return(
             kept.result(0)
 
         cluster.start()
-        assert kept.result(30).offset == 2
+        assert kept.result(PATIENCE_S).offset == 2
         assert sent_in_time(hasty, b"after").offset == 3
-        assert [topic.name for topic in newcomer.topics(timeout=30)] == [TOPIC]
+        assert [topic.name for topic in newcomer.topics(timeout=PATIENCE_S)] == [TOPIC]
         cluster.wait_until("all are read", lambda: len(read_more(consumer, read)) >= 4)
         assert read == [b"before", b"before", b"kept until they return", b"after"]
     bystander.check()

@@ -12,6 +12,7 @@ from penstock.contract.errors import ErrorCode
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.raw_wire import ProduceWire, batch_of
 from tests.unit.records.forging import forged, plain_block
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("unharmed")]
 
@@ -143,6 +144,17 @@ def test_a_batch_that_must_not_be_is_refused_by_name_and_its_stream_goes_on(
     assert end_of(client, TOPIC) == before + 9
 
 
+def test_a_batch_of_exactly_the_topics_limit_is_taken_and_one_byte_more_is_not(
+    checked: Checked, tenant: Tenant
+) -> None:
+    beside = len(batch_of(bytes(BATCH_BYTES_MAX - limits.KIB))) - (BATCH_BYTES_MAX - limits.KIB)
+    full, over = (batch_of(bytes(BATCH_BYTES_MAX - beside + more)) for more in (0, 1))
+    assert (len(full), len(over)) == (BATCH_BYTES_MAX, BATCH_BYTES_MAX + 1)
+    with ProduceWire(checked.address, tenant.api_key) as wire:
+        results = [wire.produce(checked.topic_id, 0, batch) for batch in (full, over)]
+    assert [ErrorCode(result.error) for result in results] == [ErrorCode.OK, ErrorCode.MESSAGE_TOO_LARGE]
+
+
 def test_the_sdk_refuses_a_message_over_the_limit_before_it_is_buffered(
     client: Client, checked: Checked
 ) -> None:
@@ -159,7 +171,7 @@ def test_the_sdk_refuses_a_message_over_the_limit_before_it_is_buffered(
             producer.send(TOPIC, b"x", key=bytes(MESSAGE_BYTES_MAX))
         with pytest.raises(MessageTooLarge):
             producer.send(TOPIC, b"x", headers=[("h", bytes(MESSAGE_BYTES_MAX))])
-        producer.flush(10)
+        producer.flush(PATIENCE_S)
         assert fits.result(0).offset == before
     assert end_of(client, TOPIC) == before + 1
 
@@ -169,7 +181,7 @@ def test_the_sdk_tells_of_a_timestamp_too_far_ahead(client: Client, checked: Che
     with client.producer() as producer:
         refused = producer.send(TOPIC, b"x", timestamp_ms=now_ms() + 2 * HOUR_MS)
         with pytest.raises(TimestampOutOfRange) as told:
-            refused.result(10)
+            refused.result(PATIENCE_S)
         assert told.value.message.startswith("checked-0: timestamp ")
         assert told.value.remedy == "Check the sender's clock."
-        assert producer.send(TOPIC, b"y").result(10).offset == before
+        assert producer.send(TOPIC, b"y").result(PATIENCE_S).offset == before

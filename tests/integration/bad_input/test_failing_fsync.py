@@ -14,12 +14,12 @@ from penstock.contract.ids import TopicPartition
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.bystander import Bystander
 from tests.integration.servers import ServerFailed
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 TOPIC = "synced"
 EXIT_FAULT = 70
-DETACHED_S = 10.0
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def failing_syncs(cluster: Brokers, number: int, folder: Path) -> Iterator[None]
         yield
     finally:
         tracer.send_signal(signal.SIGINT)
-        tracer.wait(DETACHED_S)
+        tracer.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
@@ -58,11 +58,11 @@ def test_a_broker_whose_sync_fails_ends_and_comes_back_with_nothing_lost(
     victim = leader if role == "leader" else next(number for number in cluster.ids if number != leader)
     with cluster.client(tenant) as client:
         producer = client.producer(linger_ms=0)
-        offsets = [producer.send(topic, b"%d" % n).result(10).offset for n in range(3)]
+        offsets = [producer.send(topic, b"%d" % n).result(PATIENCE_S).offset for n in range(3)]
         with failing_syncs(cluster, victim, tmp_path):
-            offsets += [producer.send(topic, b"%d" % n).result(30).offset for n in range(3, 6)]
+            offsets += [producer.send(topic, b"%d" % n).result(PATIENCE_S).offset for n in range(3, 6)]
             assert cluster.status(victim) == EXIT_FAULT
-        offsets.append(producer.send(topic, b"6").result(30).offset)
+        offsets.append(producer.send(topic, b"6").result(PATIENCE_S).offset)
     assert offsets == list(range(7))
     assert "storage failed; start again to recover" in cluster.output(victim)
     # The metadata file may have been the first to be synced.
@@ -76,7 +76,7 @@ def test_a_broker_whose_sync_fails_ends_and_comes_back_with_nothing_lost(
     with cluster.client(tenant) as client, client.consumer([topic]) as consumer:
         read: list[bytes | None] = []
         while len(read) < 7:
-            read += [message.value for message in consumer.poll(timeout=10)]
+            read += [message.value for message in consumer.poll(timeout=5)]
     assert read == [b"%d" % n for n in range(7)]
     bystander.check()
     where = TopicPartition(topic_id, 0)

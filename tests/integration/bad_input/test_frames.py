@@ -23,6 +23,7 @@ from tests.integration.raw_wire import (
     with_key,
     with_secret,
 )
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("unharmed")]
 
@@ -169,7 +170,7 @@ def test_bytes_beyond_the_credit_end_the_stream_and_are_not_kept(cluster: Broker
     assert ended.code is ErrorCode.INVALID_REQUEST
     assert ended.message.endswith("bytes sent beyond the credit granted")
     with cluster.client(tenant) as client, client.producer() as producer:
-        assert producer.send("overdrawn", b"the next one").result(10).offset == 3
+        assert producer.send("overdrawn", b"the next one").result(PATIENCE_S).offset == 3
 
 
 def test_more_batches_than_a_frame_may_name_end_the_stream_at_once(cluster: Brokers, tenant: Tenant) -> None:
@@ -234,5 +235,5 @@ def test_positions_and_handles_that_nobody_gave_are_refused_to_a_follower(
     assert [answer.handle for answer in answers] == [0, 1, 2, 3]
     assert all(answer.error for answer in answers)
     with cluster.client(tenant) as client, client.producer() as producer:
-        assert producer.send("followed", b"x").result(10).offset == 0
+        assert producer.send("followed", b"x").result(PATIENCE_S).offset == 0
     assert cluster.whole(topic_id)

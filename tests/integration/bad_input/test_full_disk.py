@@ -15,6 +15,7 @@ from tests.integration.bad_input.small_disk import Ballast, may_mount, small_dis
 from tests.integration.brokers import Brokers, Tenant, brokers
 from tests.integration.bystander import Bystander
 from tests.integration.raw_wire import ProduceWire, batch_of
+from tests.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.processes,
@@ -78,7 +79,7 @@ class Filling:
             end = consumer.end_offsets()[TOPIC, partition]
             read: list[bytes | None] = []
             while consumer.position(TOPIC, partition) < end:
-                read += [message.value for message in consumer.poll(timeout=10)]
+                read += [message.value for message in consumer.poll(timeout=5)]
             return read
 
     def replicas_are_equal(self) -> None:
@@ -130,7 +131,7 @@ def test_a_broker_with_little_room_refuses_to_write_and_all_else_goes_on(filling
     cluster = filling.cluster
     with cluster.client(filling.tenant) as client:
         producer = client.producer(linger_ms=0)
-        producer.send(TOPIC, b"before", partition=HERE).result(10)
+        producer.send(TOPIC, b"before", partition=HERE).result(PATIENCE_S)
         filling.ballast.leave(SOFT_BYTES // 2)
         cluster.wait_until("writes are refused", filling.refused)
         code, message = filling.produce(HERE, b"x")
@@ -141,15 +142,15 @@ def test_a_broker_with_little_room_refuses_to_write_and_all_else_goes_on(filling
         with pytest.raises(
             (DiskFull, TimedOut, DeliveryTimeout), match=r"the disk has \d+ bytes free"
         ) as told:
-            hasty.send(TOPIC, b"in vain", partition=HERE).result(30)
+            hasty.send(TOPIC, b"in vain", partition=HERE).result(PATIENCE_S)
         assert told.value.message.startswith("filling-0: ")
         kept = producer.send(TOPIC, b"kept", partition=HERE)
-        producer.send(TOPIC, b"elsewhere", partition=ELSEWHERE).result(10)
+        producer.send(TOPIC, b"elsewhere", partition=ELSEWHERE).result(PATIENCE_S)
         assert filling.values(HERE)[:1] == [b"before"]
         assert filling.values(ELSEWHERE) == [b"elsewhere"]
         assert not kept.done()
         filling.ballast.drop()
-        kept.result(30)
+        kept.result(PATIENCE_S)
     assert filling.values(HERE)[-1] == b"kept"
     assert b"in vain" not in filling.values(HERE)
     filling.bystander.check()
@@ -173,7 +174,7 @@ def test_due_retention_makes_room_first_then_nothing_is_written_at_all_and_a_bal
     with cluster.client(filling.tenant) as client:
         with client.producer(linger_ms=0, compression="none") as producer:
             for _ in range(40):
-                producer.send("due", bytes(100_000)).result(20)
+                producer.send("due", bytes(100_000)).result(PATIENCE_S)
         with client.consumer(["due"]) as consumer:
             assert consumer.beginning_offsets() == {("due", 0): 0}, "nobody looks at retention for an hour"
             filling.ballast.leave(SOFT_BYTES // 2)
@@ -219,7 +220,7 @@ def test_a_broker_without_any_room_loses_nothing_serves_reads_and_comes_back_int
     with cluster.client(filling.tenant) as client:
         producer = client.producer(linger_ms=0, compression="none")
         for partition in (HERE, ELSEWHERE):
-            producer.send(TOPIC, b"before", partition=partition).result(10)
+            producer.send(TOPIC, b"before", partition=partition).result(PATIENCE_S)
         filling.ballast.leave(16 * limits.KIB)
         code, message = filling.produce_needed(large)
         assert code is ErrorCode.DISK_FULL
@@ -227,12 +228,12 @@ def test_a_broker_without_any_room_loses_nothing_serves_reads_and_comes_back_int
         assert message.endswith("nothing was written, free space required")
         kept = producer.send(NEEDED, large)
         for partition in (HERE, ELSEWHERE) * 5:
-            producer.send(TOPIC, large, partition=partition).result(20)
+            producer.send(TOPIC, large, partition=partition).result(PATIENCE_S)
         assert filling.without_the_full_broker()
         assert len(filling.values(HERE)) == len(filling.values(ELSEWHERE)) == 6
         assert not kept.done()
         filling.ballast.drop()
-        kept.result(30)
+        kept.result(PATIENCE_S)
     cluster.wait_until("all replicas are in sync", lambda: cluster.whole(filling.topic_id))
     filling.bystander.check()
     assert cluster.pids() == pids
@@ -249,17 +250,17 @@ def test_what_has_no_room_in_the_journal_is_acknowledged_when_there_is_room_agai
     with cluster.client(filling.tenant) as client:
         producer = client.producer(linger_ms=0, compression="none")
         for _ in range(JOURNAL_BYTES // len(large)):
-            producer.send(NEEDED, large).result(10)
+            producer.send(NEEDED, large).result(PATIENCE_S)
         filling.ballast.leave(len(large) * 3 // 2)
         waiting = producer.send(NEEDED, large)
         cluster.wait_until(
             "the journal lacks room", lambda: cluster.metric(FULL, "penstock_no_room_total") > 0
         )
         for partition in (HERE, ELSEWHERE):
-            producer.send(TOPIC, large, partition=partition).result(20)
+            producer.send(TOPIC, large, partition=partition).result(PATIENCE_S)
         assert filling.without_the_full_broker() and not waiting.done()
         filling.ballast.drop()
-        assert waiting.result(30).offset == JOURNAL_BYTES // len(large)
+        assert waiting.result(PATIENCE_S).offset == JOURNAL_BYTES // len(large)
     cluster.wait_until("all replicas are in sync", lambda: cluster.whole(filling.topic_id))
     filling.bystander.check()
     assert cluster.pids() == pids

@@ -12,6 +12,7 @@ from penstock import Belief, Client, DeliveryTimeout, DiskFull, Producer, TimedO
 from penstock.contract import limits
 from tests.integration.bad_input.small_disk import Ballast, may_mount, small_disk
 from tests.integration.brokers import brokers
+from tests.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.processes,
@@ -44,7 +45,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def refused(producer: Producer[bytes, bytes], taken: list[bytes], unknown: list[bytes]) -> bool:
     """What was acknowledged joins `taken`, what may be in the topic all the same `unknown`."""
     try:
-        producer.send("orders", b"in vain").result(30)
+        producer.send("orders", b"in vain").result(PATIENCE_S)
     except (DiskFull, TimedOut, DeliveryTimeout) as error:
         if error.belief is not Belief.NOT_APPLIED:
             unknown.append(b"in vain")
@@ -55,7 +56,7 @@ def refused(producer: Producer[bytes, bytes], taken: list[bytes], unknown: list[
 
 def values(client: Client) -> list[bytes | None]:
     with client.consumer(["orders"]) as consumer:
-        return [message.value for message in consumer.poll(timeout=20)]
+        return [message.value for message in consumer.poll(timeout=PATIENCE_S)]
 
 
 def test_a_disk_that_holds_the_metadata_too_runs_full_and_recovers(disk: Path) -> None:
@@ -64,11 +65,11 @@ def test_a_disk_that_holds_the_metadata_too_runs_full_and_recovers(disk: Path) -
         cluster.create_topic(tenant, "orders")
         pids, ballast = cluster.pids(), Ballast(disk)
         with cluster.client(tenant) as client:
-            client.producer(linger_ms=0).send("orders", b"before").result(20)
+            client.producer(linger_ms=0).send("orders", b"before").result(PATIENCE_S)
             ballast.leave(0)
             hasty = client.producer(linger_ms=0, delivery_timeout_ms=1_000)
             taken, unknown = [b"before"], list[bytes]()
-            cluster.wait_until("writes are refused", lambda: refused(hasty, taken, unknown), 60)
+            cluster.wait_until("writes are refused", lambda: refused(hasty, taken, unknown))
             until = time.monotonic() + READS_S
             while time.monotonic() < until:
                 ballast.leave(0)
@@ -76,7 +77,7 @@ def test_a_disk_that_holds_the_metadata_too_runs_full_and_recovers(disk: Path) -
                 assert found in (taken, [*taken, *unknown]), cluster.last_words()
             assert cluster.pids() == pids, cluster.last_words()
             ballast.drop()
-            client.producer(linger_ms=0).send("orders", b"after").result(60)
+            client.producer(linger_ms=0).send("orders", b"after").result(PATIENCE_S)
             assert values(client)[-1] == b"after"
         cluster.tenant("tn_later")
         assert cluster.pids() == pids, cluster.last_words()

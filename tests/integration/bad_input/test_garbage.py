@@ -10,6 +10,7 @@ import pytest
 
 from local.layout import BrokerSpec
 from tests.integration.brokers import Brokers
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("unharmed")]
 
@@ -59,7 +60,7 @@ def say(address: str, said: bytes) -> bytes:
     """Say it, end the sending direction, and listen until the peer ends the other."""
     host, _, port = address.rpartition(":")
     heard = b""
-    with socket.create_connection((host, int(port)), timeout=10) as peer:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as peer:
         try:
             peer.sendall(said)
             peer.shutdown(socket.SHUT_WR)
@@ -85,7 +86,7 @@ def test_many_connections_that_say_nothing_are_borne(cluster: Brokers) -> None:
     try:
         for address in (PORTS[port](broker) for port in PORTS for broker in cluster.spec.brokers):
             host, _, number = address.rpartition(":")
-            silent += [socket.create_connection((host, int(number)), timeout=10) for _ in range(20)]
+            silent += [socket.create_connection((host, int(number)), timeout=PATIENCE_S) for _ in range(20)]
         for broker in cluster.spec.brokers:
             assert b"200 OK" in say(broker.http_address, b"GET /healthz HTTP/1.0\r\n\r\n")
     finally:
@@ -96,6 +97,6 @@ def test_many_connections_that_say_nothing_are_borne(cluster: Brokers) -> None:
 def test_a_client_that_goes_away_in_mid_frame_is_borne(cluster: Brokers) -> None:
     host, _, port = cluster.bootstrap[0].rpartition(":")
     for cut in (10, len(PREFACE), len(PREFACE) + 5, len(PREFACE) + 12):
-        with socket.create_connection((host, int(port)), timeout=10) as peer:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as peer:
             peer.sendall((PREFACE + SETTINGS + b"\x00\x40\x00\x00" + bytes(5))[:cut])
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")

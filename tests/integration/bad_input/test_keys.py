@@ -28,11 +28,12 @@ from tests.integration.raw_wire import (
     with_key,
     with_secret,
 )
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("unharmed")]
 
 REVOKED_WITHIN_S = 1.0
-DEMAND = "the internal listener demands the cluster secret"
+REQUIRED = "the internal listener demands the cluster secret"
 
 
 def with_wrong_secret(tenant: Tenant) -> str:
@@ -77,9 +78,9 @@ def test_a_wrong_key_is_refused_everywhere_and_never_repeated(
     assert "PENSTOCK_API_KEY" in raised.value.remedy
     with cluster.client(impostor) as client, client.producer() as producer:
         with pytest.raises(Unauthenticated, match=reason):
-            producer.send("orders", b"x").result(10)
+            producer.send("orders", b"x").result(PATIENCE_S)
         with client.consumer(["orders"]) as consumer, pytest.raises(Unauthenticated, match=reason):
-            consumer.poll(timeout=10)
+            consumer.poll(timeout=PATIENCE_S)
 
 
 def test_a_call_without_a_key_is_refused(cluster: Brokers) -> None:
@@ -110,7 +111,7 @@ def test_a_key_that_is_revoked_is_refused_on_open_streams_within_a_second(
         assert refusal.code is ErrorCode.UNAUTHENTICATED
         assert refusal.message == "the API key was revoked or has expired"
     with cluster.client(tenant) as client, client.consumer(["revoked"]) as consumer:
-        assert [message.value for message in consumer.poll(timeout=10)] == [b"before"]
+        assert [message.value for message in consumer.poll(timeout=PATIENCE_S)] == [b"before"]
         assert consumer.end_offsets() == {("revoked", 0): 1}
 
 
@@ -121,21 +122,21 @@ def test_the_sdk_tells_a_producer_and_a_consumer_that_their_key_was_revoked(
     cluster.create_topic(tenant, "revoked-sdk")
     with cluster.client(doomed) as client:
         producer, consumer = client.producer(linger_ms=0), client.consumer(["revoked-sdk"])
-        producer.send("revoked-sdk", b"before").result(10)
-        assert [message.value for message in consumer.poll(timeout=10)] == [b"before"]
+        producer.send("revoked-sdk", b"before").result(PATIENCE_S)
+        assert [message.value for message in consumer.poll(timeout=PATIENCE_S)] == [b"before"]
         revoked = cluster.revoke(doomed)
         # What is on its way when a stream ends may have been applied, so the first may only be called unknown.
         with pytest.raises((Unauthenticated, OutcomeUnknown), match="revoked"):
-            producer.send("revoked-sdk", b"after").result(10)
+            producer.send("revoked-sdk", b"after").result(PATIENCE_S)
         with pytest.raises(Unauthenticated, match="revoked"):
-            producer.send("revoked-sdk", b"after").result(10)
+            producer.send("revoked-sdk", b"after").result(PATIENCE_S)
         with pytest.raises(Unauthenticated, match="revoked"):
-            consumer.poll(timeout=10)
+            consumer.poll(timeout=PATIENCE_S)
         assert time.monotonic() - revoked < REVOKED_WITHIN_S
         with pytest.raises(Unauthenticated, match="was revoked"):
             client.topics()
     with cluster.client(tenant) as client:
-        client.producer().send("revoked-sdk", b"another key of the tenant").result(10)
+        client.producer().send("revoked-sdk", b"another key of the tenant").result(PATIENCE_S)
 
 
 INTERNAL_CALLS = sorted(path for path in vars(internal).values() if ".Admin/" in str(path))
@@ -171,14 +172,14 @@ def test_the_internal_listener_refuses_whoever_lacks_the_cluster_secret(
     request = admin_pb2.PutTenantRequest(tenant="tn_intruder")
     for broker in cluster.spec.brokers:
         for method in INTERNAL_CALLS:
-            with pytest.raises(Refused, match=DEMAND) as refused:
+            with pytest.raises(Refused, match=REQUIRED) as refused:
                 call(broker.internal_address, method, request, admin_pb2.Outcome, metadata)
             assert refused.value.code is ErrorCode.UNAUTHENTICATED
         for method in INTERNAL_STREAMS:
             with RawStream(broker.internal_address, method, metadata) as stream:
                 stream.send(beat())
                 ended = stream.end()
-            assert (ended.code, ended.message) == (ErrorCode.UNAUTHENTICATED, DEMAND)
+            assert (ended.code, ended.message) == (ErrorCode.UNAUTHENTICATED, REQUIRED)
 
 
 def test_clients_methods_are_not_offered_by_the_internal_listener(cluster: Brokers, tenant: Tenant) -> None:

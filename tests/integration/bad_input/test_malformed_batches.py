@@ -22,6 +22,7 @@ from tests.integration.enforcement.test_access import Key
 from tests.integration.groups.test_surfaces import Surface
 from tests.integration.raw_wire import ProduceWire, batch_of
 from tests.unit.records.forging import forged, plain_block
+from tests.waiting import PATIENCE_S
 from web import browsing
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("unharmed")]
@@ -74,7 +75,7 @@ def surface(request: pytest.FixtureRequest) -> Iterator[Surface]:
 def read(surface: Surface, consumer: Any, count: int) -> list[Message]:
     found: list[Message] = []
     while len(found) < count:
-        more = surface(consumer.poll(timeout=30))
+        more = surface(consumer.poll(timeout=PATIENCE_S))
         assert more, f"nothing more came behind {[message.value for message in found]}"
         found += more
     return found
@@ -99,7 +100,7 @@ def test_readers_of_whole_batches_go_on_behind_them(
         consumer = client.consumer([TOPIC])
         values: list[bytes | None] = []
         while len(values) < 6:
-            for batch in surface(consumer.poll_batches(timeout=30)):
+            for batch in surface(consumer.poll_batches(timeout=5)):
                 values += batch.values
         assert values == GOOD
         surface(consumer.close())
@@ -124,7 +125,7 @@ def test_a_group_that_waits_behind_one_has_committed_it(cluster: Brokers, tenant
             wire.produce(topic_id, 0, batch)
     with cluster.client(tenant) as client:
         consumer = client.consumer("lies-last", group="waiting", auto_commit_interval_ms=50)
-        assert len(consumer.poll(timeout=30)) == 3
+        assert len(consumer.poll(timeout=PATIENCE_S)) == 3
         assert consumer.poll(timeout=3) == []
         assert client.group("waiting").offsets == {("lies-last", 0): 12}
 
@@ -143,7 +144,7 @@ def test_an_application_that_fails_while_it_is_told_is_told_again(
         consumer = client.consumer([TOPIC], on_malformed=fail_once)
         assert len(read(surface, consumer, 3)) == 3
         with pytest.raises(RuntimeError, match="not now"):
-            surface(consumer.poll(timeout=30))
+            surface(consumer.poll(timeout=PATIENCE_S))
         assert surface(consumer.position(TOPIC, 0)) == 3
         assert [message.value for message in read(surface, consumer, 3)] == GOOD[3:]
         assert told == [3, *(first for first, _ in SKIPPED)]
@@ -169,14 +170,14 @@ def test_a_reader_that_would_rather_stop_is_told_how_to_go_on(
 ) -> None:
     with surface.client(cluster, poisoned) as client:
         consumer = client.consumer([TOPIC], malformed="stop")
-        assert [message.value for message in surface(consumer.poll(timeout=30))] == GOOD[:3]
+        assert [message.value for message in surface(consumer.poll(timeout=PATIENCE_S))] == GOOD[:3]
         for offset, following in SKIPPED:
             with pytest.raises(penstock.MalformedBatch) as told:
-                surface(consumer.poll(timeout=30))
+                surface(consumer.poll(timeout=PATIENCE_S))
             assert told.value.message.startswith(f"{TOPIC}-0: at offset {offset}: batch: ")
             assert told.value.message.endswith(f"; seek to offset {following} to go on behind it")
             surface(consumer.seek(TOPIC, 0, offset=following))
-        assert [message.value for message in surface(consumer.poll(timeout=30))] == GOOD[3:]
+        assert [message.value for message in surface(consumer.poll(timeout=PATIENCE_S))] == GOOD[3:]
         surface(consumer.close())
 
 
@@ -210,7 +211,7 @@ def test_the_command_line_shows_the_messages_and_says_what_it_leaves_out(
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

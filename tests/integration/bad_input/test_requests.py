@@ -12,6 +12,7 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.v1 import log_pb2 as pb
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.raw_wire import Refused, call, with_key, with_secret
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("unharmed")]
 
@@ -63,7 +64,7 @@ def test_a_request_for_too_many_things_is_refused_with_the_limit(
 def test_a_watch_of_too_many_topics_is_refused_with_the_limit(cluster: Brokers, tenant: Tenant) -> None:
     with grpc.insecure_channel(cluster.bootstrap[0]) as channel:
         watch: grpc.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(methods.WATCH_METADATA)
-        answers = watch(b"\x0a\x00" * 1_000_000, timeout=10, metadata=with_key(tenant.api_key))
+        answers = watch(b"\x0a\x00" * 1_000_000, timeout=PATIENCE_S, metadata=with_key(tenant.api_key))
         with pytest.raises(grpc.RpcError) as refused:
             next(answers)
     assert "1000000 topics in one request" in (refused.value.details() or "")

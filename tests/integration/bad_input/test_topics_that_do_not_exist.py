@@ -12,6 +12,7 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.v1 import log_pb2 as pb
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.raw_wire import ConsumeWire, ProduceWire, batch_of, call, with_key
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("unharmed")]
 
@@ -35,7 +36,7 @@ def foreign(cluster: Brokers) -> Foreign:
     owner = cluster.tenant("tn_other")
     topic_id = cluster.create_topic(owner, FOREIGN)
     with cluster.client(owner) as client, client.producer() as producer:
-        producer.send(FOREIGN, VALUE).result(10)
+        producer.send(FOREIGN, VALUE).result(PATIENCE_S)
     return Foreign(owner=owner, topic_id=topic_id)
 
 
@@ -55,7 +56,7 @@ def test_a_producer_is_told_that_the_topic_does_not_exist(
     client: Client, foreign: Foreign, topic: str
 ) -> None:
     with client.producer() as producer, pytest.raises(NotFound) as refused:
-        producer.send(topic, b"x").result(10)
+        producer.send(topic, b"x").result(PATIENCE_S)
     names_it(refused.value, topic)
 
 
@@ -65,10 +66,10 @@ def test_a_consumer_is_told_that_the_topic_does_not_exist(
 ) -> None:
     with client.consumer([topic]) as consumer:
         with pytest.raises(NotFound) as refused:
-            consumer.poll(timeout=10)
+            consumer.poll(timeout=PATIENCE_S)
         names_it(refused.value, topic)
         with pytest.raises(NotFound) as refused:
-            consumer.beginning_offsets(timeout=10)
+            consumer.beginning_offsets(timeout=PATIENCE_S)
         names_it(refused.value, topic)
 
 
@@ -141,7 +142,7 @@ def test_a_foreign_topic_id_is_answered_as_one_that_nobody_has(
             told.append((code, message.replace(topic_id.hex(), "<id>")))
         assert told == [(ErrorCode.NOT_FOUND, "topic id <id> does not exist")] * 2
     with cluster.client(foreign.owner) as client, client.consumer([FOREIGN]) as consumer:
-        assert [message.value for message in consumer.poll(timeout=10)] == [VALUE]
+        assert [message.value for message in consumer.poll(timeout=PATIENCE_S)] == [VALUE]
         assert consumer.end_offsets() == {(FOREIGN, 0): 1}
 
 

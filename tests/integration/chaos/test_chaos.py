@@ -14,6 +14,7 @@ from chaos.history_lines import FILE, lines
 from tests.architecture import house
 from tests.conftest import FULL
 from tests.integration.bad_input.small_disk import may_mount
+from tests.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.processes,
@@ -70,6 +71,6 @@ def test_nothing_acknowledged_is_lost_when_brokers_are_killed_stopped_cut_off_an
     compared = next(line for line in lines(history) if line["is"] == "compared")
     assert compared["segments"] > 8, "no segment was rolled while brokers failed"
     assert len(struck) == PLANS[plan], f"{struck}; unavailable: {told['unavailable']}"
-    again = chaos(tmp_path, "--history", str(history.parent), timeout_s=60)
+    again = chaos(tmp_path, "--history", str(history.parent), timeout_s=PATIENCE_S)
     assert ENDED.search(again) is not None
     assert said.endswith(again)

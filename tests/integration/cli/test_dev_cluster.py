@@ -20,6 +20,7 @@ from local.profile import read_api_key
 from local.provisioning import admin_of
 from penstock.contract.topic_settings import TopicSettings
 from tests.integration.installed import ROOT
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -123,7 +124,6 @@ def values(ended: Ended) -> list[str]:
     return [json.loads(line)["value"] for line in ended.out.splitlines()]
 
 
-@pytest.mark.timeout(300)
 def test_a_cluster_is_started_used_hurt_healed_and_stopped(penstock: CommandLine) -> None:
     up = penstock("dev", "up", "--bare", "--detach", "--json").json
     assert [broker["state"] for broker in up["brokers"]] == ["ready"] * 3
@@ -168,7 +168,6 @@ def test_a_cluster_is_started_used_hurt_healed_and_stopped(penstock: CommandLine
     assert status["profile"] == "dev"
 
 
-@pytest.mark.timeout(200)
 def test_messages_and_the_key_survive_a_stop_of_everything(penstock: CommandLine) -> None:
     penstock("dev", "up", "--bare", "--brokers", "1", "--detach")
     penstock.create_topic("kept")
@@ -190,7 +189,6 @@ def test_messages_and_the_key_survive_a_stop_of_everything(penstock: CommandLine
     assert wrong not in denied.err
 
 
-@pytest.mark.timeout(200)
 def test_one_broker_lowers_the_default_replication_and_says_so(penstock: CommandLine) -> None:
     up = penstock("dev", "up", "--bare", "--brokers", "1", "--detach")
     assert "1 broker: topics get replication 1 and min_insync 1 here" in up.err
@@ -198,7 +196,6 @@ def test_one_broker_lowers_the_default_replication_and_says_so(penstock: Command
     assert (status["replication"], status["min_insync"]) == (1, 1)
 
 
-@pytest.mark.timeout(200)
 def test_positions_of_reading_are_obeyed(penstock: CommandLine) -> None:
     penstock("dev", "up", "--bare", "--brokers", "1", "--detach")
     penstock.create_topic("t")
@@ -216,7 +213,6 @@ def test_positions_of_reading_are_obeyed(penstock: CommandLine) -> None:
     assert penstock.try_to("produce", "nowhere", "x").code == 3
 
 
-@pytest.mark.timeout(200)
 def test_following_shows_what_comes_and_ends_with_an_interrupt(penstock: CommandLine) -> None:
     penstock("dev", "up", "--bare", "--brokers", "1", "--detach")
     penstock.create_topic("t")
@@ -227,35 +223,32 @@ def test_following_shows_what_comes_and_ends_with_an_interrupt(penstock: Command
     penstock("produce", "t", "after")
     assert following.stdout.readline() == b"after\n"
     following.send_signal(signal.SIGINT)
-    _, errors = following.communicate(timeout=20)
+    _, errors = following.communicate(timeout=PATIENCE_S)
     assert (following.returncode, errors) == (0, b"")
 
 
-@pytest.mark.timeout(200)
 def test_a_foreground_cluster_stops_with_an_interrupt(penstock: CommandLine) -> None:
     staying = penstock.start("dev", "up", "--bare", "--brokers", "1")
     wait_up(staying)
     assert len(penstock.broker_processes()) == 1
     staying.send_signal(signal.SIGINT)
-    staying.communicate(timeout=60)
+    staying.communicate(timeout=PATIENCE_S)
     assert staying.returncode == 0
     assert penstock.broker_processes() == []
 
 
-@pytest.mark.timeout(200)
 def test_a_foreground_cluster_ends_with_its_command_even_when_that_is_killed(penstock: CommandLine) -> None:
     staying = penstock.start("dev", "up", "--bare", "--brokers", "1")
     wait_up(staying)
     assert len(penstock.broker_processes()) == 1
     staying.kill()
-    staying.communicate(timeout=60)
-    deadline = time.monotonic() + 60
+    staying.communicate(timeout=PATIENCE_S)
+    deadline = time.monotonic() + PATIENCE_S
     while penstock.broker_processes():
         assert time.monotonic() < deadline, "the broker is still there"
         time.sleep(0.05)
 
 
-@pytest.mark.timeout(200)
 def test_what_ends_by_itself_is_started_again_and_what_a_command_killed_is_not(penstock: CommandLine) -> None:
     staying = penstock.start("dev", "up", "--bare", "--brokers", "2")
     wait_up(staying)
@@ -270,18 +263,17 @@ def test_what_ends_by_itself_is_started_again_and_what_a_command_killed_is_not(p
     penstock("dev", "broker", "start", "2")
     assert len(penstock.broker_processes()) == 2
     penstock("dev", "down", "--timeout", "5")
-    assert staying.wait(60) == 0, "nothing is wanted any more"
+    assert staying.wait(PATIENCE_S) == 0, "nothing is wanted any more"
     staying.communicate()
 
 
-@pytest.mark.timeout(200)
 def test_a_detached_cluster_has_a_supervisor_that_ends_with_it(penstock: CommandLine) -> None:
     penstock("dev", "up", "--bare", "--brokers", "1", "--detach")
     directory = DataDirectory(penstock.data)
     assert penstock("dev", "status", "--json").json["supervised"] is True
     (pid,) = penstock.broker_processes()
     os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while penstock.broker_processes() in ([], [pid]):
         assert time.monotonic() < deadline, directory.supervisor_output_file.read_text()
         time.sleep(0.05)

@@ -18,6 +18,7 @@ from penstock.cli.__main__ import run
 from penstock.contract.api_keys import RANDOM_BYTES, make_api_key
 from tests.integration.operations.certificates import make_certificate
 from tests.integration.rest.little_server import Answer, Asked, little_server
+from tests.waiting import PATIENCE_S
 
 KEY = make_api_key("dev", secrets.token_bytes(RANDOM_BYTES)).reveal()
 
@@ -73,7 +74,7 @@ def listening(context: ssl.SSLContext | None = None) -> Iterator[str]:
     finally:
         server.shutdown(socket.SHUT_RDWR)
         server.close()
-        thread.join(5)
+        thread.join(PATIENCE_S)
 
 
 def test_a_newcomer_is_told_that_there_is_no_address(capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
 
 
 @pytest.fixture
-def told(cluster: Brokers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+def show(cluster: Brokers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """Makes a tenant's environment the doctor's."""
 
     def use(tenant: Tenant) -> None:
@@ -58,10 +58,10 @@ def told(cluster: Brokers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
 
 
 def test_writes_that_are_taken_are_found_so_and_nothing_is_stored(
-    cluster: Brokers, told: Any, capsys: pytest.CaptureFixture[str]
+    cluster: Brokers, show: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tenant = cluster.tenant("tn_well")
-    told(tenant)
+    show(tenant)
     assert examined(capsys)[1]["writes"]["state"] == "skipped"
     cluster.create_topic(tenant, "orders", assignments=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
     code, found = examined(capsys)
@@ -71,12 +71,12 @@ def test_writes_that_are_taken_are_found_so_and_nothing_is_stored(
 
 
 def test_a_disk_without_room_is_found(
-    cluster: Brokers, told: Any, capsys: pytest.CaptureFixture[str]
+    cluster: Brokers, show: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tenant = cluster.tenant("tn_full")
     topic_id = cluster.create_topic(tenant, "orders", assignments=[[SMALL, 2, 3]])
     cluster.wait_until("the small one leads", lambda: cluster.leader(topic_id) == SMALL)
-    told(tenant)
+    show(tenant)
     ballast = Ballast(cluster.directory.log_directory(SMALL))
     ballast.leave(SOFT_BYTES // 2)
     try:
@@ -90,11 +90,11 @@ def test_a_disk_without_room_is_found(
 
 
 def test_too_few_copies_in_sync_are_found(
-    cluster: Brokers, told: Any, capsys: pytest.CaptureFixture[str]
+    cluster: Brokers, show: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tenant = cluster.tenant("tn_few")
     cluster.create_topic(tenant, "orders", assignments=[[2, 3, 1]], min_insync_replicas=3)
-    told(tenant)
+    show(tenant)
     assert examined(capsys)[0] == 0
     cluster.kill(3)
     try:
@@ -107,23 +107,23 @@ def test_too_few_copies_in_sync_are_found(
         cluster.start(3)
 
 
-def test_a_suspended_tenant_is_found(cluster: Brokers, told: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_suspended_tenant_is_found(cluster: Brokers, show: Any, capsys: pytest.CaptureFixture[str]) -> None:
     tenant = cluster.tenant("tn_suspended")
     cluster.create_topic(tenant, "orders")
-    told(tenant)
+    show(tenant)
     cluster.admin.wait_until_seen(cluster.admin.put_tenant(tenant.name, generation=2, suspended=True))
     code, found = examined(capsys)
     assert code == 4 and "is suspended" in found["key at the brokers"]["fact"]
 
 
 def test_a_key_that_may_not_send_is_no_fault(
-    cluster: Brokers, told: Any, capsys: pytest.CaptureFixture[str]
+    cluster: Brokers, show: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tenant = cluster.tenant("tn_reader")
     cluster.create_topic(tenant, "orders")
     key = Key(cluster, tenant)
     key.put(generation=1, bindings=[Binding(topic_prefix="", operations=("consume",))])
-    told(key.holder)
+    show(key.holder)
     code, found = examined(capsys)
     assert (code, found["writes"]["state"]) == (0, "skipped")
     assert "may not send" in found["writes"]["fact"]

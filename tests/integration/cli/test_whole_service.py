@@ -15,10 +15,11 @@ from local.layout import DataDirectory
 from local.service_layout import ServiceDirectory
 from penstock.contract.errors import Forbidden, NotFound
 from penstock.rest.client import RestClient
+from tests.waiting import PATIENCE_S
 
 from .test_dev_cluster import CommandLine, Ended
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 NAMES = ["web", "worker", "runner"]
 
@@ -148,7 +149,7 @@ def test_killed_processes_are_seen_and_started_again_and_brokers_serve_meanwhile
         assert penstock.try_to("topic", "create", "t", "--partitions", "1", "--timeout", "1").code == 6
     finally:
         os.kill(supervisor.pid, signal.SIGCONT)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_S
     while set(penstock.states().values()) != {"ready"}:
         assert time.monotonic() < deadline, penstock.states()
         time.sleep(0.1)

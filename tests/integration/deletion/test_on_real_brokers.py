@@ -107,7 +107,7 @@ def test_a_topic_made_again_under_its_name_holds_nothing_of_the_old_one_also_whe
     produce(client, "again", range(6))
     cluster.start(absent)
     cluster.wait_until("all replicas are in sync", lambda: cluster.whole(new_id))
-    cluster.wait_until("nothing is left of the old one", lambda: not left_of(usage, old_id), 40)
+    cluster.wait_until("nothing is left of the old one", lambda: not left_of(usage, old_id))
     assert bounds(client, "again") == (0, 6)
     assert read_all(client, "again") == list(range(6))
     for number in cluster.ids:

@@ -20,6 +20,7 @@ from penstock.contract.v1 import log_pb2 as pb
 from penstock.rules.credentials import SCRAM_SALT_BYTES, Credential, make_credential
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.raw_wire import ConsumeWire, ProduceWire, batch_of, with_key
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -56,7 +57,7 @@ class Watch:
         self._channel = grpc.insecure_channel(address)
         request = pb.WatchMetadataRequest(topics=["idle"]).SerializeToString()
         opened: Any = self._channel.unary_stream(methods.WATCH_METADATA)
-        self._call = opened(request, timeout=20, metadata=with_key(api_key))
+        self._call = opened(request, timeout=PATIENCE_S, metadata=with_key(api_key))
         next(self._call)
 
     def __enter__(self) -> "Watch":
@@ -136,7 +137,7 @@ def test_idle_streams_end_within_a_second_on_every_broker(
             thread.start()
         ended_at = end(cluster, key)
         for thread in waiting:
-            thread.join(15)
+            thread.join(PATIENCE_S)
     assert len(ends) == len(opened)
     assert all(found is code and text in message for _, found, message in ends)
     slowest_ms = max(at - ended_at for at, _, _ in ends) * 1000
@@ -154,7 +155,7 @@ def test_a_suspended_tenant_is_refused_until_it_is_resumed(cluster: Brokers, ten
         client.topics()
     cluster.admin.wait_until_seen(cluster.admin.put_tenant(tenant.name, generation=3))
     with cluster.client(tenant) as client:
-        client.producer().send("paused", b"again").result(10)
+        client.producer().send("paused", b"again").result(PATIENCE_S)
 
 
 def test_a_bound_key_sees_its_prefix_only_and_a_changed_binding_counts_at_once(
@@ -168,23 +169,23 @@ def test_a_bound_key_sees_its_prefix_only_and_a_changed_binding_counts_at_once(
     for name in ("in-flights", "out-flights", "other"):
         cluster.create_topic(tenant, name)
     with cluster.client(tenant) as owner:
-        owner.producer().send("out-flights", b"there").result(10)
+        owner.producer().send("out-flights", b"there").result(PATIENCE_S)
     with cluster.client(key.holder) as client:
         assert [topic.name for topic in client.topics()] == ["in-flights", "out-flights"]
         producer = client.producer(linger_ms=0)
-        producer.send("in-flights", b"x").result(10)
+        producer.send("in-flights", b"x").result(PATIENCE_S)
         with pytest.raises(Forbidden, match=r"'out-flights': no binding of the key .* grants produce"):
-            producer.send("out-flights", b"x").result(10)
+            producer.send("out-flights", b"x").result(PATIENCE_S)
         with pytest.raises(NotFound, match="'other' does not exist"):
-            producer.send("other", b"x").result(10)
+            producer.send("other", b"x").result(PATIENCE_S)
         with client.consumer(["out-flights"]) as consumer:
-            assert [message.value for message in consumer.poll(timeout=10)] == [b"there"]
+            assert [message.value for message in consumer.poll(timeout=PATIENCE_S)] == [b"there"]
             again = key.put(generation=2, bindings=[Binding(topic_prefix="in-", operations=("consume",))])
             assert again == principal
             with pytest.raises(NotFound):
-                consumer.poll(timeout=10)
+                consumer.poll(timeout=PATIENCE_S)
         with pytest.raises(Forbidden, match="grants produce"):
-            producer.send("in-flights", b"y").result(10)
+            producer.send("in-flights", b"y").result(PATIENCE_S)
         assert [topic.name for topic in client.topics()] == ["in-flights"]
 
 
@@ -196,12 +197,12 @@ def test_a_key_deletes_records_only_if_it_was_given_that_right(cluster: Brokers,
     deleter.put(generation=1, bindings=[Binding(topic_prefix="ke", operations=("delete",))])
     with cluster.client(writer.holder) as client:
         for value in (b"one", b"two"):
-            client.producer(linger_ms=0).send("kept", value).result(10)
+            client.producer(linger_ms=0).send("kept", value).result(PATIENCE_S)
         with pytest.raises(Forbidden, match=r"no binding of the key .* grants delete"):
             client.delete_records({("kept", 0): 1})
     with cluster.client(deleter.holder) as client:
         with pytest.raises(Forbidden, match="grants produce"):
-            client.producer(linger_ms=0).send("kept", b"three").result(10)
+            client.producer(linger_ms=0).send("kept", b"three").result(PATIENCE_S)
         assert client.delete_records({("kept", 0): 1}) == {("kept", 0): 1}
     with cluster.client(writer.holder) as client, client.consumer(["kept"]) as consumer:
-        assert [message.value for message in consumer.poll(timeout=10)] == [b"two"]
+        assert [message.value for message in consumer.poll(timeout=PATIENCE_S)] == [b"two"]

@@ -14,6 +14,7 @@ from penstock import Client
 from penstock.contract.errors import ErrorCode
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.raw_wire import ProduceWire, batch_of
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -44,7 +45,7 @@ class Load:
             delivery = self._producer.send(self._topic, payload, partition=number % 3)
             delivery.add_done_callback(self._done)
             number += 1
-        self._producer.flush(30)
+        self._producer.flush(PATIENCE_S)
 
     def _done(self, delivery: Any) -> None:
         error = delivery.exception()
@@ -60,7 +61,7 @@ class Load:
             yield
         finally:
             self._stop.set()
-            self._thread.join(60)
+            self._thread.join(PATIENCE_S)
 
     def bytes_between(self, start: float, end: float) -> int:
         return sum(size for at, size in list(self.acknowledged) if start <= at < end)
@@ -84,7 +85,7 @@ def test_the_rate_holds_over_all_brokers_and_another_tenant_is_not_slowed(
             waits = []
             while time.monotonic() - began < WINDOW_S:
                 sent = time.monotonic()
-                beside.send("free", b"x" * 1_000).result(10)
+                beside.send("free", b"x" * 1_000).result(PATIENCE_S)
                 waits.append(time.monotonic() - sent)
                 time.sleep(0.01)
             ended = time.monotonic()
@@ -123,7 +124,7 @@ def test_many_senders_of_large_batches_share_the_rate_and_each_gets_through(
         shares = [load.bytes_between(began, ended) / (ended - began) for load in loads]
         refused = sum(cluster.metric(number, "penstock_throttle_refusals_total") for number in cluster.ids)
         cluster.wait_until(
-            "each gets through", lambda: all(load.bytes_between(began, math.inf) > 0 for load in loads), 60
+            "each gets through", lambda: all(load.bytes_between(began, math.inf) > 0 for load in loads)
         )
         cluster.admin.put_tenant(tenant.name, generation=2)
     print(
@@ -150,7 +151,7 @@ def test_a_rate_that_is_lifted_lets_the_sender_go_at_once_and_nothing_is_lost(
         cluster.admin.put_tenant(tenant.name, generation=2)
         began = time.monotonic()
         for delivery in sent:
-            delivery.result(20)
+            delivery.result(PATIENCE_S)
         assert time.monotonic() - began < 10
         with client.consumer(["lifted"]) as consumer:
             assert sum(consumer.end_offsets().values()) == len(sent), "no duplicate, no loss"

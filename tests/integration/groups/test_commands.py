@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.brokers import Brokers, Tenant
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -29,7 +30,7 @@ class Shell:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert done.returncode == code, done.stdout + done.stderr
@@ -43,7 +44,7 @@ def test_a_group_is_read_looked_at_reset_and_forgotten(cluster: Brokers, tmp_pat
     with cluster.client(tenant) as client, client.producer() as producer:
         for number in range(10):
             producer.send("orders", b"%d" % number, partition=number % 2)
-        producer.flush(30)
+        producer.flush(PATIENCE_S)
 
     first = penstock("consume", "orders", "--group", "readers", "--max", "4", "--display", "values")
     rest = penstock("consume", "orders", "--group", "readers", "--display", "values")
@@ -56,7 +57,7 @@ def test_a_group_is_read_looked_at_reset_and_forgotten(cluster: Brokers, tmp_pat
         ("readers", "empty", 0)
     ]
     with cluster.client(tenant) as client, client.producer() as producer:
-        producer.send("orders", b"late", partition=0).result(30)
+        producer.send("orders", b"late", partition=0).result(PATIENCE_S)
     described = json.loads(penstock("group", "describe", "readers", "--json"))
     assert described["lag"] == 1
     assert [(p["partition"], p["committed"], p["end"], p["lag"]) for p in described["partitions"]] == [
@@ -97,9 +98,9 @@ def test_a_group_with_members_is_described_and_not_reset(cluster: Brokers, tmp_p
     cluster.create_topic(tenant, "orders", 2)
     penstock = Shell(cluster, tenant, tmp_path)
     with cluster.client(tenant) as client, client.producer() as producer:
-        producer.send("orders", b"one", partition=0).result(30)
+        producer.send("orders", b"one", partition=0).result(PATIENCE_S)
         with client.consumer("orders", group="readers", instance_id="desk") as consumer:
-            assert consumer.poll(timeout=10)
+            assert consumer.poll(timeout=PATIENCE_S)
             consumer.commit()
             described = json.loads(penstock("group", "describe", "readers", "--json"))
             assert (described["state"], len(described["members"])) == ("stable", 1)

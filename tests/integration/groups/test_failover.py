@@ -8,7 +8,8 @@ import pytest
 
 from penstock import Consumer
 from tests.integration.brokers import Brokers
-from tests.integration.groups.watching import coordinator_of, produced, until, watched
+from tests.integration.groups.watching import coordinator_of, produced, watched
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -53,9 +54,9 @@ def test_a_coordinator_that_falls_loses_no_commit_and_the_group_goes_on(cluster:
         with produced(cluster, tenant, "orders") as load, watched(cluster, tenant, "readers") as watch:
             for reader in readers:
                 reader.start()
-            until("two share", lambda: all(len(r.consumer.assignment()) == 2 for r in readers))
+            wait_until("two share", lambda: all(len(r.consumer.assignment()) == 2 for r in readers))
             shares = [reader.consumer.assignment() for reader in readers]
-            until("something of everything is committed", lambda: len(watch.highest) == 4)
+            wait_until("something of everything is committed", lambda: len(watch.highest) == 4)
             events.clear()
 
             killed = coordinator_of(cluster, tenant.name, "readers")
@@ -64,13 +65,13 @@ def test_a_coordinator_that_falls_loses_no_commit_and_the_group_goes_on(cluster:
                 cluster.kill(killed)
             else:
                 cluster.signal(signal.SIGSTOP, killed)
-            until(
+            wait_until(
                 "another broker coordinates",
                 lambda: coordinator_of(cluster, tenant.name, "readers") not in (killed, -1),
             )
-            until(
+            wait_until(
                 "commits go on",
-                lambda: all(watch.highest[place] > offset for place, offset in before.items()),
+                lambda: all(watch.highest[tp] > offset for tp, offset in before.items()),
             )
             time.sleep(0.5)
             assert [reader.consumer.assignment() for reader in readers] == shares, "nothing moved"
@@ -86,14 +87,14 @@ def test_a_coordinator_that_falls_loses_no_commit_and_the_group_goes_on(cluster:
                 for partition, end in load.ends.items()
             )
 
-        until("every message was delivered", all_read)
+        wait_until("every message was delivered", all_read)
         for reader in readers:
             reader.ending.set()
         for reader in readers:
-            reader.join(30)
+            reader.join(PATIENCE_S)
             assert reader.failure is None
         assert watch.back == []
-        ends = {place: offset for (_, place), offset in first.group("readers").offsets.items()}
+        ends = {tp: offset for (_, tp), offset in first.group("readers").offsets.items()}
         assert ends == load.ends
 
 
@@ -104,19 +105,19 @@ def test_what_was_committed_a_moment_before_the_kill_is_there_after_it(cluster: 
         with client.producer() as producer:
             for number in range(100):
                 producer.send("orders", b"%d" % number)
-            producer.flush(30)
+            producer.flush(PATIENCE_S)
         with client.consumer("orders", group="by-hand", auto_commit=False) as consumer:
             read = 0
             while read < 40:
-                read += len(consumer.poll(max_messages=40 - read, timeout=10))
+                read += len(consumer.poll(max_messages=40 - read, timeout=5))
             consumer.commit()
             killed = coordinator_of(cluster, tenant.name, "by-hand")
             cluster.kill(killed)
             assert consumer.committed() == {("orders", 0): 40}
             while read < 60:
-                read += len(consumer.poll(max_messages=60 - read, timeout=10))
+                read += len(consumer.poll(max_messages=60 - read, timeout=5))
             consumer.commit()
         cluster.start(killed)
-        assert client.group("by-hand", timeout=20).offsets == {("orders", 0): 60}
+        assert client.group("by-hand", timeout=PATIENCE_S).offsets == {("orders", 0): 60}
         with client.consumer("orders", group="by-hand") as again:
-            assert again.poll(max_messages=1, timeout=20)[0].offset == 60
+            assert again.poll(max_messages=1, timeout=PATIENCE_S)[0].offset == 60

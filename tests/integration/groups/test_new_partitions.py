@@ -5,6 +5,7 @@ import pytest
 from penstock import Message
 from penstock.contract.topic_settings import TopicSettings
 from tests.integration.brokers import Brokers, Tenant
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -32,7 +33,7 @@ def test_what_was_written_before_the_group_knew_of_a_partition_is_read(cluster: 
     cluster.create_topic(tenant, "history")
     with cluster.client(tenant) as client, client.producer() as producer:
         for topic in ("orders", "history"):
-            producer.send(topic, b"old").result(10)
+            producer.send(topic, b"old").result(PATIENCE_S)
     assert read_at_latest(cluster, tenant, "orders", count=0) == []
 
     settings = TopicSettings(replication=3, min_insync_replicas=2)
@@ -41,7 +42,7 @@ def test_what_was_written_before_the_group_knew_of_a_partition_is_read(cluster: 
     cluster.wait_until("the new partition is led", lambda: cluster.whole(topic_id))
     with cluster.client(tenant) as client, client.producer() as producer:
         for number in range(5):
-            producer.send("orders", b"%d" % number, partition=1).result(10)
+            producer.send("orders", b"%d" % number, partition=1).result(PATIENCE_S)
 
     read = read_at_latest(cluster, tenant, "orders", "history", count=5)
     assert [(m.topic, m.partition, m.value) for m in read] == [

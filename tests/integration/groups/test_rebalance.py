@@ -3,7 +3,8 @@
 import pytest
 
 from tests.integration.brokers import Brokers
-from tests.integration.groups.watching import MemberProcess, produced, until, watched
+from tests.integration.groups.watching import MemberProcess, produced, watched
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -22,14 +23,14 @@ def test_only_the_partitions_of_who_joins_and_who_is_killed_move(cluster: Broker
     try:
         with produced(cluster, tenant, "orders") as load, watched(cluster, tenant, "readers") as watch:
             one = joined()
-            until("the first member owns everything", lambda: len(one.owned) == PARTITIONS)
+            wait_until("the first member owns everything", lambda: len(one.owned) == PARTITIONS)
             two = joined()
-            until("two share", lambda: len(one.owned) == len(two.owned) == 3)
+            wait_until("two share", lambda: len(one.owned) == len(two.owned) == 3)
             stable = {id(one): set(one.owned), id(two): set(two.owned)}
             told = {id(one): len(one.events), id(two): len(two.events)}
 
             three = joined()
-            until("three share", lambda: len(one.owned) == len(two.owned) == len(three.owned) == 2)
+            wait_until("three share", lambda: len(one.owned) == len(two.owned) == len(three.owned) == 2)
             for old in (one, two):
                 revoked = [set(places) for event, places in old.events[told[id(old)] :] if event == "revoked"]
                 assert [len(places) for places in revoked] == [1], "each gave up one partition, once"
@@ -39,9 +40,9 @@ def test_only_the_partitions_of_who_joins_and_who_is_killed_move(cluster: Broker
             stable = {id(one): set(one.owned), id(two): set(two.owned)}
             told = {id(one): len(one.events), id(two): len(two.events)}
             lost = set(three.owned)
-            until("the third has read", lambda: bool(three.read))
+            wait_until("the third has read", lambda: bool(three.read))
             three.kill()
-            until("two share again", lambda: len(one.owned) == len(two.owned) == 3)
+            wait_until("two share again", lambda: len(one.owned) == len(two.owned) == 3)
             for old in (one, two):
                 assert all(event == "assigned" for event, _ in old.events[told[id(old)] :]), "nobody gave up"
                 assert stable[id(old)] < old.owned
@@ -53,7 +54,7 @@ def test_only_the_partitions_of_who_joins_and_who_is_killed_move(cluster: Broker
                 for partition, end in load.ends.items()
             )
 
-        until("every message was delivered", all_read)
+        wait_until("every message was delivered", all_read)
         assert sum(load.ends.values()) == load.acknowledged > 0
     finally:
         for member in members:

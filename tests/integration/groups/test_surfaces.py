@@ -11,6 +11,7 @@ import pytest
 import penstock
 import penstock.asyncio
 from tests.integration.brokers import Brokers, Tenant
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -61,7 +62,7 @@ def filled(cluster: Brokers, name: str, partitions: int = 2, messages: int = 20)
     with cluster.client(tenant) as client, client.producer() as producer:
         for number in range(messages):
             producer.send("orders", b"%d" % number, partition=number % partitions)
-        producer.flush(30)
+        producer.flush(PATIENCE_S)
     return tenant
 
 
@@ -78,7 +79,7 @@ def test_members_share_commit_and_hand_over(cluster: Brokers, surface: Surface) 
         )
         read: list[Any] = []
         while len(read) < 20:
-            read += surface(one.poll(timeout=10))
+            read += surface(one.poll(timeout=5))
         assert told == [("assigned", [("orders", 0), ("orders", 1)])]
         assert surface(one.committed()) == {}
         surface(one.commit({("orders", 0): 4}))
@@ -119,7 +120,7 @@ def test_closing_the_client_leaves_the_group(cluster: Brokers, surface: Surface)
     tenant = filled(cluster, f"closing-{surface.awaited}")
     with surface.client(cluster, tenant) as client:
         consumer = client.consumer("orders", group="readers")
-        assert surface(consumer.poll(max_messages=5, timeout=10))
+        assert surface(consumer.poll(max_messages=5, timeout=PATIENCE_S))
     with cluster.client(tenant) as client:
         described = client.group("readers")
         assert described.state == "empty"
@@ -152,11 +153,11 @@ def test_a_loop_left_early_loses_nothing(cluster: Brokers, surface: Surface) -> 
         surface(first.commit())
         assert surface(first.committed()) == {("orders", 0): 3}
         assert surface(take(first)) == [3, 4, 5]
-        assert [m.offset for m in surface(first.poll(max_messages=2, timeout=10))] == [6, 7]
+        assert [m.offset for m in surface(first.poll(max_messages=2, timeout=PATIENCE_S))] == [6, 7]
         assert surface(first.position("orders", 0)) == 8
         surface(first.close())
         second = client.consumer("orders", group="readers")
-        assert surface(second.poll(max_messages=1, timeout=10))[0].offset == 8
+        assert surface(second.poll(max_messages=1, timeout=PATIENCE_S))[0].offset == 8
         surface(second.close())
 
 
@@ -167,8 +168,8 @@ def test_a_client_that_ends_by_an_exception_commits_nothing_of_its_last_poll(
     module = penstock.asyncio if surface.awaited else penstock
     client: Any = module.Client(bootstrap=cluster.bootstrap, api_key=tenant.api_key)
     consumer = client.consumer("orders", group="readers")
-    assert len(surface(consumer.poll(max_messages=4, timeout=10))) == 4
-    assert len(surface(consumer.poll(max_messages=4, timeout=10))) == 4
+    assert len(surface(consumer.poll(max_messages=4, timeout=PATIENCE_S))) == 4
+    assert len(surface(consumer.poll(max_messages=4, timeout=PATIENCE_S))) == 4
     leave = client.__aexit__ if surface.awaited else client.__exit__
     surface(leave(ValueError, ValueError("ours"), None))
     with cluster.client(tenant) as other:
@@ -183,7 +184,7 @@ def test_a_silent_application_leaves_and_its_late_commit_is_refused(
         slow = client.consumer(
             "orders", group="readers", auto_commit=False, max_poll_interval_ms=300, instance_id=None
         )
-        assert surface(slow.poll(timeout=10))
+        assert surface(slow.poll(timeout=PATIENCE_S))
         quick = client.consumer("orders", group="readers", auto_commit=False)
         read = []
         for _ in range(200):
@@ -219,7 +220,7 @@ def test_a_coroutine_is_awaited_when_it_is_told(cluster: Brokers) -> None:
     async def story() -> None:
         client = penstock.asyncio.Client(bootstrap=cluster.bootstrap, api_key=tenant.api_key)
         async with client, client.consumer("orders", group="readers", on_assigned=assigned) as consumer:
-            assert await consumer.poll(timeout=10)
+            assert await consumer.poll(timeout=PATIENCE_S)
             assert told == ["assigned 2"]
 
     asyncio.run(story())

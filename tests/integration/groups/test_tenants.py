@@ -9,6 +9,7 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.v1 import groups_pb2 as pb
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.groups.watching import coordinator_of
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.processes
 def asked(cluster: Brokers, tenant: Tenant, broker: int, method: str, request: bytes) -> bytes:
     with grpc.insecure_channel(cluster.spec.broker(broker).client_address) as channel:
         call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
-        return call(request, timeout=10, metadata=(("authorization", f"Bearer {tenant.api_key}"),))
+        return call(request, timeout=PATIENCE_S, metadata=(("authorization", f"Bearer {tenant.api_key}"),))
 
 
 def beat(group: str = "readers", **more: object) -> bytes:
@@ -36,9 +37,9 @@ def test_the_same_name_in_two_tenants_is_two_groups(cluster: Brokers) -> None:
         cluster.create_topic(tenant, "orders", 1)
     with cluster.client(anna) as client:
         with client.producer() as producer:
-            producer.send("orders", b"hers").result(30)
+            producer.send("orders", b"hers").result(PATIENCE_S)
         with client.consumer("orders", group="readers") as consumer:
-            assert len(consumer.poll(timeout=10)) == 1
+            assert len(consumer.poll(timeout=PATIENCE_S)) == 1
         assert client.group("readers").offsets == {("orders", 0): 1}
     with cluster.client(bert) as client:
         assert client.groups() == []
@@ -48,7 +49,7 @@ def test_the_same_name_in_two_tenants_is_two_groups(cluster: Brokers) -> None:
             client.reset_group("readers", {("orders", 0): 0})
         with client.consumer("orders", group="readers") as consumer:
             assert consumer.poll(timeout=1) == []
-            assert consumer.committed(timeout=10) in ({}, {("orders", 0): 0})
+            assert consumer.committed(timeout=PATIENCE_S) in ({}, {("orders", 0): 0})
 
 
 def test_offsets_of_another_tenants_topic_are_not_kept(cluster: Brokers) -> None:
@@ -138,4 +139,4 @@ def test_clients_cannot_write_the_coordinators_log(cluster: Brokers) -> None:
     with cluster.client(system) as client, client.producer() as producer:
         delivery = producer.send("__groups", b"forged", key=b"[]")
         with pytest.raises(penstock.Forbidden, match="only the coordinators of groups write it"):
-            delivery.result(30)
+            delivery.result(PATIENCE_S)

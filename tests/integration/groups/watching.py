@@ -4,24 +4,15 @@ import json
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from penstock import Client, GroupNotFound, PenstockError
-from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.ids import SYSTEM_TENANT, NamedPartition
 from penstock.rules.partitioner import partition_of
 from tests.integration.brokers import Brokers, Tenant
-
-Place = tuple[str, int]
-
-
-def until(what: str, holds: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, f"after {timeout_s:g} s still not: {what}"
-        time.sleep(0.02)
+from tests.waiting import PATIENCE_S
 
 
 def coordinator_of(cluster: Brokers, tenant: str, group: str) -> int:
@@ -39,22 +30,22 @@ def coordinator_of(cluster: Brokers, tenant: str, group: str) -> int:
 class CommitWatch:
     """Looks at a group's committed offsets all the time; `back` lists every one that was lower than before."""
 
-    highest: dict[Place, int] = field(default_factory=dict)
-    back: list[tuple[Place, int, int]] = field(default_factory=list)
+    highest: dict[NamedPartition, int] = field(default_factory=dict)
+    back: list[tuple[NamedPartition, int, int]] = field(default_factory=list)
     looks: int = 0
 
     def look(self, client: Client, group: str) -> None:
         try:
-            offsets = client.group(group, timeout=5).offsets
+            offsets = client.group(group, timeout=PATIENCE_S).offsets
         except PenstockError as error:
             if not isinstance(error, GroupNotFound) and not error.retriable:
                 raise
             return
         self.looks += 1
-        for place, offset in offsets.items():
-            if offset < self.highest.get(place, 0):
-                self.back.append((place, self.highest[place], offset))
-            self.highest[place] = max(offset, self.highest.get(place, 0))
+        for tp, offset in offsets.items():
+            if offset < self.highest.get(tp, 0):
+                self.back.append((tp, self.highest[tp], offset))
+            self.highest[tp] = max(offset, self.highest.get(tp, 0))
 
 
 @contextmanager
@@ -72,7 +63,7 @@ def watched(cluster: Brokers, tenant: Tenant, group: str) -> Iterator[CommitWatc
         yield watch
     finally:
         ended.set()
-        thread.join(20)
+        thread.join(PATIENCE_S)
 
 
 @dataclass
@@ -96,7 +87,7 @@ def produced(cluster: Brokers, tenant: Tenant, topic: str, per_s: int = 400) -> 
                     deliveries.append(producer.send(topic, b"%d" % number, key=b"k%d" % number))
                     number += 1
             for delivery in deliveries:
-                receipt = delivery.result(60)
+                receipt = delivery.result(PATIENCE_S)
                 end = load.ends.get(receipt.partition, 0)
                 load.ends[receipt.partition] = max(end, receipt.offset + 1)
                 load.acknowledged += 1
@@ -107,7 +98,7 @@ def produced(cluster: Brokers, tenant: Tenant, topic: str, per_s: int = 400) -> 
         yield load
     finally:
         ended.set()
-        thread.join(90)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
 
@@ -167,8 +158,8 @@ class MemberProcess:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(20)
-        self._reader.join(20)
+            self._process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.brokers import Brokers, Tenant, brokers
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
 TOPIC = "load"

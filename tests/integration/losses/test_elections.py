@@ -11,6 +11,7 @@ from penstock.contract.errors import InvalidRequest, LogTruncated
 from penstock.contract.ids import TopicId
 from penstock.contract.topic_settings import Durability
 from tests.integration.brokers import Brokers, Tenant, brokers
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -37,7 +38,7 @@ def produce(cluster: Brokers, tenant: Tenant, topic: str, numbers: range) -> Non
     """One batch a message, each acknowledged by all in sync."""
     with cluster.client(tenant) as client, client.producer(linger_ms=0) as producer:
         for number in numbers:
-            producer.send(topic, b"%d" % number).result(timeout=30)
+            producer.send(topic, b"%d" % number).result(timeout=PATIENCE_S)
 
 
 def consumed(cluster: Brokers, tenant: Tenant, topic: str, count: int) -> list[int]:
@@ -48,7 +49,7 @@ def consumed(cluster: Brokers, tenant: Tenant, topic: str, count: int) -> list[i
             found.extend(int(m.value or b"") for m in consumer.poll(timeout=1))
             return len(found) >= count
 
-        cluster.wait_until(f"{count} messages of {topic} read", all_read, 30)
+        cluster.wait_until(f"{count} messages of {topic} read", all_read)
     return found
 
 
@@ -58,7 +59,7 @@ def losses(cluster: Brokers, topic_id: TopicId) -> list[pb.DeclaredLoss]:
     ]
 
 
-def told(cluster: Brokers, topic_id: TopicId) -> list[dict[str, Any]]:
+def events(cluster: Brokers, topic_id: TopicId) -> list[dict[str, Any]]:
     """What the brokers' logs say of losses of the topic."""
     lines = [line for number in cluster.ids for line in cluster.output(number).splitlines()]
     events = [json.loads(line) for line in lines if "a loss was declared" in line]
@@ -73,10 +74,10 @@ def test_a_relaxed_topic_whose_brokers_were_all_killed_is_led_again_when_all_are
     cluster.kill()
     cluster.start(1, 2)
     # Until its session has expired, a broker that is gone still stands there as the leader.
-    cluster.wait_until("it has no leader", lambda: cluster.partitions(topic_id)[0].leader == -1, 30)
+    cluster.wait_until("it has no leader", lambda: cluster.partitions(topic_id)[0].leader == -1)
     assert cluster.partitions(topic_id)[0].log_generation == 1
     cluster.start()
-    cluster.wait_until("the partition is whole", lambda: cluster.whole(topic_id), 30)
+    cluster.wait_until("the partition is whole", lambda: cluster.whole(topic_id))
     produce(cluster, acme, "relaxed", range(50, 60))
     assert consumed(cluster, acme, "relaxed", 60) == list(range(60))
     (loss,) = losses(cluster, topic_id)
@@ -87,7 +88,7 @@ def test_a_relaxed_topic_whose_brokers_were_all_killed_is_led_again_when_all_are
         "",
     )
     assert cluster.partitions(topic_id)[0].log_generation == 2
-    (event,) = told(cluster, topic_id)
+    (event,) = events(cluster, topic_id)
     assert (event["offset"], event["log_generation"]) == (50, 2)
     assert sum(cluster.metric(n, "penstock_declared_losses_total") for n in cluster.ids) >= 1
 
@@ -97,7 +98,7 @@ def test_an_operator_forces_an_election_and_everybody_follows_what_is_left(
 ) -> None:
     topic_id = cluster.create_topic(acme, "strict", assignments=[[1, 2, 3]])
     produce(cluster, acme, "strict", range(70))
-    cluster.wait_until("all hold it", lambda: cluster.whole(topic_id), 30)
+    cluster.wait_until("all hold it", lambda: cluster.whole(topic_id))
     cluster.kill(3)
     cluster.wait_until("broker 3 is out", lambda: list(cluster.partitions(topic_id)[0].in_sync) == [1, 2])
     produce(cluster, acme, "strict", range(70, 100))
@@ -124,13 +125,13 @@ def test_an_operator_forces_an_election_and_everybody_follows_what_is_left(
         assert (done.declared, done.loss.asked_by) == (True, "olga")
         cluster.wait_until("broker 3 leads", lambda: cluster.leader(topic_id) == 3)
         cluster.start()
-        cluster.wait_until("the others follow", lambda: cluster.whole(topic_id), 30)
+        cluster.wait_until("the others follow", lambda: cluster.whole(topic_id))
         produce(cluster, acme, "strict", range(200, 205))
         with pytest.raises(LogTruncated, match=r"the logs part at 70; .*log generation 2") as cut:
-            cluster.wait_until("the reader is told", lambda: bool(reader.poll(timeout=1)), 30)
+            cluster.wait_until("the reader is told", lambda: bool(reader.poll(timeout=1)))
         assert cut.value.divergence_offset == 70
     assert consumed(cluster, acme, "strict", 75) == [*range(70), *range(200, 205)]
     (loss,) = losses(cluster, topic_id)
     assert (loss.kind, loss.log_generation, loss.leader) == ("forced election", 2, 3)
     with cluster.client(acme) as client:
-        assert [p.log_generation for p in client.topic("strict", timeout=20).partitions] == [2]
+        assert [p.log_generation for p in client.topic("strict", timeout=PATIENCE_S).partitions] == [2]

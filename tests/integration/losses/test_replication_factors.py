@@ -12,6 +12,7 @@ from chaos.replica_files import stored_batches
 from penstock.contract.errors import CorruptLog, InvalidRequest, PenstockError
 from penstock.contract.ids import TopicId, TopicPartition
 from tests.integration.brokers import Brokers, Tenant, brokers
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -31,7 +32,7 @@ def produce(cluster: Brokers, tenant: Tenant, topic: str, numbers: range) -> Non
     """One batch a message, each acknowledged by all in sync."""
     with cluster.client(tenant) as client, client.producer(linger_ms=0) as producer:
         for number in numbers:
-            producer.send(topic, b"%d" % number).result(timeout=30)
+            producer.send(topic, b"%d" % number).result(timeout=PATIENCE_S)
 
 
 def consumed(cluster: Brokers, tenant: Tenant, topic: str, count: int, *, offset: int = 0) -> list[int]:
@@ -44,7 +45,7 @@ def consumed(cluster: Brokers, tenant: Tenant, topic: str, count: int, *, offset
             found.extend(int(m.value or b"") for m in reader.poll(timeout=1))
             return len(found) >= count
 
-        cluster.wait_until(f"{count} messages of {topic} read", all_read, 30)
+        cluster.wait_until(f"{count} messages of {topic} read", all_read)
     return found[:count]
 
 
@@ -72,7 +73,7 @@ def test_each_replication_stands_the_brokers_that_it_promises_to_stand(
     cluster.start(1, 2)
     assert consumed(cluster, acme, "one", 20) == list(range(20))
     for factor, topic_id in topics.items():
-        cluster.wait_until(f"replication {factor} is whole", partial(cluster.whole, topic_id), 60)
+        cluster.wait_until(f"replication {factor} is whole", partial(cluster.whole, topic_id))
     described = cluster.admin.describe_cluster(partitions=True)
     assert [loss for loss in described.losses if loss.topic_id in topics.values()] == []
 

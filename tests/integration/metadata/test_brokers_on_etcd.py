@@ -22,10 +22,9 @@ from local.layout import ETCD
 from penstock.contract.errors import PenstockError
 from tests.integration.brokers import Brokers, Tenant, brokers
 from tests.integration.etcd_servers import control
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
-
-WITHIN_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +47,13 @@ def only(cluster: Brokers, topic_id: bytes) -> pb.DescribedPartition:
 def send(cluster: Brokers, tenant: Tenant, topic: str, values: range) -> None:
     with cluster.client(tenant) as client, client.producer() as producer:
         for delivery in [producer.send(topic, b"%d" % value) for value in values]:
-            delivery.result(WITHIN_S)
+            delivery.result(PATIENCE_S)
 
 
 def read(cluster: Brokers, tenant: Tenant, topic: str, count: int) -> list[bytes]:
     found: list[bytes] = []
     with cluster.client(tenant) as client, client.consumer(topic) as consumer:
-        while len(found) < count and (messages := consumer.poll(max_messages=1_000, timeout=30)):
+        while len(found) < count and (messages := consumer.poll(max_messages=1_000, timeout=PATIENCE_S)):
             found += [message.value for message in messages]
     return found
 
@@ -65,22 +64,18 @@ def test_what_was_acknowledged_outlives_the_leader_and_the_etcd(cluster: Brokers
 
     first = only(cluster, topic_id).leader
     cluster.kill(first)
-    cluster.wait_until(
-        "another leader", lambda: only(cluster, topic_id).leader not in (0, -1, first), WITHIN_S
-    )
+    cluster.wait_until("another leader", lambda: only(cluster, topic_id).leader not in (0, -1, first))
     send(cluster, tenant, "kept", range(100, 200))
 
     cluster.kill_etcd()
     assert etcd_process.find(cluster.directory) is None
     cluster.start()
     assert etcd_process.find(cluster.directory) is not None
-    cluster.wait_until("all in sync", lambda: len(only(cluster, topic_id).in_sync) == 3, WITHIN_S)
+    cluster.wait_until("all in sync", lambda: len(only(cluster, topic_id).in_sync) == 3)
     send(cluster, tenant, "kept", range(200, 300))
     second = only(cluster, topic_id).leader
     cluster.kill(second)
-    cluster.wait_until(
-        "a third leader", lambda: only(cluster, topic_id).leader not in (0, -1, second), WITHIN_S
-    )
+    cluster.wait_until("a third leader", lambda: only(cluster, topic_id).leader not in (0, -1, second))
 
     assert read(cluster, tenant, "kept", 300) == [b"%d" % value for value in range(300)]
     cluster.start()
@@ -92,7 +87,7 @@ def test_the_etcd_is_listed_and_another_store_is_refused(cluster: Brokers) -> No
             [sys.executable, "-m", "penstock.cli", *arguments, "--data", str(cluster.directory.path)],
             capture_output=True,
             text=True,
-            timeout=WITHIN_S,
+            timeout=PATIENCE_S,
             check=False,
         )
 
@@ -118,7 +113,7 @@ def test_an_etcd_from_an_old_backup_is_not_acted_on_until_an_operator_confirms_i
     send(cluster, tenant, "rolled", range(100, 200))
     revision = cluster.admin.describe_cluster().revision
     cluster.wait_until(
-        "all remember", lambda: all(seen(cluster, b.id) >= revision for b in cluster.spec.brokers), WITHIN_S
+        "all remember", lambda: all(seen(cluster, b.id) >= revision for b in cluster.spec.brokers)
     )
 
     # Under running brokers: they turn read-only.
@@ -132,9 +127,7 @@ def test_an_etcd_from_an_old_backup_is_not_acted_on_until_an_operator_confirms_i
     )
     cluster.start_etcd()
     cluster.wait_until(
-        "all read-only",
-        lambda: all("went back" in readiness(b.http_port) for b in cluster.spec.brokers),
-        WITHIN_S,
+        "all read-only", lambda: all("went back" in readiness(b.http_port) for b in cluster.spec.brokers)
     )
     assert read(cluster, tenant, "rolled", 200) == [b"%d" % value for value in range(200)]
     with (
@@ -142,7 +135,7 @@ def test_an_etcd_from_an_old_backup_is_not_acted_on_until_an_operator_confirms_i
         client.producer(delivery_timeout_ms=3_000) as producer,
         pytest.raises(PenstockError, match="went back"),
     ):
-        producer.send("rolled", b"never").result(WITHIN_S)
+        producer.send("rolled", b"never").result(PATIENCE_S)
 
     # A new start does not act on it either.
     cluster.kill()
@@ -151,18 +144,15 @@ def test_an_etcd_from_an_old_backup_is_not_acted_on_until_an_operator_confirms_i
     cluster.wait_until(
         "all refuse",
         lambda: all("may not be acted on" in readiness(b.http_port) for b in cluster.spec.brokers),
-        WITHIN_S,
     )
     assert "data_plane.broker.metadata confirm" in cluster.output(1)
 
     # Until an operator says so. Nothing that was acknowledged is missing then.
     confirm = ["confirm", "--config", str(directory.config_file(1)), "--why", "the disk of etcd was lost"]
-    cluster.wait_until(
-        "confirmed once the old sessions have ended", lambda: metadata.main(confirm) == 0, WITHIN_S
-    )
+    cluster.wait_until("confirmed once the old sessions have ended", lambda: metadata.main(confirm) == 0)
     assert "start every broker" in capsys.readouterr().out
     cluster.start()
-    cluster.wait_until("a leader", lambda: only(cluster, topic_id).leader > 0, WITHIN_S)
+    cluster.wait_until("a leader", lambda: only(cluster, topic_id).leader > 0)
     assert only(cluster, topic_id).leader_epoch > EPOCHS_AHEAD
     send(cluster, tenant, "rolled", range(200, 300))
     assert read(cluster, tenant, "rolled", 300) == [b"%d" % value for value in range(300)]
@@ -179,7 +169,7 @@ def seen(cluster: Brokers, broker: int) -> int:
 
 def readiness(port: int) -> str:
     """Why a broker is not ready."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=5)
+    connection = http.client.HTTPConnection(HOST, port, timeout=PATIENCE_S)
     try:
         connection.request("GET", "/readyz")
         return str(json.loads(connection.getresponse().read())["reason"])

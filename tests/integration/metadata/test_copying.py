@@ -33,7 +33,7 @@ from ..etcd_servers import EtcdServers, etcd_servers
 pytestmark = pytest.mark.processes
 
 KINDS = ("sqlite", "etcd")
-_cells = count()
+_names = count()
 
 Opener = Callable[[str, int], Coroutine[Any, Any, MetaStore]]
 
@@ -50,8 +50,8 @@ def opened(servers: EtcdServers, tmp_path: Path) -> Opener:
 
     async def open_one(kind: str, base: int = 0) -> MetaStore:
         if kind == "etcd":
-            return EtcdStore(EtcdConfig(endpoints=servers.endpoints), f"copy-{next(_cells)}", base=base)
-        path = tmp_path / f"{next(_cells)}.db"
+            return EtcdStore(EtcdConfig(endpoints=servers.endpoints), f"copy-{next(_names)}", base=base)
+        path = tmp_path / f"{next(_names)}.db"
         sqlite_schema.begin_at(path, base)
         return await SqliteStore.open(path)
 
@@ -153,12 +153,12 @@ def test_a_confirmed_store_leads_nothing_and_gives_no_number_twice(opened: Opene
         eligible=(BrokerId(1),),
         partition_epoch=9,
     )
-    key = model.cell_key(b"t" * 16, 0)
+    key = model.block_key(b"t" * 16, 0)
 
     async def scenario() -> None:
         store = await opened(kind, 0)
         session = await store.session(60_000)
-        await store.txn([], [Put(key, model.encode_cell({0: record}))])
+        await store.txn([], [Put(key, model.encode_block({0: record}))])
         await store.txn([], [Put(model.NEXT_PRODUCER_ID_KEY, b"41")])
         await store.txn([], [Put(model.live_key(2), b"{}", session.session_id)])
         with pytest.raises(CopyRefused, match="brokers 2 are registered"):
@@ -167,7 +167,7 @@ def test_a_confirmed_store_leads_nothing_and_gives_no_number_twice(opened: Opene
         assert await confirm(store, "line-2", "me: restored") == 1
 
         held = {item.key: item.value for item in (await store.range("/")).items}
-        after = model.decode_cell(held[key])[0]
+        after = model.decode_block(held[key])[0]
         assert after.leader == NO_BROKER
         assert (after.in_sync, after.eligible, after.last_known) == ((), (), record.replicas)
         assert after.leader_epoch == 5 + EPOCHS_AHEAD
@@ -200,8 +200,8 @@ def test_the_commands_move_a_store_and_say_what_they_refuse(
 
     asyncio.run(use())
     old = configured("old.json", str(tmp_path / "old.db"))
-    cell = {"kind": "etcd", "endpoints": list(servers.endpoints), "cell": f"copy-{next(_cells)}"}
-    new, back = configured("new.json", cell), configured("back.json", str(tmp_path / "back.db"))
+    etcd = {"kind": "etcd", "endpoints": list(servers.endpoints), "namespace": f"copy-{next(_names)}"}
+    new, back = configured("new.json", etcd), configured("back.json", str(tmp_path / "back.db"))
     file = str(tmp_path / "export")
     assert metadata.main(["export", "--config", old, "--to", file]) == 0
     assert (tmp_path / "export").stat().st_mode & 0o077 == 0

@@ -16,13 +16,13 @@ from data_plane.etcd.endpoints import EtcdConfig, Tls
 from data_plane.etcd.outcomes import LeaseGone, NoAnswer, NotSent, Refused, RevisionCompacted, WatchCanceled
 from data_plane.etcd.watching import Opened, Revision, follow
 from data_plane.metadata.port import Compacted, Compare, OutcomeUnknown, Put, StoreUnavailable, StoreWentBack
+from tests.waiting import PATIENCE_S
 
 from ..etcd_servers import EtcdServers, etcd_servers
 from ..operations.certificates import make_certificate
 
 pytestmark = pytest.mark.processes
 
-LIMIT_S = 60
 _names = count()
 
 
@@ -43,7 +43,7 @@ def run(config: EtcdConfig, scenario: Callable[[EtcdClient], Awaitable[None]]) -
     async def whole() -> None:
         client = EtcdClient(config)
         try:
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(PATIENCE_S):
                 await scenario(client)
         finally:
             await client.close()
@@ -96,7 +96,9 @@ def test_revisions_come_whole_though_etcd_sends_them_in_fragments(servers: EtcdS
     run(at(servers), scenario)
 
 
-def test_a_quiet_cell_resumes_from_its_bookmark_over_what_others_had_compacted(servers: EtcdServers) -> None:
+def test_a_quiet_namespace_resumes_from_its_bookmark_over_what_others_had_compacted(
+    servers: EtcdServers,
+) -> None:
     async def scenario() -> None:
         config = at(servers)
         quiet, busy = EtcdStore(config, "quiet"), EtcdStore(config, "busy")
@@ -106,7 +108,7 @@ def test_a_quiet_cell_resumes_from_its_bookmark_over_what_others_had_compacted(s
                 await busy.txn([], [Put("/a", b"1")])
             watch = quiet.watch("/", last)
             newest = (await busy.client.get(b"-"))[1]
-            bookmark = (await quiet.origin()).to_cell(newest)
+            bookmark = (await quiet.namespace.origin()).to_namespace(newest)
             while quiet.quiet_since("/") < bookmark:  # noqa: ASYNC110 - etcd tells it in its own time
                 await asyncio.sleep(0.02)
             await busy.client.compact(newest)
@@ -304,7 +306,7 @@ def test_another_etcd_behind_the_same_address_takes_nothing(own: EtcdServers) ->
             while True:
                 try:
                     await store.txn([Compare("/a", 0)], [Put("/a", b"2")])
-                    pytest.fail("an etcd that never knew the cell took a transaction")
+                    pytest.fail("an etcd that never knew the namespace took a transaction")
                 except StoreWentBack as told:
                     assert "its origin is gone" in str(told)
                     with pytest.raises(StoreWentBack, match="its origin is gone"):

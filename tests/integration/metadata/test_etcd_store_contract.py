@@ -9,13 +9,14 @@ import pytest
 from data_plane.broker.etcd_store import EtcdStore
 from data_plane.etcd.endpoints import EtcdConfig
 from data_plane.metadata.port import MetaStore
-from tests.unit.metadata.store_contract import SCENARIO_S, StoreContract, StoreWorld
+from tests.unit.metadata.store_contract import StoreContract, StoreWorld
+from tests.waiting import PATIENCE_S
 
 from ..etcd_servers import EtcdServers, etcd_servers
 
 pytestmark = pytest.mark.processes
 
-_cells = count()
+_namespaces = count()
 
 
 class EtcdWorld(StoreWorld):
@@ -25,13 +26,13 @@ class EtcdWorld(StoreWorld):
 
     def __init__(self, endpoints: tuple[str, ...]) -> None:
         self._endpoints = endpoints
-        self._cell = f"contract-{next(_cells)}"
+        self._namespace = f"contract-{next(_namespaces)}"
         self._stores: list[EtcdStore] = []
 
     def run(self, scenario: Awaitable[None]) -> None:
         async def whole() -> None:
             try:
-                async with asyncio.timeout(SCENARIO_S):
+                async with asyncio.timeout(PATIENCE_S):
                     await scenario
             finally:
                 await self._end_sessions()
@@ -41,7 +42,7 @@ class EtcdWorld(StoreWorld):
         asyncio.run(whole())
 
     async def open(self, client: str = "a") -> MetaStore:
-        store = EtcdStore(EtcdConfig(endpoints=self._endpoints), self._cell)
+        store = EtcdStore(EtcdConfig(endpoints=self._endpoints), self._namespace)
         self._stores.append(store)
         return store
 
@@ -54,7 +55,7 @@ class EtcdWorld(StoreWorld):
 
     async def _end_sessions(self) -> None:
         """Expiring later they would raise the revision under another test."""
-        store = EtcdStore(EtcdConfig(endpoints=self._endpoints), self._cell)
+        store = EtcdStore(EtcdConfig(endpoints=self._endpoints), self._namespace)
         self._stores.append(store)
         sessions = {item.session_id: None for item in (await store.range("")).items if item.session_id}
         for lease in sessions:

@@ -21,6 +21,7 @@ from data_plane.metadata.port import (
     WatchBatch,
 )
 from data_plane.testkit.store_history import StoreHistory
+from tests.waiting import PATIENCE_S
 
 from ..etcd_servers import EtcdServers, etcd_servers
 
@@ -28,7 +29,6 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 CLIENTS = ("a", "b", "c")
 CALL_S = 0.5
-LIMIT_S = 90
 MORE = 20
 """Transactions applied before and after each fault."""
 FAST_ELECTIONS = ("--heartbeat-interval", "50", "--election-timeout", "500")
@@ -107,7 +107,7 @@ class Load:
             for n in range(2)
         ]
         try:
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(PATIENCE_S):
                 await self.goes_on()
                 await faults(self)
                 await self.goes_on()

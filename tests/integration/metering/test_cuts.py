@@ -17,6 +17,7 @@ from penstock.verification.commitments import ChainPoint, Commitments
 from penstock.verification.stamped_reads import StampedReads
 from tests.integration.brokers import Tenant
 from tests.integration.metering.usage import Metered, metered, totals_of
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -54,7 +55,7 @@ def answered(
         found[:] = usage.cluster.admin.cut(cut_id, tenant, end_ms, previous_end_ms=previous_end_ms).readings
         return not any(reading.error for reading in found)
 
-    usage.cluster.wait_until(f"{cut_id} is answered", told, 30)
+    usage.cluster.wait_until(f"{cut_id} is answered", told)
     return found
 
 
@@ -129,7 +130,7 @@ def test_a_cut_under_traffic_parts_what_was_accepted_before_from_what_came_after
         sent += [producer.send("orders", b"%d" % number) for number in range(1_000)]
         producer.flush()
     assert vector(usage.cluster.admin.cut("cut_busy", "tn_busy", end_ms).readings) == first
-    assert sorted(delivery.result(20).offset for delivery in sent) == list(range(2_000))
+    assert sorted(delivery.result(PATIENCE_S).offset for delivery in sent) == list(range(2_000))
     where = TopicPartition(topic_id, 0)
     directory = usage.cluster.directory.log_directory(usage.cluster.leader(topic_id))
     for stored in stored_batches(directory, where, 2_000):
@@ -241,7 +242,7 @@ def test_a_deleted_topic_is_in_one_cut_over_restarts_and_repetitions(usage: Mete
         for number in (0, 1)
     ]
     # A replica goes only when its last reading is kept.
-    cluster.wait_until("all replicas are gone", lambda: not any(place.exists() for place in places), 30)
+    cluster.wait_until("all replicas are gone", lambda: not any(place.exists() for place in places))
     cluster.kill(1, 2, 3)
     cluster.start(1, 2, 3)
     first_ms = now_ms()
@@ -271,7 +272,7 @@ def test_seals_and_batches_of_another_tenant_do_not_exist(usage: Metered) -> Non
             if number % 50 == 0:
                 producer.flush()
         producer.flush()
-    usage.cluster.wait_until("a segment is sealed", lambda: len(usage.seals(topic_id)) >= 2, 30)
+    usage.cluster.wait_until("a segment is sealed", lambda: len(usage.seals(topic_id)) >= 2)
     where = TopicPartition(topic_id, 0)
 
     def reads(tenant: Tenant) -> StampedReads:

@@ -66,7 +66,7 @@ def test_each_message_that_a_consumer_was_given_is_counted_once(usage: Metered) 
     read = read_all(usage, tenant)
     assert read == 3_000
     usage.cluster.wait_until(
-        "all deliveries have arrived", lambda: delivered(usage, tenant)["messages"] >= read, 15
+        "all deliveries have arrived", lambda: delivered(usage, tenant)["messages"] >= read
     )
     found = delivered(usage, tenant)
     assert found["messages"] == read
@@ -85,7 +85,7 @@ def test_messages_before_the_position_asked_for_are_not_counted(usage: Metered) 
     read = read_all(usage, tenant, from_offset=937)
     assert read == 3 * 63
     usage.cluster.wait_until(
-        "all deliveries have arrived", lambda: delivered(usage, tenant)["messages"] >= read, 15
+        "all deliveries have arrived", lambda: delivered(usage, tenant)["messages"] >= read
     )
     assert delivered(usage, tenant)["messages"] == read
 
@@ -99,7 +99,7 @@ def test_a_drained_broker_leaves_its_last_record(usage: Metered) -> None:
     assert usage.cluster.status(leader) == 0
     usage.cluster.start(leader)
     usage.cluster.wait_until(
-        "all deliveries have arrived", lambda: delivered(usage, tenant)["messages"] == 30, 15
+        "all deliveries have arrived", lambda: delivered(usage, tenant)["messages"] == 30
     )
     ended = [record for record in usage.records() if record.boot_ends]
     assert [record.broker_id for record in ended] == [leader]

@@ -26,10 +26,10 @@ async def declare_loss(metadata: Path, topic_id: bytes) -> None:
     """The leader begins an epoch and a log generation where its log ends, as after a loss."""
     store = await SqliteStore.open(metadata)
     try:
-        key = model.cell_key(topic_id, 0)
+        key = model.block_key(topic_id, 0)
         for _ in range(20):
             item = (await store.range(key)).items[0]
-            record = model.decode_cell(item.value)[0]
+            record = model.decode_block(item.value)[0]
             after = replace(
                 record,
                 leader_epoch=record.leader_epoch + 1,
@@ -37,7 +37,7 @@ async def declare_loss(metadata: Path, topic_id: bytes) -> None:
                 log_generation=record.log_generation + 1,
                 generation_epoch=record.leader_epoch + 1,
             )
-            changed = Put(key, model.encode_cell({0: after}))
+            changed = Put(key, model.encode_block({0: after}))
             if (await store.txn([Compare(key, item.mod_revision)], [changed])).succeeded:
                 return
     finally:

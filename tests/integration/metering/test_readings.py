@@ -6,6 +6,7 @@ import pytest
 
 from data_plane.contract import usage_pb2 as pb
 from tests.integration.metering.usage import Metered, metered, totals_of
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -46,7 +47,7 @@ def test_a_killed_leader_costs_no_message_of_the_bill(usage: Metered) -> None:
                 usage.wait_until_read(topic_id, 2_001)
             if number == 3_000:
                 usage.cluster.kill(killed)
-        producer.flush(timeout=60)
+        producer.flush(timeout=PATIENCE_S)
         end = 6_000
     usage.cluster.start(killed)
     readings = usage.wait_until_read(topic_id, end)

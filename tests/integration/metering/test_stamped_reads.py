@@ -14,6 +14,7 @@ from penstock.records.batch import check_batch
 from penstock.records.stamp import STAMP_BYTES, stamp_seed, unpack_stamp
 from tests.integration.brokers import Tenant
 from tests.integration.metering.usage import Metered, metered
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -34,7 +35,7 @@ def read_stamped(
             response_deserializer=pb.ReadStampedResponse.FromString,
         )
         response: pb.ReadStampedResponse = call(
-            request, timeout=10, metadata=((AUTHORIZATION, f"Bearer {tenant.api_key}"),)
+            request, timeout=PATIENCE_S, metadata=((AUTHORIZATION, f"Bearer {tenant.api_key}"),)
         )
         return response
 
@@ -43,7 +44,7 @@ def filled(usage: Metered, tenant: Tenant) -> bytes:
     topic_id = usage.cluster.create_topic(tenant, "orders")
     with usage.cluster.client(tenant) as client, client.producer(linger_ms=0) as producer:
         for number in range(20):
-            producer.send("orders", b"%d" % number).result(20)
+            producer.send("orders", b"%d" % number).result(PATIENCE_S)
     return topic_id
 
 

@@ -63,7 +63,7 @@ class Metered:
             found[:] = self.readings(topic_id, partition)
             return bool(found) and found[-1].end_offset >= end_offset
 
-        self.cluster.wait_until(f"a reading at {end_offset} of partition {partition}", there, 30)
+        self.cluster.wait_until(f"a reading at {end_offset} of partition {partition}", there)
         return found
 
     def counted(self, number: int, topic_id: TopicId, below: int, partition: int = 0) -> tuple[int, int]:

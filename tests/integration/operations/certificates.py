@@ -4,6 +4,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.waiting import PATIENCE_S
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
@@ -38,6 +40,6 @@ def make_certificate(folder: Path, name: str) -> Certificate:
         ],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     return made

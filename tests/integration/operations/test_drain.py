@@ -12,6 +12,7 @@ import pytest
 from penstock import Client, Delivery
 from tests.integration.brokers import Brokers, Tenant, brokers
 from tests.integration.bystander import Bystander
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -56,7 +57,7 @@ class Sender(threading.Thread):
 
     def stop(self) -> None:
         self._ended.set()
-        self.join(10)
+        self.join(PATIENCE_S)
 
 
 def leaders(cluster: Brokers, topic_id: bytes) -> list[int]:
@@ -92,7 +93,7 @@ def test_brokers_restarted_in_turn_are_noticed_by_no_producer_and_no_consumer(
             floor = len(sender.deliveries)
             cluster.wait_until("sending goes on", partial(goes_on, floor))
             cluster.stop(number)
-            cluster.wait_until("it has ended", partial(has_ended, number), DRAINED_WITHIN_S)
+            assert cluster.wait_until("it has ended", partial(has_ended, number)) < DRAINED_WITHIN_S
             assert cluster.status(number) == 0, cluster.output(number)[-4_000:]
             assert led == 0 or number not in leaders(cluster, topic_id)
             clean = cluster.directory.log_directory(number) / "clean"
@@ -103,7 +104,7 @@ def test_brokers_restarted_in_turn_are_noticed_by_no_producer_and_no_consumer(
             assert not clean.exists()
         sender.stop()
         for number, delivery in enumerate(sender.deliveries):
-            receipt = delivery.result(20)
+            receipt = delivery.result(PATIENCE_S)
             assert (receipt.partition, receipt.offset) == (number % PARTITIONS, number // PARTITIONS)
         sent = len(sender.deliveries)
         cluster.wait_until("everything is read", lambda: read_some() >= sent)
@@ -128,7 +129,7 @@ def test_a_second_signal_ends_a_broker_at_once_and_nothing_is_lost(cluster: Brok
     victim = cluster.leader(topic_id)
     with cluster.client(tenant) as client:
         producer = client.producer(linger_ms=0)
-        producer.send("cut-short", b"before").result(10)
+        producer.send("cut-short", b"before").result(PATIENCE_S)
         with cluster.paused(*(number for number in cluster.ids if number != victim)):
             cluster.stop(victim)
             began = time.monotonic()
@@ -137,7 +138,7 @@ def test_a_second_signal_ends_a_broker_at_once_and_nothing_is_lost(cluster: Brok
             assert cluster.status(victim) == 1
             assert time.monotonic() - began < 20
         assert not (cluster.directory.log_directory(victim) / "clean").exists()
-        assert producer.send("cut-short", b"after").result(30).offset == 1
+        assert producer.send("cut-short", b"after").result(PATIENCE_S).offset == 1
     cluster.start(victim)
     cluster.wait_until("all replicas are in sync", lambda: cluster.whole(topic_id))
 

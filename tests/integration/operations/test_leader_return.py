@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.brokers import brokers
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -38,12 +39,12 @@ def test_leaders_are_spread_again_after_a_broker_was_killed_and_came_back(tmp_pa
                 cluster.kill(2)
                 cluster.wait_until("others lead", lambda: 2 not in leaders())
                 cluster.start(2)
-                took_s = cluster.wait_until("leaders are where they were", lambda: leaders() == wanted, 30)
+                took_s = cluster.wait_until("leaders are where they were", lambda: leaders() == wanted)
             finally:
                 stop.set()
-                sending.join(10)
+                sending.join(PATIENCE_S)
             for delivery in sent:
-                delivery.result(30)
+                delivery.result(PATIENCE_S)
             with client.consumer(["spread"]) as consumer:
                 assert sum(consumer.end_offsets().values()) == len(sent), "nothing lost, nothing twice"
         print(f"leaders were back {took_s:.1f} s after the broker was ready, under {len(sent)} messages")

@@ -15,6 +15,7 @@ from penstock.contract.api_keys import parse_api_key
 from penstock.contract.v1 import log_pb2 as pb
 from tests.integration.brokers import Brokers, Tenant, brokers
 from tests.integration.raw_wire import ProduceWire, Refused, batch_of, call, with_key, with_secret
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -36,7 +37,7 @@ def use_everything(cluster: Brokers) -> dict[str, str]:
     unknown = Tenant(name=tenant.name, api_key=new_key().reveal())
     topic_id = cluster.create_topic(tenant, "canary")
     with cluster.client(tenant) as client, client.producer() as producer:
-        producer.send("canary", CANARY).result(10)
+        producer.send("canary", CANARY).result(PATIENCE_S)
     cluster.revoke(revoked)
     for wrong in (revoked, unknown):
         with cluster.client(wrong) as client, pytest.raises(Unauthenticated):
@@ -104,5 +105,5 @@ def test_the_search_for_secrets_finds_what_is_there(cluster: Brokers) -> None:
     tenant = cluster.tenant("tn_search")
     cluster.create_topic(tenant, "searched")
     with cluster.client(tenant) as client, client.producer(compression="none") as producer:
-        producer.send("searched", use).result(10)
+        producer.send("searched", use).result(PATIENCE_S)
     assert files_that_hold(cluster.directory.path, use)

@@ -14,6 +14,7 @@ from tests.integration.brokers import BROKER, Brokers, Tenant, brokers
 from tests.integration.bystander import Bystander
 from tests.integration.operations.certificates import Certificate, make_certificate
 from tests.integration.raw_wire import Refused, call, with_key
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -50,9 +51,9 @@ def test_clients_produce_and_consume_over_tls_on_every_broker(
         others = [number for number in cluster.ids if number != first]
         cluster.create_topic(tenant, f"led-by-{first}", assignments=[[first, *others]])
         with cluster.client(tenant) as client, client.producer() as producer:
-            assert producer.send(f"led-by-{first}", b"secret").result(10).offset == 0
+            assert producer.send(f"led-by-{first}", b"secret").result(PATIENCE_S).offset == 0
             with client.consumer([f"led-by-{first}"]) as consumer:
-                assert [message.value for message in consumer.poll(timeout=10)] == [b"secret"]
+                assert [message.value for message in consumer.poll(timeout=PATIENCE_S)] == [b"secret"]
     bystander.check()
 
 

@@ -18,6 +18,7 @@ from penstock.rules.timestamps import day_of
 from tests.integration.brokers import Tenant
 from tests.integration.metering.usage import Metered
 from tests.unit.verification.honest import chained, rated, sha256_of, shown
+from tests.waiting import PATIENCE_S
 
 BOOK = PriceBook.read(
     json.loads(
@@ -179,4 +180,4 @@ def served(billing: Billing) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(5)
+        thread.join(PATIENCE_S)

@@ -96,7 +96,7 @@ def billed(usage: Metered, name: str) -> Billed:
         billing=billing,
     )
     produce(usage, tenant)
-    cluster.wait_until("seals are in the usage log", lambda: len(usage.seals(orders)) >= 2, 30)
+    cluster.wait_until("seals are in the usage log", lambda: len(usage.seals(orders)) >= 2)
     bill.end_period()
     assert billing.documents["inv_1"]["lines"][0]["quantity"] == MESSAGES
     return bill
@@ -214,7 +214,7 @@ def test_a_leader_that_is_killed_while_it_proves_changes_nothing(honest: Billed)
         assert honest.verify().problems == ()
     finally:
         cluster.start(killed)
-    cluster.wait_until("all replicas are in sync again", lambda: cluster.whole(honest.orders), 60)
+    cluster.wait_until("all replicas are in sync again", lambda: cluster.whole(honest.orders))
 
 
 def test_one_altered_byte_of_a_stored_batch_on_the_leaders_disk_is_named(usage: Metered) -> None:
@@ -265,7 +265,7 @@ def test_what_retention_deleted_is_told_by_the_seals_that_brokers_keep(usage: Me
         with usage.cluster.client(tenant) as client, client.consumer(["orders"]) as consumer:
             return consumer.beginning_offsets()["orders", 0] > 0
 
-    usage.cluster.wait_until("retention deleted segments", deleted, 60)
+    usage.cluster.wait_until("retention deleted segments", deleted)
     report = Billed(usage=usage, tenant=tenant, orders=orders, empty=orders, billing=billing).verify()
     assert report.problems == ()
     (finding,) = report.partitions
@@ -298,7 +298,7 @@ def test_a_deleted_topic_is_billed_once_and_proven_by_what_brokers_keep(
             return False  # the last reading is still to be made
         return True
 
-    cluster.wait_until("the cut has counted the deleted topic", closed, 30)
+    cluster.wait_until("the cut has counted the deleted topic", closed)
     bill.end_period()
     for invoice, messages in (("inv_1", MESSAGES), ("inv_2", 30), ("inv_3", 0)):
         report = bill.verify(invoice)

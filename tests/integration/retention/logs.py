@@ -6,6 +6,7 @@ from chaos.replica_files import differences, stored_batches
 from penstock import Client
 from penstock.contract.ids import TopicId, TopicPartition
 from tests.integration.brokers import Brokers
+from tests.waiting import PATIENCE_S
 
 TIMINGS = {"retention_check_ms": 200, "revisit_ms": 100}
 """Retention is looked at five times a second."""
@@ -27,7 +28,7 @@ def produce(client: Client, topic: str, numbers: Sequence[int]) -> None:
     """One batch a value, uncompressed, acknowledged by all."""
     with client.producer(linger_ms=0, compression="none") as producer:
         for number in numbers:
-            assert producer.send(topic, value_of(number)).result(20).offset == number
+            assert producer.send(topic, value_of(number)).result(PATIENCE_S).offset == number
 
 
 def segment_bases(cluster: Brokers, topic_id: TopicId) -> dict[int, list[int]]:
@@ -53,7 +54,7 @@ def read_all(client: Client, topic: str) -> list[int]:
     read: list[int] = []
     with client.consumer([topic]) as consumer:
         while consumer.position(topic, 0) < end:
-            for message in consumer.poll(timeout=10):
+            for message in consumer.poll(timeout=5):
                 assert number_of(message.value) == message.offset
                 read.append(message.offset)
     return read

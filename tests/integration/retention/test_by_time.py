@@ -21,6 +21,7 @@ from tests.integration.retention.logs import (
     replicas_are_equal,
     segment_bases,
 )
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -76,7 +77,7 @@ def test_what_is_too_old_is_deleted_everywhere_and_a_reader_at_the_start_is_told
     careful = client.consumer(["aged"], auto_offset_reset="error")
     careful.seek("aged", to="beginning")
     produce(client, "aged", range(5))
-    assert [number_of(message.value) for message in careful.poll(max_messages=1, timeout=10)] == [0]
+    assert [number_of(message.value) for message in careful.poll(max_messages=1, timeout=PATIENCE_S)] == [0]
     cluster.signal(TWO_HOURS_PASS)
     produce(client, "aged", range(5, 10))
     assert segment_bases(cluster, topic_id) == {number: [0, 5] for number in cluster.ids}
@@ -89,7 +90,7 @@ def test_what_is_too_old_is_deleted_everywhere_and_a_reader_at_the_start_is_told
     assert read_all(client, "aged") == [5, 6, 7, 8, 9]
     careful.seek("aged", offset=1)
     with pytest.raises(OffsetOutOfRange, match="aged-0: ") as told:
-        careful.poll(timeout=10)
+        careful.poll(timeout=PATIENCE_S)
     assert "is before the log's start 5" in told.value.message
     produce(client, "aged", range(10, 12))
     cluster.wait_until("all replicas are in sync", lambda: cluster.whole(topic_id))
@@ -139,7 +140,7 @@ def test_a_broker_whose_clock_differs_from_the_others_says_so_and_deletes_nothin
     assert cluster.metric(1, "penstock_clock_trusted") == 0
     assert abs(cluster.metric(1, "penstock_clock_off_ms") - 2 * HOUR_MS) < 60_000
     assert not told(2) and not told(3)
-    cluster.wait_until("broker 1 leads only what nobody else can", lambda: cluster.leader(topic_id) != 1, 40)
+    cluster.wait_until("broker 1 leads only what nobody else can", lambda: cluster.leader(topic_id) != 1)
     assert cluster.leader(alone) == 1
     looked = cluster.create_topic(
         tenant, "looked", **one_copy, segment_bytes=SEGMENT_BYTES, retention_bytes=1
@@ -152,6 +153,6 @@ def test_a_broker_whose_clock_differs_from_the_others_says_so_and_deletes_nothin
 
     cluster.signal(TWO_HOURS_PASS, 2, 3)
     cluster.wait_until("the clocks agree", lambda: not any(told(number) for number in cluster.ids))
-    cluster.wait_until("the old segment is gone", lambda: first_base(cluster, topic_id) == 5, 40)
-    cluster.wait_until("the other one too", lambda: segment_bases(cluster, alone)[1] == [5], 40)
+    cluster.wait_until("the old segment is gone", lambda: first_base(cluster, topic_id) == 5)
+    cluster.wait_until("the other one too", lambda: segment_bases(cluster, alone)[1] == [5])
     assert read_all(client, "odd") == read_all(client, "alone") == [5, 6, 7, 8, 9]

@@ -18,6 +18,7 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TopicId, TopicPartition
 from tests.integration.brokers import Brokers, Tenant, brokers
 from tests.integration.retention.logs import SEGMENT_BYTES, produce, read_all, replicas_are_equal, value_of
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -49,7 +50,7 @@ def verified(cluster: Brokers, client: Client, topic: str, beyond: int) -> Parti
         told[:] = client.durability(topic)
         return told[0].verified_end_offset > beyond and told[0].replicas == 3
 
-    cluster.wait_until(f"{topic} is verified beyond {beyond} on all replicas", there, 40)
+    cluster.wait_until(f"{topic} is verified beyond {beyond} on all replicas", there)
     return told[0]
 
 
@@ -78,8 +79,8 @@ def test_a_tenant_is_told_what_was_read_back_and_when(
     def row_shown() -> list[str]:
         return command(cluster, tenant, "topic", "durability", "safe").splitlines()[0].split("\t")
 
-    cluster.wait_until("three copies are shown", lambda: partition_shown()["verified_copies"] == 3, 60)
-    cluster.wait_until("and in the row", lambda: row_shown()[3] == "3", 60)
+    cluster.wait_until("three copies are shown", lambda: partition_shown()["verified_copies"] == 3)
+    cluster.wait_until("and in the row", lambda: row_shown()[3] == "3")
     partition, row = partition_shown(), row_shown()
     assert partition["verified_to_offset"] >= told.verified_end_offset
     assert partition["verified_at"].endswith("+00:00")
@@ -100,7 +101,7 @@ def command(cluster: Brokers, tenant: Tenant, *arguments: str) -> str:
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -111,7 +112,9 @@ def asked_at(cluster: Brokers, broker: int, topic_id: TopicId) -> admin_pb.Topic
     request = admin_pb.TopicDurabilityRequest(topic_id=topic_id)
     with grpc.insecure_channel(cluster.spec.broker(broker).internal_address) as channel:
         call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(TOPIC_DURABILITY)
-        answer = call(request.SerializeToString(), timeout=10, metadata=((CLUSTER_SECRET, cluster.secret),))
+        answer = call(
+            request.SerializeToString(), timeout=PATIENCE_S, metadata=((CLUSTER_SECRET, cluster.secret),)
+        )
     return admin_pb.TopicDurabilityResponse.FromString(answer)
 
 
@@ -122,7 +125,7 @@ def test_every_broker_tells_the_control_plane_what_the_leaders_know(
     cluster.wait_until("it is led", lambda: all(p.leader > 0 for p in cluster.partitions(topic_id)))
     with client.producer(linger_ms=0, compression="none") as producer:
         for number in range(20):
-            producer.send("asked", value_of(number), partition=0).result(20)
+            producer.send("asked", value_of(number), partition=0).result(PATIENCE_S)
     verified(cluster, client, "asked", 10)
     known = client.durability("asked")
     for broker in cluster.ids:
@@ -159,8 +162,8 @@ def test_a_spoilt_segment_is_found_kept_aside_and_fetched_anew(
     victim = leader if role == "leader" else next(number for number in cluster.ids if number != leader)
     path = spoil(cluster, victim, topic_id, 1_500)
     aside = path.with_name(path.name + ".damaged")
-    cluster.wait_until("the spoilt segment is set aside", aside.exists, 40)
-    cluster.wait_until("all replicas are in sync", lambda: cluster.whole(topic_id), 40)
+    cluster.wait_until("the spoilt segment is set aside", aside.exists)
+    cluster.wait_until("all replicas are in sync", lambda: cluster.whole(topic_id))
     produce(client, topic, range(20, 24))
     assert read_all(client, topic) == list(range(24))
     assert verified(cluster, client, topic, 10).replicas == 3

@@ -14,6 +14,7 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.v1 import log_pb2
 from penstock.transport.grpc_terms import CHANNEL_OPTIONS
 from tests.unit.client.fake_cluster import ConsumeSession, FakeCluster, Refused
+from tests.waiting import PATIENCE_S
 
 _T = TypeVar("_T")
 
@@ -42,13 +43,13 @@ class FakeBrokers:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(PATIENCE_S)
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(PATIENCE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self._loop.close()
 
     @property
@@ -61,7 +62,7 @@ class FakeBrokers:
         async def run() -> _T:
             return work(self.cluster)
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE_S)
 
     def kill(self, broker: int) -> None:
         """End one broker's listener with everything on it; the others elect leaders."""
@@ -70,7 +71,7 @@ class FakeBrokers:
             await self._servers.pop(broker).stop(0)
             self.cluster.unregister(broker)
 
-        asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE_S)
 
     async def _start(self) -> None:
         self.cluster.listeners.append(self._changed)

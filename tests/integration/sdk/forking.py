@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 from penstock import Client, PenstockError
+from tests.waiting import PATIENCE_S
 
 
 def main(bootstrap: str, key: str) -> None:
@@ -15,8 +16,8 @@ def main(bootstrap: str, key: str) -> None:
     producer = client.producer(linger_ms=60_000)
     consumer = client.consumer("orders")
     producer.send("orders", b"parent", partition=0)
-    producer.flush(10)
-    consumer.poll(timeout=10)
+    producer.flush(PATIENCE_S)
+    consumer.poll(timeout=PATIENCE_S)
     pending = producer.send("orders", b"pending", partition=0)
     uses: list[Callable[[], object]] = [
         lambda: producer.send("orders", b"child"),
@@ -38,7 +39,7 @@ def main(bootstrap: str, key: str) -> None:
     with os.fdopen(reading) as pipe:
         print("child:", pipe.read(), flush=True)
     print("exit:", os.waitpid(child, 0)[1], flush=True)
-    producer.flush(10)
+    producer.flush(PATIENCE_S)
     print("parent:", pending.result(0).offset, flush=True)
     client.close()
 

@@ -10,6 +10,7 @@ import sys
 
 import penstock
 import penstock.asyncio
+from tests.waiting import PATIENCE_S
 
 CHILDREN = 2
 
@@ -24,8 +25,8 @@ def main(bootstrap: str) -> None:
             return (await (await awaited.producer().send("orders", b"awaited", partition=0))).offset
 
     def use(name: str) -> None:
-        sent = producer.send("orders", name.encode(), partition=0).result(10).offset
-        read = consumer.poll(timeout=10)[0].offset
+        sent = producer.send("orders", name.encode(), partition=0).result(PATIENCE_S).offset
+        read = consumer.poll(timeout=PATIENCE_S)[0].offset
         print(name, sent, read, asyncio.run(send()), flush=True)
 
     for number in range(CHILDREN):

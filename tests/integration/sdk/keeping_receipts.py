@@ -12,6 +12,7 @@ import time
 import penstock
 import penstock.asyncio
 from penstock import Receipt
+from tests.waiting import PATIENCE_S
 
 MESSAGES_A_ROUND = 20
 
@@ -30,7 +31,7 @@ def blocking(bootstrap: str, key: str, topic: str, path: str) -> None:
                 producer.send(topic, os.urandom(9) * (1 + number), partition=number % 2)
                 for number in range(MESSAGES_A_ROUND)
             ]
-            _tell([delivery.result(60) for delivery in deliveries])
+            _tell([delivery.result(PATIENCE_S) for delivery in deliveries])
 
 
 async def awaited(bootstrap: str, key: str, topic: str, path: str) -> None:
@@ -41,7 +42,7 @@ async def awaited(bootstrap: str, key: str, topic: str, path: str) -> None:
                 await producer.send(topic, os.urandom(9) * (1 + number), partition=number % 2)
                 for number in range(MESSAGES_A_ROUND)
             ]
-            _tell([await asyncio.wait_for(delivery, 60) for delivery in deliveries])
+            _tell([await asyncio.wait_for(delivery, PATIENCE_S) for delivery in deliveries])
 
 
 if __name__ == "__main__":

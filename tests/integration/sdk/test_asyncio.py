@@ -15,6 +15,7 @@ from penstock import MessageBatch
 from penstock.asyncio import Client
 from penstock.contract.errors import ErrorCode
 from tests.integration.sdk.fake_brokers import FakeBrokers
+from tests.waiting import PATIENCE_S
 
 Scene = Callable[[Client], Coroutine[None, None, None]]
 
@@ -29,7 +30,7 @@ def brokers() -> Iterator[FakeBrokers]:
 def play(brokers: FakeBrokers, scene: Scene, api_key: str = "key") -> None:
     async def run() -> None:
         async with Client(bootstrap=brokers.bootstrap, api_key=api_key) as client:
-            await asyncio.wait_for(scene(client), 60)
+            await asyncio.wait_for(scene(client), PATIENCE_S)
 
     asyncio.run(run())
 
@@ -40,7 +41,7 @@ def test_what_is_sent_is_read(brokers: FakeBrokers) -> None:
             delivery = await producer.send("orders", b"one book", key=b"anna", headers=[("shop", b"north")])
             receipt = await delivery
         async with client.consumer(["orders"]) as consumer:
-            (message,) = await consumer.poll(timeout=10)
+            (message,) = await consumer.poll(timeout=PATIENCE_S)
         assert message[:3] == receipt[:3]
         assert (message.key, message.value, message.headers) == (b"anna", b"one book", [("shop", b"north")])
 
@@ -54,7 +55,7 @@ def test_no_thread_is_started_and_no_task_stays_after_close(brokers: FakeBrokers
         producer, consumer = client.producer(), client.consumer("orders")
         assert len(asyncio.all_tasks()) == 1
         await (await producer.send("orders", b"x"))
-        await consumer.poll(timeout=10)
+        await consumer.poll(timeout=PATIENCE_S)
         ours = [thread for thread in set(threading.enumerate()) - threads if "penstock" in thread.name]
         assert ours == []
         await client.close()
@@ -73,7 +74,7 @@ def test_a_caller_that_only_sends_does_not_starve_the_writers(brokers: FakeBroke
     async def scene(client: Client) -> None:
         async with client.producer(buffer_bytes=100_000, batch_bytes=5_000) as producer:
             deliveries = [await producer.send("orders", bytes(100), partition=0) for _ in range(20_000)]
-            await producer.flush(30)
+            await producer.flush(PATIENCE_S)
             assert [(await delivery).offset for delivery in deliveries] == list(range(20_000))
             assert producer.buffered_bytes == 0
 
@@ -105,7 +106,7 @@ def test_batches_columns_positions_and_iteration(brokers: FakeBrokers) -> None:
             deliveries = await producer.send_many(
                 "orders", [b"%d" % number for number in range(50)], partition=0, timestamp_ms=1_000
             )
-            await producer.flush(10)
+            await producer.flush(PATIENCE_S)
             assert [delivery.result().offset for delivery in deliveries] == list(range(50))
         async with client.consumer("orders") as consumer:
             assert await consumer.assignment() == [("orders", 0), ("orders", 1), ("orders", 2)]
@@ -113,7 +114,7 @@ def test_batches_columns_positions_and_iteration(brokers: FakeBrokers) -> None:
             assert (await consumer.beginning_offsets())["orders", 0] == 0
             found: list[MessageBatch] = []
             while sum(map(len, found)) < 50:
-                found += await consumer.poll_batches(timeout=10)
+                found += await consumer.poll_batches(timeout=5)
             assert len(found) == 5
             await consumer.seek("orders", 0, offset=45)
             assert await consumer.position("orders", 0) == 45
@@ -127,7 +128,7 @@ def test_batches_columns_positions_and_iteration(brokers: FakeBrokers) -> None:
             await consumer.pause("orders", 0)
             assert await consumer.poll(timeout=0.2) == []
             await consumer.resume("orders")
-            assert len(await consumer.poll(timeout=10)) > 0
+            assert len(await consumer.poll(timeout=PATIENCE_S)) > 0
             consumer.assign([("orders", 1)])
             assert await consumer.poll(timeout=0.1) == []
             with pytest.raises(penstock.ConfigurationError, match="commit: needs a consumer group"):
@@ -143,12 +144,12 @@ def test_a_killed_leader_is_replaced_without_an_error(brokers: FakeBrokers) -> N
             await first[-1]
             await asyncio.to_thread(brokers.kill, 0)
             rest = [await producer.send("orders", b"%d" % number, partition=0) for number in range(20, 40)]
-            assert [(await asyncio.wait_for(delivery, 10)).offset for delivery in first + rest] == list(
-                range(40)
-            )
+            assert [
+                (await asyncio.wait_for(delivery, PATIENCE_S)).offset for delivery in first + rest
+            ] == list(range(40))
             read: list[penstock.Message] = []
             while len(read) < 40:
-                found = await consumer.poll(timeout=10)
+                found = await consumer.poll(timeout=PATIENCE_S)
                 assert found, f"only {len(read)} of 40 read"
                 read += found
         assert [message.value for message in read] == [b"%d" % number for number in range(40)]
@@ -179,7 +180,7 @@ def test_offsets_that_a_silent_leader_does_not_tell_fail_in_time_and_hold_nothin
             await asyncio.to_thread(brokers.act, lambda cluster: cluster.silent.update({0: None}))
             began = time.monotonic()
             with pytest.raises(penstock.PenstockError, match="in time"):
-                await asyncio.wait_for(consumer.end_offsets(0.3), 10)
+                await asyncio.wait_for(consumer.end_offsets(0.3), PATIENCE_S)
             assert time.monotonic() - began < 5
             await asyncio.to_thread(brokers.act, lambda cluster: cluster.silent.clear())
 
@@ -218,7 +219,7 @@ def test_a_wrong_key_is_said_at_once(brokers: FakeBrokers) -> None:
                 await producer.send("orders", b"x")
         async with client.consumer("orders") as consumer:
             with pytest.raises(penstock.Unauthenticated):
-                await consumer.poll(timeout=10)
+                await consumer.poll(timeout=PATIENCE_S)
         with pytest.raises(penstock.Unauthenticated):
             await client.topics()
 
@@ -262,7 +263,7 @@ def test_a_full_buffer_makes_send_wait_then_fail(brokers: FakeBrokers) -> None:
             waiting = asyncio.create_task(producer.send("orders", bytes(1_000), partition=0))
             await asyncio.sleep(0.1)
             await asyncio.to_thread(brokers.act, lambda cluster: cluster.unregister(0))
-            assert (await asyncio.wait_for(await waiting, 10)).offset == 10
+            assert (await asyncio.wait_for(await waiting, PATIENCE_S)).offset == 10
 
     play(brokers, scene)
 
@@ -281,6 +282,29 @@ def test_a_client_belongs_to_the_loop_of_its_first_use(brokers: FakeBrokers) -> 
         ):
             second.run(use())
         first.run(client.close())
+
+
+def test_a_close_or_flush_in_another_loop_is_refused_and_harms_nothing(brokers: FakeBrokers) -> None:
+    client = Client(bootstrap=brokers.bootstrap, api_key="key")
+    producer, consumer = client.producer(linger_ms=60_000), client.consumer("orders")
+
+    async def use() -> penstock.asyncio.Delivery:
+        await consumer.poll(timeout=0.01)
+        return await producer.send("orders", b"a", partition=0)
+
+    async def outcome(delivery: penstock.asyncio.Delivery) -> int:
+        await client.close()
+        return (await delivery).offset
+
+    with asyncio.Runner() as first:
+        delivery = first.run(use())
+        for end in (producer.flush, producer.close, consumer.close, client.close):
+            with (
+                asyncio.Runner() as second,
+                pytest.raises(penstock.ConfigurationError, match="another event loop"),
+            ):
+                second.run(asyncio.wait_for(end(), PATIENCE_S))
+        assert first.run(outcome(delivery)) == 0
 
 
 def test_a_callback_reads_the_outcome_as_that_of_a_future(brokers: FakeBrokers) -> None:

@@ -17,6 +17,7 @@ from penstock import Client
 from penstock.contract.errors import ErrorCode
 from penstock.serializers import TEXT
 from tests.integration.sdk.fake_brokers import FakeBrokers
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 
@@ -40,10 +41,12 @@ def threads() -> list[str]:
 
 def test_what_is_sent_is_read(client: Client) -> None:
     with client.producer() as producer:
-        receipt = producer.send("orders", b"one book", key=b"anna", headers=[("shop", b"north")]).result(10)
+        receipt = producer.send("orders", b"one book", key=b"anna", headers=[("shop", b"north")]).result(
+            PATIENCE_S
+        )
         assert receipt.offset == 0
     with client.consumer(["orders"]) as consumer:
-        (message,) = consumer.poll(timeout=10)
+        (message,) = consumer.poll(timeout=PATIENCE_S)
     assert message[:2] == receipt[:2]
     assert (message.key, message.value, message.headers) == (b"anna", b"one book", [("shop", b"north")])
 
@@ -53,12 +56,12 @@ def test_nothing_starts_before_first_use_and_nothing_stays_after_close(brokers: 
     client = Client(bootstrap=brokers.bootstrap, api_key="key")
     producer, consumer = client.producer(), client.consumer("orders")
     assert threads() == before
-    producer.send("orders", b"x").result(10)
-    consumer.poll(timeout=10)
+    producer.send("orders", b"x").result(PATIENCE_S)
+    consumer.poll(timeout=PATIENCE_S)
     assert len(threads()) > len(before)
     client.close()
     client.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while threads() != before and time.monotonic() < deadline:
         threading.Event().wait(0.01)
     assert threads() == before
@@ -85,7 +88,7 @@ def test_acks_0_arrives_although_the_client_closes_at_once(brokers: FakeBrokers)
         for number in range(100):
             producer.send("orders", b"%d" % number, partition=0)
     arrived = 0
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while arrived < 100 and time.monotonic() < deadline:
         arrived = brokers.act(lambda cluster: cluster.topics["orders"].partitions[0].next_offset)
     assert arrived == 100
@@ -103,12 +106,12 @@ def test_many_messages_of_several_threads_each_keep_their_order(client: Client) 
             sender.start()
         for sender in senders:
             sender.join()
-        producer.flush(30)
+        producer.flush(PATIENCE_S)
         assert producer.buffered_bytes == 0
     read: list[penstock.Message] = []
     with client.consumer("orders") as consumer:
         while len(read) < 6_000:
-            read += consumer.poll(max_messages=1_000, timeout=10)
+            read += consumer.poll(max_messages=1_000, timeout=5)
     for partition in range(3):
         for thread in range(3):
             numbers = [
@@ -126,7 +129,7 @@ def test_send_many_gives_one_delivery_a_value(client: Client) -> None:
         keyed = producer.send_many(
             "orders", [b"a", None, b"c"], keys=[b"k", b"k", None], headers=[("h", b"1")]
         )
-        producer.flush(10)
+        producer.flush(PATIENCE_S)
         assert [delivery.result(0).offset for delivery in plain] == list(range(5_000))
         assert all(delivery.result(0).offset >= 0 for delivery in keyed)
         with pytest.raises(ValueError, match="1 keys for 2 values"):
@@ -151,11 +154,11 @@ def test_what_is_no_message_is_refused_at_the_send_and_harms_nothing(client: Cli
         sent = producer.send("orders", bytearray(b"a"), key=bytearray(b"k"), headers={"shop": b"north"})
         pairs = (pair for pair in [("shop", b"south")])
         more = producer.send_many("orders", [memoryview(b"b")], keys=[b"k"], headers=pairs)
-        assert [delivery.result(10).offset for delivery in (sent, *more)] == [0, 1]
+        assert [delivery.result(PATIENCE_S).offset for delivery in (sent, *more)] == [0, 1]
     with client.consumer("orders") as consumer:
         read: list[penstock.Message] = []
         while len(read) < 2:
-            read += consumer.poll(timeout=10)
+            read += consumer.poll(timeout=5)
     assert [(message.value, message.headers) for message in read] == [
         (b"a", [("shop", b"north")]),
         (b"b", [("shop", b"south")]),
@@ -164,8 +167,8 @@ def test_what_is_no_message_is_refused_at_the_send_and_harms_nothing(client: Cli
 
 def test_a_serializer_decides_what_a_producer_takes_for_the_checker_of_types_too(client: Client) -> None:
     with client.producer(value_serializer=TEXT) as texts, client.producer(key_serializer=TEXT) as keyed:
-        texts.send("orders", "text", key=b"k").result(10)
-        keyed.send("orders", b"x", key="k").result(10)
+        texts.send("orders", "text", key=b"k").result(PATIENCE_S)
+        keyed.send("orders", b"x", key="k").result(PATIENCE_S)
         with pytest.raises(penstock.SerializationFailed):
             texts.send("orders", b"x")  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="value_serializer=TEXT"):
@@ -175,9 +178,9 @@ def test_a_serializer_decides_what_a_producer_takes_for_the_checker_of_types_too
 def test_batches_come_in_columns_and_in_arrow(client: Client) -> None:
     with client.producer() as producer:
         producer.send_many("orders", [b"%d" % number for number in range(100)], partition=0, timestamp_ms=5)
-        producer.flush(10)
+        producer.flush(PATIENCE_S)
     with client.consumer("orders") as consumer:
-        (batch,) = consumer.poll_batches(timeout=10)
+        (batch,) = consumer.poll_batches(timeout=PATIENCE_S)
     assert (batch.topic, batch.partition, len(batch)) == ("orders", 0, 100)
     assert batch.values[99] == b"99"
     assert list(batch.offsets) == list(range(100))
@@ -199,7 +202,7 @@ def test_a_callback_comes_once_and_its_failure_harms_nobody(
 
         first.add_done_callback(fail)
         second.add_done_callback(lambda delivery: seen.append(delivery.result(0).offset))
-        producer.flush(10)
+        producer.flush(PATIENCE_S)
         assert seen == [1]
         second.add_done_callback(lambda delivery: seen.append(-1))
         assert seen == [1, -1], "what is done calls back at once"
@@ -209,7 +212,7 @@ def test_a_callback_comes_once_and_its_failure_harms_nobody(
 def test_iteration_goes_on_over_polls(client: Client) -> None:
     with client.producer(batch_messages=10) as producer:
         producer.send_many("orders", [b"%d" % number for number in range(50)], partition=2)
-        producer.flush(10)
+        producer.flush(PATIENCE_S)
     with client.consumer("orders") as consumer:
         iterator = iter(consumer)
         assert [next(iterator).value for _ in range(50)] == [b"%d" % number for number in range(50)]
@@ -221,26 +224,26 @@ def test_positions_are_told_and_moved(client: Client) -> None:
             "orders", [b"%d" % number for number in range(10)], partition=0, timestamp_ms=1_000
         )
         producer.send("orders", b"late", partition=0, timestamp_ms=9_000)
-        producer.flush(10)
+        producer.flush(PATIENCE_S)
     with client.consumer("orders") as consumer:
         assert consumer.assignment() == [("orders", 0), ("orders", 1), ("orders", 2)]
         assert consumer.end_offsets() == {("orders", 0): 11, ("orders", 1): 0, ("orders", 2): 0}
         assert consumer.beginning_offsets()["orders", 0] == 0
         assert consumer.position("orders", 0) == 0
         consumer.seek("orders", 0, timestamp_ms=5_000)
-        assert [message.value for message in consumer.poll(timeout=10)] == [b"late"]
+        assert [message.value for message in consumer.poll(timeout=PATIENCE_S)] == [b"late"]
         assert consumer.position("orders", 0) == 11
         consumer.seek("orders", to="beginning")
-        assert len(consumer.poll(timeout=10)) == 11
+        assert len(consumer.poll(timeout=PATIENCE_S)) == 11
         consumer.seek("orders", 0, offset=9)
-        assert [message.offset for message in consumer.poll(timeout=10)] == [9, 10]
+        assert [message.offset for message in consumer.poll(timeout=PATIENCE_S)] == [9, 10]
         consumer.seek("orders", to="end")
         assert consumer.poll(timeout=0.2) == []
         consumer.pause("orders", 0)
         consumer.seek("orders", 0, offset=0)
         assert consumer.poll(timeout=0.2) == []
         consumer.resume("orders", 0)
-        assert len(consumer.poll(timeout=10)) == 11
+        assert len(consumer.poll(timeout=PATIENCE_S)) == 11
         with pytest.raises(penstock.NotFound, match="orders-7: not read by this consumer"):
             consumer.seek("orders", 7, offset=0)
         with pytest.raises(penstock.ConfigurationError, match="commit: needs a consumer group"):
@@ -265,7 +268,7 @@ def test_an_interrupt_does_not_wait_for_what_cannot_be_sent(brokers: FakeBrokers
         Client(bootstrap=brokers.bootstrap, api_key="key") as client,
         client.producer() as producer,
     ):
-        producer.send("orders", b"a", partition=0).result(10)
+        producer.send("orders", b"a", partition=0).result(PATIENCE_S)
         brokers.act(lambda cluster: cluster.silent.update({0: None}))
         stuck = producer.send("orders", b"b", partition=0)
         raise KeyboardInterrupt
@@ -280,14 +283,14 @@ def test_an_interrupt_does_not_wait_for_what_cannot_be_sent(brokers: FakeBrokers
 def test_a_killed_leader_is_replaced_without_an_error(client: Client, brokers: FakeBrokers) -> None:
     with client.producer(batch_messages=1) as producer, client.consumer("orders") as consumer:
         first = [producer.send("orders", b"%d" % number, partition=0) for number in range(20)]
-        first[-1].result(10)
+        first[-1].result(PATIENCE_S)
         brokers.kill(0)
         rest = [producer.send("orders", b"%d" % number, partition=0) for number in range(20, 40)]
-        offsets = [delivery.result(10).offset for delivery in first + rest]
+        offsets = [delivery.result(PATIENCE_S).offset for delivery in first + rest]
         assert offsets == list(range(40))
         read: list[penstock.Message] = []
         while len(read) < 40:
-            found = consumer.poll(timeout=10)
+            found = consumer.poll(timeout=PATIENCE_S)
             assert found, f"only {len(read)} of 40 read"
             read += found
     assert [message.value for message in read] == [b"%d" % number for number in range(40)]
@@ -297,7 +300,7 @@ def test_a_silent_leader_is_left_as_soon_as_another_broker_says_so(
     client: Client, brokers: FakeBrokers
 ) -> None:
     with client.producer() as producer:
-        producer.send("orders", b"a", partition=0).result(10)
+        producer.send("orders", b"a", partition=0).result(PATIENCE_S)
         brokers.act(lambda cluster: cluster.silent.update({0: None}))
         delivery = producer.send("orders", b"b", partition=0)
         with pytest.raises(penstock.TimedOut, match="still under way"):
@@ -309,16 +312,16 @@ def test_a_silent_leader_is_left_as_soon_as_another_broker_says_so(
 def test_a_refusal_is_retried_and_a_final_one_raised(client: Client, brokers: FakeBrokers) -> None:
     with client.producer() as producer:
         brokers.act(lambda cluster: cluster.refusals.append((ErrorCode.NOT_ENOUGH_REPLICAS, "wait")))
-        assert producer.send("orders", b"a", partition=0).result(10).offset == 0
+        assert producer.send("orders", b"a", partition=0).result(PATIENCE_S).offset == 0
         brokers.act(lambda cluster: cluster.refusals.append((ErrorCode.FORBIDDEN, "orders: not yours")))
         delivery = producer.send("orders", b"b", partition=0)
         with pytest.raises(penstock.Forbidden, match="orders: not yours"):
-            delivery.result(10)
+            delivery.result(PATIENCE_S)
         error = delivery.exception()
         assert isinstance(error, penstock.Forbidden)
         assert error.belief is penstock.Belief.NOT_APPLIED
         assert producer.failed_count == 1
-        assert producer.send("orders", b"c", partition=0).result(10).offset == 1
+        assert producer.send("orders", b"c", partition=0).result(PATIENCE_S).offset == 1
 
 
 def test_a_wrong_key_is_said_at_once(brokers: FakeBrokers) -> None:
@@ -326,7 +329,7 @@ def test_a_wrong_key_is_said_at_once(brokers: FakeBrokers) -> None:
         with client.producer() as producer, pytest.raises(penstock.Unauthenticated, match="not valid"):
             producer.send("orders", b"x")
         with client.consumer("orders") as consumer, pytest.raises(penstock.Unauthenticated):
-            consumer.poll(timeout=10)
+            consumer.poll(timeout=PATIENCE_S)
         with pytest.raises(penstock.Unauthenticated):
             client.topics()
 
@@ -351,7 +354,7 @@ def test_with_all_brokers_down_the_error_names_them_and_what_to_do() -> None:
 
 def test_a_full_buffer_blocks_then_fails(client: Client, brokers: FakeBrokers) -> None:
     with client.producer(buffer_bytes=10_000, max_block_ms=1_500, batch_messages=1) as producer:
-        producer.send("orders", b"x", partition=0).result(10)
+        producer.send("orders", b"x", partition=0).result(PATIENCE_S)
         brokers.act(lambda cluster: cluster.silent.update({0: None}))
         for _ in range(9):
             producer.send("orders", bytes(1_000), partition=0)
@@ -362,7 +365,7 @@ def test_a_full_buffer_blocks_then_fails(client: Client, brokers: FakeBrokers) -
         timer = threading.Timer(0.1, lambda: brokers.act(lambda cluster: cluster.unregister(0)))
         timer.start()
         waited = producer.send("orders", bytes(1_000), partition=0)
-        assert waited.result(10).offset == 10
+        assert waited.result(PATIENCE_S).offset == 10
         timer.join()
 
 
@@ -394,12 +397,12 @@ def test_an_advertised_address_elsewhere_is_refused_likewise(client: Client, bro
     with client.producer() as producer:
         delivery = producer.send("orders", b"x", partition=0)
         with pytest.raises(penstock.ConfigurationError, match=r"192\.0\.2\.\d:7461: not on this machine"):
-            delivery.result(10)
+            delivery.result(PATIENCE_S)
 
 
 def test_a_client_used_after_a_fork_says_so(brokers: FakeBrokers) -> None:
     command = [sys.executable, "-m", "tests.integration.sdk.forking", ",".join(brokers.bootstrap), "key"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.stdout.splitlines() == [
         "child: " + ",".join(["UsedAfterFork"] * 7),
         "exit: 0",
@@ -409,7 +412,7 @@ def test_a_client_used_after_a_fork_says_so(brokers: FakeBrokers) -> None:
 
 def test_clients_made_before_a_fork_and_not_used_yet_work_in_every_process(brokers: FakeBrokers) -> None:
     command = [sys.executable, "-m", "tests.integration.sdk.forking_unused", ",".join(brokers.bootstrap)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.stdout.splitlines() == [
         "child 0 0 0 1",
         "exit 0",

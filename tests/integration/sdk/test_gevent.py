@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.integration.sdk.fake_brokers import FakeBrokers
+from tests.waiting import PATIENCE_S
 
 PROGRAM = Path(__file__).with_name("under_gevent.py")
 
@@ -16,7 +17,7 @@ def test_five_greenlets_produce_and_consume_while_others_run() -> None:
             [sys.executable, "-m", "gevent.monkey", str(PROGRAM), ",".join(brokers.bootstrap), "key"],
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=PATIENCE_S,
             check=False,
         )
     assert done.stdout.splitlines() == ["sent 1000 read 1000", "others ran"], done.stderr

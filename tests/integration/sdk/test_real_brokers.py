@@ -6,13 +6,16 @@ import asyncio
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
 import penstock
 import penstock.asyncio
 from penstock.contract import limits
+from penstock.contract.topic_settings import TopicSettings
 from tests.integration.brokers import Brokers, Tenant, brokers
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -36,10 +39,10 @@ def client(cluster: Brokers, tenant: Tenant) -> Iterator[penstock.Client]:
 
 
 def read(consumer: penstock.Consumer, count: int) -> list[penstock.Message]:
-    """At least `count` messages, or those that came until none did for ten seconds."""
+    """At least `count` messages, or those that came until none did."""
     messages: list[penstock.Message] = []
     while len(messages) < count:
-        found = consumer.poll(max_messages=10_000, timeout=10)
+        found = consumer.poll(max_messages=10_000, timeout=PATIENCE_S)
         if not found:
             break
         messages += found
@@ -59,7 +62,7 @@ def test_what_is_sent_is_read_in_every_compression(
             )
             for number in range(1_000)
         ]
-        places = [delivery.result(30)[1:3] for delivery in deliveries]
+        places = [delivery.result(PATIENCE_S)[1:3] for delivery in deliveries]
     with client.consumer(topic) as consumer:
         messages = read(consumer, 1_000)
     found = {(message.partition, message.offset): message for message in messages}
@@ -76,11 +79,11 @@ def test_the_largest_message_passes_and_one_more_byte_is_refused_here(
 ) -> None:
     cluster.create_topic(tenant, "large")
     with client.producer(compression="none") as producer:
-        assert producer.send("large", bytes(1024 * 1024)).result(30).offset == 0
+        assert producer.send("large", bytes(1024 * 1024)).result(PATIENCE_S).offset == 0
         with pytest.raises(penstock.MessageTooLarge, match="message of 1048577 bytes, at most 1048576"):
             producer.send("large", bytes(1024 * 1024 + 1))
     with client.consumer("large") as consumer:
-        (message,) = consumer.poll(timeout=30)
+        (message,) = consumer.poll(timeout=PATIENCE_S)
     assert message.value == bytes(1024 * 1024)
 
 
@@ -92,10 +95,10 @@ def test_positions_by_time_and_end_hold_on_real_logs(
     with client.producer(batch_messages=10) as producer:
         for number in range(100):
             producer.send("timed", b"%d" % number, timestamp_ms=now - 100_000 + number)
-        producer.flush(30)
+        producer.flush(PATIENCE_S)
     with client.consumer("timed") as consumer:
         consumer.seek("timed", 0, timestamp_ms=now - 100_000 + 42)
-        assert consumer.poll(max_messages=1, timeout=10)[0].value == b"42"
+        assert consumer.poll(max_messages=1, timeout=PATIENCE_S)[0].value == b"42"
         assert consumer.end_offsets() == {("timed", 0): 100}
         consumer.seek("timed", to="end")
         assert consumer.poll(timeout=0.2) == []
@@ -120,7 +123,7 @@ def test_the_asyncio_surface_does_the_same(cluster: Brokers, tenant: Tenant) -> 
                         break
             assert [values[receipt[1:3]] for receipt in receipts] == [b"%d" % number for number in range(500)]
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
 
 
 def test_another_tenants_view_and_a_wrong_key_are_refused(cluster: Brokers, tenant: Tenant) -> None:
@@ -142,13 +145,13 @@ def test_a_leader_that_dies_or_stops_costs_seconds_and_no_message(
     topic_id = cluster.create_topic(tenant, topic)
     with client.producer() as producer, client.consumer(topic) as consumer:
         before = [producer.send(topic, b"%d" % number) for number in range(100)]
-        before[-1].result(30)
+        before[-1].result(PATIENCE_S)
         leader = cluster.leader(topic_id)
         cluster.signal(fault, leader)
         try:
             began = time.monotonic()
             after = [producer.send(topic, b"%d" % number) for number in range(100, 200)]
-            offsets = [delivery.result(30).offset for delivery in before + after]
+            offsets = [delivery.result(PATIENCE_S).offset for delivery in before + after]
             silence_s = time.monotonic() - began
             messages = read(consumer, 200)
         finally:
@@ -168,7 +171,9 @@ def test_one_client_may_have_more_streams_at_a_broker_than_one_connection_takes(
     cluster.create_topic(tenant, "many-producers", 1)
     producers = [client.producer() for _ in range(limits.STREAMS_PER_CONNECTION_MAX + 30)]
     deliveries = [producer.send("many-producers", b"one") for producer in producers]
-    assert sorted(delivery.result(60).offset for delivery in deliveries) == list(range(len(producers)))
+    assert sorted(delivery.result(PATIENCE_S).offset for delivery in deliveries) == list(
+        range(len(producers))
+    )
 
 
 def test_one_asyncio_client_may_have_more_streams_at_a_broker_than_one_connection_takes(
@@ -181,6 +186,27 @@ def test_one_asyncio_client_may_have_more_streams_at_a_broker_than_one_connectio
         async with penstock.asyncio.Client(bootstrap=cluster.bootstrap, api_key=tenant.api_key) as client:
             producers = [client.producer() for _ in range(many)]
             deliveries = [await producer.send("many-asyncio", b"one") for producer in producers]
-            return [(await asyncio.wait_for(delivery, 60)).offset for delivery in deliveries]
+            return [(await asyncio.wait_for(delivery, PATIENCE_S)).offset for delivery in deliveries]
 
     assert sorted(asyncio.run(story())) == list(range(many))
+
+
+def test_a_broker_that_was_stopped_takes_the_first_message_of_a_topic_made_meanwhile(
+    cluster: Brokers, tenant: Tenant
+) -> None:
+    """The client asks only this broker, and its question waits there from before the broker runs again."""
+    last, others = cluster.ids[-1], cluster.ids[:-1]
+    bootstrap = [cluster.spec.broker(last).client_address]
+    settings = TopicSettings(replication=2, min_insync_replicas=1)
+    with (
+        penstock.Client(bootstrap=bootstrap, api_key=tenant.api_key) as client,
+        client.producer() as producer,
+        cluster.paused(last),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        made = cluster.admin.create_topic(tenant.name, "meanwhile", settings, [others])
+        assert not made.outcome.error
+        sending = pool.submit(producer.send, "meanwhile", b"first")
+        assert wait([sending], timeout=3.0).not_done, "the only broker that the client knows stands still"
+        cluster.signal(signal.SIGCONT, last)
+        assert sending.result(30).result(30).offset == 0

@@ -20,6 +20,7 @@ from penstock.receipts.keeper import WRITE_MS
 from penstock.records.batch import read_header, split_batches
 from penstock.verification.receipts_check import BilledPart, check_receipts
 from tests.integration.brokers import Brokers, Tenant, brokers
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 ROOT = Path(__file__).resolve().parents[3]
@@ -123,7 +124,7 @@ def test_a_killed_producers_receipts_are_true_and_lack_no_more_than_is_said(
             told += process.stdout.readlines()
         if turn == 1:
             cluster.start()
-            cluster.wait_until("all in sync", lambda: cluster.whole(topic_id), 60)
+            cluster.wait_until("all in sync", lambda: cluster.whole(topic_id))
         receipts = read_receipts(path)
         assert_true(receipts, stored(cluster, topic_id), complete=False)
         for line in told:
@@ -150,7 +151,9 @@ def test_two_producers_receipts_together_are_the_whole_log(
             with pytest.raises(penstock.ConfigurationError, match="each needs a file of its own"):
                 client.producer(receipts=one)
             for number in range(200):
-                producers[number % 2].send(topic, b"%d" % number, partition=number // 3 % 2).result(30)
+                producers[number % 2].send(topic, b"%d" % number, partition=number // 3 % 2).result(
+                    PATIENCE_S
+                )
     else:
 
         async def scene() -> None:
@@ -160,9 +163,9 @@ def test_two_producers_receipts_together_are_the_whole_log(
                     delivery = await producers[number % 2].send(
                         topic, b"%d" % number, partition=number // 3 % 2
                     )
-                    await asyncio.wait_for(delivery, 30)
+                    await asyncio.wait_for(delivery, PATIENCE_S)
 
-        asyncio.run(asyncio.wait_for(scene(), 100))
+        asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
     merged = Receipts.merged(read_receipts(one), read_receipts(two))
     assert merged.messages == 200
     assert merged.topics == {topic_id: topic}
@@ -177,29 +180,29 @@ def test_a_file_that_cannot_be_written_is_an_error_of_the_close_and_of_nothing_e
     cluster.create_topic(tenant, topic)
     path = tmp_path / "receipts"
 
-    def no_room(*_: object) -> int:
+    def no_space(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(penstock.ReceiptsNotWritten, match="No space left on device"):
         if surface == "blocking":
             with cluster.client(tenant) as client:
                 producer = client.producer(receipts=path)
-                monkeypatch.setattr("os.pwrite", no_room)
-                assert producer.send(topic, b"x").result(30).offset == 0
+                monkeypatch.setattr("os.pwrite", no_space)
+                assert producer.send(topic, b"x").result(PATIENCE_S).offset == 0
         else:
 
             async def scene() -> None:
                 async with penstock.asyncio.Client(cluster.bootstrap, api_key=tenant.api_key) as client:
                     producer = client.producer(receipts=path)
-                    monkeypatch.setattr("os.pwrite", no_room)
+                    monkeypatch.setattr("os.pwrite", no_space)
                     delivery = await producer.send(topic, b"x")
-                    assert (await asyncio.wait_for(delivery, 30)).offset == 0
+                    assert (await asyncio.wait_for(delivery, PATIENCE_S)).offset == 0
 
-            asyncio.run(asyncio.wait_for(scene(), 100))
+            asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
     monkeypatch.undo()
     assert read_receipts(path).messages == 0
     with cluster.client(tenant) as client, client.producer(receipts=path) as producer:
-        producer.send(topic, b"y").result(30)
+        producer.send(topic, b"y").result(PATIENCE_S)
     assert read_receipts(path).messages == 1
 
 
@@ -223,7 +226,7 @@ os.wait()
 """
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "receipts")],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert (done.stdout, done.returncode) == ("child had it\n", 0), done.stderr
 
@@ -238,5 +241,5 @@ keeper.acknowledged(
 )
 """
     path = tmp_path / "receipts"
-    subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, timeout=60, check=True)
+    subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, timeout=PATIENCE_S, check=True)
     assert read_receipts(path).messages == 3

@@ -13,6 +13,7 @@ import pytest
 import penstock
 import penstock.asyncio
 from tests.integration.sdk.fake_brokers import FakeBrokers
+from tests.waiting import PATIENCE_S
 
 
 def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
@@ -46,7 +47,7 @@ def test_both_surfaces_speak_tls_to_the_authorities_they_are_given(
 ) -> None:
     ca_file = str(certificate[0])
     with penstock.Client(bootstrap=brokers.bootstrap, api_key="key", ca_file=ca_file) as client:
-        assert client.producer().send("orders", b"x").result(10).offset == 0
+        assert client.producer().send("orders", b"x").result(PATIENCE_S).offset == 0
 
     async def scene() -> None:
         async with penstock.asyncio.Client(brokers.bootstrap, api_key="key", ca_file=ca_file) as client:

@@ -13,6 +13,7 @@ from penstock.contract.errors import ErrorCode
 from penstock.receipts import read_receipts
 from tests.integration.sdk.fake_brokers import FakeBrokers
 from tests.integration.sdk.unclosed import COUNT, ENDINGS
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 NOTHING_IS_SENT = {
@@ -39,7 +40,7 @@ def end(ending: str, brokers: FakeBrokers, receipts: Path) -> tuple[str, int]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     return done.stderr, brokers.act(lambda cluster: cluster.topics["orders"].partitions[0].next_offset)

@@ -60,7 +60,7 @@ class Run:
     def heal(self) -> None:
         for broker in range(BROKERS):
             self.runner.down.pop(broker, None)
-            self.runner.answer_held(broker)
+            self.runner.answer_withheld(broker)
             self.cluster.registered[broker] = self.cluster.brokers[broker]
         self.cluster.refusals.clear()
         self.cluster.applied_unsaid = 0
@@ -90,7 +90,7 @@ class Run:
         self.cluster.silent[self.random.randrange(BROKERS)] = None
 
     def _wake(self) -> None:
-        self.runner.answer_held(self.random.randrange(BROKERS))
+        self.runner.answer_withheld(self.random.randrange(BROKERS))
 
     def _break(self) -> None:
         self.runner.lose_streams(self.random.randrange(BROKERS))

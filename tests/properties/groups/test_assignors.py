@@ -19,15 +19,13 @@ def everything(counts: dict[TopicId, int]) -> set[TopicPartition]:
 def test_each_partition_has_one_owner_that_subscribed(
     counts: dict[TopicId, int], subscriptions: dict[str, list[TopicId]]
 ) -> None:
-    wanted = {
-        place for place in everything(counts) if any(place.topic_id in t for t in subscriptions.values())
-    }
+    wanted = {tp for tp in everything(counts) if any(tp.topic_id in t for t in subscriptions.values())}
     for assign in ASSIGNORS.values():
         assigned = assign(subscriptions, counts, {})
-        owned = [place for places in assigned.values() for place in places]
+        owned = [tp for places in assigned.values() for tp in places]
         assert sorted(owned) == sorted(wanted)
         assert all(
-            place.topic_id in subscriptions[member] for member, places in assigned.items() for place in places
+            tp.topic_id in subscriptions[member] for member, places in assigned.items() for tp in places
         )
         assert all(list(places) == sorted(places) for places in assigned.values())
 
@@ -39,7 +37,7 @@ def test_equal_subscriptions_are_balanced_within_one(counts: dict[TopicId, int],
     assert not loads or max(loads) - min(loads) <= 1
     for topic in counts:
         of_topic = [
-            sum(place.topic_id == topic for place in places)
+            sum(tp.topic_id == topic for tp in places)
             for places in range_assignment(subscriptions, counts, {}).values()
         ]
         assert not of_topic or max(of_topic) - min(of_topic) <= 1
@@ -80,25 +78,21 @@ def plainly(
     assigned: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
     taken: set[TopicPartition] = set()
     for member, topics in subscriptions.items():
-        for place in current.get(member, ()):
-            if (
-                place.topic_id in topics
-                and place.partition < counts.get(place.topic_id, 0)
-                and place not in taken
-            ):
-                taken.add(place)
-                assigned[member].append(place)
+        for tp in current.get(member, ()):
+            if tp.topic_id in topics and tp.partition < counts.get(tp.topic_id, 0) and tp not in taken:
+                taken.add(tp)
+                assigned[member].append(tp)
     ranks = list(subscriptions)
-    for place in sorted(everything(counts) - taken):
-        able = [member for member, topics in subscriptions.items() if place.topic_id in topics]
+    for tp in sorted(everything(counts) - taken):
+        able = [member for member, topics in subscriptions.items() if tp.topic_id in topics]
         if able:
-            assigned[min(able, key=lambda member: (len(assigned[member]), ranks.index(member)))].append(place)
+            assigned[min(able, key=lambda member: (len(assigned[member]), ranks.index(member)))].append(tp)
 
     def moves() -> bool:
         by_load = sorted(assigned, key=lambda member: (len(assigned[member]), ranks.index(member)))
         for giver in reversed(by_load):
             for taker in by_load:
-                movable = [place for place in assigned[giver] if place.topic_id in subscriptions[taker]]
+                movable = [tp for tp in assigned[giver] if tp.topic_id in subscriptions[taker]]
                 if movable and len(assigned[giver]) - len(assigned[taker]) >= 2:
                     assigned[giver].remove(max(movable))
                     assigned[taker].append(max(movable))

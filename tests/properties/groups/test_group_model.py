@@ -12,7 +12,7 @@ from data_plane.groups.group import Draft, reconcile
 from data_plane.groups.records import Member
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicPartition
-from tests.unit.groups.setup import GROUP, TENANT, Running, place
+from tests.unit.groups.setup import GROUP, TENANT, Running, partition
 
 MEMBERS = ("a", "b", "c", "d")
 
@@ -37,7 +37,7 @@ def test_no_partition_ever_has_two_owners_and_all_end_with_their_share(
     live(steps, assignor)
 
 
-def held_without_what_is_given_up(self: Draft) -> dict[TopicPartition, str]:
+def owned_without_what_is_given_up(self: Draft) -> dict[TopicPartition, str]:
     return {where: member.member_id for member in self.members.values() for where in member.assigned}
 
 
@@ -56,7 +56,7 @@ def target_without_release(
 @pytest.mark.parametrize(
     ("where", "bug"),
     [
-        ("data_plane.groups.group.Draft.held", held_without_what_is_given_up),
+        ("data_plane.groups.group.Draft.owners", owned_without_what_is_given_up),
         ("data_plane.groups.group.reconcile", reconcile_without_waiting),
         ("data_plane.groups.group.reconcile", target_without_release),
     ],
@@ -144,7 +144,7 @@ def live(steps: list[tuple[str, str]], assignor: str) -> None:
         check()
     shares = [set(life.owned) for life in lives.values()]
     assert sorted(where for share in shares for where in share) == [
-        place("orders", number) for number in range(group.topics.counts["orders"])
+        partition("orders", number) for number in range(group.topics.counts["orders"])
     ]
     loads = [len(share) for share in shares]
     assert max(loads) - min(loads) <= 1

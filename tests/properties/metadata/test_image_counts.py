@@ -15,10 +15,10 @@ BROKERS = [BrokerId(number) for number in range(4)]
 
 
 @st.composite
-def cells(draw: st.DrawFn) -> bytes:
+def blocks(draw: st.DrawFn) -> bytes:
     """Some partitions, each led by one of its replicas or by nobody."""
     records = {}
-    for partition in draw(st.sets(st.integers(0, model.PARTITIONS_PER_CELL - 1), max_size=4)):
+    for partition in draw(st.sets(st.integers(0, model.PARTITIONS_PER_BLOCK - 1), max_size=4)):
         replicas = tuple(draw(st.lists(st.sampled_from(BROKERS), min_size=1, max_size=3, unique=True)))
         records[partition] = model.PartitionRecord(
             partition=partition,
@@ -26,11 +26,11 @@ def cells(draw: st.DrawFn) -> bytes:
             replica_generations=(1,) * len(replicas),
             leader=draw(st.sampled_from([*replicas, NO_BROKER])),
         )
-    return model.encode_cell(records)
+    return model.encode_block(records)
 
 
 CHANGES = st.lists(
-    st.tuples(st.sampled_from(TOPICS), st.integers(0, 2), st.none() | cells()), min_size=1, max_size=12
+    st.tuples(st.sampled_from(TOPICS), st.integers(0, 2), st.none() | blocks()), min_size=1, max_size=12
 )
 
 
@@ -50,8 +50,8 @@ def test_what_is_counted_is_what_walking_finds_after_each_change_and_after_a_lis
 ) -> None:
     image = ClusterImage()
     stored: dict[str, bytes] = {}
-    for revision, (topic_id, cell, value) in enumerate(changes, 1):
-        key = model.cell_key(topic_id, cell * model.PARTITIONS_PER_CELL)
+    for revision, (topic_id, block, value) in enumerate(changes, 1):
+        key = model.block_key(topic_id, block * model.PARTITIONS_PER_BLOCK)
         if value is None:
             stored.pop(key, None)
         else:

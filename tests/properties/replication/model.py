@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from data_plane.controller.elections import strip_unclean, without_broker
 from data_plane.metadata.model import PartitionRecord
 from data_plane.replication.in_sync_change import Proposal
-from data_plane.replication.leader import Accepted, BrokerView, LeaderState, Position
+from data_plane.replication.leader import BrokerView, LeaderState
+from data_plane.replication.opening import Accepted, Position
 from penstock.contract.ids import BrokerId
 
 EPOCH = 5
@@ -38,7 +39,17 @@ class Attempt:
     """A transaction that was sent: it compares what it was made from."""
 
     proposal: Proposal
-    cell_revision: int
+    block_revision: int
+
+
+@dataclass
+class OwnLog:
+    """The leader's own log, as the model moves it."""
+
+    log_end_offset: int
+    durable_end_offset: int
+    high_watermark: int
+    log_start_offset: int = 0
 
 
 class Violation(AssertionError):
@@ -54,7 +65,6 @@ class Cluster:
         self.revision = 100
         self.live = {ME: 50, BrokerId(2): 51, BrokerId(3): 52}
         self.seen_live = dict(self.live)
-        self.durable = START
         eligible = tuple(b for b in (2, 3) if b not in in_sync) if len(in_sync) < min_insync else ()
         self.record = PartitionRecord(
             partition=0,
@@ -66,7 +76,7 @@ class Cluster:
             eligible=tuple(BrokerId(b) for b in eligible),
             partition_epoch=1,
         )
-        self.cell_revision = 90
+        self.block_revision = 90
         complete = self.record.in_sync + self.record.eligible
         self.replicas = {
             b: Replica(*((START, START) if b in complete else (4, 4)), self.live[b])
@@ -74,18 +84,9 @@ class Cluster:
         }
         self.late: list[Attempt] = []
         self.waiting: Attempt | None = None
-        self.leader = LeaderState(
-            ME,
-            self.record,
-            leader_epoch=EPOCH,
-            leader_epoch_start_offset=START,
-            log_end=START,
-            durable_end=START,
-            high_watermark=high_watermark,
-            min_insync=min_insync,
-            strict=True,
-            now_ms=0,
-        )
+        self.log = OwnLog(START, START, high_watermark)
+        self.leader = LeaderState(ME, self.record, self.log, min_insync=min_insync, strict=True, now_ms=0)
+        self.carry_out()
         self.committed = START
         """Nothing below it may be lost: what an earlier leader may have committed, and every watermark seen."""
         self.steps_reached: dict[str, int] = {}
@@ -93,11 +94,18 @@ class Cluster:
     # -- logs and streams ---------------------------------------------------------------------------------
 
     def append(self, count: int) -> None:
-        self.leader.local_advanced(self.leader.log_end + count, self.durable, self.now_ms)
+        self.log.log_end_offset += count
+        self.leader.appended(count, self.now_ms)
+        self.carry_out()
 
     def sync_leader(self) -> None:
-        self.durable = self.leader.log_end
-        self.leader.local_advanced(self.leader.log_end, self.durable, self.now_ms)
+        self.log.durable_end_offset = self.log.log_end_offset
+        self.leader.became_durable(self.now_ms)
+        self.carry_out()
+
+    def carry_out(self) -> None:
+        """The leader notes what is committed. After each event, and before anything else happens."""
+        self.log.high_watermark = self.leader.take_effects().high_watermark
 
     def open(self, broker: BrokerId) -> None:
         """The answer arrives at once; what the follower says of its registration may be ahead of the leader's image."""
@@ -116,12 +124,13 @@ class Cluster:
             leader_epoch=EPOCH,
             registered_epoch=self.seen_live[broker],
             epoch_lookup=lambda epoch: (3, START) if epoch < EPOCH else (EPOCH, self.leader.log_end),
-            held_from=0,
+            stored_from=0,
         )
         if isinstance(answer, Accepted):
             # Whatever was still on the way from an earlier stream may arrive afterwards.
             replica.streaming = True
             self._reached("opened")
+        self.carry_out()
 
     def push(self, broker: BrokerId) -> None:
         replica = self.replicas[broker]
@@ -137,11 +146,11 @@ class Cluster:
         replica = self.replicas[broker]
         if replica.streaming:
             written, durable, epoch = replica.written, replica.durable, replica.broker_epoch
-            replica.to_leader.append(
-                lambda: self.leader.follower_held(
-                    broker, epoch, written, durable, self.now_ms, leader_epoch=EPOCH
-                )
-            )
+            replica.to_leader.append(lambda: self.acked(broker, epoch, written, durable))
+
+    def acked(self, broker: BrokerId, broker_epoch: int, written: int, durable: int) -> None:
+        self.leader.follower_acked(broker, broker_epoch, written, durable, self.now_ms, leader_epoch=EPOCH)
+        self.carry_out()
 
     def deliver(self, broker: BrokerId) -> None:
         if self.replicas[broker].to_leader:
@@ -196,6 +205,7 @@ class Cluster:
         """The leader sees the store as it is now."""
         self.seen_live = dict(self.live)
         self.leader.record_seen(self.record)
+        self.carry_out()
 
     def propose(self) -> None:
         if self.waiting is not None:
@@ -207,8 +217,9 @@ class Cluster:
             return
         if self.record.partition_epoch != proposal.base_partition_epoch:  # read before it is sent
             self.leader.proposal_refused(self.record)
+            self.carry_out()
             return
-        self.waiting = Attempt(proposal, self.cell_revision)
+        self.waiting = Attempt(proposal, self.block_revision)
         self._reached("proposed")
 
     def answer(self) -> None:
@@ -222,6 +233,7 @@ class Cluster:
         else:
             self.leader.proposal_refused(self.record)
             self._reached("refused")
+        self.carry_out()
 
     def lose_answer(self) -> None:
         """The leader hears nothing; the transaction may still be applied at any time."""
@@ -236,16 +248,16 @@ class Cluster:
             self._reached("applied late")
 
     def other_partition_changes(self) -> None:
-        """The cell moves on though this partition's record does not."""
+        """The block moves on though this partition's record does not."""
         self.revision += 1
-        self.cell_revision = self.revision
+        self.block_revision = self.revision
 
     def pass_time(self, ms: float) -> None:
         self.now_ms += ms
 
     def _decide(self, attempt: Attempt) -> bool:
         members = attempt.proposal.members
-        if attempt.cell_revision != self.cell_revision or any(self.live[b] != e for b, e in members):
+        if attempt.block_revision != self.block_revision or any(self.live[b] != e for b, e in members):
             return False
         self._write(attempt.proposal.record)
         return True
@@ -253,7 +265,7 @@ class Cluster:
     def _write(self, record: PartitionRecord | None) -> None:
         if record is not None:
             self.revision += 1
-            self.cell_revision = self.revision
+            self.block_revision = self.revision
             self.record = record
 
     # -- promises -----------------------------------------------------------------------------------------
@@ -268,7 +280,7 @@ class Cluster:
             raise Violation(f"the watermark went back from {self.committed} to {watermark}")
         self.committed = max(self.committed, watermark)
         for broker in self.record.in_sync + self.record.eligible:
-            held = self.durable if broker == ME else self.replicas[broker].durable
+            held = self.log.durable_end_offset if broker == ME else self.replicas[broker].durable
             if held < self.committed:
                 raise Violation(
                     f"broker {broker} may be elected with {held} durable, {self.committed} is committed"

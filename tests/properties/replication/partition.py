@@ -10,25 +10,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from data_plane.controller.changed_blocks import ChangedBlocks
 from data_plane.controller.elections import departures, fence_changes, plan
 from data_plane.controller.registration import AlreadyRegistered, FenceFirst, registration
 from data_plane.metadata import model
-from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.image import BlockId, ClusterImage
 from data_plane.metadata.model import BrokerRecord, LiveRecord, PartitionRecord, TopicRecord
 from data_plane.metadata.port import Change, Compare, Event, KeyValue, Put, WatchBatch
 from data_plane.replication import log_start as log_starts
-from data_plane.replication.follower import BelowWatermark, FollowerState, Phase
+from data_plane.replication.follower import BelowWatermark, FollowerState, Phase, follower_watermark
 from data_plane.replication.in_sync_change import Proposal
-from data_plane.replication.leader import (
-    NO_EPOCH,
-    Accepted,
-    BrokerView,
-    Diverging,
-    LeaderState,
-    Position,
-    Refused,
-    StartOver,
-)
+from data_plane.replication.leader import BrokerView, LeaderState
+from data_plane.replication.opening import NO_EPOCH, Accepted, Diverging, Position, Refused, StartOver
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
 
@@ -36,7 +29,7 @@ from .model import Violation
 
 TOPIC = TopicId(b"t" * 16)
 WHERE = TopicPartition(TOPIC, 0)
-CELL = model.cell_key(TOPIC, 0)
+BLOCK = model.block_key(TOPIC, 0)
 Value = tuple[int, int]
 """(leader epoch, unique number): one batch of one message."""
 
@@ -69,7 +62,7 @@ class Store:
         return True
 
     def record(self) -> PartitionRecord:
-        return model.decode_cell(self.items[CELL].value)[0]
+        return model.decode_block(self.items[BLOCK].value)[0]
 
 
 @dataclass
@@ -94,7 +87,7 @@ class Broker:
         self.log_start = 0
         """Durable as soon as it moves. What lies below stays in `log`, and nobody looks at it."""
         self.epochs: list[tuple[int, int]] = []
-        self.checkpointed_watermark = self.known_watermark = 0
+        self.checkpointed_watermark = self.high_watermark = 0
         self.emptied = False
         self.lives = 0
         self.up = False
@@ -140,7 +133,7 @@ class Broker:
     def start_over(self, offset: int, leader: "Broker") -> None:
         self.truncate(0)
         self.add(leader.log[:offset])
-        self.durable = self.log_start = offset
+        self.durable = self.log_start = self.high_watermark = offset
 
     def position(self) -> Position:
         return Position(
@@ -151,9 +144,16 @@ class Broker:
         )
 
     @property
-    def watermark(self) -> int:
-        state = self.leading or self.following
-        return self.known_watermark if state is None else state.high_watermark
+    def log_end_offset(self) -> int:
+        return len(self.log)
+
+    @property
+    def durable_end_offset(self) -> int:
+        return self.durable
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log_start
 
     # -- life -----------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Broker:
             return
         self.drop_roles()
         self.up, self.broker_epoch = False, 0
-        self.known_watermark = self.checkpointed_watermark
+        self.high_watermark = self.checkpointed_watermark
         del self.log[self.durable :]
         kept, self.epochs, self.log = self.log, [], []
         self.add(kept)
@@ -174,7 +174,7 @@ class Broker:
             return
         self.cluster.disks_lost += 1
         self.log, self.epochs, self.durable, self.log_start = [], [], 0, 0
-        self.checkpointed_watermark = self.known_watermark = 0
+        self.checkpointed_watermark = self.high_watermark = 0
         self.emptied = True
         self.cluster.reached("disk lost")
 
@@ -183,7 +183,9 @@ class Broker:
             self.up, self.lives = True, self.lives + 1
 
     def drop_roles(self) -> None:
-        self.known_watermark = min(self.watermark, self.durable)
+        self.high_watermark = min(self.high_watermark, self.durable)
+        if self.leading is not None:
+            self.leading.end()
         self.leading = self.following = self.sent = None
         self.cut_stream()
 
@@ -212,7 +214,7 @@ class Broker:
             return
         self.catch_up()
         emptied = self.emptied
-        writes = departures(self.image, self.id, 10, data_lost=lambda _: emptied)
+        writes = departures(self.image, self.id, self.blocks(), data_lost=lambda _: emptied)
         for write in writes:
             store.txn(write.compares, (Put(write.key, write.value),))
         if not writes and store.txn(step.compares, step.changes):
@@ -241,6 +243,7 @@ class Broker:
         record = self.image.partition(WHERE)
         assert record is not None
         if self.leading is not None and self.leading.record_seen(record):
+            self.carry_out()
             return
         if self.following is not None and (self.following.leader, self.following.leader_epoch) == (
             record.leader,
@@ -249,40 +252,46 @@ class Broker:
             return
         self.drop_roles()
         if record.leader == self.id:
-            self.begin_epoch(record.leader_epoch, len(self.log))
-            self.known_watermark = max(self.known_watermark, min(record.log_start, len(self.log)))
             if log_starts.beginning(record, self.log_start) > self.log_start:
                 self.cluster.reached("elected before its log begins where the record says")
             self.leading = LeaderState(
                 self.id,
                 record,
-                leader_epoch=record.leader_epoch,
-                leader_epoch_start_offset=len(self.log),
-                log_end=len(self.log),
-                durable_end=self.durable,
-                high_watermark=self.known_watermark,
+                self,
                 min_insync=self.cluster.min_insync,
                 strict=True,
                 now_ms=self.cluster.now_ms,
-                log_start=self.log_start,
             )
+            self.carry_out()
             self.cluster.reached("elected")
         elif record.leader != NO_BROKER:
             self.following = FollowerState(
                 record.leader,
                 leader_epoch=record.leader_epoch,
                 replica_generation=1,
-                high_watermark=self.known_watermark,
+                strict=True,
             )
+
+    def carry_out(self) -> None:
+        """What the leader's state has made due, after each event; the rest of a replica is not modelled."""
+        if self.leading is None:
+            return
+        effects = self.leading.take_effects()
+        if effects.begin_epoch != NO_EPOCH:
+            self.begin_epoch(effects.begin_epoch, len(self.log))
+        self.high_watermark = effects.high_watermark
 
     def view_of(self, broker: BrokerId) -> BrokerView:
         known = self.image.brokers.get(broker)
         return BrokerView(0, False) if known is None else BrokerView(known.epoch, known.active)
 
+    def blocks(self) -> list[BlockId]:
+        return ChangedBlocks().take(self.image, 10)
+
     def act_as_controller(self) -> None:
         """From whatever it last saw."""
         if self.broker_epoch:
-            for write in plan(self.image, 10):
+            for write in plan(self.image, self.blocks()):
                 if self.cluster.store.txn(write.compares, (Put(write.key, write.value),)):
                     self.cluster.reached("plan applied")
 
@@ -296,7 +305,8 @@ class Broker:
     def produce(self) -> None:
         if self.leading is not None and self.leading.enough_in_sync:
             self.add([(self.leading.leader_epoch, self.cluster.unique())])
-            self.leading.local_advanced(len(self.log), self.durable, self.cluster.now_ms)
+            self.leading.appended(1, self.cluster.now_ms)
+            self.carry_out()
 
     def delete(self) -> None:
         """Everything committed may go."""
@@ -307,7 +317,7 @@ class Broker:
         """Move the own log's start: a leader's to where it is agreed, a follower's to where it was told last."""
         state = self.leading
         if self.stream is not None:
-            self.log_start = max(self.log_start, min(self.stream.pushed_start, self.watermark))
+            self.log_start = max(self.log_start, min(self.stream.pushed_start, self.high_watermark))
         if state is not None and self.log_start < state.start.agreed:
             self.log_start = min(state.start.agreed, state.high_watermark)
             self.cluster.reached("log start moved")
@@ -317,9 +327,10 @@ class Broker:
             return
         self.durable = len(self.log)
         if self.cluster.chance(0.2):
-            self.checkpointed_watermark = min(self.watermark, self.durable)
+            self.checkpointed_watermark = min(self.high_watermark, self.durable)
         if self.leading is not None:
-            self.leading.local_advanced(len(self.log), self.durable, self.cluster.now_ms)
+            self.leading.became_durable(self.cluster.now_ms)
+            self.carry_out()
 
     def propose(self) -> None:
         if self.leading is None or self.sent is not None:
@@ -328,13 +339,14 @@ class Broker:
         if proposal is None:
             return
         store = self.cluster.store
-        held = store.items[CELL]
-        if model.decode_cell(held.value)[0].partition_epoch != proposal.base_partition_epoch:
-            self.leading.proposal_refused(model.decode_cell(held.value)[0])
+        held = store.items[BLOCK]
+        if model.decode_block(held.value)[0].partition_epoch != proposal.base_partition_epoch:
+            self.leading.proposal_refused(model.decode_block(held.value)[0])
+            self.carry_out()
             return
-        compares = [Compare(CELL, held.mod_revision)]
+        compares = [Compare(BLOCK, held.mod_revision)]
         compares += [Compare(model.live_key(b), epoch) for b, epoch in proposal.members]
-        put = (Put(CELL, model.encode_cell({0: proposal.record})),)
+        put = (Put(BLOCK, model.encode_block({0: proposal.record})),)
         self.sent = proposal, lambda: store.txn(compares, put)
 
     def hear_answer(self) -> None:
@@ -347,6 +359,7 @@ class Broker:
         else:
             self.leading.proposal_refused(self.cluster.store.record())
             self.cluster.reached("proposal refused")
+        self.carry_out()
 
     def lose_answer(self) -> None:
         if self.sent is not None and self.leading is not None:
@@ -376,8 +389,9 @@ class Broker:
             leader_epoch=sent.leader_epoch,
             registered_epoch=leader.image.epoch_of(self.id),
             epoch_lookup=leader.lookup,
-            held_from=leader.log_start,
+            stored_from=leader.log_start,
         )
+        leader.carry_out()
         try:
             self.take_answer(state, leader, answer)
         except BelowWatermark as broken:
@@ -395,11 +409,15 @@ class Broker:
                 self.cluster.reached("diverged")
                 self.truncate(
                     state.diverging(
-                        epoch=epoch, end_offset=end_offset, epoch_lookup=self.lookup, log_end=len(self.log)
+                        epoch=epoch,
+                        end_offset=end_offset,
+                        epoch_lookup=self.lookup,
+                        log_end=len(self.log),
+                        high_watermark=self.high_watermark,
                     )
                 )
             case StartOver(offset):
-                self.start_over(state.start_over(offset), leader)
+                self.start_over(state.start_over(offset, high_watermark=self.high_watermark), leader)
             case Refused():
                 state.refused()
 
@@ -411,7 +429,9 @@ class Broker:
         fresh = stream.leader.log[len(self.log) :]
         if fresh:
             self.add(fresh)
-        state.watermark_seen(stream.state.high_watermark, len(self.log))
+        self.high_watermark = follower_watermark(
+            own=self.high_watermark, leaders=stream.state.high_watermark, log_end=len(self.log)
+        )
         stream.pushed_start = stream.state.start.wanted
 
     def hold(self) -> None:
@@ -441,7 +461,7 @@ class Cluster:
         self.disks_lost = 0
         self.committed: list[Value] = []
         """Every value below a watermark that any leader ever had."""
-        self.told_start = 0
+        self.reported_start = 0
         """The latest log start that any leader may have told a client."""
         self.reached_steps: dict[str, int] = {}
         self._unique = 0
@@ -460,7 +480,7 @@ class Cluster:
             in_sync=ids,
         )
         self.store.txn(
-            (), (Put(model.topic_key(TOPIC), topic.encode()), Put(CELL, model.encode_cell({0: first})))
+            (), (Put(model.topic_key(TOPIC), topic.encode()), Put(BLOCK, model.encode_block({0: first})))
         )
         self.heal()
 
@@ -481,7 +501,7 @@ class Cluster:
         follower, broker_epoch, stream = self.streams.popleft()
         if stream.to_leader and stream.leader.leading is stream.state:
             written, durable, log_start = stream.to_leader.popleft()
-            stream.state.follower_held(
+            stream.state.follower_acked(
                 follower,
                 broker_epoch,
                 written,
@@ -490,6 +510,7 @@ class Cluster:
                 leader_epoch=stream.state.leader_epoch,
                 log_start=log_start,
             )
+            stream.leader.carry_out()
 
     def decide_late(self) -> None:
         if self.late and self.late.pop(0)():
@@ -505,7 +526,7 @@ class Cluster:
             if broker.leading is not None:
                 self._commit(broker)
         for broker in self.brokers:
-            watermark = broker.watermark
+            watermark = broker.high_watermark
             if broker.log[:watermark] != self.committed[:watermark]:
                 raise Violation(f"broker {broker.id} calls committed what is not, below {watermark}")
             if broker.id in record.in_sync + record.eligible and not broker.emptied:
@@ -520,17 +541,17 @@ class Cluster:
                 and state.high_watermark < len(self.committed)
             ):
                 raise Violation(f"leader {broker.id} is ready with {state.high_watermark}")
-            if state is not None and state.tells_start(broker.log_start):
+            if state is not None and state.may_report_start(broker.log_start):
                 self._tell_start(broker, current=state.leader_epoch == record.leader_epoch)
 
     def _tell_start(self, broker: Broker, *, current: bool) -> None:
         """A leader that was replaced may still tell what is old, and nothing that its successors do not hold to."""
-        if current and broker.log_start < self.told_start:
+        if current and broker.log_start < self.reported_start:
             raise Violation(
-                f"the log start went back: leader {broker.id} tells {broker.log_start}, not {self.told_start}"
+                f"the log start went back: leader {broker.id} tells {broker.log_start}, not {self.reported_start}"
             )
-        if broker.log_start > self.told_start:
-            self.told_start = broker.log_start
+        if broker.log_start > self.reported_start:
+            self.reported_start = broker.log_start
             self.reached("log start told")
 
     def _commit(self, broker: Broker) -> None:
@@ -574,7 +595,7 @@ class Cluster:
             raise Violation(f"no leader after everything healed: {record}")
         if len(record.in_sync) != 3 or leader.leading.high_watermark != len(leader.log):
             raise Violation(f"not whole after everything healed: {record}, {leader.leading.high_watermark}")
-        if not leader.leading.tells_start(leader.log_start) or leader.log_start < self.told_start:
+        if not leader.leading.may_report_start(leader.log_start) or leader.log_start < self.reported_start:
             raise Violation(f"no log start is told after everything healed: {record}, {leader.log_start}")
 
 

@@ -98,9 +98,9 @@ def test_random_runs_tell_no_log_start_that_a_later_leader_does_not_hold_to(full
     assert [step for step in wanted if reached[step] < 10] == []
 
 
-def _cut_at_watermark(self: follower.FollowerState, **_: object) -> int:
+def _cut_at_watermark(self: follower.FollowerState, *, high_watermark: int, **_: object) -> int:
     self.phase = follower.Phase.IDLE
-    return self.high_watermark
+    return high_watermark
 
 
 def _strip_like_clean(record: Any, broker: Any, *, min_insync: int) -> Any:

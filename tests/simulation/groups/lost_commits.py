@@ -8,7 +8,7 @@ from penstock.asyncio.consumer import Consumer
 from penstock.contract.errors import PenstockError
 from tests.simulation.groups.group_story import REST_S, GroupStory
 
-_PLACE = ("orders", 0)
+_PARTITION = ("orders", 0)
 _COMMIT_S = 0.3
 
 
@@ -29,7 +29,7 @@ class LostCommit(GroupStory):
 
     async def _commit_twice(self, client: Client, cluster: SimCluster, told: "asyncio.Future[int]") -> None:
         consumer = await self._read_eight(client)
-        await consumer.commit({_PLACE: 3})
+        await consumer.commit({_PARTITION: 3})
         coordinator = self._coordinator(cluster)
         others = [broker for broker in cluster.brokers if broker is not coordinator]
         cluster.store.cut(coordinator.host)  # so that it still believes the others to be in sync
@@ -37,7 +37,7 @@ class LostCommit(GroupStory):
             cluster.kill(broker)
         acknowledged = 3
         try:
-            await consumer.commit({_PLACE: 8}, timeout=_COMMIT_S)
+            await consumer.commit({_PARTITION: 8}, timeout=_COMMIT_S)
             acknowledged = 8
         except PenstockError:
             pass
@@ -50,7 +50,7 @@ class LostCommit(GroupStory):
         """A consumer that has read eight messages of the place."""
         producer = client.producer(acks="all", compression="none")
         for number in range(8):
-            delivery = await producer.send("orders", b"%d" % number, partition=_PLACE[1])
+            delivery = await producer.send("orders", b"%d" % number, partition=_PARTITION[1])
             await delivery
         consumer = client.consumer("orders", group="readers", auto_commit=False)
         read = 0
@@ -65,7 +65,7 @@ class LostCommit(GroupStory):
             except PenstockError:
                 await asyncio.sleep(0.1)
                 continue
-            kept.append(offsets.get(_PLACE, 0))
+            kept.append(offsets.get(_PARTITION, 0))
 
     def _coordinator(self, cluster: SimCluster) -> SimBroker:
         for broker in cluster.brokers:
@@ -94,7 +94,7 @@ class ShortenedLog(LostCommit):
 
     async def _commit_often(self, client: Client, cluster: SimCluster, told: "asyncio.Future[None]") -> None:
         consumer = await self._read_eight(client)
-        await consumer.commit({_PLACE: 3})
+        await consumer.commit({_PARTITION: 3})
         coordinator = self._coordinator(cluster)
         assert coordinator.node is not None
         while not coordinator.node.stats.group_logs_shortened:

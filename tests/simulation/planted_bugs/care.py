@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from data_plane.controller.changed_blocks import ChangedBlocks
 from data_plane.controller.elections import departures
 from data_plane.log.checkpoint import Checkpoint
 from data_plane.metadata.image import ClusterImage
@@ -15,7 +16,7 @@ from tests.simulation import test_stepping_aside
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.finders import CrashStates
-from tests.simulation.planted_bugs.replacements import answers, nothing, told
+from tests.simulation.planted_bugs.replacements import answers, asked_about, nothing
 from tests.unit.controller import test_clocks, test_plan, test_step_aside
 from tests.unit.log import test_crash_states, test_recovery, test_scrub
 from tests.unit.node.log_directory import test_boot, test_disk_space, test_quarantine, test_stray_directories
@@ -52,10 +53,12 @@ def _retention_later(right: Any) -> Callable[..., None]:
 
 
 def _whoever_others_need(right: Any) -> Callable[..., Any]:
-    return lambda image, broker, limit: departures(image, broker, limit, data_lost=lambda topic_id: False)
+    return lambda image, broker, limit: departures(
+        image, broker, ChangedBlocks().take(image, limit), data_lost=lambda topic_id: False
+    )
 
 
-def _by_its_place(right: Any) -> Callable[..., Any]:
+def _by_its_position(right: Any) -> Callable[..., Any]:
     return lambda scrub, segment: scrub._known().get(segment.base_offset)
 
 
@@ -84,16 +87,16 @@ def _own_changes_alone(right: Any) -> Callable[..., None]:
     """A leader looks at its in-sync set after what it did itself."""
 
     def lead(replica: Replica, record: PartitionRecord) -> None:
-        unsettled = replica._unsettled
+        look_at = replica._look_at_in_sync
         if replica.leading is not None and replica.leading.leader_epoch == record.leader_epoch:
-            replica._unsettled = lambda replica: None
+            replica._look_at_in_sync = lambda replica, look: None
         right(replica, record)
-        replica._unsettled = unsettled
+        replica._look_at_in_sync = look_at
 
     return lead
 
 
-def _only_what_is_held(right: Any) -> Callable[..., Any]:
+def _only_what_is_in_sync(right: Any) -> Callable[..., Any]:
     """A replica that is out of sync has nothing to give up."""
 
     def strip_replica(image: ClusterImage, broker: BrokerId, where: TopicPartition) -> Any:
@@ -125,10 +128,10 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="strays go by a clock that nobody trusts",
+        name="strays go by a clock that is off",
         rule="RL53",
         target="data_plane.node.log_directory.stray_directories:StrayDirectories.look",
-        wrong=told(clock_trusted=True),
+        wrong=asked_about(clock_trusted=True),
         finders=(Check(test=test_stray_directories.test_no_clock_that_jumps_deletes_a_stray),),
     ),
     PlantedBug(
@@ -153,7 +156,7 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="a lost partition directory is made anew and trusted",
+        name="a lost partition directory is made again and counts as complete",
         rule="RL54",
         target="data_plane.node.log_directory.boot:Boot._notice_missing",
         wrong=nothing,
@@ -171,7 +174,7 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="a comparison of clocks holds for ever",
+        name="a comparison of clocks holds without an end",
         rule="RL107",
         target="data_plane.controller.clocks:_holds",
         wrong=_once_known_always,
@@ -193,7 +196,7 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="damage is cut out from its first batch on, the evidence with it",
+        name="damage is removed from its first batch on, the evidence with it",
         rule="RL122",
         target="data_plane.log.scrub:LogScrub.refetch_from",
         wrong=_from_the_first_bad_batch,
@@ -225,10 +228,10 @@ BUGS = (
         finders=(Check(test=test_disk_space.test_what_is_due_is_deleted_before_anything_is_refused),),
     ),
     PlantedBug(
-        name="what was set aside as damaged goes by a clock that nobody trusts",
+        name="what was set aside as damaged goes by a clock that is off",
         rule="RL122",
         target="data_plane.node.log_directory.quarantine:Quarantine.look",
-        wrong=told(clock_trusted=True),
+        wrong=asked_about(clock_trusted=True),
         finders=(
             Check(
                 test=test_quarantine.test_no_clock_that_nobody_trusts_and_none_that_just_began_lets_them_go
@@ -239,7 +242,7 @@ BUGS = (
         name="a replica whose broker steps aside joins at once",
         rule="RL128",
         target="data_plane.replication.leader:LeaderState.follower_opened",
-        wrong=told(wants_in=True),
+        wrong=asked_about(wants_in=True),
         finders=(
             Check(
                 test=test_in_sync_set.test_a_follower_that_wants_to_stay_out_does_not_join_until_it_opens_again
@@ -254,7 +257,7 @@ BUGS = (
         name="a damaged replica out of sync has nothing to give up",
         rule="RL122",
         target="data_plane.controller.elections:strip_replica",
-        wrong=_only_what_is_held,
+        wrong=_only_what_is_in_sync,
         finders=(
             Check(
                 test=test_plan.test_what_is_decided_of_a_replica_given_up_while_it_was_out_of_sync_comes_too_late
@@ -291,7 +294,7 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="a write that found no room tells nobody",
+        name="a write that found no space is not reported",
         rule="RL128",
         target="data_plane.node.log_directory.disk_space:DiskSpace.lacked",
         wrong=nothing,
@@ -302,7 +305,7 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="the ballast is kept when recovery needs its room",
+        name="the ballast is kept when recovery needs its space",
         rule="RL128",
         target="data_plane.node.log_directory.disk_space:DiskSpace.before_recovery",
         wrong=nothing,
@@ -337,7 +340,7 @@ BUGS = (
         name="a segment counts as verified because another one was that stood in its place",
         rule="RL132",
         target="data_plane.log.scrub:LogScrub.finding",
-        wrong=_by_its_place,
+        wrong=_by_its_position,
         finders=(Check(test=test_scrub.test_a_finding_of_another_history_does_not_count),),
     ),
     PlantedBug(

@@ -11,7 +11,7 @@ from penstock.contract import errors
 from penstock.contract.errors import ErrorCode
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
-from tests.simulation.planted_bugs.replacements import answers, nothing, told
+from tests.simulation.planted_bugs.replacements import answers, asked_about, nothing
 from tests.unit.client.consuming import test_consuming
 from tests.unit.client.producing import test_producing
 
@@ -75,7 +75,7 @@ BUGS = (
         name="goes on in the epoch of an unknown outcome",
         rule="RL59",
         target=f"{_QUEUE}._open_gap",
-        wrong=told(unknown=False),
+        wrong=asked_about(unknown=False),
         finders=(
             Check(
                 test=test_producing.test_an_unanswered_batch_times_out_as_unknown_and_the_next_has_a_newer_epoch
@@ -97,7 +97,7 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="the last refusal tells of the first attempt",
+        name="the last refusal stands for the first attempt",
         rule="RL17",
         target="penstock.client.refusals:unknown_because",
         wrong=lambda right: lambda label, error: error,

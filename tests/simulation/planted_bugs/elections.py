@@ -13,7 +13,7 @@ from tests.properties.replication import test_partition_model
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.finders import Model, Registering
-from tests.simulation.planted_bugs.replacements import always, answers, told
+from tests.simulation.planted_bugs.replacements import always, answers, asked_about
 from tests.unit.controller import (
     test_elections,
     test_generations,
@@ -126,7 +126,7 @@ BUGS = (
         finders=(Model(run=_MANY_EPOCHS, first=0, by=("I10", "I11", "I13")),),
     ),
     PlantedBug(
-        name="anybody who is alive is elected",
+        name="any broker that is alive is elected",
         rule="RL41",
         target="data_plane.controller.elections:candidate",
         wrong=_anybody,
@@ -168,7 +168,7 @@ BUGS = (
         name="damage below the durable mark costs nothing",
         rule="RL45",
         target="data_plane.controller.elections:departures",
-        wrong=told(damaged=answers(False)(None)),
+        wrong=asked_about(damaged=answers(False)(None)),
         finders=(Check(test=test_plan.test_a_damaged_replica_alone_is_stripped),),
     ),
     PlantedBug(
@@ -198,7 +198,7 @@ BUGS = (
         finders=(Check(test=test_registration.test_a_drained_broker_may_stop_when_it_leads_nothing),),
     ),
     PlantedBug(
-        name="a draining broker waits for nobody",
+        name="a draining broker waits for no other broker",
         rule="RL50",
         target="data_plane.controller.registration:waits_in_vain",
         wrong=always,

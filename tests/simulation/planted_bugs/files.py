@@ -198,7 +198,7 @@ BUGS = (
     PlantedBug(
         name="half a batch stays on a full disk",
         rule="RL127",
-        target="data_plane.log.segment:Segment.cut_back",
+        target="data_plane.log.segment:Segment.take_back",
         wrong=nothing,
         finders=(
             Check(

@@ -46,7 +46,7 @@ def _in_the_old_epoch(right: Any) -> Callable[..., object]:
 
 def _whatever_is_seen(right: Any) -> Callable[..., bool]:
     def record_seen(leader: LeaderState, record: model.PartitionRecord) -> bool:
-        leader._settle(record)
+        leader._resolve_change(record)
         return record.leader == leader.me and record.leader_epoch == leader.leader_epoch
 
     return record_seen
@@ -148,7 +148,7 @@ BUGS = (
         finders=(Check(test=test_plan.test_a_fenced_leader_is_replaced_and_then_nothing_is_left_to_do),),
     ),
     PlantedBug(
-        name="a record that is not newer settles what is open",
+        name="a record that is not newer resolves what is open",
         rule="RL5",
         target="data_plane.replication.leader:LeaderState.record_seen",
         wrong=_whatever_is_seen,
@@ -159,9 +159,9 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="an election that does not compare the cell",
+        name="an election that does not compare the partition block",
         rule="RL5",
-        target=f"{_ELECTIONS}:rewritten_cell",
+        target=f"{_ELECTIONS}:rewritten_block",
         wrong=_without_compares(_is_live),
         finders=(
             Check(test=test_plan.test_an_election_compares_the_cell_and_the_registration_of_the_elected),
@@ -170,7 +170,7 @@ BUGS = (
     PlantedBug(
         name="any leader epoch is answered",
         rule="RL7",
-        target="data_plane.replication.leader:checked_epoch",
+        target="data_plane.replication.opening:checked_epoch",
         wrong=nothing,
         finders=(
             Check(
@@ -190,7 +190,7 @@ BUGS = (
         finders=(Check(test=test_cluster_view.test_a_lower_leader_epoch_never_counts),),
     ),
     PlantedBug(
-        name="whoever is registered now is fenced",
+        name="the broker that is registered now is fenced",
         rule="RL8",
         target=f"{_ELECTIONS}:fence_changes",
         wrong=_without_compares(lambda compare: False),

@@ -101,11 +101,11 @@ def _by_count(right: Any) -> Callable[..., bool]:
 def _as_long_as_it_leads(right: Any) -> Callable[..., None]:
     """Its own later epoch does not end this one."""
 
-    def settle(leader: LeaderState, record: PartitionRecord) -> None:
+    def decide(leader: LeaderState, record: PartitionRecord) -> None:
         mine = record.leader == leader.me
         right(leader, replace(record, leader_epoch=leader.leader_epoch) if mine else record)
 
-    return settle
+    return decide
 
 
 def _as_they_were(right: Any) -> Callable[..., None]:
@@ -196,7 +196,7 @@ BUGS = (
         finders=(Model(run=_ONE_EPOCH, first=0, by=("I10",)),),
     ),
     PlantedBug(
-        name="latest offset told before the epoch start",
+        name="latest offset reported before the epoch start",
         rule="RL21",
         target=f"{_IN_SYNC}:leader_ready",
         wrong=_always,
@@ -229,12 +229,12 @@ BUGS = (
     PlantedBug(
         name="an epoch goes on in the next one",
         rule="RL38",
-        target=f"{_LEADER}._settle",
+        target=f"{_LEADER}._resolve_change",
         wrong=_as_long_as_it_leads,
         finders=(Check(test=test_watermark.test_my_own_reelection_deposes_the_earlier_epoch_too),),
     ),
     PlantedBug(
-        name="a replica made anew counts as before",
+        name="a new replica counts as before",
         rule="RL39",
         target=f"{_LEADER}._adopt_replicas",
         wrong=_as_they_were,

@@ -76,7 +76,7 @@ def _remembered(right: Any) -> Callable[..., PartitionRecord]:
 
 BUGS = (
     PlantedBug(
-        name="an election with a loss before everybody is back",
+        name="an election with a loss before every replica is back",
         rule="RL47",
         target=f"{_LOSSES}:all_back",
         wrong=_once_one_is_back,
@@ -129,7 +129,7 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="after a loss everybody is in sync",
+        name="after a loss every replica is in sync",
         rule="RL47",
         target=f"{_LOSSES}:led_after_loss",
         wrong=_with_everybody_in_sync,
@@ -143,7 +143,7 @@ BUGS = (
         finders=(Check(test=test_losses.test_a_loss_is_never_risked_without_need),),
     ),
     PlantedBug(
-        name="after a loss a log may be cut for ever",
+        name="after a loss a log may be truncated without an end",
         rule="RL31",
         target=f"{_LOSSES}:begins_below",
         wrong=_for_ever,

@@ -11,7 +11,7 @@ from data_plane.replication.leader import LeaderState
 from penstock.contract.ids import BrokerId
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
-from tests.simulation.planted_bugs.replacements import answers, told
+from tests.simulation.planted_bugs.replacements import answers, asked_about
 from tests.unit.controller import test_cordons, test_leader_return, test_reassignment
 from tests.unit.replication import test_handing_over, test_in_sync_set
 
@@ -76,7 +76,7 @@ BUGS = (
         name="join without having opened in this epoch",
         rule="RL34",
         target="data_plane.replication.in_sync:may_join",
-        wrong=told(following=True),
+        wrong=asked_about(following=True),
         finders=(
             Check(
                 test=partial(
@@ -160,7 +160,7 @@ BUGS = (
     PlantedBug(
         name="a broker that still holds something is forgotten",
         rule="RL53",
-        target="data_plane.controller.cordons:held_by",
+        target="data_plane.controller.cordons:kept_on",
         wrong=answers([]),
         finders=(
             Check(

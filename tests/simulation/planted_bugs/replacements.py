@@ -14,7 +14,7 @@ def answers_property(value: Any) -> Callable[[Any], property]:
     return lambda right: property(lambda _: value)
 
 
-def told(**changed: Any) -> Callable[[Any], Callable[..., Any]]:
+def asked_about(**changed: Any) -> Callable[[Any], Callable[..., Any]]:
     """The right decision, about something else than it was asked."""
     return lambda right: lambda *arguments, **named: right(*arguments, **(named | changed))
 

@@ -9,7 +9,7 @@ from tests.properties.replication import test_partition_model
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.finders import Model
-from tests.simulation.planted_bugs.replacements import answers_property, told
+from tests.simulation.planted_bugs.replacements import answers_property, asked_about
 from tests.unit.controller import test_losses
 from tests.unit.log import test_bounds, test_retention
 from tests.unit.node.replicas import test_log_start as test_replica_log_start
@@ -66,7 +66,7 @@ BUGS = (
         name="time removes what was just closed",
         rule="RL107",
         target="data_plane.log.retention:retention_end",
-        wrong=told(guard_ms=-1),
+        wrong=asked_about(guard_ms=-1),
         finders=(
             Check(
                 test=test_retention.test_time_removes_nothing_that_was_closed_or_seen_less_than_an_hour_ago
@@ -104,9 +104,9 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="a log start is told before all who may lead next hold to it",
+        name="a log start is reported before all that may lead next have reached it",
         rule="RL108",
-        target=f"{_LOG_START}:held_by_all",
+        target=f"{_LOG_START}:reached_by_all",
         wrong=lambda right: lambda wanted, *, recorded, starts: wanted,
         finders=(
             Check(test=test_log_start.test_a_new_leader_tells_no_log_start_that_another_may_not_hold_to),
@@ -138,9 +138,9 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="a new leader tells its own log start before it is where the record says",
+        name="a new leader reports its own log start before it is where the record says",
         rule="RL108",
-        target=f"{_LOG_START}:may_be_told",
+        target=f"{_LOG_START}:may_be_reported",
         wrong=lambda right: lambda begins, *, agreed, recorded: agreed >= begins,
         finders=(
             Check(
@@ -150,7 +150,7 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="a log start that somebody does not confirm is waited for without end",
+        name="a log start that a replica does not confirm is waited for without end",
         rule="RL108",
         target=f"{_LOG_START}:AgreedStart.is_due",
         wrong=lambda right: lambda start, now_ms: False,

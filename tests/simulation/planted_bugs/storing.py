@@ -11,7 +11,7 @@ from tests.simulation import test_damage_met as simulated_damage
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.finders import CrashStates, FlippedBytes, Seeds
-from tests.simulation.planted_bugs.replacements import told
+from tests.simulation.planted_bugs.replacements import asked_about
 from tests.unit.log import test_bounds, test_crash_states, test_damage_met
 
 
@@ -68,17 +68,17 @@ def _not_noticed(right: Any) -> Callable[..., Any]:
 
 BUGS = (
     PlantedBug(
-        name="bad checksum below the durable mark cut as a torn tail",
+        name="bad checksum below the durable mark truncated as a torn tail",
         rule="RL122",
         target="data_plane.log.recovery:is_torn",
         wrong=_all_torn,
         finders=(FlippedBytes(first=100),),
     ),
     PlantedBug(
-        name="a cut goes before damage that hides its place, and nobody is told",
+        name="a truncation goes before damage that hides its offset, and none reports it",
         rule="RL122",
-        target="data_plane.log.segments:Segments.cut_point",
-        wrong=told(over_damage=True),
+        target="data_plane.log.segments:Segments.truncation_point",
+        wrong=asked_about(over_damage=True),
         finders=(
             Check(
                 test=test_damage_met.test_a_cut_whose_place_is_hidden_by_damage_is_refused_and_nothing_is_cut
@@ -98,9 +98,9 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="damage that a cut meets ends the broker",
+        name="damage that a truncation meets ends the broker",
         rule="RL130",
-        target="data_plane.log.segment:Segment.cut",
+        target="data_plane.log.segment:Segment.truncate",
         wrong=_stopped_by_damage,
         finders=(
             Check(

@@ -1,4 +1,4 @@
-"""Wrong decisions about where logs part and where they are cut."""
+"""Wrong decisions about where logs part and where they are truncated."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,7 +6,7 @@ from typing import Any
 
 from data_plane.log.epochs import LeaderEpochs
 from data_plane.node.replicas.follower_stream import FollowerStream
-from data_plane.replication.follower import FollowerState, Phase, TakePush
+from data_plane.replication.follower import FollowerState, Phase
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameKind
 from tests.properties.replication import test_partition_model
@@ -14,19 +14,19 @@ from tests.simulation import plans
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
 from tests.simulation.finders import CrashStates, Model, Seeds
-from tests.simulation.planted_bugs.replacements import always, answers, nothing, told
+from tests.simulation.planted_bugs.replacements import always, answers, asked_about, nothing
 from tests.unit.log import test_appending, test_crash_states, test_epochs
 from tests.unit.log.miniature import SMALL
-from tests.unit.node.replicas import test_coming_back, test_follower_stream
+from tests.unit.node.replicas import test_carrying_out, test_coming_back, test_follower_stream
 from tests.unit.replication import test_follower, test_opening
 
 _MANY_EPOCHS = test_partition_model.run
 
 
 def _at_the_watermark(right: Any) -> Callable[..., int]:
-    def diverging(follower: FollowerState, **_: object) -> int:
+    def diverging(follower: FollowerState, *, high_watermark: int, **_: object) -> int:
         follower.phase = Phase.IDLE
-        return follower.high_watermark
+        return high_watermark
 
     return diverging
 
@@ -65,10 +65,10 @@ def _at_the_logs_start(right: Any) -> Callable[..., tuple[int, int]]:
 def _only_whole_and_later(right: Any) -> Callable[..., object]:
     """Where a push begins is not looked at."""
 
-    def accepts_push(*, base_offset: int | None, log_end: int, **named: Any) -> object:
+    def push_objection(*, base_offset: int | None, log_end: int, **named: Any) -> object:
         return right(base_offset=None if base_offset is None else log_end, log_end=log_end, **named)
 
-    return accepts_push
+    return push_objection
 
 
 def _damaged_whatever_it_is(right: Any) -> Callable[..., None]:
@@ -102,7 +102,7 @@ BUGS = (
     PlantedBug(
         name="no divergence seen",
         rule="RL25",
-        target="data_plane.replication.leader:divergence",
+        target="data_plane.replication.opening:divergence",
         wrong=_never,
         finders=(Model(run=_MANY_EPOCHS, first=0, by=("I10", "I11")),),
     ),
@@ -118,7 +118,10 @@ BUGS = (
         rule="RL27",
         target="data_plane.log.partition_log:PartitionLog.start_epoch",
         wrong=nothing,
-        finders=(Check(test=test_appending.test_a_leader_notes_its_epoch_before_it_writes_anything),),
+        finders=(
+            Check(test=test_appending.test_a_leader_notes_its_epoch_before_it_writes_anything),
+            Check(test=test_carrying_out.test_a_leader_epoch_is_in_the_log_when_the_role_is_told),
+        ),
     ),
     PlantedBug(
         name="epochs in conflict stay",
@@ -128,7 +131,7 @@ BUGS = (
         finders=(Check(test=test_epochs.test_a_conflicting_start_removes_the_tail),),
     ),
     PlantedBug(
-        name="epochs outlive what was cut",
+        name="epochs outlive what was truncated",
         rule="RL28",
         target="data_plane.log.epochs:LeaderEpochs.truncate_end",
         wrong=answers(False),
@@ -151,8 +154,8 @@ BUGS = (
     PlantedBug(
         name="a push for an earlier handle is taken",
         rule="RL29",
-        target="data_plane.replication.follower:accepts_push",
-        wrong=answers(TakePush()),
+        target="data_plane.replication.follower:push_objection",
+        wrong=nothing,
         finders=(
             Check(
                 test=partial(
@@ -162,9 +165,9 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="a journaled cut is not replayed",
+        name="a journaled truncation is not replayed",
         rule="RL30",
-        target="data_plane.log.recovery:_cut_bounds",
+        target="data_plane.log.recovery:_truncate_bounds",
         wrong=nothing,
         finders=(
             CrashStates(
@@ -177,23 +180,23 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="cut below the own watermark",
+        name="truncation below the own watermark",
         rule="RL31",
-        target="data_plane.replication.follower:checked_cut",
-        wrong=lambda right: lambda *, cut, high_watermark: cut,
-        finders=(Check(test=test_follower.test_a_cut_below_the_own_watermark_stops_the_replica),),
+        target="data_plane.replication.follower:checked_truncation",
+        wrong=lambda right: lambda *, offset, high_watermark: offset,
+        finders=(Check(test=test_follower.test_a_truncation_below_the_own_watermark_stops_the_replica),),
     ),
     PlantedBug(
         name="a follower before the log's start is let in",
         rule="RL32",
         target="data_plane.replication.leader:LeaderState.follower_opened",
-        wrong=told(held_from=0),
+        wrong=asked_about(stored_from=0),
         finders=(Check(test=test_opening.test_a_follower_before_the_log_start_starts_over_there),),
     ),
     PlantedBug(
         name="a follower starts over within a segment",
         rule="RL32",
-        target="data_plane.log.partition_log:PartitionLog.held_from",
+        target="data_plane.log.partition_log:PartitionLog.stored_from",
         wrong=lambda right: property(lambda log: log.log_start_offset),
         finders=(
             Check(
@@ -213,7 +216,7 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="what is told a busy replica is left out",
+        name="what a busy replica hears is left out",
         rule="RL29",
         target="data_plane.node.replicas.replica:Replica.at_rest",
         wrong=_at_once,
@@ -230,7 +233,7 @@ BUGS = (
     PlantedBug(
         name="a push that begins below the end is taken",
         rule="RL33",
-        target="data_plane.replication.follower:accepts_push",
+        target="data_plane.replication.follower:push_objection",
         wrong=_only_whole_and_later,
         finders=(
             Check(test=partial(test_follower.test_a_push_that_does_not_fit_is_broken, base=89, changes={})),

@@ -8,8 +8,9 @@ from typing import Any
 
 from data_plane.broker.disk import RealDisk
 from data_plane.disk.port import SyncDirectory
-from data_plane.log.outcomes import ColdRead, Slice
+from data_plane.log.outcomes import Slice
 from data_plane.log.partition_log import PartitionLog
+from data_plane.log.reading import ColdRead
 from data_plane.node.log_directory.directory import CLEAN_FILE
 from data_plane.node.ports import ConnectionLost
 from data_plane.node.replicas.replica import Replica
@@ -61,12 +62,10 @@ def _surely_refused(right: Any) -> Callable[..., None]:
     """What was appended is called refused."""
 
     def _drop_leadership(replica: Replica) -> None:
-        for waiters in (replica._waiters, replica._late_waiters, replica._local_waiters):
-            if replica.leading is not None:
-                for waiter in waiters:
-                    waiter.outcome.error = ErrorCode.NOT_LEADER
-                    waiter.answer(waiter.outcome)
-                waiters.clear()
+        if replica.leading is not None:
+            for answer, outcome in replica._answers.take_all():
+                outcome.error = ErrorCode.NOT_LEADER
+                answer(outcome)
         right(replica)
 
     return _drop_leadership
@@ -204,9 +203,9 @@ BUGS = (
         ),
     ),
     PlantedBug(
-        name="a log is appended to while it is cut",
+        name="a log is appended to while it is truncated",
         rule="RL134",
-        target="data_plane.log.appending:Appender._demand_appendable",
+        target="data_plane.log.appending:Appender._require_appendable",
         wrong=nothing,
         finders=(Check(test=test_bounds.test_nothing_is_appended_between_request_and_cut),),
     ),

@@ -49,7 +49,7 @@ async def full(path: Path) -> None:
     print("kept alive", (await store.range("/")) == listing, flush=True)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     result = await store.txn([], [Put("/a", b"2")])
-    print("room again", result.revision - listing.revision, flush=True)
+    print("space again", result.revision - listing.revision, flush=True)
     await store.close()
 
 

@@ -4,7 +4,6 @@ import asyncio
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 
 import grpc
 import pytest
@@ -18,6 +17,7 @@ from tests.unit.broker.listeners import (
     channel,
     run,
 )
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("method", ["/c/tenant", "/w/count", "/s/echo"])
@@ -33,14 +33,6 @@ def test_who_may_not_enter_is_told_before_anything_of_his_request_is_waited_for(
     run(scenario)
 
 
-async def _until(holds: Callable[[], bool]) -> None:
-    for _ in range(3_000):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("not within 30 s")
-
-
 def test_a_call_that_waits_for_its_turn_ends_with_its_client() -> None:
     async def scenario(world: World) -> None:
         async with channel(world.client) as opened:
@@ -48,12 +40,12 @@ def test_a_call_that_waits_for_its_turn_ends_with_its_client() -> None:
             await world.began.wait()
             assert world.inside == len(world.listener._handling) == 1
             call.cancel()
-            await _until(lambda: not world.listener._handling)
+            await until("no call is handled", lambda: not world.listener._handling)
             world.release.set()
             stayed = opened.unary_unary("/c/tenant")(b"stayed", metadata=((AUTHORIZATION, "patient"),))
             assert await stayed == b"answer stayed"
             assert len(world.callers) == 1
-        await _until(lambda: world.inside == 0)
+        await until("no call is inside", lambda: world.inside == 0)
 
     run(scenario)
 

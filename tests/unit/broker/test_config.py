@@ -109,8 +109,8 @@ def test_a_setting_may_come_from_the_environment_alone(tmp_path: Path, values: d
 def test_the_metadata_store_may_be_an_etcd_from_file_and_environment(
     tmp_path: Path, values: dict[str, Any]
 ) -> None:
-    etcd = {"kind": "etcd", "endpoints": ["localhost:2379", "127.0.0.1:2380"], "cell": "eu-1"}
-    expected = EtcdMetadata(endpoints=("localhost:2379", "127.0.0.1:2380"), cell="eu-1")
+    etcd = {"kind": "etcd", "endpoints": ["localhost:2379", "127.0.0.1:2380"], "namespace": "eu-1"}
+    expected = EtcdMetadata(endpoints=("localhost:2379", "127.0.0.1:2380"), namespace="eu-1")
     assert read(tmp_path, values | {"metadata": etcd}).metadata == expected
     assert read(tmp_path, values, PENSTOCK_BROKER_METADATA=json.dumps(etcd)).metadata == expected
     assert read(tmp_path, values, PENSTOCK_BROKER_METADATA="/m.db").metadata == "/m.db"
@@ -145,8 +145,8 @@ def test_the_configuration_cannot_be_changed(tmp_path: Path, values: dict[str, A
             "metadata.endpoints: 10.0.0.1 is not a loopback address; the metadata crosses no network in plain text",
         ),
         (
-            {"metadata": {"kind": "etcd", "endpoints": ["localhost:1"], "cell": "a/b"}},
-            "metadata.cell: a name of letters",
+            {"metadata": {"kind": "etcd", "endpoints": ["localhost:1"], "namespace": "a/b"}},
+            "metadata.namespace: a name of letters",
         ),
         (
             {"metadata": {"kind": "etcd", "endpoints": ["localhost:1"], "key_file": "/k"}},
@@ -154,7 +154,8 @@ def test_the_configuration_cannot_be_changed(tmp_path: Path, values: dict[str, A
         ),
         (
             {"metadata": {"kind": "etcd", "endpoints": ["localhost:1"], "password": "x"}},
-            "metadata.password: no such setting; known: ca_file, call_ms, cell",
+            "metadata.password: no such setting; known: ca_file, call_ms, certificate_file, endpoints, key_file, kind, "
+            "namespace",
         ),
         ({"client_listen": "localhost"}, "client_listen: host:port required, 'localhost' given"),
         ({"client_listen": "127.0.0.1:70000"}, "client_listen: host:port required, '127.0.0.1:70000' given"),
@@ -171,7 +172,7 @@ def test_the_configuration_cannot_be_changed(tmp_path: Path, values: dict[str, A
         ({"tls_key_file": "/key"}, "tls_certificate_file: missing; give both"),
         (
             {"client_listen": "0.0.0.0:1", "tls_key_file": "/k", "tls_certificate_file": "/c"},
-            "no address that clients can be told; give client_advertised",
+            "no address that clients can use; give client_advertised",
         ),
         ({"log_level": "loud"}, "log_level: one of debug, info, warning, error required, 'loud' given"),
         (
@@ -185,6 +186,18 @@ def test_the_configuration_cannot_be_changed(tmp_path: Path, values: dict[str, A
         ({"timings": []}, "timings: an object required, a list given"),
         ({"limits": {"tail_bytes": 0}}, "limits.tail_bytes: a whole number of at least 1 required, 0 given"),
         ({"limits": {"zone": 1}}, "limits.zone: no such setting"),
+        ({"limits": {"tail_bytes": 2**53 + 1}}, "limits.tail_bytes: at most 9007199254740992 possible"),
+        ({"timings": {"drain_ms": 10**400}}, "timings.drain_ms: at most 9007199254740992 possible"),
+        (
+            {"cluster_id": "a/keys", "metadata": {"kind": "etcd", "endpoints": ["127.0.0.1:1"]}},
+            "cluster_id: 'a/keys' cannot be the name of the namespace in etcd; give metadata.namespace",
+        ),
+        ({"pepper_files": {"1": "/p", "01": "/q"}}, "pepper_files.01: a version number required"),
+        ({"pepper_files": {"٣": "/p"}}, "pepper_files.٣: a version number required"),
+        (
+            {"pepper_files": {"9" * 5_000: "/p"}},
+            "pepper_files.99999999999999999999: a version number required",
+        ),
         ({"pepper_files": {}}, "pepper_files: is empty"),
         ({"pepper_files": {"one": "/p"}}, "pepper_files.one: a version number required"),
         ({"clster_id": 1}, "clster_id: no such setting; did you mean cluster_id?"),

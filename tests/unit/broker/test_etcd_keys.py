@@ -1,27 +1,27 @@
-"""Revisions of a cell count from its origin in etcd."""
+"""Revisions of a namespace count from its origin in etcd."""
 
 import pytest
 
-from data_plane.broker.etcd_keys import CellKeys, Origin
+from data_plane.broker.etcd_keys import NamespaceKeys, Origin
 from data_plane.etcd import kv_pb2 as kv
 from data_plane.etcd.client import range_end
 
 ORIGIN = Origin(made_at=40, base=100, origin_id="o")
 
 
-@pytest.mark.parametrize(("etcd", "cell"), [(40, 100), (41, 101), (90, 150)])
-def test_revisions_count_from_the_origin_and_its_base(etcd: int, cell: int) -> None:
-    assert ORIGIN.to_cell(etcd) == cell
-    assert ORIGIN.to_etcd(cell) == etcd
+@pytest.mark.parametrize(("etcd", "namespace"), [(40, 100), (41, 101), (90, 150)])
+def test_revisions_count_from_the_origin_and_its_base(etcd: int, namespace: int) -> None:
+    assert ORIGIN.to_namespace(etcd) == namespace
+    assert ORIGIN.to_etcd(namespace) == etcd
 
 
 def test_what_was_before_the_origin_is_its_base() -> None:
-    assert ORIGIN.to_cell(3) == 100
+    assert ORIGIN.to_namespace(3) == 100
 
 
-@pytest.mark.parametrize(("cell", "etcd"), [(0, 0), (101, 41), (150, 90)])
-def test_a_compare_names_what_the_key_has_in_etcd_and_absent_stays_absent(cell: int, etcd: int) -> None:
-    assert ORIGIN.mod_revision(cell) == etcd
+@pytest.mark.parametrize(("namespace", "etcd"), [(0, 0), (101, 41), (150, 90)])
+def test_a_compare_names_what_the_key_has_in_etcd_and_absent_stays_absent(namespace: int, etcd: int) -> None:
+    assert ORIGIN.mod_revision(namespace) == etcd
 
 
 @pytest.mark.parametrize("never_given", [1, 99, 100])
@@ -35,8 +35,8 @@ def test_an_origin_comes_back_as_it_was_written() -> None:
 
 
 def test_cells_share_no_key() -> None:
-    one, other = CellKeys("a"), CellKeys("ab")
-    assert one.to_cell(one.to_etcd("/live/é")) == "/live/é"
+    one, other = NamespaceKeys("a"), NamespaceKeys("ab")
+    assert one.to_namespace(one.to_etcd("/live/é")) == "/live/é"
     assert one.prefix <= one.to_etcd("/x") < range_end(one.prefix)
     for key in (other.to_etcd("/x"), other.origin, one.origin):
         assert not one.prefix <= key < range_end(one.prefix)

@@ -16,6 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from data_plane.broker.http import CONNECTIONS_MAX, STALL_S, HttpListener
 from data_plane.broker.metrics import StatsCollector
 from data_plane.node.stats import Histogram
+from tests.waiting import PATIENCE_S
 
 
 @dataclass
@@ -57,7 +58,7 @@ class Broker:
         self.loop.close()
 
     def get(self, path: str, method: str = "GET") -> tuple[int, bytes, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.http.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.http.port, timeout=PATIENCE_S)
         try:
             connection.request(method, path)
             answer = connection.getresponse()
@@ -144,7 +145,7 @@ def test_head_is_answered_like_get(broker: Broker) -> None:
 )
 def test_garbage_harms_nothing(broker: Broker, garbage: bytes, capfd: pytest.CaptureFixture[str]) -> None:
     for _ in range(3):
-        with socket.create_connection(("127.0.0.1", broker.http.port), timeout=10) as peer:
+        with socket.create_connection(("127.0.0.1", broker.http.port), timeout=PATIENCE_S) as peer:
             peer.sendall(garbage)
     assert broker.get("/healthz")[0] == 200
     assert capfd.readouterr().err == ""
@@ -153,7 +154,7 @@ def test_garbage_harms_nothing(broker: Broker, garbage: bytes, capfd: pytest.Cap
 def test_idle_connections_are_bounded_and_give_their_places_back(broker: Broker) -> None:
     idle = [socket.create_connection(("127.0.0.1", broker.http.port)) for _ in range(CONNECTIONS_MAX)]
     for _ in range(100):
-        with socket.create_connection(("127.0.0.1", broker.http.port), timeout=10) as refused:
+        with socket.create_connection(("127.0.0.1", broker.http.port), timeout=PATIENCE_S) as refused:
             try:
                 refused.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
                 if refused.recv(10) == b"":

@@ -9,7 +9,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,13 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods as internal
 from penstock.contract import limits, methods
 from penstock.contract.errors import ErrorCode
+from tests.waiting import PATIENCE_S, wait_until
 
 from .test_config import make_certificate
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 SECRET = "c" * 64
-DEADLINE_S = 30.0
 FAILING_SYNCS = """
 import errno, os, signal, sys
 from data_plane.broker.process import main
@@ -61,13 +60,13 @@ FAULTY_MEMORY = """
 import asyncio, signal, sys
 from data_plane.broker.process import main
 from data_plane.disk.port import DiskFault
-from data_plane.node.membership.trusted_store import Trust
+from data_plane.node.membership.trusted_store import StoreWitness
 failing = []
 async def run(self):
     while not failing:
         await asyncio.sleep(0.01)
     raise DiskFault("metadata.seen.tmp: sync failed: Input/output error")
-Trust.run = run
+StoreWitness.run = run
 signal.signal(signal.SIGUSR1, lambda *_: failing.append(1))
 sys.exit(main(sys.argv[1:]))
 """
@@ -104,7 +103,7 @@ class Broker:
 
     def start_ready(self, program: str = "", **settings: Any) -> "subprocess.Popen[str]":
         process = self.start(program, **settings)
-        wait_until(lambda: self.get("/readyz") == 200, process)
+        wait_for("the broker is ready", lambda: self.get("/readyz") == 200, process)
         return process
 
     @property
@@ -117,7 +116,7 @@ class Broker:
     def get(self, path: str) -> int:
         """Status of an HTTP request; 0 while there is nobody."""
         try:
-            connection = http.client.HTTPConnection(self.address("http"), timeout=5)
+            connection = http.client.HTTPConnection(self.address("http"), timeout=PATIENCE_S)
             connection.request("GET", path)
             return connection.getresponse().status
         except (OSError, http.client.HTTPException):
@@ -129,17 +128,17 @@ class Broker:
             process.communicate()
 
 
-def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
+def wait_for(what: str, condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    def holds() -> bool:
         assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.02)
+        return condition()
+
+    wait_until(what, holds)
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
     """(exit status, what it wrote)."""
-    _, errors = process.communicate(timeout=DEADLINE_S)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     return process.returncode, errors
 
 
@@ -163,7 +162,7 @@ def test_a_broker_starts_serves_and_drains(broker: Broker) -> None:
     assert broker.get("/metrics") == 200
     with grpc.insecure_channel(broker.address("internal")) as channel:
         describe = method_of(channel, internal.DESCRIBE_CLUSTER)
-        answer = describe(b"", metadata=((internal.CLUSTER_SECRET, SECRET),), timeout=5)
+        answer = describe(b"", metadata=((internal.CLUSTER_SECRET, SECRET),), timeout=PATIENCE_S)
     assert [(b.id, b.state) for b in pb.DescribeClusterResponse.FromString(answer).brokers] == [(1, "active")]
     process.send_signal(signal.SIGTERM)
     status, written = ended(process)
@@ -245,11 +244,11 @@ def test_a_disk_that_fails_anywhere_ends_the_broker_with_the_reason_and_not_as_i
 def test_a_broker_outlives_a_metadata_file_that_cannot_be_written_for_a_while(broker: Broker) -> None:
     process = broker.start_ready(limits={"journal_bytes": 100_000})
     journal = broker.directory / "data" / "journal"
-    wait_until(lambda: any(journal.glob("spare*")), process)
+    wait_for("a spare file", lambda: any(journal.glob("spare*")), process)
     _, most = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1_000, most))  # the next keep-alive finds no room
     assert process.stderr is not None
-    for line in ("metadata store has no room", "metadata store has room again"):
+    for line in ("metadata store has no disk space", "metadata store has disk space again"):
         while line not in (told := process.stderr.readline()):
             assert told, f"it ended with {process.wait()}"
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
@@ -315,11 +314,11 @@ def test_a_clients_listener_with_a_certificate_speaks_tls_and_nothing_else(broke
     address = broker.address("client")
     credentials = grpc.ssl_channel_credentials(certificate.read_bytes())
     with grpc.secure_channel(address, credentials) as channel, pytest.raises(grpc.RpcError) as refusal:
-        method_of(channel, methods.METADATA)(b"", timeout=5)
+        method_of(channel, methods.METADATA)(b"", timeout=PATIENCE_S)
     trailing = {one.key: one.value for one in refusal.value.trailing_metadata()}
     assert trailing[methods.ERROR_CODE] == str(int(ErrorCode.UNAUTHENTICATED))
     with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as lost:
-        method_of(channel, methods.METADATA)(b"", timeout=5)
+        method_of(channel, methods.METADATA)(b"", timeout=PATIENCE_S)
     assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
     assert broker.get("/readyz") == 200
 
@@ -333,12 +332,12 @@ def test_garbage_on_every_port_leaves_the_broker_ready(broker: Broker) -> None:
             b"GET / HTTP/1.1\r\n\r\n",
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(5_000),
         ):
-            with socket.create_connection((host, int(port)), timeout=5) as peer:
+            with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as peer:
                 peer.sendall(garbage)
     assert broker.get("/readyz") == 200
     with grpc.insecure_channel(broker.address("internal")) as channel:
         describe = method_of(channel, internal.DESCRIBE_CLUSTER)
-        describe(b"", metadata=((internal.CLUSTER_SECRET, SECRET),), timeout=5)
+        describe(b"", metadata=((internal.CLUSTER_SECRET, SECRET),), timeout=PATIENCE_S)
     process.send_signal(signal.SIGTERM)
     status, written = ended(process)
     assert status == 0
@@ -353,14 +352,14 @@ def test_tenants_have_no_way_to_the_internal_methods(broker: Broker) -> None:
             grpc.insecure_channel(broker.address("internal")) as channel,
             pytest.raises(grpc.RpcError) as refusal,
         ):
-            method_of(channel, method)(b"", metadata=key, timeout=5)
+            method_of(channel, method)(b"", metadata=key, timeout=PATIENCE_S)
         assert refusal.value.code() is grpc.StatusCode.UNAUTHENTICATED
         secret = (*key, (internal.CLUSTER_SECRET, SECRET))
         with (
             grpc.insecure_channel(broker.address("client")) as channel,
             pytest.raises(grpc.RpcError) as missing,
         ):
-            method_of(channel, method)(b"", metadata=secret, timeout=5)
+            method_of(channel, method)(b"", metadata=secret, timeout=PATIENCE_S)
         assert missing.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 

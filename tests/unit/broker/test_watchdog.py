@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from data_plane.broker.watchdog import Watchdog
+from tests.waiting import PATIENCE_S
 
 
 def test_a_loop_that_stands_still_is_told_while_it_does_and_logged_once(
@@ -16,15 +17,15 @@ def test_a_loop_that_stands_still_is_told_while_it_does_and_logged_once(
         assert not told.acquire(timeout=0.1)
         age[0] = 5.0
         for _ in range(3):
-            assert told.acquire(timeout=10)
+            assert told.acquire(timeout=PATIENCE_S)
         assert dog.stalls == 1
         age[0] = 0.0
         while told.acquire(timeout=0.1):
             pass
         age[0] = 5.0
-        assert told.acquire(timeout=10)
+        assert told.acquire(timeout=PATIENCE_S)
         while dog.stalls < 2:
-            assert told.acquire(timeout=10)
+            assert told.acquire(timeout=PATIENCE_S)
     finally:
         dog.close()
     said = [record for record in caplog.records if record.message == "the event loop stands still"]

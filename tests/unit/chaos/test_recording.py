@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.history_lines import lines, name_of, pieces, place_of, value_of
+from chaos.history_lines import lines, name_of, partition_of, pieces, value_of
 from chaos.recording import Recorder
 
 
@@ -19,9 +19,9 @@ def test_a_value_tells_its_name_only_as_it_was_sent(number: int) -> None:
 
 
 def test_partitions_of_two_incarnations_are_two() -> None:
-    assert place_of("scratch#1/0") != place_of("scratch#2/0")
-    assert place_of("strict/1").topic_id == place_of("strict/2").topic_id
-    assert place_of("strict/1").partition == 1
+    assert partition_of("scratch#1/0") != partition_of("scratch#2/0")
+    assert partition_of("strict/1").topic_id == partition_of("strict/2").topic_id
+    assert partition_of("strict/1").partition == 1
 
 
 def test_a_poll_is_recorded_in_consecutive_pieces() -> None:

@@ -15,6 +15,7 @@ import pytest
 from penstock.cli.__main__ import cli, run
 from penstock.cli.completion import SHELLS
 from penstock.cli.invocation import Command
+from tests.waiting import PATIENCE_S
 
 Path = tuple[str, ...]
 
@@ -81,7 +82,9 @@ def test_a_completion_script_is_printed_for_each_shell(
 def test_bash_takes_the_script(capsys: pytest.CaptureFixture[str]) -> None:
     run(["completion", "bash"])
     script = capsys.readouterr().out + "\ncomplete -p penstock\n"
-    ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=20, check=False)
+    ended = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert ended.returncode == 0 and "-F _penstock_completion penstock" in ended.stdout, ended.stderr
 
 
@@ -155,7 +158,7 @@ def test_zsh_and_fish_take_the_script(
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert ended.returncode == 0 and SHOWN[shell] in ended.stdout, ended.stdout + ended.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.exit_codes import ExitCode
+from tests.waiting import PATIENCE_S
 
 COMMAND = f"{sys.executable} -m penstock.cli"
 
@@ -18,7 +19,7 @@ def ran(shell: str, home: Path) -> tuple[int, str]:
         ["bash", "-c", shell],
         env={"PATH": os.environ["PATH"], "HOME": str(home), "TERM": "dumb"},
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     return done.returncode, done.stderr.decode(errors="replace")

@@ -176,7 +176,7 @@ class Runner:
         for broker, frame in ghosts:
             self.cluster.produce(broker, frame)
 
-    def answer_held(self, broker: int) -> None:
+    def answer_withheld(self, broker: int) -> None:
         """A silent broker wakes up and works off what it took in, in order, on streams old and new."""
         self.cluster.silent.pop(broker, None)
         for token, stream in list(self.streams.items()):
@@ -189,7 +189,7 @@ class Runner:
         """Let everything happen that happens within `ms` of virtual time."""
         end = self.now + ms
         while True:
-            self._settle_now()
+            self._complete_now()
             looks = [
                 stream.look_at for stream in self.streams.values() if stream.method != methods.WATCH_METADATA
             ]
@@ -206,7 +206,7 @@ class Runner:
 
     # ---- turning ------------------------------------------------------------------------------------------
 
-    def _settle_now(self) -> None:
+    def _complete_now(self) -> None:
         for _ in range(10_000):
             if self._core_is_due():
                 self.core.step(self.now)

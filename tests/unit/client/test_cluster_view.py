@@ -70,3 +70,13 @@ def test_a_topic_made_anew_under_the_same_name_is_another() -> None:
     assert view.apply(answer(11, leader=1, epoch=1, topic_id=b"new")) == ["t"]
     assert view.topics["t"].topic_id == b"new"
     assert view.topics["t"].partitions[0].leader == 1
+
+
+def test_an_older_answer_of_the_same_leader_epoch_changes_nothing() -> None:
+    view = ClusterView()
+    newer = answer(10, leader=1, epoch=3)
+    newer.topics[0].partitions[0].in_sync.append(2)
+    view.apply(newer)
+    assert view.apply(answer(9, leader=-1, epoch=3)) == []
+    partition = view.topics["t"].partitions[0]
+    assert (partition.leader, partition.in_sync) == (1, (1, 2))

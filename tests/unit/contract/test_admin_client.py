@@ -20,6 +20,7 @@ from penstock.contract.errors import (
 )
 from penstock.contract.methods import ERROR_CODE
 from penstock.contract.topic_settings import TopicSettings
+from tests.waiting import PATIENCE_S
 
 SECRET = "a-cluster-secret"
 Answer = Callable[[bytes, grpc.ServicerContext], bytes]
@@ -188,7 +189,7 @@ def test_a_broker_that_stays_behind_holds_up_nobody_for_longer_than_was_said(
     broker: StandIn, admin: AdminClient
 ) -> None:
     waiting = threading.Event()
-    broker.answers[methods.DESCRIBE_CLUSTER] = lambda request, context: bytes(waiting.wait(20))
+    broker.answers[methods.DESCRIBE_CLUSTER] = lambda request, context: bytes(waiting.wait(PATIENCE_S))
     admin.wait_until_seen(pb.Outcome(revision=5, other_brokers=[broker.address]), timeout_s=0.1)
     waiting.set()
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from data_plane.metadata import model
-from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.image import BlockId, ClusterImage
 from data_plane.metadata.model import BrokerRecord, LiveRecord, PartitionRecord, TopicRecord
 from data_plane.metadata.port import Change, Compare, Event, KeyValue, Put, WatchBatch
 from penstock.contract.ids import BrokerId, TenantId, TopicId
@@ -100,9 +100,16 @@ class Store:
         self.put(model.tenant_key(ACME), model.TenantRecord(tenant=ACME).encode())
         self.put(model.name_key(ACME, name), topic_id.hex().encode())
         self.put(model.topic_key(topic_id), topic.encode())
-        cells: dict[str, dict[int, PartitionRecord]] = {}
+        blocks: dict[str, dict[int, PartitionRecord]] = {}
         for partition in records:
-            key = model.cell_key(topic_id, partition.partition)
-            cells.setdefault(key, {})[partition.partition] = partition
-        for key, held in cells.items():
-            self.put(key, model.encode_cell(held))
+            key = model.block_key(topic_id, partition.partition)
+            blocks.setdefault(key, {})[partition.partition] = partition
+        for key, held in blocks.items():
+            self.put(key, model.encode_block(held))
+
+
+def every_block(image: ClusterImage) -> list[BlockId]:
+    """In order."""
+    return [
+        (topic_id, number) for topic_id in sorted(image.blocks) for number in sorted(image.blocks[topic_id])
+    ]

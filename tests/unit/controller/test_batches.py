@@ -1,17 +1,17 @@
-"""Many cell writes fit into few transactions, none larger than every metadata store takes."""
+"""Many block writes fit into few transactions, none larger than every metadata store takes."""
 
 from data_plane.controller.batches import BATCH_BYTES_MAX, all_compares, batched
-from data_plane.controller.elections import CellWrite
+from data_plane.controller.elections import BlockWrite
 from data_plane.metadata.port import CHANGES_PER_TXN_MAX, Compare
 
 SEAT = (Compare("/controller", 5), Compare("/live/000001", 3))
 
 
-def write(number: int, elected: int = 1, size: int = 10) -> CellWrite:
+def write(number: int, elected: int = 1, size: int = 10) -> BlockWrite:
     key = f"/partitions/{number:06d}"
-    return CellWrite(
+    return BlockWrite(
         key=key,
-        cell_revision=number + 1,
+        block_revision=number + 1,
         value=b"x" * size,
         compares=(Compare(key, number + 1), Compare(f"/live/{elected:06d}", 3)),
         transitions=(),

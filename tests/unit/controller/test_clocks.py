@@ -1,6 +1,6 @@
 """Whose clock is off: held against the middle of all, measured by round trips, and known for a few seconds (RL107)."""
 
-from data_plane.controller.clocks import FAR_OFF_MS, HOLDS_MS, ROUND_TRIP_MS_MAX, ClockComparison, Told
+from data_plane.controller.clocks import FAR_OFF_MS, HOLDS_MS, ROUND_TRIP_MS_MAX, ClockComparison, ClockOffset
 from penstock.contract.ids import BrokerId
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -74,14 +74,16 @@ def test_who_is_gone_is_not_counted() -> None:
 
 def test_a_broker_is_told_by_which_answer_of_its_own_it_was_found_out() -> None:
     clocks = compared(one=0)
-    assert clocks.found(ONE, WALL, NOW) == Told(off_ms=0, answered_ms=NOW - 5 - 1_000)
+    assert clocks.found(ONE, WALL, NOW) == ClockOffset(off_ms=0, answered_ms=NOW - 5 - 1_000)
     later = NOW + HOLDS_MS / 2
     answer(clocks, TWO, at_ms=later)
-    assert clocks.found(ONE, WALL + HOLDS_MS // 2, later) == Told(off_ms=0, answered_ms=NOW - 5 - 1_000)
+    assert clocks.found(ONE, WALL + HOLDS_MS // 2, later) == ClockOffset(
+        off_ms=0, answered_ms=NOW - 5 - 1_000
+    )
 
 
 def test_what_a_broker_is_told_holds_a_few_seconds_by_its_own_clock() -> None:
-    told = Told(off_ms=0, answered_ms=1_000.0)
+    told = ClockOffset(off_ms=0, answered_ms=1_000.0)
     assert told.holds(1_000.0) and told.holds(1_000.0 + HOLDS_MS)
     assert not told.holds(1_001.0 + HOLDS_MS)
     assert not told.holds(1_000.0 + TWO_HOURS_MS)

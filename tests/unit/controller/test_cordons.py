@@ -54,8 +54,8 @@ def test_a_broker_is_forgotten_only_when_it_was_drained_stopped_and_holds_nothin
     assert store.txn((), (Delete(model.live_key(4)),))
     with pytest.raises(InvalidRequest, match="it still holds orders-0"):
         forget_broker(store.image, FOUR)
-    cell = model.cell_key(next(iter(store.image.topics)), 0)
-    store.put(cell, model.encode_cell({0: record(partition_epoch=9)}))
+    block = model.block_key(next(iter(store.image.topics)), 0)
+    store.put(block, model.encode_block({0: record(partition_epoch=9)}))
     change = forget_broker(store.image, FOUR)
     assert store.txn(change.compares, change.changes)
     assert FOUR not in store.image.brokers and not store.image.cordoned(FOUR)

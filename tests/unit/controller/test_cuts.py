@@ -162,7 +162,7 @@ def test_a_last_reading_below_the_cut_before_adds_nothing() -> None:
     before = end_of(9)
     assert final_end(before.where, "gone", final(7), before) == replace(before, last=True)
     assert final_end(before.where, "gone", final(11), before).end_offset == 11
-    assert final_end(before.where, "gone", final(3, generation=2), before).place == (2, 3)
+    assert final_end(before.where, "gone", final(3, generation=2), before).position == (2, 3)
     assert final_end(before.where, "gone", final(7), None).end_offset == 7
 
 

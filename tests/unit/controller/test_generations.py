@@ -19,7 +19,7 @@ from .setup import ACME, Store, record
 
 NEW, OTHER = TopicId(b"n" * 16), TopicId(b"o" * 16)
 SETTINGS, WIDER = TopicSettings(), TopicSettings(retention_ms=3_600_000)
-PLACE = (1, 2, 3)
+REPLICAS = (1, 2, 3)
 KEY = "A" * 12
 
 
@@ -46,13 +46,13 @@ def apply(store: Store, change: Any) -> Any:
 def create(
     store: Store, generation: int, topic_id: TopicId = NEW, name: str = "t", partitions: int = 1
 ) -> NewTopic:
-    places = [PLACE] * partitions
+    places = [REPLICAS] * partitions
     made = create_topic(store.image, topic_id, ACME, name, SETTINGS, places, generation=generation)
     return apply(store, made)  # type: ignore[no-any-return]
 
 
 def update(store: Store, generation: int, settings: TopicSettings = WIDER, added: int = 0) -> NewTopic:
-    made = update_topic(store.image, NEW, ACME, settings, [PLACE] * added, generation=generation)
+    made = update_topic(store.image, NEW, ACME, settings, [REPLICAS] * added, generation=generation)
     return apply(store, made)  # type: ignore[no-any-return]
 
 
@@ -112,12 +112,12 @@ def test_creating_with_the_same_id_and_name_is_a_repetition(store: Store) -> Non
 
 def test_a_creation_of_a_higher_generation_brings_the_topic_to_its_state(store: Store) -> None:
     create(store, 1)
-    made = create_topic(store.image, NEW, ACME, "t", WIDER, [PLACE] * 3, generation=2)
+    made = create_topic(store.image, NEW, ACME, "t", WIDER, [REPLICAS] * 3, generation=2)
     apply(store, made)
     topic = store.image.topics[NEW]
     assert (topic.settings, topic.partitions, topic.generation) == (WIDER, 3, 2)
     with pytest.raises(LimitExceeded, match="1 partitions, 3 to"):
-        create_topic(store.image, NEW, ACME, "t", WIDER, [PLACE], generation=3)
+        create_topic(store.image, NEW, ACME, "t", WIDER, [REPLICAS], generation=3)
 
 
 def test_an_update_replaces_settings_and_adds_partitions_once(store: Store) -> None:
@@ -135,12 +135,12 @@ def test_an_update_replaces_settings_and_adds_partitions_once(store: Store) -> N
 
 def test_partitions_are_added_to_their_cells_and_an_election_meanwhile_is_seen(store: Store) -> None:
     create(store, 1, partitions=99)
-    grown = update_topic(store.image, NEW, ACME, SETTINGS, [PLACE] * 3, generation=2)
-    cell = model.cell_key(NEW, 0)
-    store.put(cell, store.items[cell].value)
+    grown = update_topic(store.image, NEW, ACME, SETTINGS, [REPLICAS] * 3, generation=2)
+    block = model.block_key(NEW, 0)
+    store.put(block, store.items[block].value)
     assert not store.txn(grown.compares, grown.changes)
     update(store, 2, SETTINGS, added=3)
-    assert [len(store.image.cells[NEW][number].partitions) for number in (0, 1)] == [100, 2]
+    assert [len(store.image.blocks[NEW][number].partitions) for number in (0, 1)] == [100, 2]
 
 
 @pytest.mark.parametrize(
@@ -168,10 +168,10 @@ def test_a_wrong_update_is_refused_by_name(
 def test_a_lower_demand_clears_whoever_was_electable_because_of_the_higher_one(store: Store) -> None:
     """The watermark moves on without them, so they must never be elected (RL43)."""
     create(store, 1, partitions=3)
-    cell = model.cell_key(NEW, 0)
+    block = model.block_key(NEW, 0)
     store.put(
-        cell,
-        model.encode_cell(
+        block,
+        model.encode_block(
             {
                 0: record((1,), eligible=(2,), last_known=(3,)),
                 1: record((), partition=1, leader=-1, eligible=(1, 2)),
@@ -180,7 +180,7 @@ def test_a_lower_demand_clears_whoever_was_electable_because_of_the_higher_one(s
         ),
     )
     eased = TopicSettings(min_insync_replicas=1)
-    grown = update_topic(store.image, NEW, ACME, eased, [PLACE], generation=2)
+    grown = update_topic(store.image, NEW, ACME, eased, [REPLICAS], generation=2)
     apply(store, grown)
     found = store.image.partitions_of(NEW)
     assert [(p.in_sync, p.eligible, p.last_known, p.partition_epoch) for p in found] == [
@@ -193,12 +193,12 @@ def test_a_lower_demand_clears_whoever_was_electable_because_of_the_higher_one(s
 
 def test_what_was_decided_under_a_higher_demand_fails_once_it_is_lower(store: Store) -> None:
     create(store, 1)
-    before = store.mod_revision(model.cell_key(NEW, 0))
+    before = store.mod_revision(model.block_key(NEW, 0))
     update(store, 2, TopicSettings(min_insync_replicas=1))
-    after = store.mod_revision(model.cell_key(NEW, 0))
-    assert after > before, "every cell is written, though nothing in it changed"
+    after = store.mod_revision(model.block_key(NEW, 0))
+    assert after > before, "every block is written, though nothing in it changed"
     update(store, 3, TopicSettings(min_insync_replicas=3))
-    assert store.mod_revision(model.cell_key(NEW, 0)) == after
+    assert store.mod_revision(model.block_key(NEW, 0)) == after
 
 
 def test_nothing_late_brings_a_deleted_topic_back(store: Store) -> None:
@@ -230,8 +230,8 @@ def test_a_late_deletion_is_ignored_and_one_that_comes_first_holds(store: Store)
 
 def test_of_two_topics_at_once_only_what_the_limit_leaves_room_for_is_made(store: Store) -> None:
     apply(store, put_tenant(store.image, ACME, generation=1, quotas=TenantQuotas(partitions_max=3)))
-    one = create_topic(store.image, NEW, ACME, "t", SETTINGS, [PLACE] * 2)
-    two = create_topic(store.image, OTHER, ACME, "u", SETTINGS, [PLACE] * 2)
+    one = create_topic(store.image, NEW, ACME, "t", SETTINGS, [REPLICAS] * 2)
+    two = create_topic(store.image, OTHER, ACME, "u", SETTINGS, [REPLICAS] * 2)
     assert store.txn(one.compares, one.changes)
     assert not store.txn(two.compares, two.changes)
     with pytest.raises(LimitExceeded, match="partitions_max of the tenant is 3, 2 are used and 2 more"):
@@ -244,7 +244,7 @@ def test_of_two_topics_at_once_only_what_the_limit_leaves_room_for_is_made(store
 
 
 def test_a_limit_that_comes_while_a_topic_is_made_counts(store: Store) -> None:
-    made = create_topic(store.image, NEW, ACME, "t", SETTINGS, [PLACE] * 2)
+    made = create_topic(store.image, NEW, ACME, "t", SETTINGS, [REPLICAS] * 2)
     apply(store, put_tenant(store.image, ACME, generation=1, quotas=TenantQuotas(partitions_max=1)))
     assert not store.txn(made.compares, made.changes)
 

@@ -20,7 +20,7 @@ from penstock.contract.ids import NO_BROKER, BrokerId
 from .setup import ORDERS, Store, record
 
 
-def settle(returns: LeaderReturn, store: Store, now_ms: float) -> int:
+def moves_at(returns: LeaderReturn, store: Store, now_ms: float) -> int:
     """Have leaders hand over what is due; how many partitions moved."""
     moves = returns.due(store.image, now_ms)
     for move in moves:
@@ -28,9 +28,9 @@ def settle(returns: LeaderReturn, store: Store, now_ms: float) -> int:
         assert before is not None
         assert (before.leader, before.leader_epoch) == (move.leader, move.leader_epoch)
         after = handed_over(before, move.to, alive=alive_in(store.image))
-        cell = store.image.cell_of(move.where)
-        assert after is not None and cell is not None
-        store.put(cell.key, model.encode_cell({**cell.partitions, after.partition: after}))
+        block = store.image.block_of(move.where)
+        assert after is not None and block is not None
+        store.put(block.key, model.encode_block({**block.partitions, after.partition: after}))
     return len(moves)
 
 
@@ -41,12 +41,12 @@ def leaders(store: Store) -> list[int]:
 def test_a_leader_is_moved_back_once_the_preferred_one_was_in_sync_for_a_while() -> None:
     store, returns = Store(), LeaderReturn()
     store.topic(record(leader=2))
-    assert settle(returns, store, 0) == 0
-    assert settle(returns, store, STEADY_MS - 1) == 0
-    assert settle(returns, store, STEADY_MS + LOOK_MS) == 1
+    assert moves_at(returns, store, 0) == 0
+    assert moves_at(returns, store, STEADY_MS - 1) == 0
+    assert moves_at(returns, store, STEADY_MS + LOOK_MS) == 1
     (now,) = store.image.partitions_of(ORDERS)
     assert (now.leader, now.leader_epoch, now.in_sync) == (1, 6, (1, 2, 3))
-    assert settle(returns, store, 3 * STEADY_MS) == 0
+    assert moves_at(returns, store, 3 * STEADY_MS) == 0
 
 
 @pytest.mark.parametrize(
@@ -72,25 +72,25 @@ def test_a_preferred_leader_that_drains_or_is_fenced_gets_nothing() -> None:
 def test_a_change_in_between_begins_the_wait_anew() -> None:
     store, returns = Store(), LeaderReturn()
     store.topic(record(leader=2))
-    settle(returns, store, 0)
-    cell = model.cell_key(ORDERS, 0)
-    store.put(cell, model.encode_cell({0: record((2, 3), leader=2, partition_epoch=8)}))
-    settle(returns, store, LOOK_MS)
-    store.put(cell, model.encode_cell({0: record(leader=2, partition_epoch=9)}))
-    assert settle(returns, store, 2 * LOOK_MS) == 0
-    assert settle(returns, store, STEADY_MS + LOOK_MS) == 0
-    assert settle(returns, store, STEADY_MS + 2 * LOOK_MS) == 1
+    moves_at(returns, store, 0)
+    block = model.block_key(ORDERS, 0)
+    store.put(block, model.encode_block({0: record((2, 3), leader=2, partition_epoch=8)}))
+    moves_at(returns, store, LOOK_MS)
+    store.put(block, model.encode_block({0: record(leader=2, partition_epoch=9)}))
+    assert moves_at(returns, store, 2 * LOOK_MS) == 0
+    assert moves_at(returns, store, STEADY_MS + LOOK_MS) == 0
+    assert moves_at(returns, store, STEADY_MS + 2 * LOOK_MS) == 1
 
 
 def test_few_are_moved_at_a_time_until_all_are_where_they_belong() -> None:
     store, returns = Store(), LeaderReturn()
     count = 2 * MOVES_MAX + 3
     store.topic(*(record(partition=number, leader=2) for number in range(count)))
-    settle(returns, store, 0)
+    moves_at(returns, store, 0)
     moves, now_ms = [], float(STEADY_MS)
-    while moved := settle(returns, store, now_ms):
+    while moved := moves_at(returns, store, now_ms):
         moves.append(moved)
-        assert settle(returns, store, now_ms + LOOK_MS - 1) == 0, "not before the next look"
+        assert moves_at(returns, store, now_ms + LOOK_MS - 1) == 0, "not before the next look"
         now_ms += LOOK_MS
     assert moves == [MOVES_MAX, MOVES_MAX, 3]
     assert leaders(store) == [1] * count
@@ -108,7 +108,7 @@ def test_what_was_not_moved_is_asked_for_again_though_nothing_has_changed() -> N
 def test_a_broker_that_is_fenced_meanwhile_is_not_given_leadership() -> None:
     store, returns = Store(), LeaderReturn()
     store.topic(record(leader=2))
-    settle(returns, store, 0)
+    moves_at(returns, store, 0)
     (move,) = returns.due(store.image, STEADY_MS)
     assert store.txn((), (Delete(model.live_key(1)),))
     (now,) = store.image.partitions_of(ORDERS)
@@ -118,10 +118,10 @@ def test_a_broker_that_is_fenced_meanwhile_is_not_given_leadership() -> None:
 def test_a_controller_that_lost_its_seat_forgets() -> None:
     store, returns = Store(), LeaderReturn()
     store.topic(record(leader=2))
-    settle(returns, store, 0)
+    moves_at(returns, store, 0)
     returns.forget()
-    assert settle(returns, store, STEADY_MS) == 0
-    assert settle(returns, store, 2 * STEADY_MS) == 1
+    assert moves_at(returns, store, STEADY_MS) == 0
+    assert moves_at(returns, store, 2 * STEADY_MS) == 1
 
 
 def cordon(store: Store, *brokers: int) -> None:
@@ -134,10 +134,10 @@ def test_what_a_cordoned_broker_leads_is_moved_off_at_once_and_not_back() -> Non
     store, returns = Store(), LeaderReturn()
     store.topic(*(record((1, 2), partition=number) for number in range(MOVES_OFF_MAX + 2)))
     cordon(store, 1)
-    assert settle(returns, store, 0) == MOVES_OFF_MAX
-    assert settle(returns, store, LOOK_MS) == 2
+    assert moves_at(returns, store, 0) == MOVES_OFF_MAX
+    assert moves_at(returns, store, LOOK_MS) == 2
     assert leaders(store) == [2] * (MOVES_OFF_MAX + 2)
-    assert settle(returns, store, 3 * STEADY_MS) == 0
+    assert moves_at(returns, store, 3 * STEADY_MS) == 0
 
 
 def test_a_cordoned_broker_leads_on_while_nobody_else_is_in_sync_and_in_use() -> None:
@@ -166,8 +166,8 @@ def test_an_unfit_broker_hands_over_at_once_takes_nothing_back_and_leads_again_w
     assert returns.due(store.image, 0) == []
     (move,) = returns.due(store.image, LOOK_MS, one)
     assert (move.leader, move.to) == (1, 2)
-    cell = model.cell_key(ORDERS, 0)
-    store.put(cell, model.encode_cell({0: record(leader=2, partition_epoch=8)}))
+    block = model.block_key(ORDERS, 0)
+    store.put(block, model.encode_block({0: record(leader=2, partition_epoch=8)}))
     for look in range(2, 20):
         assert returns.due(store.image, look * LOOK_MS, one) == []
     assert returns.due(store.image, 20 * LOOK_MS) == []

@@ -24,7 +24,7 @@ from data_plane.replication.eligibility import with_in_sync
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest, NotFound
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicPartition
 
-from .setup import LOGS, ORDERS, Store, record
+from .setup import LOGS, ORDERS, Store, every_block, record
 
 FIRST = TopicPartition(ORDERS, 0)
 NOON_MS = 1_795_176_000_000
@@ -168,15 +168,17 @@ def test_two_replicas_that_crash_one_after_the_other_are_both_waited_for() -> No
     store.topic(record((1, 2, 3)))
     for broker in (1, 2, 3):
         store.txn((), fenced(broker))
-        for write in plan(store.image, 10):
+        for write in plan(store.image, every_block(store.image)):
             assert store.txn(write.compares, (Put(write.key, write.value),))
     assert store.image.partition(FIRST).in_sync == ()  # type: ignore[union-attr]
     for broker in (1, 2, 3):
-        writes = departures(store.image, BrokerId(broker), 10, data_lost=lambda topic: True)
+        writes = departures(
+            store.image, BrokerId(broker), every_block(store.image), data_lost=lambda topic: True
+        )
         for write in writes:
             assert store.txn(write.compares, (Put(write.key, write.value),))
         store.register(broker, "again")
-        for write in plan(store.image, 10):
+        for write in plan(store.image, every_block(store.image)):
             assert store.txn(write.compares, (Put(write.key, write.value),))
     found = store.image.partition(FIRST)
     assert found is not None
@@ -190,12 +192,19 @@ def test_two_replicas_that_crash_one_after_the_other_are_both_waited_for() -> No
 def test_nobody_waits_for_an_emptied_log_directory(known: PartitionRecord) -> None:
     store = cluster(known)
     store.txn((), fenced(1))
-    (write,) = departures(store.image, BrokerId(1), 10, data_lost=lambda topic: True, emptied=True)
+    (write,) = departures(
+        store.image, BrokerId(1), every_block(store.image), data_lost=lambda topic: True, emptied=True
+    )
     assert store.txn(write.compares, (Put(write.key, write.value),))
     after = store.image.partition(FIRST)
     assert after is not None
     assert (after.in_sync, after.eligible, after.last_known) == ((), (), (2,))
-    assert departures(store.image, BrokerId(1), 10, data_lost=lambda topic: True, emptied=True) == []
+    assert (
+        departures(
+            store.image, BrokerId(1), every_block(store.image), data_lost=lambda topic: True, emptied=True
+        )
+        == []
+    )
 
 
 # -- by an operator (RL48, RL122) -----------------------------------------------------------------------

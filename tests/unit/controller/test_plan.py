@@ -1,13 +1,12 @@
-"""Plans over a whole image: which cells are written, what each write compares, when there is nothing to do."""
+"""Plans over a whole image: which blocks are written, what each write compares, when there is nothing to do."""
 
 from data_plane.controller.elections import departures, fence_changes, lost_by_crash, plan, strip_replica
 from data_plane.metadata import model
-from data_plane.metadata.model import PARTITIONS_PER_CELL
 from data_plane.metadata.port import Compare, Delete, Put
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicPartition
 from penstock.contract.topic_settings import Durability
 
-from .setup import LOGS, ORDERS, Store, record
+from .setup import LOGS, ORDERS, Store, every_block, record
 
 FIRST = TopicPartition(ORDERS, 0)
 
@@ -18,8 +17,8 @@ def fence(store: Store, broker: int) -> None:
     assert store.txn(*changes)
 
 
-def apply_plan(store: Store, limit: int = 10) -> int:
-    writes = plan(store.image, limit)
+def apply_plan(store: Store) -> int:
+    writes = plan(store.image, every_block(store.image))
     for write in writes:
         assert store.txn(write.compares, (Put(write.key, write.value),))
     return len(writes)
@@ -28,14 +27,14 @@ def apply_plan(store: Store, limit: int = 10) -> int:
 def test_nothing_is_planned_while_all_is_well() -> None:
     store = Store()
     store.topic(record())
-    assert plan(store.image, 10) == []
+    assert plan(store.image, every_block(store.image)) == []
 
 
 def test_a_fenced_leader_is_replaced_and_then_nothing_is_left_to_do() -> None:
     store = Store()
     store.topic(record(), record((2, 3), partition=1, leader=2))
     fence(store, 1)
-    (write,) = plan(store.image, 10)
+    (write,) = plan(store.image, every_block(store.image))
     assert [(t.before.partition, t.after.leader, t.reason) for t in write.transitions] == [
         (0, 2, "leader replaced")
     ]
@@ -43,32 +42,25 @@ def test_a_fenced_leader_is_replaced_and_then_nothing_is_left_to_do() -> None:
     now = store.image.partition(FIRST)
     assert now is not None
     assert (now.leader, now.in_sync, now.leader_epoch) == (2, (2, 3), 6)
-    assert plan(store.image, 10) == []
+    assert plan(store.image, every_block(store.image)) == []
 
 
 def test_one_cell_is_written_once_with_all_its_changes() -> None:
     store = Store()
     store.topic(*(record(partition=number, leader=1 + number % 3) for number in range(9)))
     fence(store, 1)
-    (write,) = plan(store.image, 10)
+    (write,) = plan(store.image, every_block(store.image))
     assert len(write.transitions) == 9
     assert {t.reason for t in write.transitions} == {"leader replaced", "in-sync set shrunk"}
-
-
-def test_cells_beyond_the_limit_wait_for_the_next_plan() -> None:
-    store = Store()
-    store.topic(*(record(partition=number) for number in range(PARTITIONS_PER_CELL * 2 + 1)))
-    fence(store, 1)
-    assert [apply_plan(store, 2), apply_plan(store, 2), apply_plan(store, 2)] == [2, 1, 0]
 
 
 def test_an_election_compares_the_cell_and_the_registration_of_the_elected() -> None:
     store = Store()
     store.topic(record())
     fence(store, 1)
-    (write,) = plan(store.image, 10)
+    (write,) = plan(store.image, every_block(store.image))
     assert write.compares == (
-        Compare(write.key, write.cell_revision),
+        Compare(write.key, write.block_revision),
         Compare(model.live_key(2), store.image.epoch_of(2)),
     )
     fence(store, 2)
@@ -79,7 +71,7 @@ def test_a_returned_replica_is_elected_once_it_is_registered() -> None:
     store = Store()
     store.topic(record((), leader=NO_BROKER, eligible=(3,)))
     fence(store, 3)
-    assert plan(store.image, 10) == []
+    assert plan(store.image, every_block(store.image)) == []
     store.register(3)
     assert apply_plan(store) == 1
     now = store.image.partition(FIRST)
@@ -102,14 +94,14 @@ def test_cells_of_a_deleted_topic_are_left_alone() -> None:
     store.topic(record())
     store.txn((), (Delete(model.topic_key(ORDERS)),))
     fence(store, 1)
-    assert plan(store.image, 10) == []
+    assert plan(store.image, every_block(store.image)) == []
 
 
 def test_transitions_tell_why() -> None:
     store = Store()
     store.topic(record((1,)), record((2, 3), partition=1, leader=NO_BROKER))
     fence(store, 1)
-    (write,) = plan(store.image, 10)
+    (write,) = plan(store.image, every_block(store.image))
     assert [t.reason for t in write.transitions] == ["leader lost, no candidate", "leader elected"]
 
 
@@ -134,8 +126,8 @@ def test_a_fenced_broker_is_not_fenced_again() -> None:
 # -- departures -----------------------------------------------------------------------------------------
 
 
-def depart(store: Store, broker: int, *, lost: bool = False, limit: int = 10) -> int:
-    writes = departures(store.image, BrokerId(broker), limit, data_lost=lambda topic: lost)
+def depart(store: Store, broker: int, *, lost: bool = False) -> int:
+    writes = departures(store.image, BrokerId(broker), every_block(store.image), data_lost=lambda topic: lost)
     for write in writes:
         assert store.txn(write.compares, (Put(write.key, write.value),))
     return len(writes)
@@ -158,7 +150,7 @@ def test_departures_stop_as_soon_as_the_broker_is_registered() -> None:
     store = Store()
     store.topic(record())
     fence(store, 1)
-    (write,) = departures(store.image, BrokerId(1), 10, data_lost=lambda topic: False)
+    (write,) = departures(store.image, BrokerId(1), every_block(store.image), data_lost=lambda topic: False)
     store.register(1)
     assert not store.txn(write.compares, (Put(write.key, write.value),))
 
@@ -181,7 +173,7 @@ def test_a_damaged_replica_alone_is_stripped() -> None:
     (write,) = departures(
         store.image,
         BrokerId(1),
-        10,
+        every_block(store.image),
         data_lost=lambda topic: False,
         damaged=lambda where: where.partition == 1,
     )
@@ -216,7 +208,7 @@ def test_what_is_decided_of_a_replica_given_up_while_it_was_out_of_sync_comes_to
     store = Store()
     store.topic(record(in_sync=(BrokerId(2), BrokerId(3)), leader=BrokerId(2)))
     (before,) = store.image.partitions_of(ORDERS)
-    taken_in = Compare(model.cell_key(ORDERS, 0), store.image.cells[ORDERS][0].revision)
+    taken_in = Compare(model.block_key(ORDERS, 0), store.image.blocks[ORDERS][0].revision)
     write = strip_replica(store.image, BrokerId(1), FIRST)
     assert write is not None
     assert store.txn(write.compares, (Put(write.key, write.value),))

@@ -120,7 +120,7 @@ def test_another_order_of_the_same_replicas_is_settled_at_once() -> None:
 
 def test_a_record_under_reassignment_is_read_back_as_it_was() -> None:
     growing = grown()
-    assert model.decode_cell(model.encode_cell({0: growing})) == {0: growing}
+    assert model.decode_block(model.encode_block({0: growing})) == {0: growing}
 
 
 # -- what an operator asks for ------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ def test_a_deleted_topic_leaves_its_tombstone_alone(store: Store) -> None:
 def test_a_deletion_does_not_race_with_an_election(store: Store) -> None:
     create(store)
     gone = delete_topic(store.image, ACME, "orders")
-    store.put(model.cell_key(NEW, 0), model.encode_cell({0: record()}))
+    store.put(model.block_key(NEW, 0), model.encode_block({0: record()}))
     assert not store.txn(gone.compares, gone.changes)
 
 

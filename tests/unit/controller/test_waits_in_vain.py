@@ -15,7 +15,7 @@ def _image(*, draining: tuple[int, ...], in_sync: tuple[int, ...]) -> ClusterIma
         model.topic_key(_TOPIC): model.TopicRecord(
             topic_id=_TOPIC, tenant=TenantId("t"), name="n", partitions=1, settings=TopicSettings()
         ).encode(),
-        model.cell_key(_TOPIC, 0): model.encode_cell(
+        model.block_key(_TOPIC, 0): model.encode_block(
             {
                 0: model.PartitionRecord(
                     partition=0,

@@ -12,6 +12,7 @@ from data_plane.disk.port import Disk
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.loop import SimLoop
 from data_plane.testkit.medium import Medium
+from tests.waiting import PATIENCE_S
 
 from .disk_contract import DiskContract, DiskWorld
 
@@ -31,7 +32,7 @@ class LocalWorld(DiskWorld):
         disk.close()
 
     def run(self, scenario: Coroutine[Any, Any, None]) -> None:
-        asyncio.run(asyncio.wait_for(scenario, 30))
+        asyncio.run(asyncio.wait_for(scenario, PATIENCE_S))
 
 
 class SimulatedWorld(DiskWorld):

@@ -27,7 +27,7 @@ def topic_id(name: str) -> TopicId:
     return TopicId(name.encode().ljust(16, b"-"))
 
 
-def place(name: str, partition: int) -> TopicPartition:
+def partition(name: str, partition: int) -> TopicPartition:
     return TopicPartition(topic_id(name), partition)
 
 
@@ -47,7 +47,7 @@ class SomeTopics:
         return topic in self.gone
 
 
-def demand_the_same_when_read(record: Record) -> None:
+def check_the_same_when_read(record: Record) -> None:
     """What a coordinator goes on with is what another one will read."""
     as_read = Record(record.key, record.value)
     match read_key(record.key):
@@ -77,7 +77,7 @@ class Running:
 
     def commit_all(self, records: tuple[Record, ...]) -> None:
         for record in records:
-            demand_the_same_when_read(record)
+            check_the_same_when_read(record)
             self.log.append(record)
             self.written_ms.append(self.now_ms)
             self.core.apply(record, self.now_ms)
@@ -137,7 +137,7 @@ class Running:
             self.core.apply(Record(record.key, record.value), at_ms)
         self.core.loaded(self.now_ms)
 
-    def settle(self, *members: str) -> dict[str, Places]:
+    def reconcile(self, *members: str) -> dict[str, Places]:
         """Let members that exist beat until nothing moves; what each owns."""
         owned: dict[str, Places] = {}
         for _ in range(10):

@@ -8,7 +8,7 @@ from data_plane.groups import coordinator, expiry
 from data_plane.groups.records import CommittedOffset, Record
 from data_plane.groups.requests import Commit, Heartbeat
 from penstock.contract import errors, limits
-from tests.unit.groups.setup import GROUP, TENANT, Running, place, topic_id
+from tests.unit.groups.setup import GROUP, TENANT, Running, partition, topic_id
 
 
 def test_the_first_member_gets_everything_in_the_first_epoch() -> None:
@@ -109,11 +109,11 @@ def test_a_leaver_frees_its_partitions_and_is_known_no_more() -> None:
 def test_a_group_without_members_is_empty_and_keeps_its_offsets() -> None:
     group = Running()
     group.beat("a", 0)
-    group.commit("a", 1, {place("orders", 0): 7})
+    group.commit("a", 1, {partition("orders", 0): 7})
     group.beat("a", -1)
     view = group.core.group(TENANT, GROUP)
     assert view.state == "empty"
-    assert group.offsets() == {place("orders", 0): 7}
+    assert group.offsets() == {partition("orders", 0): 7}
 
 
 HOUR_MS = 3_600_000.0
@@ -132,11 +132,11 @@ def story_of_an_unused_group(group: Running) -> list[str]:
         left.append("group" if names else "nothing")
 
     group.beat("a", 0, session_timeout_ms=2 * HOUR_MS)
-    group.commit("a", 1, {place("orders", 0): 7})
+    group.commit("a", 1, {partition("orders", 0): 7})
     pass_by(24 * 8)  # a member that commits nothing
     group.beat("a", -1)
     pass_by(24 * 6)
-    group.commit("", -1, {place("orders", 0): 8})  # by hand
+    group.commit("", -1, {partition("orders", 0): 8})  # by hand
     pass_by(24 * 6)
     group.fail_over(later_ms=23 * HOUR_MS)
     pass_by(0)
@@ -152,9 +152,9 @@ def test_a_group_is_forgotten_only_when_nobody_used_it_for_the_retention_time() 
     group = Running()
     assert story_of_an_unused_group(group) == ["group"] * 5 + ["nothing"]
     assert group.offsets() == {}
-    group.commit("", -1, {place("orders", 0): 3})
+    group.commit("", -1, {partition("orders", 0): 3})
     group.tick(HOUR_MS)
-    assert group.offsets() == {place("orders", 0): 3}
+    assert group.offsets() == {partition("orders", 0): 3}
 
 
 @pytest.mark.parametrize("ignored", ["members", "unused_ms", "known_ms"])
@@ -195,25 +195,25 @@ def test_strangers_and_epochs_to_come_commit_nothing() -> None:
     group = Running()
     group.beat("a", 0)
     with pytest.raises(errors.UnknownMember):
-        group.commit("b", 1, {place("orders", 0): 1})
+        group.commit("b", 1, {partition("orders", 0): 1})
     with pytest.raises(errors.FencedMemberEpoch):
-        group.commit("a", 2, {place("orders", 0): 1})
+        group.commit("a", 2, {partition("orders", 0): 1})
     assert group.offsets() == {}
 
 
 def test_offsets_are_kept_by_hand_only_while_there_are_no_members() -> None:
     group = Running()
-    group.commit("", -1, {place("orders", 0): 3})
-    assert group.offsets() == {place("orders", 0): 3}
+    group.commit("", -1, {partition("orders", 0): 3})
+    assert group.offsets() == {partition("orders", 0): 3}
     group.beat("a", 0)
     with pytest.raises(errors.GroupNotEmpty):
-        group.commit("", -1, {place("orders", 0): 4})
+        group.commit("", -1, {partition("orders", 0): 4})
 
 
 def test_what_a_tenant_has_committed_is_bounded_over_all_its_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "COMMITTED_BYTES_PER_TENANT_MAX", 1_000)
     running = Running()
-    places = [place("orders", number) for number in range(6)]
+    places = [partition("orders", number) for number in range(6)]
     for number in range(2):
         running.commit("", -1, {places[number]: 1, places[number + 1]: 1}, group=f"g{number}")
     running.commit("", -1, {places[4]: 1}, group="g2")
@@ -243,15 +243,15 @@ def test_a_commit_that_goes_back_is_legal_and_counted() -> None:
     group = Running()
     group.beat("a", 0)
     for offset in (5, 9, 2):
-        group.commit("a", 1, {place("orders", 0): offset})
-    assert group.offsets() == {place("orders", 0): 2}
+        group.commit("a", 1, {partition("orders", 0): offset})
+    assert group.offsets() == {partition("orders", 0): 2}
     assert (group.core.commits, group.core.commits_back) == (3, 1)
 
 
 def test_a_topic_that_was_deleted_and_made_again_inherits_no_offset() -> None:
     group = Running()
     group.beat("a", 0)
-    group.commit("a", 1, {place("orders", 0): 5})
+    group.commit("a", 1, {partition("orders", 0): 5})
     group.topics.gone.append(topic_id("orders"))
     del group.topics.counts["orders"]
     group.tick(2_000)
@@ -270,7 +270,7 @@ def test_a_reset_and_a_deletion_need_an_empty_group() -> None:
     for act in acts:
         with pytest.raises(errors.GroupNotEmpty, match="1 members"):
             act()
-    group.commit("a", 1, {place("orders", 0): 5})
+    group.commit("a", 1, {partition("orders", 0): 5})
     group.beat("a", -1)
     group.commit_all(group.core.delete(TENANT, GROUP).records)
     assert group.core.groups(TENANT) == []
@@ -285,7 +285,7 @@ def test_new_partitions_are_given_out() -> None:
     group = Running(orders=2)
     group.beat("a", 0)
     group.topics.counts["orders"] = 5
-    answer = group.beat("a", 1, (place("orders", 0), place("orders", 1)))
+    answer = group.beat("a", 1, (partition("orders", 0), partition("orders", 1)))
     assert (answer.epoch, len(answer.assigned)) == (2, 5)
 
 
@@ -350,7 +350,7 @@ def test_a_static_member_that_comes_back_goes_on_without_a_new_group_epoch() -> 
     group = Running()
     group.beat("a", 0, instance_id="one")
     group.beat("b", 0, instance_id="two")
-    group.settle("a", "b")
+    group.reconcile("a", "b")
     epoch = group.core.group(TENANT, GROUP).epoch
     before = {m.instance_id: m.target for m in group.core.group(TENANT, GROUP).members}
     back = group.beat("a2", 0, instance_id="one")
@@ -381,7 +381,7 @@ def test_a_new_coordinator_knows_what_the_old_one_committed() -> None:
     group = Running()
     group.beat("a", 0)
     group.beat("b", 0)
-    group.settle("a", "b")
+    group.reconcile("a", "b")
     group.commit("a", 2, {next(iter(group.core.group(TENANT, GROUP).members[0].assigned)): 5})
     before, offsets = group.core.group(TENANT, GROUP), group.offsets()
     group.fail_over()

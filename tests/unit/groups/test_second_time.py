@@ -6,7 +6,7 @@ from data_plane.groups import coordinator, expiry
 from data_plane.groups.group import Draft, Group
 from data_plane.groups.records import GroupKey, Member, OffsetKey, group_record, member_record, offset_record
 from penstock.contract import errors, limits
-from tests.unit.groups.setup import GROUP, TENANT, Running, place
+from tests.unit.groups.setup import GROUP, TENANT, Running, partition
 
 
 def members(group: Running) -> list[str]:
@@ -28,7 +28,7 @@ def test_two_instances_each_replace_their_own_holder() -> None:
     group = Running()
     for member, instance in (("a", "one"), ("b", "two")):
         group.beat(member, 0, instance_id=instance)
-    group.settle("a", "b")
+    group.reconcile("a", "b")
     before = {m.instance_id: m.target for m in group.core.group(TENANT, GROUP).members}
     for member, instance in (("b2", "two"), ("a2", "one"), ("b3", "two")):
         group.beat(member, 0, instance_id=instance)
@@ -87,7 +87,7 @@ def test_a_second_move_has_its_own_time_to_give_up() -> None:
     group.beat("b", 0, rebalance_timeout_ms=1_000)
     group.beat("a", 1, everything)
     group.tick(900)
-    group.settle("a", "b")
+    group.reconcile("a", "b")
     held = group.core.group(TENANT, GROUP).members[0]
     group.beat("c", 0, rebalance_timeout_ms=1_000)
     group.beat("a", held.epoch, tuple(sorted(held.assigned)))
@@ -100,10 +100,10 @@ def test_a_second_move_has_its_own_time_to_give_up() -> None:
 def test_groups_whose_names_begin_alike_keep_their_own() -> None:
     group = Running()
     for name, offset in (("read", 1), (GROUP, 2), (f"{GROUP}2", 3)):
-        group.commit("", -1, {place("orders", 0): offset}, group=name)
+        group.commit("", -1, {partition("orders", 0): offset}, group=name)
     group.commit_all(group.core.delete(TENANT, "read").records)
     assert [view.group for view in group.core.groups(TENANT)] == [GROUP, f"{GROUP}2"]
-    assert group.offsets() == {place("orders", 0): 2}
+    assert group.offsets() == {partition("orders", 0): 2}
     group.fail_over()
     assert [view.group for view in group.core.groups(TENANT)] == [GROUP, f"{GROUP}2"]
 
@@ -111,13 +111,13 @@ def test_groups_whose_names_begin_alike_keep_their_own() -> None:
 def test_commits_that_go_back_are_counted_each_time_and_none_that_stay() -> None:
     group = Running()
     for offset in (5, 5, 4, 6, 2):
-        group.commit("", -1, {place("orders", 0): offset})
+        group.commit("", -1, {partition("orders", 0): offset})
     assert (group.core.commits, group.core.commits_back) == (5, 2)
 
 
 def test_a_record_that_forgets_what_is_not_known_makes_no_group() -> None:
     group = Running()
-    group.commit_all((offset_record(TENANT, GROUP, place("orders", 0), None),))
+    group.commit_all((offset_record(TENANT, GROUP, partition("orders", 0), None),))
     group.commit_all((member_record(TENANT, GROUP, "a", None), group_record(TENANT, GROUP, None)))
     assert group.core.groups(TENANT) == []
 
@@ -133,7 +133,7 @@ def test_a_tenants_groups_are_bounded_and_another_tenants_do_not_count(
         with pytest.raises(errors.LimitExceeded, match="groups: at most 2"):
             group.beat("a", 0, group="three")
         with pytest.raises(errors.LimitExceeded, match="groups: at most 2"):
-            group.commit("", -1, {place("orders", 0): 1}, group="three")
+            group.commit("", -1, {partition("orders", 0): 1}, group="three")
     group.beat("b", 0, group="two")
     assert [view.group for view in group.core.groups(TENANT)] == ["one", "two"]
 
@@ -149,16 +149,16 @@ def test_a_second_member_joins_in_its_own_epoch_and_not_in_one_before_it() -> No
 def test_one_change_raises_the_epoch_once() -> None:
     draft = Draft(Group(TENANT, GROUP))
     draft.put(Member(member_id="a", topics=(), session_timeout_ms=1, rebalance_timeout_ms=1))
-    draft.settle_target()
+    draft.compute_target()
     assert draft.record.epoch == 1
-    draft.settle_target()
+    draft.compute_target()
     assert draft.record.epoch == 1
 
 
 def test_what_is_kept_can_be_read_while_groups_come_and_go() -> None:
     group = Running()
     for name in ("one", "two"):
-        group.commit("", -1, {place("orders", 0): 1}, group=name)
+        group.commit("", -1, {partition("orders", 0): 1}, group=name)
     keys = group.core.keys()
     first = next(keys)
     group.commit_all(group.core.delete(TENANT, "two").records)
@@ -173,7 +173,7 @@ def test_a_static_member_that_comes_back_with_other_topics_gets_those() -> None:
     before = group.beat("a", 0, instance_id="one")
     again = group.beat("a2", 0, instance_id="one", topics=("invoices",))
     assert again.epoch == before.epoch + 1
-    assert again.assigned == (place("invoices", 0), place("invoices", 1))
+    assert again.assigned == (partition("invoices", 0), partition("invoices", 1))
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ import socket
 import pytest
 
 from local.free_ports import HOST, free_port
+from tests.waiting import PATIENCE_S
 
 
 def test_a_server_listens_on_a_port_that_it_was_given() -> None:
     with socket.create_server((HOST, free_port(set()))) as server:
-        socket.create_connection(server.getsockname(), timeout=5).close()
+        socket.create_connection(server.getsockname(), timeout=PATIENCE_S).close()
 
 
 def test_nobody_is_given_what_another_was_and_has_not_used_yet() -> None:
@@ -20,7 +21,7 @@ def test_nobody_is_given_what_another_was_and_has_not_used_yet() -> None:
 
 def test_nothing_answers_on_a_port_before_its_server_does() -> None:
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((HOST, free_port(set())), timeout=5)
+        socket.create_connection((HOST, free_port(set())), timeout=PATIENCE_S)
 
 
 def test_only_so_many_are_kept() -> None:

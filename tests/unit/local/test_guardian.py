@@ -4,18 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from local import guardian
 from local.processes import running
 from tests.integration.installed import ROOT
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.processes
 
-ENDED_S = 60.0
 _SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 _STARTS = """
 import subprocess, sys, time
@@ -44,19 +43,12 @@ def run(command: Sequence[str]) -> tuple["subprocess.Popen[str]", int]:
     return process, int(process.stdout.readline())
 
 
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + ENDED_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
-
-
 def end(process: "subprocess.Popen[str]", how: signal.Signals, started: int) -> None:
     """End the process, and wait until what it started is gone too."""
     assert running(started) is not None
     process.send_signal(how)
-    process.communicate(timeout=ENDED_S)
-    wait_until(lambda: running(started) is None, f"{started} is still there after {how!r}")
+    process.communicate(timeout=PATIENCE_S)
+    wait_until(f"{started} is gone after {how!r}", lambda: running(started) is None)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])

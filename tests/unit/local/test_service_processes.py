@@ -15,6 +15,7 @@ from local import guardian, processes, service_processes
 from local.layout import DataDirectory
 from local.service_layout import Backends, ServiceDirectory
 from local.service_processes import ServiceProcess, ServiceState, find, look, start, stop
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -40,7 +41,7 @@ def service(tmp_path: Path) -> Iterator[ServiceDirectory]:
 def started(service: ServiceDirectory, process: ServiceProcess) -> subprocess.Popen[bytes]:
     """Start it and wait until it says so."""
     child = start(service, process)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while b"up" not in service.output_file(process.name).read_bytes():
         assert time.monotonic() < deadline and child.poll() is None
         time.sleep(0.01)
@@ -68,7 +69,7 @@ def test_what_configures_the_caller_does_not_configure_the_processes(
     }
     log = tmp_path / "log"
     show = "import os; print(sorted(name for name in os.environ if name.startswith(('PENSTOCK_', 'ETCD_'))))"
-    assert processes.start_command([sys.executable, "-c", show], log).wait(20) == 0
+    assert processes.start_command([sys.executable, "-c", show], log).wait(PATIENCE_S) == 0
     assert log.read_text() == f"{sorted(['PENSTOCK_CLOCK_OFFSET_MS', *guardian.mark()])}\n"
     assert guardian.mark(), "whatever a test starts ends with it"
 
@@ -79,11 +80,11 @@ def test_what_processes_write_is_their_owners_alone(service: ServiceDirectory, t
     output.chmod(0o644)
     made = tmp_path / "made"
     writes = sleeper("writes", f"open({str(made)!r}, 'w')")
-    assert start(service, writes).wait(20) == 0
+    assert start(service, writes).wait(PATIENCE_S) == 0
     assert stat.S_IMODE(output.stat().st_mode) == stat.S_IMODE(made.stat().st_mode) == 0o600
     made.unlink()
     log = tmp_path / "broker.log"
-    assert processes.start_command(writes.command_line(), log).wait(20) == 0
+    assert processes.start_command(writes.command_line(), log).wait(PATIENCE_S) == 0
     assert stat.S_IMODE(log.stat().st_mode) == stat.S_IMODE(made.stat().st_mode) == 0o600
 
 
@@ -96,7 +97,7 @@ def test_a_process_is_found_by_its_service_and_name(service: ServiceDirectory, t
     other = ServiceDirectory(DataDirectory(tmp_path / "other"))
     assert find(other, process) is None
     assert stop(service, [process], 5.0) == ()
-    child.wait(5)
+    child.wait(PATIENCE_S)
     assert members(child.pid) == []
     assert find(service, process) is None
 
@@ -105,24 +106,24 @@ def test_one_that_will_not_end_is_killed_and_named(service: ServiceDirectory) ->
     process = sleeper("stubborn", _STUBBORN)
     child = started(service, process)
     assert stop(service, [process], 0.2) == ("stubborn",)
-    assert child.wait(5) == -signal.SIGKILL
+    assert child.wait(PATIENCE_S) == -signal.SIGKILL
 
 
 def test_what_a_killed_process_left_behind_ends_before_the_next_one_starts(service: ServiceDirectory) -> None:
     process = sleeper("forks", _FORKS)
     child = started(service, process)
     os.kill(child.pid, signal.SIGKILL)
-    child.wait(5)
+    child.wait(PATIENCE_S)
     assert find(service, process) is None
     assert len(members(child.pid)) == 1
     again = start(service, process)
     assert members(child.pid) == []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while find(service, process) is None:  # the system shows its environment a moment after it has begun
         assert time.monotonic() < deadline
         time.sleep(0.01)
     stop(service, [process], 5.0)
-    again.wait(20)
+    again.wait(PATIENCE_S)
 
 
 def test_states_are_told_from_outside(service: ServiceDirectory) -> None:
@@ -140,10 +141,10 @@ def test_states_are_told_from_outside(service: ServiceDirectory) -> None:
     service.heartbeat_file("forks").write_text('{"pid": 1, "state": "ready", "at": 0}')
     assert look(service, spec, process).state is ServiceState.STARTING
     os.kill(child.pid, signal.SIGSTOP)
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + PATIENCE_S
     while look(service, spec, process).state is not ServiceState.PAUSED:
         assert time.monotonic() < deadline, "a stopped process is told as paused"
         time.sleep(0.01)
     stop(service, [process], 5.0)
-    assert child.wait(5) == -signal.SIGTERM
+    assert child.wait(PATIENCE_S) == -signal.SIGTERM
     assert sys.executable in process.command_line()

@@ -6,8 +6,9 @@ from data_plane.disk.port import Disk, FileMissing, SyncStep
 from data_plane.log import layout
 from data_plane.log.checkpoint import Checkpoint, read_checkpoint, take_checkpoint
 from data_plane.log.journal import Journal, JournalSettings
-from data_plane.log.outcomes import ColdRead, RecoveryReport, Slice
+from data_plane.log.outcomes import RecoveryReport, Slice
 from data_plane.log.partition_log import PartitionLog
+from data_plane.log.reading import ColdRead
 from data_plane.log.start_state import NOTHING_KNOWN, StartState
 from data_plane.log.tail import TailBudget
 from data_plane.testkit.disk import SimDisk

@@ -158,7 +158,7 @@ def test_a_full_disk_leaves_the_old_checkpoint() -> None:
     miniature.fill(3, 0)
     assert isinstance(miniature.disk, SimDisk)
     miniature.disk.faults = DiskFaults(capacity_bytes=miniature.disk.medium.used_bytes())
-    with pytest.raises(Exception, match="no room"):
+    with pytest.raises(Exception, match="no space"):
         miniature.checkpoint()
     assert read_checkpoint(miniature.disk) == before
     miniature.disk.faults = DiskFaults()

@@ -51,7 +51,7 @@ class Witness:
         """Some history begins so."""
         return any(known[0].startswith(stamps) and known[1].startswith(batches) for known in self.histories)
 
-    def demand(self, disk: SimDisk, at: str) -> None:
+    def check(self, disk: SimDisk, at: str) -> None:
         found = Miniature(disk, tail_bytes=0)
         report = found.reports[0]
         assert report.damage == (), at
@@ -76,7 +76,7 @@ class Witness:
 
 
 def explored(disk: SimDisk, operate: Callable[[], None], witness: Witness, states: int = 48) -> Exploration:
-    found = explore_crashes(disk, operate, witness.demand, states_per_point_max=512 if FULL else states)
+    found = explore_crashes(disk, operate, witness.check, states_per_point_max=512 if FULL else states)
     assert found.states > found.points > 1
     return found
 
@@ -229,7 +229,7 @@ def test_a_moved_log_start_never_goes_back_and_leaves_no_hole(settings: TopicSet
     moved = [start]
     whole = miniature.content()
 
-    def demand(left: SimDisk, at: str) -> None:
+    def check(left: SimDisk, at: str) -> None:
         found = Miniature(left, tail_bytes=0)
         assert found.reports[0].damage == (), at
         assert found.log.log_start_offset >= moved[-1], at
@@ -246,7 +246,7 @@ def test_a_moved_log_start_never_goes_back_and_leaves_no_hole(settings: TopicSet
             miniature.log.delete_below(end)
         miniature.checkpoint()
 
-    found = explore_crashes(disk, operate, demand, states_per_point_max=48)
+    found = explore_crashes(disk, operate, check, states_per_point_max=48)
     assert found.states > found.points > 1
     assert miniature.log.first_segment_offset == ends[-1]
 
@@ -293,7 +293,7 @@ def test_a_directory_is_born_whole_or_can_be_removed() -> None:
     done = [False]
     miniature = Miniature(disk)
 
-    def demand(left: SimDisk, at: str) -> None:
+    def check(left: SimDisk, at: str) -> None:
         try:
             found = Miniature(left)
         except PartitionUnborn:
@@ -306,7 +306,7 @@ def test_a_directory_is_born_whole_or_can_be_removed() -> None:
         done[0] = True
         miniature.checkpoint()
 
-    assert explore_crashes(disk, operate, demand).exhaustive
+    assert explore_crashes(disk, operate, check).exhaustive
 
 
 def test_a_clean_stop_can_be_cut_anywhere() -> None:
@@ -355,7 +355,7 @@ def test_two_partitions_share_a_sync_and_neither_loses() -> None:
     assert isinstance(disk, SimDisk)
     contents = {0: [miniature.content(0)], 1: [miniature.content(1)]}
 
-    def demand(left: SimDisk, at: str) -> None:
+    def check(left: SimDisk, at: str) -> None:
         found = Miniature(left, tail_bytes=0)
         for number, log in found.logs.items():
             assert found.reports[number].damage == (), at
@@ -370,7 +370,7 @@ def test_two_partitions_share_a_sync_and_neither_loses() -> None:
                 contents[number].append(miniature.content(number))
             miniature.commit()
 
-    found = explore_crashes(disk, operate, demand, states_per_point_max=32)
+    found = explore_crashes(disk, operate, check, states_per_point_max=32)
     assert found.states > found.points > 1
 
 
@@ -382,7 +382,7 @@ def test_records_deleted_within_a_segment_stay_deleted_and_the_segment_stays() -
     within, whole = first.end_offset - 1, miniature.content()
     start = [0]
 
-    def demand(left: SimDisk, at: str) -> None:
+    def check(left: SimDisk, at: str) -> None:
         found = Miniature(left, tail_bytes=0)
         assert found.reports[0].damage == (), at
         assert found.log.log_start_offset >= start[0], at
@@ -398,7 +398,7 @@ def test_records_deleted_within_a_segment_stay_deleted_and_the_segment_stays() -
         assert miniature.log.delete_below(within) == 0
         miniature.checkpoint()
 
-    assert explore_crashes(disk, operate, demand, states_per_point_max=32).points > 1
+    assert explore_crashes(disk, operate, check, states_per_point_max=32).points > 1
 
 
 def test_a_segment_whose_seal_is_not_due_yet_waits_for_it_though_its_records_were_deleted() -> None:
@@ -412,7 +412,7 @@ def test_a_segment_whose_seal_is_not_due_yet_waits_for_it_though_its_records_wer
     boundary = miniature.log._segments.all[1].base_offset
     assert miniature.log.high_watermark == boundary
 
-    def demand(left: SimDisk, at: str) -> None:
+    def check(left: SimDisk, at: str) -> None:
         found = Miniature(left, tail_bytes=0)
         assert found.log.first_segment_offset == 0, f"{at}: gone without its seal"
         found.log.set_high_watermark(found.log.log_end_offset)
@@ -426,7 +426,7 @@ def test_a_segment_whose_seal_is_not_due_yet_waits_for_it_though_its_records_wer
         assert miniature.log.segment_count == 2
         miniature.checkpoint()
 
-    assert explore_crashes(disk, operate, demand, states_per_point_max=32).points > 1
+    assert explore_crashes(disk, operate, check, states_per_point_max=32).points > 1
     miniature.log.set_high_watermark(miniature.log.log_end_offset)
     miniature.commit(raise_watermark=False)
     assert miniature.log.delete_below(boundary) > 0 and miniature.log.segment_count == 1
@@ -449,7 +449,7 @@ def test_seals_after_a_cut_are_those_that_were_made_before_or_are_made_again() -
         grow(whole, number)
     wanted = whole.log.usage.seals_above(0)
 
-    def demand(left: SimDisk, at: str) -> None:
+    def check(left: SimDisk, at: str) -> None:
         found = Miniature(left, tail_bytes=0)
         found.log.set_high_watermark(found.log.log_end_offset)
         found.log.retention_end(0, 0.0)
@@ -463,7 +463,7 @@ def test_seals_after_a_cut_are_those_that_were_made_before_or_are_made_again() -
             miniature.commit(raise_watermark=False)
             told[0] = len(miniature.log.usage.seals_above(0))
 
-    assert explore_crashes(disk, operate, demand, states_per_point_max=12).points > 1
+    assert explore_crashes(disk, operate, check, states_per_point_max=12).points > 1
     assert miniature.log.usage.seals_above(0) == wanted and len(wanted) >= 3
 
 
@@ -485,7 +485,7 @@ def test_damage_that_is_cut_out_is_named_or_kept_aside_whatever_survives(low_sta
     assert cut == bad.base_offset
     done = [False]
 
-    def demand(left: SimDisk, at: str) -> None:
+    def check(left: SimDisk, at: str) -> None:
         found = Miniature(left, tail_bytes=0)
         named = any(one.first_offset <= bad.base_offset < one.end_offset for one in found.log.damage)
         assert named or found.log.log_end_offset <= bad.base_offset, f"{at}: taken for whole"
@@ -501,7 +501,7 @@ def test_damage_that_is_cut_out_is_named_or_kept_aside_whatever_survives(low_sta
         done[0] = True
         miniature.checkpoint()
 
-    assert explore_crashes(disk, operate, demand, states_per_point_max=48).points > 1
+    assert explore_crashes(disk, operate, check, states_per_point_max=48).points > 1
 
 
 def test_a_roll_that_recovery_took_back_does_not_come_back_with_the_next_cut() -> None:
@@ -520,9 +520,9 @@ def test_a_roll_that_recovery_took_back_does_not_come_back_with_the_next_cut() -
         found.append(epoch=2, batch=made_batch(2, 100))
         found.commit()
 
-        def demand(last: SimDisk, at: str, end: int = end) -> None:
+        def check(last: SimDisk, at: str, end: int = end) -> None:
             opened = Miniature(last, tail_bytes=0)
             assert opened.reports[0].damage == (), at
             assert opened.log.log_end_offset == end + 2, at
 
-        explore_crashes(again, lambda: None, demand, states_per_point_max=16)
+        explore_crashes(again, lambda: None, check, states_per_point_max=16)

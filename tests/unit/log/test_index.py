@@ -54,7 +54,7 @@ def test_samples_are_bounded_by_widening_the_interval() -> None:
 
 def test_a_cut_forgets_the_samples_behind_it() -> None:
     index = filled(10)
-    index.cut(6)
+    index.truncate(6)
     assert list(index.numbers) == [0, 3]
     index.note(11, 6, 600, 6)
     assert list(index.numbers) == [0, 3, 6]
@@ -62,7 +62,7 @@ def test_a_cut_forgets_the_samples_behind_it() -> None:
 
 def test_a_cut_to_nothing_samples_the_next_batch() -> None:
     index = filled(10)
-    index.cut(0)
+    index.truncate(0)
     index.note(5, 0, 0, 1)
     assert list(index.numbers) == [0]
 

@@ -3,7 +3,8 @@
 import pytest
 
 from data_plane.disk.port import DiskFault
-from data_plane.log.outcomes import ColdRead, Slice
+from data_plane.log.outcomes import Slice
+from data_plane.log.reading import ColdRead
 from data_plane.log.tail import Tail, TailBudget
 from data_plane.testkit.disk import SimDisk
 from penstock.contract.errors import CorruptLog, OffsetOutOfRange
@@ -12,7 +13,7 @@ from tests.unit.log.batches import NOW_MS, made_batch
 from tests.unit.log.miniature import SMALL, Miniature
 
 
-def held(*, cold: bool, batches: int = 40, settings: TopicSettings = SMALL) -> Miniature:
+def stored(*, cold: bool, batches: int = 40, settings: TopicSettings = SMALL) -> Miniature:
     """Batches of three messages, offsets 0, 3, 6, ..., over several segments."""
     miniature = Miniature(settings=settings, tail_bytes=0 if cold else 1 << 20)
     miniature.create()
@@ -27,7 +28,7 @@ BOTH = pytest.mark.parametrize("cold", [False, True], ids=["tail", "files"])
 
 @BOTH
 def test_a_read_begins_with_the_batch_that_holds_the_offset(cold: bool) -> None:
-    miniature = held(cold=cold)
+    miniature = stored(cold=cold)
     for offset in range(120):
         part = miniature.read(offset, max_bytes=1)
         assert part.first_offset == offset - offset % 3
@@ -37,7 +38,7 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset(cold: bool) -> None:
 
 @BOTH
 def test_a_read_takes_what_fits_and_at_least_one_batch(cold: bool) -> None:
-    miniature = held(cold=cold)
+    miniature = stored(cold=cold)
     assert miniature.read(0, max_bytes=361 * 3).next_offset == 9
     assert miniature.read(0, max_bytes=361 * 3 - 1).next_offset == 6
     assert miniature.read(0, max_bytes=0).next_offset == 3
@@ -45,7 +46,7 @@ def test_a_read_takes_what_fits_and_at_least_one_batch(cold: bool) -> None:
 
 @BOTH
 def test_no_batch_beyond_the_end_asked_for_is_read(cold: bool) -> None:
-    miniature = held(cold=cold)
+    miniature = stored(cold=cold)
     assert miniature.read(0, 9).next_offset == 9
     assert miniature.read(0, 8).next_offset == 6
     part = miniature.read(0, 2)
@@ -54,13 +55,13 @@ def test_no_batch_beyond_the_end_asked_for_is_read(cold: bool) -> None:
 
 @BOTH
 def test_a_read_at_the_end_is_empty(cold: bool) -> None:
-    part = held(cold=cold).read(120)
+    part = stored(cold=cold).read(120)
     assert (part.first_offset, part.next_offset, part.size) == (120, 120, 0)
 
 
 def test_a_read_outside_the_log_names_what_is_held() -> None:
-    miniature = held(cold=True)
-    with pytest.raises(OffsetOutOfRange, match="offset 121, 0 to 120 are held"):
+    miniature = stored(cold=True)
+    with pytest.raises(OffsetOutOfRange, match="offset 121, 0 to 120 are stored"):
         miniature.read(121)
     miniature.move_log_start(miniature.log._segments.all[1].base_offset)
     with pytest.raises(OffsetOutOfRange):
@@ -68,7 +69,7 @@ def test_a_read_outside_the_log_names_what_is_held() -> None:
 
 
 def test_tail_and_files_give_the_same() -> None:
-    assert held(cold=True).content() == held(cold=False).content()
+    assert stored(cold=True).content() == stored(cold=False).content()
 
 
 def test_a_tail_bounded_over_all_logs_drops_the_oldest_first() -> None:
@@ -78,7 +79,7 @@ def test_a_tail_bounded_over_all_logs_drops_the_oldest_first() -> None:
     for _ in range(10):
         for number in (0, 1):
             miniature.append(number, batch=made_batch(1, 100))
-    assert miniature.tail.bytes_held <= 2_000
+    assert miniature.tail.bytes_used <= 2_000
     assert isinstance(miniature.logs[0].read(9, 10, 1), Slice)
     assert isinstance(miniature.logs[1].read(9, 10, 1), Slice)
     found = miniature.logs[0].read(0, 10, 1)
@@ -92,14 +93,14 @@ def test_an_emptied_tail_gives_its_budget_back_once() -> None:
     for number in range(5):
         one.add(number, number + 1, 100, b"", (b"",))
         other.add(number, number + 1, 100, b"", (b"",))
-    held_before = budget.bytes_held
+    used_before = budget.bytes_used
     one.clear()
-    assert budget.bytes_held == held_before // 2
+    assert budget.bytes_used == used_before // 2
     for number in range(5, 100):
         other.add(number, number + 1, 100, b"", (b"",))
-    assert 0 < budget.bytes_held <= 10_000
+    assert 0 < budget.bytes_used <= 10_000
     other.clear()
-    assert budget.bytes_held == 0
+    assert budget.bytes_used == 0
 
 
 def test_a_long_tail_forgets_its_oldest_without_growing() -> None:
@@ -115,7 +116,7 @@ def test_a_long_tail_forgets_its_oldest_without_growing() -> None:
 
 
 def test_a_time_is_found_at_its_batch() -> None:
-    miniature = held(cold=True)
+    miniature = stored(cold=True)
     log = miniature.log
     for number in (0, 1, 17, 39):
         assert log.offset_for_time(NOW_MS + 10 * number, 120) == 3 * number
@@ -133,7 +134,7 @@ def test_a_time_out_of_order_is_found_where_it_is_first_reached() -> None:
 
 
 def test_a_time_below_the_log_start_is_the_log_start() -> None:
-    miniature = held(cold=True)
+    miniature = stored(cold=True)
     start = miniature.log._segments.all[2].base_offset
     miniature.move_log_start(start)
     assert miniature.log.offset_for_time(0, 120) == start
@@ -145,7 +146,7 @@ def flip(miniature: Miniature, suffix: str, position: int, segment: int = 0) -> 
 
 
 def test_a_bad_batch_is_named_and_the_good_ones_before_it_are_served() -> None:
-    miniature = held(cold=True)
+    miniature = stored(cold=True)
     flip(miniature, ".log", 361 * 2 + 100)
     assert miniature.read(0).next_offset == 6
     with pytest.raises(CorruptLog, match="offsets 6 to 9"):
@@ -159,14 +160,14 @@ def test_a_bad_batch_is_named_and_the_good_ones_before_it_are_served() -> None:
 
 def test_a_bad_header_field_outside_the_batch_checksum_is_found_by_the_stamp() -> None:
     for position in (0, 8, 12):
-        miniature = held(cold=True)
+        miniature = stored(cold=True)
         flip(miniature, ".log", position)
         with pytest.raises(CorruptLog, match="offsets 0 to 3"):
             miniature.read(0)
 
 
 def test_a_bad_stamp_is_named_by_the_good_ones_around_it() -> None:
-    miniature = held(cold=True)
+    miniature = stored(cold=True)
     flip(miniature, ".stamps", 64 + 64 * 2 + 20)
     assert miniature.read(0).next_offset == 6
     with pytest.raises(CorruptLog, match="offsets 6 to 9"):
@@ -175,7 +176,7 @@ def test_a_bad_stamp_is_named_by_the_good_ones_around_it() -> None:
 
 
 def test_a_medium_error_is_named_and_other_segments_stay_readable() -> None:
-    miniature = held(cold=True)
+    miniature = stored(cold=True)
     assert isinstance(miniature.disk, SimDisk)
     first = miniature.log._segments.all[0]
     miniature.disk.medium.spoil(first.path(".log"), 0, 4096)
@@ -192,7 +193,7 @@ def test_a_medium_error_is_named_and_other_segments_stay_readable() -> None:
 
 
 def test_a_closed_segments_index_is_a_cache() -> None:
-    miniature = held(cold=True)
+    miniature = stored(cold=True)
     assert isinstance(miniature.disk, SimDisk)
     content = miniature.content()
     miniature.checkpoint()
@@ -207,7 +208,7 @@ def test_a_closed_segments_index_is_a_cache() -> None:
 
 
 def test_a_cold_read_survives_the_removal_of_its_segment() -> None:
-    miniature = held(cold=True)
+    miniature = stored(cold=True)
     log = miniature.log
     cold = log.read(0, 120, 1_000)
     assert isinstance(cold, ColdRead)
@@ -217,7 +218,7 @@ def test_a_cold_read_survives_the_removal_of_its_segment() -> None:
 
 
 def test_files_of_a_removed_segment_are_closed_when_the_last_reader_has_gone() -> None:
-    miniature = held(cold=True)
+    miniature = stored(cold=True)
     log = miniature.log
     first = log._segments.all[0]
     readers = [log.read(0, 120, 1_000), log.read(3, 120, 1_000)]

@@ -153,7 +153,7 @@ def test_nothing_goes_before_its_seal_is_made() -> None:
     for _ in range(20):
         miniature.append(batch=made_batch(2, 900))
     miniature.commit()
-    miniature.log._seals.cut(8)
+    miniature.log._seals.truncate(8)
     assert miniature.log.retention_end(NOW_MS, 0) == 8
 
 

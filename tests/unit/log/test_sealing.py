@@ -23,7 +23,7 @@ def seals(miniature: Miniature) -> list[Seal]:
     return found
 
 
-def demand_one_seal_a_closed_segment(disk: SimDisk, at: str = "") -> None:
+def check_one_seal_a_closed_segment(disk: SimDisk, at: str = "") -> None:
     """Opened from `disk` and written on, the log has the seals that it gets when all of them are made again."""
     found = Miniature(disk)
     found.fill(30, epoch=9)
@@ -202,7 +202,7 @@ def test_a_crash_at_any_point_of_a_cut_and_of_what_follows_leaves_no_seal_of_wha
         miniature.fill(14, epoch=5, body_bytes=600)
         assert len(seals(miniature)) >= 2
 
-    explored = explore_crashes(disk, operate, demand_one_seal_a_closed_segment, states_per_point_max=4)
+    explored = explore_crashes(disk, operate, check_one_seal_a_closed_segment, states_per_point_max=4)
     assert explored.states > explored.points > 1
 
 
@@ -219,7 +219,7 @@ def test_a_crash_that_takes_what_stood_behind_a_sealed_segment_takes_its_seal() 
             miniature.append(batch=made_batch(2, 400))
             miniature.log.set_high_watermark(miniature.log.log_end_offset)
 
-    explored = explore_crashes(disk, operate, demand_one_seal_a_closed_segment, states_per_point_max=12)
+    explored = explore_crashes(disk, operate, check_one_seal_a_closed_segment, states_per_point_max=12)
     assert explored.states > explored.points
 
 

@@ -25,8 +25,6 @@ from data_plane.metadata.port import (
 from data_plane.testkit.store_history import StoreHistory
 from penstock.contract.invariant import InvariantBroken
 
-SCENARIO_S = 60
-
 
 class StoreWorld(ABC):
     """One store, empty at first, and the clock that its sessions go by."""
@@ -40,7 +38,7 @@ class StoreWorld(ABC):
 
     @abstractmethod
     def run(self, scenario: Awaitable[None]) -> None:
-        """Run to the end, within `SCENARIO_S`, and close everything."""
+        """Run to the end, within `PATIENCE_S`, and close everything."""
 
     @abstractmethod
     async def open(self, client: str = "a") -> MetaStore:

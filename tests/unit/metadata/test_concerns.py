@@ -32,7 +32,7 @@ def image() -> ClusterImage:
         model.CONTROLLER_KEY,
         model.CLUSTER_KEY,
         model.topic_key(OWN),
-        model.cell_key(OWN, 250),
+        model.block_key(OWN, 250),
         model.tenant_key(MINE),
         model.name_key(MINE, "orders"),
         model.name_key(MINE, "tn_b"),
@@ -48,7 +48,7 @@ def test_what_may_be_of_a_tenant_concerns_it(image: ClusterImage, key: str) -> N
     "key",
     [
         model.topic_key(FOREIGN),
-        model.cell_key(FOREIGN, 0),
+        model.block_key(FOREIGN, 0),
         model.tombstone_key(GONE),
         model.final_key(FOREIGN, 7),
         model.loss_key(FOREIGN, 0, 1),

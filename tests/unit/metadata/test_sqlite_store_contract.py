@@ -8,8 +8,9 @@ import pytest
 
 from data_plane.broker.sqlite_store import SqliteStore
 from data_plane.metadata.port import MetaStore, Put
+from tests.waiting import PATIENCE_S
 
-from .store_contract import SCENARIO_S, StoreContract, StoreWorld
+from .store_contract import StoreContract, StoreWorld
 
 RETAINED = 1_000
 
@@ -23,7 +24,7 @@ class SqliteWorld(StoreWorld):
     def run(self, scenario: Awaitable[None]) -> None:
         async def whole() -> None:
             try:
-                async with asyncio.timeout(SCENARIO_S):
+                async with asyncio.timeout(PATIENCE_S):
                     await scenario
             finally:
                 for store in self._stores:

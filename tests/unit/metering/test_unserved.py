@@ -58,7 +58,7 @@ def test_the_controller_looks_at_tenants_partitions_that_nobody_leads() -> None:
         topic_id=LOGS, tenant=SYSTEM_TENANT, name="__usage", partitions=1, settings=TopicSettings()
     )
     store.put(model.topic_key(LOGS), internal.encode())
-    store.put(model.cell_key(LOGS, 0), model.encode_cell({0: record((), leader=NO_BROKER)}))
+    store.put(model.block_key(LOGS, 0), model.encode_block({0: record((), leader=NO_BROKER)}))
     assert found.partitions() == {TopicPartition(ORDERS, 1): ACME}
     store.topic(record(), record(partition=1, leader=2))
     assert found.partitions() == {}

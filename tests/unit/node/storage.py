@@ -77,7 +77,7 @@ def image_of(*numbers: int, replicas: tuple[int, ...] = (1, 2, 3)) -> ClusterIma
             in_sync=tuple(map(BrokerId, replicas)),
         )
         items.append(_item(model.topic_key(topic.topic_id), topic.encode()))
-        items.append(_item(model.cell_key(topic.topic_id, 0), model.encode_cell({0: record})))
+        items.append(_item(model.block_key(topic.topic_id, 0), model.encode_block({0: record})))
     image.load(items, 10)
     return image
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data_plane.node.frame_heads import demand_few, demand_read, read_head
+from data_plane.node.frame_heads import read_head, require_few, require_read
 from penstock.contract import limits
 from penstock.contract.frames import FrameError, FrameKind
 from penstock.contract.v1 import log_pb2 as pb
@@ -14,12 +14,12 @@ def test_a_head_that_is_no_message_is_a_frame_error() -> None:
 
 
 def test_a_frame_names_as_much_as_the_limit_and_no_more() -> None:
-    demand_few(limits.FRAME_ENTRIES_MAX, "batches")
+    require_few(limits.FRAME_ENTRIES_MAX, "batches")
     with pytest.raises(FrameError, match="batches"):
-        demand_few(limits.FRAME_ENTRIES_MAX + 1, "batches")
+        require_few(limits.FRAME_ENTRIES_MAX + 1, "batches")
 
 
 def test_a_client_that_reads_no_answers_is_cut_off_at_the_limit() -> None:
-    demand_read(limits.UNREAD_ANSWERS_MAX)
+    require_read(limits.UNREAD_ANSWERS_MAX)
     with pytest.raises(FrameError, match="unread"):
-        demand_read(limits.UNREAD_ANSWERS_MAX + 1)
+        require_read(limits.UNREAD_ANSWERS_MAX + 1)

@@ -10,11 +10,11 @@ from penstock.contract.errors import ReceiptsNotWritten
 from penstock.receipts import keeper as keeper_module
 from penstock.receipts import read_receipts
 from penstock.receipts.keeper import ReceiptsKeeper
+from tests.waiting import PATIENCE_S
 
 from .files import DAY, ORDERS, ORDERS_0, FailingDisk
 
 DAY_MS = 86_400_000
-PATIENCE_S = 60.0
 
 
 def enter(

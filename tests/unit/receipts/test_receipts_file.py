@@ -172,7 +172,7 @@ def test_with_many_gaps_memory_is_bounded_and_the_file_goes_on_being_true(
 ) -> None:
     monkeypatch.setattr(receipts_file, "COMPACT_BYTES", 300)
     monkeypatch.setattr(receipts_file, "SPANS_MAX", 20)
-    monkeypatch.setattr(receipts_file, "HELD_BYTES_MAX", 1_500)
+    monkeypatch.setattr(receipts_file, "UNSEALED_BYTES_MAX", 1_500)
     path = tmp_path / "receipts"
     file = ReceiptsFile(path)
     for at in range(1_000):
@@ -184,7 +184,7 @@ def test_with_many_gaps_memory_is_bounded_and_the_file_goes_on_being_true(
         )
         file.append(batches, {**NAMES, topic_id: f"topic-{at // 100}"})
         file.sync()
-        assert file._held.count <= 20 + 3
+        assert file._spans.count <= 20 + 3
         if at % 150 == 149:  # killed, and begun again
             file.close()
             file = ReceiptsFile(path)
@@ -312,7 +312,7 @@ def test_a_cut_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None
     assert read_receipts(path).sources[0].torn_bytes == 4
     with caplog.at_level(logging.WARNING):
         write(path)
-    assert "4 bytes at its end are no whole record and were cut off" in caplog.text
+    assert "4 bytes at its end are no whole record and were removed" in caplog.text
 
 
 def test_what_stands_behind_damage_is_kept_beside_the_file_and_never_overwritten(

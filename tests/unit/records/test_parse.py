@@ -24,6 +24,7 @@ from penstock.records.parse import (
     records_of,
 )
 from penstock.records.record_block import HEADERS_PER_BATCH_MAX, encode_record, encode_varint
+from tests.waiting import PATIENCE_S
 
 from .forging import forged, plain_block
 
@@ -209,7 +210,7 @@ GUARD = Path(__file__).with_name("guard_page.py")
 
 def run_behind_guard_page(room: int) -> int:
     return subprocess.run(
-        [sys.executable, str(GUARD), str(room)], check=False, capture_output=True, timeout=100
+        [sys.executable, str(GUARD), str(room)], check=False, capture_output=True, timeout=PATIENCE_S
     ).returncode
 
 

@@ -1,9 +1,12 @@
 """A partition of three replicas led by broker 1 in epoch 5, as the tests of replication start from it."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from data_plane.metadata.model import PartitionRecord
-from data_plane.replication.leader import BrokerView, LeaderState, OpenAnswer, Position
+from data_plane.replication.effects import Effects
+from data_plane.replication.leader import BrokerView, LeaderState
+from data_plane.replication.opening import OpenAnswer, Position
 from penstock.contract.ids import BrokerId
 
 EPOCH = 5
@@ -25,6 +28,16 @@ def record(in_sync: Iterable[int] = (1, 2, 3), **changes: object) -> PartitionRe
     return PartitionRecord(**values)  # type: ignore[arg-type]
 
 
+@dataclass(slots=True)
+class Log:
+    """The leader's own log: where it stands is the test's to say, and `carry_out`'s to note."""
+
+    log_end_offset: int
+    durable_end_offset: int
+    high_watermark: int
+    log_start_offset: int = 0
+
+
 def leader(
     in_sync: Iterable[int] = (1, 2, 3),
     *,
@@ -37,19 +50,39 @@ def leader(
     known: PartitionRecord | None = None,
     log_start: int = 0,
 ) -> LeaderState:
-    return LeaderState(
-        BrokerId(1),
-        known or record(in_sync),
-        leader_epoch=EPOCH,
-        leader_epoch_start_offset=START,
-        log_end=log_end,
-        durable_end=log_end if durable_end is None else durable_end,
-        high_watermark=high_watermark,
-        min_insync=min_insync,
-        strict=strict,
-        now_ms=now_ms,
-        log_start=log_start,
+    log = Log(START, START, high_watermark, log_start)
+    state = LeaderState(
+        BrokerId(1), known or record(in_sync), log, min_insync=min_insync, strict=strict, now_ms=now_ms
     )
+    carry_out(state)
+    log.log_end_offset, log.durable_end_offset = log_end, log_end if durable_end is None else durable_end
+    state.appended(log_end - START, now_ms)
+    carry_out(state)
+    return state
+
+
+def log_of(state: LeaderState) -> Log:
+    log = state._log
+    assert isinstance(log, Log)
+    return log
+
+
+def carry_out(state: LeaderState) -> Effects:
+    """What concerns the log of them is done."""
+    effects = state.take_effects()
+    log_of(state).high_watermark = effects.high_watermark
+    return effects
+
+
+def advanced(state: LeaderState, log_end: int, durable_end: int, now_ms: float) -> Effects:
+    """The leader's own log grew or became more durable."""
+    log = log_of(state)
+    grown = log_end - log.log_end_offset
+    log.log_end_offset, log.durable_end_offset = log_end, durable_end
+    if grown:
+        state.appended(grown, now_ms)
+    state.became_durable(now_ms)
+    return carry_out(state)
 
 
 def lookup(state: LeaderState) -> Callable[[int], tuple[int, int]]:
@@ -75,12 +108,12 @@ def opened(
     generation: int = 1,
     leader_epoch: int = EPOCH,
     now_ms: float = 0,
-    held_from: int = 0,
+    stored_from: int = 0,
     begins: int = 0,
     wants_in: bool = True,
 ) -> OpenAnswer:
-    """`held_from` is where the leader's first segment begins, `begins` where the follower's own log does."""
-    return state.follower_opened(
+    """`stored_from` is where the leader's first segment begins, `begins` where the follower's own log does."""
+    answer = state.follower_opened(
         BrokerId(broker),
         broker_epoch,
         generation,
@@ -94,12 +127,14 @@ def opened(
         leader_epoch=leader_epoch,
         registered_epoch=registered,
         epoch_lookup=lookup(state),
-        held_from=held_from,
+        stored_from=stored_from,
         wants_in=wants_in,
     )
+    carry_out(state)
+    return answer
 
 
-def held(
+def acked(
     state: LeaderState,
     broker: int,
     end: int,
@@ -110,7 +145,7 @@ def held(
     now_ms: float = 0,
     log_start: int = 0,
 ) -> bool:
-    return state.follower_held(
+    counted = state.follower_acked(
         BrokerId(broker),
         broker_epoch,
         end,
@@ -119,6 +154,8 @@ def held(
         leader_epoch=leader_epoch,
         log_start=log_start,
     )
+    carry_out(state)
+    return counted
 
 
 def everybody(broker: BrokerId) -> BrokerView:

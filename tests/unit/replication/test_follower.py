@@ -13,7 +13,7 @@ from data_plane.replication.follower import (
     start_over_point,
     truncation_point,
 )
-from data_plane.replication.leader import Position
+from data_plane.replication.opening import Position
 from penstock.contract.ids import BrokerId
 
 
@@ -25,8 +25,10 @@ def own_epochs(epoch: int) -> tuple[int, int]:
     return epoch, 0
 
 
-def following(high_watermark: int = 50) -> FollowerState:
-    state = FollowerState(BrokerId(1), leader_epoch=7, replica_generation=1, high_watermark=high_watermark)
+def following(*, strict: bool = True, loss_declared: bool = False) -> FollowerState:
+    state = FollowerState(
+        BrokerId(1), leader_epoch=7, replica_generation=1, strict=strict, loss_declared=loss_declared
+    )
     state.open(3, Position(log_end_offset=90, durable_end_offset=90, last_epoch=6))
     state.accepted()
     return state
@@ -62,34 +64,38 @@ def test_the_cut_is_where_both_logs_still_agree(epoch: int, leaders_end: int, cu
     )
 
 
+def cut(state: FollowerState, epoch: int, end_offset: int, *, high_watermark: int) -> int:
+    return state.diverging(
+        epoch=epoch,
+        end_offset=end_offset,
+        epoch_lookup=own_epochs,
+        log_end=90,
+        high_watermark=high_watermark,
+    )
+
+
 def test_the_cut_never_depends_on_the_watermark() -> None:
     for watermark in (0, 10, 80):
-        state = FollowerState(BrokerId(1), leader_epoch=7, replica_generation=1, high_watermark=watermark)
-        state.open(1, Position(log_end_offset=90, durable_end_offset=90, last_epoch=6))
-        assert state.diverging(epoch=6, end_offset=80, epoch_lookup=own_epochs, log_end=90) == 80
+        state = following()
+        assert cut(state, 6, 80, high_watermark=watermark) == 80
         assert state.phase is Phase.IDLE
 
 
-def test_a_cut_below_the_own_watermark_stops_the_replica() -> None:
-    state = following(high_watermark=75)
-    with pytest.raises(BelowWatermark, match="cut at 70, 75 is committed"):
-        state.diverging(epoch=5, end_offset=75, epoch_lookup=own_epochs, log_end=90)
+def test_a_truncation_below_the_own_watermark_stops_the_replica() -> None:
+    with pytest.raises(BelowWatermark, match="truncate at 70, 75 is committed"):
+        cut(following(), 5, 75, high_watermark=75)
 
 
-def test_after_a_declared_loss_what_was_committed_goes_too_and_the_watermark_with_it() -> None:
-    state = FollowerState(
-        BrokerId(1), leader_epoch=7, replica_generation=1, high_watermark=75, loss_declared=True
-    )
-    state.open(3, Position(log_end_offset=90, durable_end_offset=90, last_epoch=6))
-    assert state.diverging(epoch=5, end_offset=75, epoch_lookup=own_epochs, log_end=90) == 70
-    assert state.high_watermark == 70
-    assert state.start_over(20) == 20
+def test_after_a_declared_loss_what_was_committed_goes_too() -> None:
+    state = following(loss_declared=True)
+    assert cut(state, 5, 75, high_watermark=75) == 70
+    assert state.start_over(20, high_watermark=70) == 20
 
 
 def test_starting_over_above_the_watermark_is_right_and_below_it_stops_the_replica() -> None:
-    state = following(high_watermark=50)
-    assert state.start_over(60) == 60
-    assert state.high_watermark == 60
+    assert following().start_over(60, high_watermark=50) == 60
+    with pytest.raises(BelowWatermark):
+        following().start_over(49, high_watermark=50)
     with pytest.raises(BelowWatermark):
         start_over_point(log_start_offset=49, high_watermark=50)
 
@@ -97,19 +103,27 @@ def test_starting_over_above_the_watermark_is_right_and_below_it_stops_the_repli
 def take(state: FollowerState, base: int | None = 90, **changes: int) -> object:
     values = {"first_batch_epoch": 7, "log_end": 90, "last_epoch": 6, **changes}
     handle, epoch = values.pop("handle", 3), values.pop("leader_epoch", 7)
-    return state.push(handle, epoch, base, **values)
+    return state.push(handle, epoch, base, high_watermark=80, **values)
 
 
 def test_a_push_that_continues_the_log_is_taken() -> None:
-    assert take(following()) == TakePush()
+    assert take(following()) == TakePush(append=True, high_watermark=80, ack=False)
 
 
 def test_a_push_over_a_gap_that_compaction_left_is_taken() -> None:
-    assert take(following(), 95) == TakePush()
+    assert take(following(), 95) == TakePush(append=True, high_watermark=80, ack=False)
 
 
 def test_a_push_of_marks_alone_is_taken() -> None:
-    assert take(following(), None, first_batch_epoch=-1) == TakePush()
+    for strict in (True, False):
+        state = following(strict=strict)
+        taken = take(state, None, first_batch_epoch=-1)
+        assert taken == TakePush(append=False, high_watermark=80, ack=False)
+
+
+def test_a_follower_acks_what_is_written_at_once_only_where_that_counts() -> None:
+    assert take(following(strict=False)) == TakePush(append=True, high_watermark=80, ack=True)
+    assert take(following(strict=True)) == TakePush(append=True, high_watermark=80, ack=False)
 
 
 @pytest.mark.parametrize("changes", [{"handle": 2}, {"leader_epoch": 6}, {"leader_epoch": 8}])
@@ -139,7 +153,7 @@ def test_a_push_that_does_not_fit_is_broken(base: int, changes: dict[str, int]) 
 
 
 def test_an_answer_counts_only_for_the_open_that_waits() -> None:
-    state = FollowerState(BrokerId(1), leader_epoch=7, replica_generation=2, high_watermark=0)
+    state = FollowerState(BrokerId(1), leader_epoch=7, replica_generation=2, strict=True)
     position = Position(log_end_offset=9, durable_end_offset=8, last_epoch=6)
     sent = state.open(5, position)
     assert (sent.handle, sent.leader_epoch, sent.replica_generation, sent.position) == (5, 7, 2, position)
@@ -154,6 +168,3 @@ def test_the_followers_watermark_is_the_leaders_within_its_own_log_and_never_goe
     assert follower_watermark(own=10, leaders=50, log_end=40) == 40
     assert follower_watermark(own=10, leaders=30, log_end=40) == 30
     assert follower_watermark(own=30, leaders=20, log_end=40) == 30
-    state = following(high_watermark=50)
-    assert state.watermark_seen(85, 90) == 85
-    assert state.watermark_seen(60, 90) == 85

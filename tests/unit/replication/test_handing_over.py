@@ -2,7 +2,7 @@
 
 from penstock.contract.ids import BrokerId
 
-from .setup import held, leader, opened
+from .setup import acked, advanced, leader, opened
 
 TWO, FOUR = BrokerId(2), BrokerId(4)
 
@@ -21,12 +21,12 @@ def test_the_next_leader_must_hold_everything_and_all_must_be_committed() -> Non
     state = leader()
     opened(state, 2)
     opened(state, 3)
-    state.local_advanced(120, 120, 1)
+    advanced(state, 120, 120, 1)
     state.taking = False
     assert not state.handed_to(TWO)
-    held(state, 2, 120)
+    acked(state, 2, 120)
     assert not state.handed_to(TWO), "broker 3 is in sync and does not hold it: it is not committed"
-    held(state, 3, 120)
+    acked(state, 3, 120)
     assert state.handed_to(TWO)
 
 
@@ -34,10 +34,10 @@ def test_what_is_only_written_is_not_held_where_that_counts() -> None:
     state = leader()
     opened(state, 2)
     opened(state, 3)
-    state.local_advanced(120, 120, 1)
+    advanced(state, 120, 120, 1)
     state.taking = False
-    held(state, 3, 120)
-    held(state, 2, 120, durable=100)
+    acked(state, 3, 120)
+    acked(state, 2, 120, durable=100)
     assert not state.handed_to(TWO)
 
 

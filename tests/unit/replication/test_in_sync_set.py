@@ -8,7 +8,7 @@ from data_plane.replication import in_sync
 from data_plane.replication.leader import BrokerView
 from penstock.contract.ids import BrokerId
 
-from .setup import START, everybody, held, leader, opened, record
+from .setup import START, acked, advanced, carry_out, everybody, leader, opened, record
 
 JOINABLE: dict[str, Any] = {
     "end": 120,
@@ -70,7 +70,7 @@ def test_a_follower_below_the_epoch_start_is_not_proposed_though_it_has_the_stal
     state = leader((1,), high_watermark=60)
     opened(state, 2, 80)
     assert state.propose(1, everybody) is None
-    held(state, 2, START)
+    acked(state, 2, START)
     proposal = state.propose(2, everybody)
     assert proposal is not None
     assert proposal.in_sync == (1, 2)
@@ -84,6 +84,7 @@ def test_a_leader_whose_watermark_is_still_stale_can_grow_the_set_and_so_become_
     proposal = state.propose(1, everybody)
     assert proposal is not None
     state.proposal_applied(proposal.record)
+    carry_out(state)
     assert state.ready
     assert state.high_watermark == START
 
@@ -92,7 +93,7 @@ def test_a_strict_follower_joins_by_what_is_durable() -> None:
     state = leader((1, 2))
     opened(state, 3, START, durable=80)
     assert state.propose(1, everybody) is None
-    held(state, 3, START)
+    acked(state, 3, START)
     assert state.propose(2, everybody) is not None
 
 
@@ -130,8 +131,8 @@ def test_a_follower_behind_for_too_long_is_proposed_to_leave() -> None:
     state = leader()
     opened(state, 2)
     opened(state, 3)
-    state.local_advanced(110, 110, 1_000)
-    held(state, 2, 110, now_ms=1_001)
+    advanced(state, 110, 110, 1_000)
+    acked(state, 2, 110, now_ms=1_001)
     assert state.propose(11_000, everybody) is None
     proposal = state.propose(11_001, everybody)
     assert proposal is not None
@@ -142,7 +143,7 @@ def test_a_follower_far_behind_but_recently_even_stays() -> None:
     state = leader()
     opened(state, 2)
     opened(state, 3)
-    state.local_advanced(1_000_000, 1_000_000, 5_000)
+    advanced(state, 1_000_000, 1_000_000, 5_000)
     assert state.propose(14_999, everybody) is None
 
 
@@ -158,7 +159,7 @@ def test_a_follower_is_not_late_for_a_batch_that_came_after_a_long_idle_time() -
     state = leader()
     opened(state, 2)
     opened(state, 3)
-    state.local_advanced(110, 110, 10_000_000)
+    advanced(state, 110, 110, 10_000_000)
     assert state.propose(10_000_001, everybody) is None
 
 
@@ -169,9 +170,9 @@ def test_a_follower_that_is_always_one_frame_behind_stays() -> None:
     end = START
     for step in range(1, 200):
         now = step * 500
-        state.local_advanced(end + 10, end + 10, now)
-        held(state, 2, end, now_ms=now + 1)
-        held(state, 3, end, now_ms=now + 1)
+        advanced(state, end + 10, end + 10, now)
+        acked(state, 2, end, now_ms=now + 1)
+        acked(state, 3, end, now_ms=now + 1)
         end += 10
         assert state.propose(now + 2, everybody) is None
 
@@ -184,9 +185,9 @@ def test_a_follower_that_falls_behind_steadily_leaves() -> None:
     for step in range(1, 200):
         now = step * 500
         end = START + 10 * step
-        state.local_advanced(end, end, now)
-        held(state, 2, end, now_ms=now)
-        held(state, 3, START + 5 * step, now_ms=now)
+        advanced(state, end, end, now)
+        acked(state, 2, end, now_ms=now)
+        acked(state, 3, START + 5 * step, now_ms=now)
         left = state.propose(now, everybody)
         if left is not None:
             break
@@ -205,7 +206,7 @@ def test_a_follower_that_never_opened_leaves_after_its_time() -> None:
 def test_a_member_that_leaves_a_set_too_small_stays_eligible() -> None:
     state = leader((1, 2))
     opened(state, 2)
-    state.local_advanced(110, 110, 1)
+    advanced(state, 110, 110, 1)
     proposal = state.propose(20_000, everybody)
     assert proposal is not None
     assert (proposal.record.in_sync, proposal.record.eligible) == ((1,), (2,))
@@ -235,9 +236,10 @@ def test_a_refused_proposal_no_longer_counts() -> None:
     opened(state, 2)
     opened(state, 3)
     assert state.propose(1, everybody) is not None
-    state.local_advanced(110, 110, 2)
-    held(state, 2, 110)
+    advanced(state, 110, 110, 2)
+    acked(state, 2, 110)
     state.proposal_refused(record((1, 2)))
+    carry_out(state)
     assert state.maximal == (1, 2)
     assert state.high_watermark == 110
 
@@ -249,6 +251,7 @@ def test_a_refused_proposal_that_an_earlier_try_applied_is_adopted() -> None:
     assert proposal is not None
     state.proposal_unknown()
     state.proposal_refused(proposal.record)
+    carry_out(state)
     assert state.record.in_sync == (1, 2, 3)
 
 
@@ -258,8 +261,8 @@ def test_an_unknown_outcome_keeps_the_maximal_set_and_is_proposed_again_unchange
     opened(state, 3)
     proposal = state.propose(1, everybody)
     state.proposal_unknown()
-    state.local_advanced(110, 110, 2)
-    held(state, 2, 110)
+    advanced(state, 110, 110, 2)
+    acked(state, 2, 110)
     assert state.high_watermark == START
     assert state.propose(3, lambda b: BrokerView(99, True)) == proposal
 
@@ -270,6 +273,7 @@ def test_a_record_of_the_same_partition_epoch_does_not_settle_an_unknown_outcome
     state.propose(1, everybody)
     state.proposal_unknown()
     state.record_seen(record((1, 2)))
+    carry_out(state)
     assert state.maximal == (1, 2, 3)
 
 
@@ -279,6 +283,7 @@ def test_a_newer_record_settles_an_unknown_outcome() -> None:
     state.propose(1, everybody)
     state.proposal_unknown()
     state.record_seen(record((1,), partition_epoch=8))
+    carry_out(state)
     assert state.maximal == (1,)
 
 
@@ -293,6 +298,7 @@ def test_it_is_known_whether_an_earlier_try_may_still_be_applied() -> None:
     assert state.unresolved
     assert state.propose(2, everybody) == proposal and state.unresolved, "the first try is still on its way"
     state.proposal_refused(record((1, 2), partition_epoch=8))
+    carry_out(state)
     assert not state.unresolved
 
 
@@ -303,19 +309,23 @@ def test_a_deposed_leader_proposes_and_commits_nothing_whatever_it_hears_later()
     proposal = state.propose(1, everybody)
     assert proposal is not None
     assert not state.record_seen(record((2, 3), leader=BrokerId(2), leader_epoch=6, partition_epoch=8))
+    carry_out(state)
     state.proposal_unknown()
     state.proposal_applied(record((1, 2, 3), partition_epoch=9))
+    carry_out(state)
     assert not state.unresolved and state.propose(2, everybody) is None
-    state.local_advanced(110, 110, 2)
+    advanced(state, 110, 110, 2)
     for follower in (2, 3):
-        held(state, follower, 110)
+        acked(state, follower, 110)
     assert state.high_watermark == START
     assert not state.record_seen(record((1, 2, 3), partition_epoch=10))
+    carry_out(state)
 
 
 def test_an_older_record_changes_nothing() -> None:
     state = leader((1, 2))
     assert state.record_seen(record((1, 2, 3), partition_epoch=6))
+    carry_out(state)
     assert state.record.in_sync == (1, 2)
 
 
@@ -324,6 +334,7 @@ def test_a_replica_with_a_new_generation_is_a_new_replica() -> None:
     opened(state, 2)
     opened(state, 3)
     state.record_seen(record((1, 2), replica_generations=(1, 1, 2), partition_epoch=8))
+    carry_out(state)
     assert state.counted_end_of(BrokerId(3)) == -1
     assert state.counted_end_of(BrokerId(2)) == START
     assert state.propose(1, everybody) is None
@@ -337,7 +348,7 @@ def test_a_partition_with_a_replica_out_of_sync_or_behind_is_not_quiet() -> None
     whole = leader()
     opened(whole, 2)
     opened(whole, 3)
-    whole.local_advanced(110, 110, 1)
+    advanced(whole, 110, 110, 1)
     assert not whole.quiet
 
 

@@ -6,7 +6,7 @@ from data_plane.replication import log_start
 from penstock.contract.ids import BrokerId
 from penstock.contract.invariant import InvariantBroken
 
-from .setup import START, everybody, held, leader, opened, record
+from .setup import START, acked, everybody, leader, opened, record
 
 
 def test_a_log_start_is_agreed_when_all_who_may_lead_next_begin_there() -> None:
@@ -15,13 +15,13 @@ def test_a_log_start_is_agreed_when_all_who_may_lead_next_begin_there() -> None:
     opened(state, 3)
     state.want_log_start(60, 0)
     assert not state.start.settled
-    assert state.tells_start(0), "what was told before still holds"
-    held(state, 2, START, log_start=60)
-    assert not state.tells_start(60)
-    held(state, 3, START, log_start=59)
+    assert state.may_report_start(0), "what was told before still holds"
+    acked(state, 2, START, log_start=60)
+    assert not state.may_report_start(60)
+    acked(state, 3, START, log_start=59)
     assert not state.start.settled
-    held(state, 3, START, log_start=60)
-    assert state.start.settled and state.tells_start(60)
+    acked(state, 3, START, log_start=60)
+    assert state.start.settled and state.may_report_start(60)
 
 
 def test_a_log_start_waits_for_those_who_were_eligible_last() -> None:
@@ -34,34 +34,36 @@ def test_a_log_start_waits_for_those_who_were_eligible_last() -> None:
 
 def test_a_new_leader_tells_no_log_start_that_another_may_not_hold_to() -> None:
     state = leader((1, 2, 3), log_start=60)
-    assert not state.tells_start(60)
+    assert not state.may_report_start(60)
     opened(state, 2, begins=60)
     opened(state, 3, begins=20)
-    assert not state.tells_start(60)
-    held(state, 3, START, log_start=70)
-    assert state.tells_start(60)
+    assert not state.may_report_start(60)
+    acked(state, 3, START, log_start=70)
+    assert state.may_report_start(60)
 
 
 def test_the_only_replica_tells_where_its_log_begins() -> None:
-    assert leader(known=record((1,), replicas=(1,), replica_generations=(1,)), log_start=60).tells_start(60)
+    assert leader(known=record((1,), replicas=(1,), replica_generations=(1,)), log_start=60).may_report_start(
+        60
+    )
 
 
 def test_whoever_joins_may_begin_earlier_and_the_record_says_where_it_shall() -> None:
     state = leader((1, 2), log_start=60)
     opened(state, 2, begins=60)
-    assert state.tells_start(60)
+    assert state.may_report_start(60)
     opened(state, 3, begins=20)
     proposal = state.propose(0, everybody)
     assert proposal is not None and proposal.in_sync == (1, 2, 3)
     assert proposal.record.log_start == 60
-    assert state.tells_start(60), "it is in the record as soon as the follower is in the set"
+    assert state.may_report_start(60), "it is in the record as soon as the follower is in the set"
     state.want_log_start(80, 0)
-    held(state, 2, START, log_start=80)
+    acked(state, 2, START, log_start=80)
     assert not state.start.settled, "whoever is proposed counts already"
     state.proposal_applied(proposal.record)
     assert not state.start.settled
-    held(state, 3, START, log_start=80)
-    assert state.tells_start(80)
+    acked(state, 3, START, log_start=80)
+    assert state.may_report_start(80)
 
 
 def test_a_log_start_that_somebody_does_not_confirm_goes_into_the_record_after_a_while() -> None:
@@ -71,9 +73,9 @@ def test_a_log_start_that_somebody_does_not_confirm_goes_into_the_record_after_a
     proposal = state.propose(log_start.START_WAIT_MS, everybody)
     assert proposal is not None
     assert (proposal.in_sync, proposal.record.eligible, proposal.record.log_start) == ((1,), (2, 3), 60)
-    assert not state.tells_start(60)
+    assert not state.may_report_start(60)
     state.proposal_applied(proposal.record)
-    assert state.tells_start(60)
+    assert state.may_report_start(60)
     assert state.propose(9_999_999, everybody) is None, "written once"
 
 
@@ -84,8 +86,8 @@ def test_what_a_leader_writes_itself_does_not_stop_it_from_telling_what_it_told(
     assert proposal is not None
     state.proposal_applied(proposal.record)
     assert state.record.log_start == state.start.agreed == 60
-    assert state.tells_start(0), "its own log begins there until it has moved"
-    assert state.tells_start(60)
+    assert state.may_report_start(0), "its own log begins there until it has moved"
+    assert state.may_report_start(60)
 
 
 def test_an_agreed_log_start_is_written_nowhere() -> None:
@@ -98,8 +100,8 @@ def test_an_agreed_log_start_is_written_nowhere() -> None:
 def test_a_new_leader_begins_where_the_record_says_and_tells_nothing_before() -> None:
     state = leader(known=record((1,), eligible=(2, 3), log_start=60), log_start=20)
     assert state.start.wanted == 60 and state.start.settled
-    assert not state.tells_start(20)
-    assert state.tells_start(60)
+    assert not state.may_report_start(20)
+    assert state.may_report_start(60)
 
 
 def test_a_log_start_does_not_pass_the_watermark() -> None:
@@ -108,13 +110,13 @@ def test_a_log_start_does_not_pass_the_watermark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "starts", "held_to"),
+    ("recorded", "starts", "reached"),
     [(0, [], 60), (0, [60, 61], 60), (0, [60, 59], 59), (60, [0, -1], 60), (70, [0], 60), (59, [-1], 59)],
 )
 def test_a_start_is_held_by_everybodys_own_or_by_the_record(
-    recorded: int, starts: list[int], held_to: int
+    recorded: int, starts: list[int], reached: int
 ) -> None:
-    assert log_start.held_by_all(60, recorded=recorded, starts=starts) == held_to
+    assert log_start.reached_by_all(60, recorded=recorded, starts=starts) == reached
 
 
 def test_a_start_that_moves_on_before_all_have_followed_is_agreed_as_far_as_they_have() -> None:
@@ -123,7 +125,7 @@ def test_a_start_that_moves_on_before_all_have_followed_is_agreed_as_far_as_they
     for step in range(1, 60):
         now_ms = step * log_start.START_WAIT_MS / 2
         state.want_log_start(step, now_ms)
-        held(state, 2, START, log_start=step - 1, now_ms=now_ms)
+        acked(state, 2, START, log_start=step - 1, now_ms=now_ms)
         assert state.start.agreed == step - 1
         assert state.propose(now_ms, everybody) is None, "it moves on, so nobody is waited for in vain"
     later_ms = 30 * log_start.START_WAIT_MS

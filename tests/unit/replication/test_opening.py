@@ -2,11 +2,11 @@
 
 import pytest
 
-from data_plane.replication.leader import Accepted, Diverging, Refused, StartOver
+from data_plane.replication.opening import Accepted, Diverging, Refused, StartOver
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import BrokerId
 
-from .setup import START, held, leader, opened
+from .setup import START, acked, advanced, leader, opened
 
 
 def test_a_follower_with_the_same_history_is_pushed_from_where_it_ends() -> None:
@@ -33,17 +33,17 @@ def test_a_follower_older_than_the_leaders_first_epoch_diverges_at_its_start() -
 def test_an_answer_that_is_not_accepted_changes_nothing() -> None:
     state = leader((1, 2))
     opened(state, 2, 130, last_epoch=3)
-    state.local_advanced(140, 140, 1)
-    assert not held(state, 2, 140)
+    advanced(state, 140, 140, 1)
+    assert not acked(state, 2, 140)
     assert state.high_watermark == START
 
 
 def test_a_follower_before_the_log_start_starts_over_there() -> None:
-    assert opened(leader(log_end=200), 2, 40, last_epoch=3, held_from=60) == StartOver(60)
+    assert opened(leader(log_end=200), 2, 40, last_epoch=3, stored_from=60) == StartOver(60)
 
 
 def test_an_empty_log_that_ends_beyond_the_leaders_starts_over() -> None:
-    assert opened(leader(), 2, 150, last_epoch=-1, held_from=10) == StartOver(10)
+    assert opened(leader(), 2, 150, last_epoch=-1, stored_from=10) == StartOver(10)
 
 
 @pytest.mark.parametrize(
@@ -96,26 +96,26 @@ def test_held_that_cannot_be_true_is_ignored(
 ) -> None:
     state = leader((1, 2))
     opened(state, 2)
-    state.local_advanced(110, 110, 1)
-    assert not held(state, 2, end, durable=durable, broker_epoch=broker_epoch, leader_epoch=leader_epoch)
+    advanced(state, 110, 110, 1)
+    assert not acked(state, 2, end, durable=durable, broker_epoch=broker_epoch, leader_epoch=leader_epoch)
     assert state.high_watermark == START
 
 
 def test_held_without_an_open_is_ignored() -> None:
     state = leader((1, 2))
     opened(state, 2)
-    state.local_advanced(110, 110, 1)
+    advanced(state, 110, 110, 1)
     state.follower_gone(BrokerId(2))
-    assert not held(state, 2, 110)
-    assert not held(state, 9, 110)
+    assert not acked(state, 2, 110)
+    assert not acked(state, 9, 110)
 
 
 def test_held_that_arrives_late_takes_nothing_back() -> None:
     state = leader((1, 2))
     opened(state, 2)
-    state.local_advanced(110, 110, 1)
-    held(state, 2, 110)
-    assert held(state, 2, 105)
+    advanced(state, 110, 110, 1)
+    acked(state, 2, 110)
+    assert acked(state, 2, 105)
     assert state.counted_end_of(BrokerId(2)) == 110
 
 
@@ -128,7 +128,7 @@ def test_lag_is_told_by_follower() -> None:
     state = leader((1, 2))
     opened(state, 2)
     opened(state, 3, 40)
-    state.local_advanced(110, 110, 30)
+    advanced(state, 110, 110, 30)
     two, three = state.describe(80)
     assert (two.broker, two.in_sync, two.lag, two.caught_up_ms_ago) == (2, True, 10, 50)
     assert (three.broker, three.in_sync, three.lag) == (3, False, 70)

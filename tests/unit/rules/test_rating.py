@@ -135,6 +135,8 @@ def test_the_hash_is_of_the_content_and_not_of_how_it_was_written() -> None:
     assert again == BOOK
     assert again.sha256 == BOOK.sha256
     assert PriceBook.read(BOOK.document()) == BOOK
+    rewritten["meters"][1]["tiers"][0]["unit_price"] = "1.00000000000000000"
+    assert PriceBook.read(rewritten).sha256 == BOOK.sha256
     rewritten["meters"][1]["tiers"][0]["unit_price"] = "1.000000000001"
     assert PriceBook.read(rewritten).sha256 != BOOK.sha256
 
@@ -188,6 +190,7 @@ LAST = {"up_to": None, "unit_price": "1"}
     [
         ([], "object"),
         (_with(format=2), "format"),
+        (_with(format=True), "format"),
         (_with(currency="usd"), "currency"),
         (_with(version=0), "version"),
         (_with(minor_digits=7), "minor_digits"),
@@ -198,7 +201,14 @@ LAST = {"up_to": None, "unit_price": "1"}
         (_with_price("NaN"), "unit_price"),
         (_with_price("Infinity"), "unit_price"),
         (_with_price("0.0000000000001"), "12 places"),
-        (_with_price("1e-900"), "12 places"),
+        (_with_price("1e5"), "no decimal number"),
+        (_with_price("1e-900"), "no decimal number"),
+        (_with_price("1_0"), "no decimal number"),
+        (_with_price("٣"), "no decimal number"),
+        (_with_price(" 1"), "no decimal number"),
+        (_with_price("1."), "no decimal number"),
+        (_with_price(".5"), "no decimal number"),
+        (_with_price("1000000.000000000001"), "not between 0 and 1000000"),
         (_with_price("9" * 50), "unit_price"),
         (_with_price("1000001"), "unit_price"),
         (_with_tiers([]), "tiers"),

@@ -289,7 +289,7 @@ def test_a_sync_that_lies_may_lose_the_data_at_the_cut_until_the_disk_is_honest_
     disk.sync_now([SyncFile(file)])
     assert file.read_at(0, 3) == b"new"
     assert {_content(medium, "f") for medium in _cuts(disk.medium)} == {b"old", b"new"}
-    disk.medium.settle()
+    disk.medium.flush()
     assert {_content(medium, "f") for medium in _cuts(disk.medium)} == {b"new"}
 
 

@@ -1,10 +1,10 @@
-"""Plans are functions of their seed and between them try every cell of faults x steps; the table counts."""
+"""Plans are functions of their seed and between them try every combination of faults x steps; the table counts."""
 
 import math
 
-from data_plane.testkit.faults import CELLS, IMPOSSIBLE, FaultKind, ReachedTable, Step
+from data_plane.testkit.faults import COMBINATIONS, IMPOSSIBLE, FaultKind, ReachedTable, Step
 from data_plane.testkit.forks import run_forked
-from data_plane.testkit.swarm import CELLS_PER_SEED, draw_plan
+from data_plane.testkit.swarm import COMBINATIONS_PER_SEED, draw_plan
 from penstock.contract.topic_settings import Durability
 
 
@@ -13,20 +13,22 @@ def test_a_seed_always_draws_the_same_plan() -> None:
     assert len({str(draw_plan(seed)) for seed in range(20)}) == 20
 
 
-def test_consecutive_seeds_try_every_cell() -> None:
-    seeds = math.ceil(len(CELLS) / CELLS_PER_SEED)
-    assert {cell for seed in range(seeds) for cell in draw_plan(seed).cells} == set(CELLS)
+def test_consecutive_seeds_try_every_combination() -> None:
+    seeds = math.ceil(len(COMBINATIONS) / COMBINATIONS_PER_SEED)
+    assert {combination for seed in range(seeds) for combination in draw_plan(seed).combinations} == set(
+        COMBINATIONS
+    )
 
 
-def test_every_pair_is_a_cell_or_says_why_not() -> None:
-    assert len(CELLS) + len(IMPOSSIBLE) == len(FaultKind) * len(Step)
+def test_every_pair_is_a_combination_or_says_why_not() -> None:
+    assert len(COMBINATIONS) + len(IMPOSSIBLE) == len(FaultKind) * len(Step)
     assert all(len(reason) > 10 for reason in IMPOSSIBLE.values())
 
 
 def test_all_power_is_cut_only_where_nothing_relaxed_can_be_lost() -> None:
     for seed in range(300):
         plan = draw_plan(seed)
-        if any(cell.fault is FaultKind.ALL_POWER_CUT for cell in plan.cells):
+        if any(combination.fault is FaultKind.ALL_POWER_CUT for combination in plan.combinations):
             assert all(topic.settings.durability is Durability.FSYNC for topic in plan.topics)
 
 
@@ -46,11 +48,11 @@ def test_few_seeds_draw_every_activity_and_most_seeds_few_of_them() -> None:
 
 def test_the_table_counts_merges_and_names_what_is_missing() -> None:
     table, other = ReachedTable(), ReachedTable()
-    other.add(CELLS[0])
-    table.add(CELLS[0])
+    other.add(COMBINATIONS[0])
+    table.add(COMBINATIONS[0])
     table.merge(other.named())
-    assert table.counts[CELLS[0]] == 2
-    assert set(table.missing()) == set(CELLS[1:])
+    assert table.counts[COMBINATIONS[0]] == 2
+    assert set(table.missing()) == set(COMBINATIONS[1:])
     lines = table.lines()
     assert len(lines) == len(FaultKind) + 1
     assert lines[1].split()[1] == "2"

@@ -12,6 +12,7 @@ import pytest
 
 from data_plane.testkit.loop import EscapedSimulation
 from data_plane.testkit.sealed import sealed
+from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def test_a_thread_that_was_there_before_is_left_alone() -> None:
     begin, slept = threading.Event(), threading.Event()
 
     def library() -> None:
-        begin.wait(10)
+        begin.wait(PATIENCE_S)
         time.sleep(0)
         slept.set()
 
@@ -43,7 +44,7 @@ def test_a_thread_that_was_there_before_is_left_alone() -> None:
     thread.start()
     with sealed():
         begin.set()
-        thread.join(10)
+        thread.join(PATIENCE_S)
     assert slept.is_set()
 
 

@@ -90,7 +90,7 @@ def test_a_transaction_that_stands_before_an_earlier_one_is_found() -> None:
 
 def test_a_change_nobody_asked_for_is_found() -> None:
     witness = [*WITNESS, WatchBatch(4, (Event("/a", b"stray", 4),))]
-    assert only(history().violations(witness), "changes /a, which nobody asked for")
+    assert only(history().violations(witness), "changes /a, which no client asked for")
 
 
 def test_a_refused_transaction_that_was_applied_is_found() -> None:
@@ -98,7 +98,7 @@ def test_a_refused_transaction_that_was_applied_is_found() -> None:
     record = TxnRecord("c", 8, (), (Put("/a", b"4"),), 9, None, refused=True)
     written.txns.append(record)
     witness = [*WITNESS, WatchBatch(4, (Event("/a", b"4", 4),))]
-    assert only(written.violations(witness), "nobody asked for")
+    assert only(written.violations(witness), "no client asked for")
 
 
 def test_an_unknown_outcome_may_be_applied_or_not() -> None:

@@ -1,16 +1,13 @@
 """What the white-box checkers let pass of a replica that a fault has struck: the bytes of the fault, and no other."""
 
-import asyncio
-
 import pytest
 
 from data_plane.log.layout import LOG_SUFFIX, STAMPS_SUFFIX
 from data_plane.testkit.cluster import SimCluster
 from data_plane.testkit.invariants import Invariant
 from data_plane.testkit.medium import Inode
-from data_plane.testkit.scenario import BOOT_S_MAX, READ_S_MAX, Scenario
+from data_plane.testkit.scenario import READ_S_MAX, Scenario
 from data_plane.testkit.stored_log import StoredLog
-from data_plane.testkit.watcher import Watcher
 from penstock.contract.ids import TopicPartition
 from tests.simulation.plans import plan_of
 
@@ -21,22 +18,15 @@ class Rested(Scenario):
     """Some messages on three replicas at rest; then `spoil` has its way with one of them, and all are judged."""
 
     async def _story(self) -> None:
-        cluster = self.cluster = SimCluster(self.loop, self.plan, self.timeline)
-        watcher = self.watcher = Watcher(cluster, lambda broker, where: False)
-        watcher.attach()
-        for broker in cluster.brokers:
-            cluster.start(broker)
-        set_up = asyncio.create_task(cluster.set_up())
-        await self._demand(
-            BOOT_S_MAX, lambda: set_up.done() and cluster.all_ready(), Invariant.I20, lambda: "the first boot"
-        )
-        set_up.result()
+        cluster = await self._booted()
+        watcher = self.watcher
+        assert watcher is not None
         self._start_workload(cluster)
         where = TopicPartition(cluster.topic_ids["orders"], 0)
-        await self._demand(READ_S_MAX, lambda: watcher.ledger(where).end > 60, Invariant.I20, str)
+        await self._require(READ_S_MAX, lambda: watcher.ledger(where).end > 60, Invariant.I20, str)
         for producer in self._producers:
             producer.stopping = True
-        await self._demand(READ_S_MAX, lambda: self._at_rest(cluster, watcher), Invariant.I9, str)
+        await self._require(READ_S_MAX, lambda: self._at_rest(cluster, watcher), Invariant.I9, str)
         watcher.check_at_rest()
         watcher.damaged = lambda broker, _: broker.broker_id == _VICTIM
         self.spoil(cluster, where)

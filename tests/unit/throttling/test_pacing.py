@@ -96,7 +96,7 @@ def test_the_share_follows_the_leaders_and_the_rate_and_ends_with_the_limit() ->
     pacing = Pacing(store.image, BrokerId(1))
     pace = pacing.of(ACME, 0.0)
     assert pace is not None and pace.bytes_per_s == 1_000
-    store.put(model.cell_key(ORDERS, 0), model.encode_cell({0: record(), 1: record(partition=1)}))
+    store.put(model.block_key(ORDERS, 0), model.encode_block({0: record(), 1: record(partition=1)}))
     assert pacing.of(ACME, 1.0) is pace and pace.bytes_per_s == 1_000, "looked at now and then"
     assert pacing.of(ACME, SHARE_CHECK_MS + 1.0) is pace and pace.bytes_per_s == 2_000
     paced(store, 500)

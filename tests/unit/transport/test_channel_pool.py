@@ -13,13 +13,13 @@ class Call:
 
     def __init__(self, channel: str) -> None:
         self.channel = channel
-        self._told: list[Callable[[Any], None]] = []
+        self._listeners: list[Callable[[Any], None]] = []
 
     def add_done_callback(self, tell: Callable[[Any], None]) -> None:
-        self._told.append(tell)
+        self._listeners.append(tell)
 
     def done(self) -> None:
-        for tell in self._told:
+        for tell in self._listeners:
             tell(self)
 
 

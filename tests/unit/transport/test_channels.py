@@ -15,27 +15,20 @@ from penstock.blocking.channels import Channels
 from penstock.client.settings import ConnectionSettings
 from penstock.transport.port import CallFailed, ConnectionLost
 from tests.unit.broker.listeners import World, run, serving
+from tests.waiting import PATIENCE_S, until
 
 NOBODY = "127.0.0.1:1"
 
 
-def room_taken(channels: Any) -> int:
+def streams_taken(channels: Any) -> int:
     return sum(carrier.streams for known in channels._carriers.values() for carrier in known)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(3_000):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("not within 30 s")
 
 
 @asynccontextmanager
 async def asyncio_client(world: World) -> AsyncIterator[GrpcTransport]:
     transport = GrpcTransport(ConnectionSettings(bootstrap=(world.client,)), Random(1))
     yield transport
-    await until(lambda: room_taken(transport._channels) == 0)
+    await until("every stream is over", lambda: streams_taken(transport._channels) == 0)
     await transport.close()
 
 
@@ -43,7 +36,7 @@ async def _closed(world: World, transport: GrpcTransport) -> None:
     connection = await transport.connect(world.client, "/s/echo", 1_000)
     await connection.send(b"one")
     assert await connection.receive() == b"one"
-    assert room_taken(transport._channels) == 1
+    assert streams_taken(transport._channels) == 1
     connection.close()
 
 
@@ -74,7 +67,7 @@ async def _nobody_there(world: World, transport: GrpcTransport) -> None:
 async def _watch_left(world: World, transport: GrpcTransport) -> None:
     watch = transport.watch(world.client, "/w/count", b"3")
     assert [await anext(watch) for _ in range(3)] == [b"0", b"1", b"2"]
-    assert room_taken(transport._channels) == 1
+    assert streams_taken(transport._channels) == 1
     await watch.aclose()  # type: ignore[attr-defined]
 
 
@@ -113,12 +106,12 @@ class Blocking:
 
     def _frames(self, *frames: bytes) -> Iterator[bytes]:
         yield from frames
-        self._over.wait(60)
+        self._over.wait(PATIENCE_S)
 
     def cancelled(self) -> None:
         call = self.channels.stream(self.address, "/s/echo", self._frames(b"one"), "r")
         assert next(call) == b"one"
-        assert room_taken(self.channels._channels) == 1
+        assert streams_taken(self.channels._channels) == 1
         call.cancel()
 
     def cancelled_at_once(self) -> None:
@@ -138,7 +131,7 @@ class Blocking:
     def watch_cancelled(self) -> None:
         call = self.channels.watch(self.address, "/w/count", b"1", "r")
         assert next(call) == b"0"
-        assert room_taken(self.channels._channels) == 1
+        assert streams_taken(self.channels._channels) == 1
         call.cancel()
 
     def closed(self) -> None:
@@ -169,7 +162,7 @@ def test_a_blocking_client_gets_its_room_back(story: str) -> None:
             client = Blocking(world.client)
             try:
                 await asyncio.to_thread(getattr(client, story))
-                await until(lambda: room_taken(client.channels._channels) == 0)
+                await until("every stream is over", lambda: streams_taken(client.channels._channels) == 0)
             finally:
                 await asyncio.to_thread(client.end)
 

@@ -27,7 +27,7 @@ def even_log(batches: int) -> StoredLog:
     return log
 
 
-def told(service: Service, invoice: str, meter: str, more: int) -> None:
+def altered(service: Service, invoice: str, meter: str, more: int) -> None:
     """Bill, cut and brokers say so much more of the first partition."""
     document = service.documents[invoice]
     document["cut"]["readings"][0][meter] += more
@@ -43,9 +43,9 @@ def test_what_is_left_of_a_deleted_range_is_no_more_than_what_was_billed_of_eith
     service.cut()
     log.delete_below(6)
     deleted = {"messages": 6, "bytes": sum(map(len, log.batches[:2]))}[meter]
-    told(service, "inv_1", meter, -deleted)
+    altered(service, "inv_1", meter, -deleted)
     assert service.verify().verdict is not Verdict.WRONG, "nothing tells what the deleted offsets held"
-    told(service, "inv_1", meter, -1)
+    altered(service, "inv_1", meter, -1)
     assert kinds(service.verify()) == {Kind.QUANTITY_DIFFERS}
 
 
@@ -57,7 +57,7 @@ def test_a_range_that_is_left_as_a_whole_is_billed_to_the_unit_of_either_meter(m
     service.cut(BEGIN_MS + 2, {log.where: 6})
     service.cut()
     log.delete_below(3)
-    told(service, "inv_2", meter, more)
+    altered(service, "inv_2", meter, more)
     assert kinds(service.verify("inv_2")) == {Kind.QUANTITY_DIFFERS}
 
 
@@ -66,7 +66,7 @@ def test_a_range_that_is_left_as_a_whole_is_billed_to_the_unit_of_either_meter(m
 def test_a_cut_of_the_brokers_that_the_whole_log_contradicts_is_named(meter: str, more: int) -> None:
     service = Service(two_days())
     service.cut()
-    told(service, "inv_1", meter, more)
+    altered(service, "inv_1", meter, more)
     assert kinds(service.verify()) == {Kind.CUT_DIFFERS, Kind.QUANTITY_DIFFERS}
 
 

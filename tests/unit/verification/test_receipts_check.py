@@ -21,7 +21,7 @@ DAY = date(2026, 7, 10)
 PERIOD = (day_start_ms(date(2026, 7, 1)), day_start_ms(date(2026, 8, 1)))
 
 
-def held(
+def acknowledged(
     first: int,
     end: int,
     size: int | None = None,
@@ -75,14 +75,16 @@ def found(comparison: ReceiptsComparison) -> list[tuple[ReceiptsKind, int | None
 
 
 def test_receipts_of_all_that_is_billed_agree_and_nothing_is_said() -> None:
-    given = receipts(held(10, 40), held(40, 50, day=DAY + timedelta(1)), held(50, 60, epoch=4))
+    given = receipts(
+        acknowledged(10, 40), acknowledged(40, 50, day=DAY + timedelta(1)), acknowledged(50, 60, epoch=4)
+    )
     comparison = compared(given, billed(10, 60), complete=True)
     assert found(comparison) == []
     assert (comparison.messages_billed, comparison.messages_covered) == (50, 50)
 
 
 def test_a_bill_with_fewer_messages_or_bytes_than_were_acknowledged_is_wrong() -> None:
-    given = receipts(held(0, 10))
+    given = receipts(acknowledged(0, 10))
     for part in (replace(billed(0, 20), messages=9), billed(0, 20, size=999)):
         comparison = compared(given, part)
         assert (ReceiptsKind.NOT_BILLED, 0, True) in found(comparison)
@@ -90,14 +92,14 @@ def test_a_bill_with_fewer_messages_or_bytes_than_were_acknowledged_is_wrong() -
 
 
 def test_more_than_was_acknowledged_is_wrong_where_the_receipts_cover_everything() -> None:
-    comparison = compared(receipts(held(0, 10)), billed(0, 10, size=1_001))
+    comparison = compared(receipts(acknowledged(0, 10)), billed(0, 10, size=1_001))
     assert found(comparison) == [(ReceiptsKind.DIFFERS, 0, True)]
     assert "1000 bytes; the bill has 10 messages, 1001 bytes" in comparison.findings[0].message
-    assert compared(receipts(held(0, 9)), billed(0, 10, size=1_001)).agrees
+    assert compared(receipts(acknowledged(0, 9)), billed(0, 10, size=1_001)).agrees
 
 
 def test_offsets_of_others_are_told_and_wrong_only_when_the_receipts_are_complete() -> None:
-    given = receipts(held(2, 4), held(6, 8))
+    given = receipts(acknowledged(2, 4), acknowledged(6, 8))
     for complete in (False, True):
         comparison = compared(given, billed(0, 10), complete=complete)
         assert found(comparison) == [(ReceiptsKind.NOT_ACKNOWLEDGED, 0, complete)]
@@ -109,7 +111,7 @@ def test_offsets_of_others_are_told_and_wrong_only_when_the_receipts_are_complet
 
 
 def test_a_log_that_shrank_under_its_receipts_is_wrong() -> None:
-    comparison = compared(receipts(held(0, 30)), billed(0, 20))
+    comparison = compared(receipts(acknowledged(0, 30)), billed(0, 20))
     assert (ReceiptsKind.NOT_BILLED, 20, True) in found(comparison)
     assert "10 messages acknowledged within the period are not on the invoice: offsets 20 to 30" in str(
         comparison.findings[-1]
@@ -118,14 +120,14 @@ def test_a_log_that_shrank_under_its_receipts_is_wrong() -> None:
 
 def test_receipts_of_other_periods_are_none_of_this_bills_business() -> None:
     before, after = date(2026, 6, 30), date(2026, 8, 1)
-    given = receipts(held(0, 10, day=before), held(10, 20), held(20, 30, day=after))
+    given = receipts(acknowledged(0, 10, day=before), acknowledged(10, 20), acknowledged(20, 30, day=after))
     assert found(compared(given, billed(10, 20), complete=True)) == []
     other = TopicPartition(TopicId(bytes(15) + b"x"), 0)
-    assert found(compared(receipts(held(0, 5, day=before), where=other), complete=True)) == []
+    assert found(compared(receipts(acknowledged(0, 5, day=before), where=other), complete=True)) == []
 
 
 def test_a_cut_through_a_day_leaves_bytes_of_the_range_across_it_uncompared() -> None:
-    given = receipts(held(0, 30))
+    given = receipts(acknowledged(0, 30))
     end = day_start_ms(DAY) + 1_000
     comparison = check_receipts(
         given, [billed(0, 20)], period_start_ms=PERIOD[0], period_end_ms=end, complete=True
@@ -137,7 +139,7 @@ def test_a_cut_through_a_day_leaves_bytes_of_the_range_across_it_uncompared() ->
 
 
 def test_a_topic_that_the_invoice_leaves_out_is_wrong_for_whole_days_of_the_period() -> None:
-    given = receipts(held(5, 7))
+    given = receipts(acknowledged(5, 7))
     assert found(compared(given)) == [(ReceiptsKind.TOPIC_NOT_BILLED, 5, True)]
     halved = check_receipts(
         given, [], period_start_ms=day_start_ms(DAY) + 1, period_end_ms=PERIOD[1], complete=False
@@ -148,21 +150,21 @@ def test_a_topic_that_the_invoice_leaves_out_is_wrong_for_whole_days_of_the_peri
 
 @pytest.mark.parametrize("epoch", [3, -1])
 def test_an_offset_that_two_producers_were_given_is_wrong(epoch: int) -> None:
-    given = receipts(held(0, 10), held(8, 12, epoch=epoch, source="two"))
+    given = receipts(acknowledged(0, 10), acknowledged(8, 12, epoch=epoch, source="two"))
     comparison = compared(given, billed(0, 12))
     assert (ReceiptsKind.ACKNOWLEDGED_TWICE, 8, True) in found(comparison)
     assert not comparison.agrees
 
 
 def test_a_later_leader_may_give_again_what_a_fallen_one_alone_had_acknowledged() -> None:
-    weak, strong = held(8, 12, epoch=3, acks=1), held(8, 10, epoch=4)
-    assert compared(receipts(held(0, 8), weak, strong), billed(0, 12)).agrees
+    weak, strong = acknowledged(8, 12, epoch=3, acks=1), acknowledged(8, 10, epoch=4)
+    assert compared(receipts(acknowledged(0, 8), weak, strong), billed(0, 12)).agrees
     weak_later, strong_before = replace(weak, leader_epoch=5), strong
-    assert not compared(receipts(held(0, 8), weak_later, strong_before), billed(0, 12)).agrees
+    assert not compared(receipts(acknowledged(0, 8), weak_later, strong_before), billed(0, 12)).agrees
 
 
 def test_what_a_declared_loss_took_is_told_and_not_wrong() -> None:
-    given = receipts(held(0, 15), held(15, 20), held(15, 18, 999, epoch=5))
+    given = receipts(acknowledged(0, 15), acknowledged(15, 20), acknowledged(15, 18, 999, epoch=5))
     comparison = compared(given, billed(0, 15, lost=((15, 20),)))
     assert found(comparison) == []
     again = replace(billed(15, 18, size=999, lost=((15, 20),)))
@@ -178,7 +180,7 @@ def counted(part: BilledPart, batches: list[tuple[int, int]], read_from: int | N
 
 def test_each_range_is_held_against_the_verifiers_own_count() -> None:
     log = [(5, 500), (10, 1_000), (15, 1_500), (20, 2_000)]
-    given = receipts(held(5, 10), held(15, 20))
+    given = receipts(acknowledged(5, 10), acknowledged(15, 20))
     assert compared(given, counted(billed(0, 20), log)).agrees
     swapped = [(5, 499), (10, 1_000), (15, 1_500), (20, 2_000)]
     comparison = compared(given, counted(billed(0, 20), swapped))
@@ -189,25 +191,25 @@ def test_each_range_is_held_against_the_verifiers_own_count() -> None:
     assert found(comparison)[0] == (ReceiptsKind.DIFFERS, 5, True)
     assert "no stored batch ends at offset 5" in comparison.findings[0].message
     assert compared(given, counted(billed(0, 20), rebatched, read_from=10)).agrees
-    weak = receipts(held(5, 10, acks=1))
+    weak = receipts(acknowledged(5, 10, acks=1))
     assert found(compared(weak, counted(billed(0, 20), swapped)))[0] == (ReceiptsKind.DIFFERS, 5, False)
 
 
 def test_the_offsets_to_count_are_the_bounds_of_the_ranges_within_the_part() -> None:
-    given = receipts(held(0, 5), held(7, 12), held(12, 30, epoch=4))
+    given = receipts(acknowledged(0, 5), acknowledged(7, 12), acknowledged(12, 30, epoch=4))
     assert offsets_to_count(given, HERE, 3, 20) == [3, 5, 7, 12, 20]
     assert offsets_to_count(receipts(), HERE, 3, 20) == [3, 20]
 
 
 def test_a_torn_file_is_told() -> None:
-    (finding,) = compared(receipts(held(0, 1), torn=7), billed(0, 1)).findings
+    (finding,) = compared(receipts(acknowledged(0, 1), torn=7), billed(0, 1)).findings
     assert str(finding) == (
-        "receipts-torn: one: 7 bytes at its end are no whole record: a write that was cut short, or damage"
+        "receipts-torn: one: 7 bytes at its end are no whole record: an incomplete write, or damage"
     )
     assert not finding.wrong
 
 
 def test_findings_of_one_kind_and_partition_have_a_bound() -> None:
-    given = receipts(*[held(at, at + 2) for at in range(200)])
+    given = receipts(*[acknowledged(at, at + 2) for at in range(200)])
     comparison = compared(given, billed(0, 300))
     assert len(comparison.findings) <= 40

@@ -1,8 +1,8 @@
-// Small comforts of the console. Every page works without them.
+// Small conveniences of the console. Every page works without them.
 (() => {
   "use strict";
 
-  // -- theme: the system's, until it is chosen here --------------------------------------------------------
+  // -- theme: the one of the system, until a person chooses one --------------------------------------------------------
   const isDark = () =>
     document.documentElement.dataset.theme
       ? document.documentElement.dataset.theme === "dark"
@@ -91,12 +91,12 @@
     match(select);
   }
 
-  // -- what is looked at again and again rests while nobody looks ------------------------------------------
+  // -- live parts pause while the page is hidden -------------------------------------------------------------
   document.addEventListener("htmx:beforeRequest", (event) => {
     if (document.hidden && event.detail.elt.matches("[data-live]")) event.preventDefault();
   });
 
-  // -- a list that is followed stays short -----------------------------------------------------------------
+  // -- a followed list stays short -----------------------------------------------------------------
   document.addEventListener("htmx:afterSwap", (event) => {
     const list = event.detail.target;
     if (list.id !== "message-list") return;
@@ -104,6 +104,6 @@
     while (list.children.length > 300) list.lastElementChild.remove();
   });
 
-  // -- a notice goes by itself -----------------------------------------------------------------------------
+  // -- a notice disappears by itself -----------------------------------------------------------------------------
   for (const notice of document.querySelectorAll(".notice")) setTimeout(() => notice.remove(), 9000);
 })();

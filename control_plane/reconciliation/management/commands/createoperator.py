@@ -1,4 +1,4 @@
-"""`createoperator NAME`: a token for somebody who runs the service, shown once."""
+"""`createoperator NAME`: a token for an operator of the service, shown once."""
 
 from typing import Any
 

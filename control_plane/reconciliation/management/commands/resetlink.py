@@ -11,7 +11,7 @@ from tenants.accounts.links import reset_link
 
 
 class Command(BaseCommand):
-    help = "Make a link by which a person chooses a new password, and show it once. It holds for 24 hours."
+    help = "Make a link by which a person chooses a new password, and show it once. It is valid for 24 hours."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")

@@ -11,7 +11,7 @@ from penstock import SkippedBatch
 from penstock.client.arguments import consumer_settings
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.consuming.fetch_collector import FetchCollector
-from penstock.client.consuming.malformed import TOLD_EVERY_MS, SkipLog
+from penstock.client.consuming.malformed import LOG_EVERY_MS, SkipLog
 from penstock.contract import errors
 from penstock.records import parse
 from penstock.records.batch import placed
@@ -196,7 +196,7 @@ def test_the_log_hears_of_a_flood_once_in_a_while_and_how_many_it_was(
     for ms in range(100):
         log.note(one, 1_000.0 + ms)
     log.note(other, 1_100.0)
-    log.note(one, 1_000.0 + TOLD_EVERY_MS)
+    log.note(one, 1_000.0 + LOG_EVERY_MS)
     assert log.messages == 2 * 102
     assert len(caplog.messages) == 3
     assert caplog.messages[2].endswith("99 batches of this partition were skipped since the last such line.")

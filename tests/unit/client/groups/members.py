@@ -31,7 +31,7 @@ class Service:
         self.coordinator = 0
         self.core = Coordinator()
         self.log: list[Record] = []
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.epochs: dict[int, int] = {}
         """By partition: the leader epoch that was committed with its newest offset."""
         self.fetched = 0
@@ -82,7 +82,7 @@ class Service:
     def _heartbeat(self, request: bytes) -> pb.GroupHeartbeatResponse:
         asked = pb.GroupHeartbeatRequest.FromString(request)
         owned = ",".join(str(p.partition) for p in asked.owned) or "-"
-        self.told.append(f"beat {asked.member_epoch} owns {owned}")
+        self.calls.append(f"beat {asked.member_epoch} owns {owned}")
         beat = Heartbeat(
             tenant=TENANT,
             group=asked.group,
@@ -115,7 +115,7 @@ class Service:
             for o in asked.offsets
         }
         self.epochs |= {p.partition: kept.leader_epoch for p, kept in offsets.items()}
-        self.told.append("commit " + ",".join(f"{p.partition}@{o.offset}" for p, o in offsets.items()))
+        self.calls.append("commit " + ",".join(f"{p.partition}@{o.offset}" for p, o in offsets.items()))
         commit = Commit(
             tenant=TENANT,
             group=asked.group,

@@ -27,7 +27,7 @@ def test_alone_it_reads_everything_from_the_beginning() -> None:
         read += member.poll()
     assert member.events == [("assigned", [0, 1, 2, 3])]
     assert {m.partition for m in read} == {0, 1, 2, 3}
-    assert service.told[0] == "beat 0 owns -"
+    assert service.calls[0] == "beat 0 owns -"
 
 
 def test_only_what_the_previous_poll_returned_is_committed() -> None:
@@ -48,7 +48,7 @@ def test_it_goes_on_where_the_group_has_committed() -> None:
     one.poll(count=7)
     one.close()
     assert service.committed() == {0: 7}
-    assert service.told[-2:] == ["commit 0@7", "beat -1 owns -"]
+    assert service.calls[-2:] == ["commit 0@7", "beat -1 owns -"]
     assert Member(service).poll(count=1)[0].offset == 7
 
 
@@ -68,16 +68,16 @@ def test_what_must_be_given_up_is_no_longer_handed_out_then_committed_then_relea
     two.poll(ms=20)
     service.run(3_000)
     assert one.owned == [0, 1]
-    assert service.told.count("beat 1 owns 0,1,2,3") >= 1, (
+    assert service.calls.count("beat 1 owns 0,1,2,3") >= 1, (
         "told, and not released before the application is done"
     )
     assert two.owned == []
-    service.told.clear()
+    service.calls.clear()
     read += one.poll()
     assert one.events[-1] == ("revoked", [2, 3])
     service.run(50)
-    release = next(n for n, told in enumerate(service.told) if told == "beat 1 owns 0,1")
-    commits = [told for told in service.told[:release] if told.startswith("commit")]
+    release = next(n for n, told in enumerate(service.calls) if told == "beat 1 owns 0,1")
+    commits = [told for told in service.calls[:release] if told.startswith("commit")]
     given_up = {m.partition: m.offset + 1 for m in read if m.partition in (2, 3)}
     assert all(f"{p}@{offset}" in " ".join(commits) for p, offset in given_up.items())
     assert all(m.partition in (0, 1) for m in one.poll())
@@ -122,7 +122,7 @@ def test_a_fenced_member_drops_everything_and_joins_anew() -> None:
     service.remove(member)
     service.run(1_500)
     assert member.core.epoch > 0, "it is a member again without a poll"
-    assert "beat 0 owns -" in service.told[2:]
+    assert "beat 0 owns -" in service.calls[2:]
     with pytest.raises(errors.UnknownMember, match="lost its partitions"):
         member.core.commit(None, service.runner.now)
     again = member.poll(ms=1_000)
@@ -169,10 +169,10 @@ def test_who_does_not_poll_for_too_long_leaves_and_comes_back_with_the_next_poll
     service.run(4_000)
     assert member.owned == [0]
     service.run(2_000)
-    assert service.told[-1].startswith("beat -1")
+    assert service.calls[-1].startswith("beat -1")
     assert member.owned == []
     service.run(5_000)
-    assert service.told[-1].startswith("beat -1"), "it stays away"
+    assert service.calls[-1].startswith("beat -1"), "it stays away"
     member.poll_until(lambda: member.owned == [0])
     assert member.events == [("assigned", [0]), ("lost", [0]), ("assigned", [0])]
 
@@ -189,7 +189,7 @@ def test_a_static_member_does_not_leave_and_a_newer_holder_ends_it() -> None:
             for _ in range(3):
                 one.poll()
     two.close()
-    assert not service.told[-1].startswith("beat -1")
+    assert not service.calls[-1].startswith("beat -1")
 
 
 @pytest.mark.parametrize("reset", ["latest", "error"])
@@ -277,3 +277,39 @@ def test_committed_offsets_are_asked_for_once_for_each_gain() -> None:
     assert service.fetched == 3
     one.poll_until(lambda: len(service.committed()) == 4)
     assert all(not member.core._adding for member in (one, two))
+
+
+def test_a_position_that_went_back_or_on_by_one_message_is_committed_by_itself() -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service)
+    for count, kept in ((5, 5), (1, 6)):
+        member.poll(count=count)
+        member.core.poll_begins(service.runner.now)
+        service.run(2_000)
+        assert service.committed() == {0: kept}
+    member.consumer.seek(member.consumer.position("orders", 0), offset=2)
+    member.core.poll_begins(service.runner.now)
+    service.run(2_000)
+    assert service.committed() == {0: 2}
+
+
+def test_what_was_consumed_before_the_partitions_were_lost_is_never_committed_after_it() -> None:
+    service = filled(messages=20, partitions=1)
+    member = Member(service)
+    member.poll(count=5)
+    member.poll(count=5)
+    service.run(2_000)
+    assert service.committed() == {0: 5}
+    service.remove(member)
+    other = Member(service)
+    other.poll(count=1, ms=1_000)
+    while ("lost", [0]) not in member.events:
+        member.poll(count=0)
+    assert other.owned == [0]
+    other.poll(count=10)
+    other.close()
+    moved = service.committed()
+    assert moved[0] not in (5, 10)
+    service.run(5_000)
+    assert member.owned == [0], "it is given the partition before the next poll"
+    assert service.committed() == moved

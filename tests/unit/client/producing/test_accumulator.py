@@ -95,14 +95,14 @@ def test_one_turn_takes_so_many_and_the_next_goes_on_behind_them(keyed: bool) ->
 @pytest.mark.parametrize("keyed", [False, True])
 def test_a_full_buffer_takes_what_has_room_and_the_rest_a_second_time(keyed: bool) -> None:
     runner, producer = started(buffer_bytes=64 << 10)
-    room = producer.accumulator.room_bytes
+    room = producer.accumulator.free_bytes
     values = [bytes([number]) * (room // 4) for number in range(6)]
     keys = [b"k"] * len(values) if keyed else None
     first = len(all_sent(runner, producer, values, keys))
     assert 0 < first < 6
     assert sent(runner, producer, values, keys, start=first) == []
     runner.run(1_000)
-    assert producer.accumulator.room_bytes == room, "what was acknowledged gives its room back"
+    assert producer.accumulator.free_bytes == room, "what was acknowledged gives its room back"
     rest = all_sent(runner, producer, values[first:], None if keys is None else keys[first:])
     assert len(rest) == 6 - first
     assert stored(runner) == [values]

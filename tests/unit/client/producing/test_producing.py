@@ -173,7 +173,7 @@ def test_a_higher_leader_epoch_drops_a_silent_leader_at_once() -> None:
     runner.cluster.move("orders", 0, 1)
     runner.run(5)
     assert stuck.receipt().offset == 1, "no timeout was waited for"
-    runner.answer_held(0)
+    runner.answer_withheld(0)
     runner.run(5)
     assert log_of(runner, 0) == [b"before", b"stuck"]
 
@@ -239,7 +239,7 @@ def test_credit_bounds_what_is_unanswered() -> None:
     assert sum(len(frame) for frame in stream.held) > 9_000
 
 
-def held_frames(runner: Runner) -> int:
+def withheld_frames(runner: Runner) -> int:
     return sum(len(stream.held) for stream in runner.streams.values())
 
 
@@ -253,7 +253,7 @@ def silent_after_one_frame() -> tuple[Runner, ProducerCore]:
     runner.cluster.silent[0] = None
     runner.send(producer, "orders", b"a", partition=0)
     runner.run(1)
-    assert held_frames(runner) == 1
+    assert withheld_frames(runner) == 1
     return runner, producer
 
 
@@ -262,8 +262,8 @@ def test_what_comes_while_a_small_frame_is_on_its_way_leaves_together_with_its_a
     for partition in range(4):
         runner.send(producer, "orders", b"b", partition=partition)
         runner.run(0.5)
-    assert held_frames(runner) == 1
-    runner.answer_held(0)
+    assert withheld_frames(runner) == 1
+    runner.answer_withheld(0)
     runner.run(0)
     assert runner.cluster.frames_of_batches == [1, 1, 4]
 
@@ -272,9 +272,9 @@ def test_nothing_waits_for_a_frames_answer_longer_than_the_hold_off() -> None:
     runner, producer = silent_after_one_frame()
     runner.send(producer, "orders", b"b", partition=1)
     runner.run(HOLD_OFF_MS - 2)
-    assert held_frames(runner) == 1
+    assert withheld_frames(runner) == 1
     runner.run(2)
-    assert held_frames(runner) == 2
+    assert withheld_frames(runner) == 2
 
 
 def test_after_a_large_frame_nothing_waits() -> None:
@@ -284,7 +284,7 @@ def test_after_a_large_frame_nothing_waits() -> None:
     runner.run(1)
     runner.send(producer, "orders", b"b", partition=2)
     runner.run(1)
-    assert held_frames(runner) == 3
+    assert withheld_frames(runner) == 3
 
 
 # ---- three outcomes -----------------------------------------------------------------------------------------
@@ -433,12 +433,12 @@ def test_whoever_waits_too_long_is_told_what_holds_the_message_up() -> None:
     runner.cluster.refusals = [(ErrorCode.THROTTLED, _RATE)] * 10_000
     delivery = runner.send(producer, "orders", bytes(1_500), partition=0)
     runner.run(100)
-    assert delivery.batch.held_up == f"; held up by Throttled: {_RATE}"
-    with pytest.raises(errors.BufferFull, match="held up by Throttled: produce_bytes_per_s"):
+    assert delivery.batch.blocked_note == f"; blocked by Throttled: {_RATE}"
+    with pytest.raises(errors.BufferFull, match="blocked by Throttled: produce_bytes_per_s"):
         raise producer.accumulator.buffer_full()
     runner.core.remove(producer, runner.now)
     assert isinstance(delivery.error, errors.Closed)
-    assert "held up by Throttled: produce_bytes_per_s" in delivery.error.message
+    assert "blocked by Throttled: produce_bytes_per_s" in delivery.error.message
 
 
 def test_a_leader_that_cannot_be_reached_is_told_with_the_reason() -> None:
@@ -668,14 +668,14 @@ def test_every_batch_is_handed_to_who_waits_for_it_once_whatever_became_of_it() 
     runner.send(producer, "orders", b"refused", partition=0)
     runner.run(5)
     assert len(runner.settled) == 3 and isinstance(runner.settled[-1].error, errors.Forbidden)
-    room = producer.accumulator.room_bytes
+    room = producer.accumulator.free_bytes
     runner.cluster.silent = dict.fromkeys(range(3))
     for partition in range(2):
         runner.send(producer, "orders", b"late", partition=partition)
     runner.run(10_000)
     assert len(runner.settled) == 5 and all(batch.done for batch in runner.settled)
     assert producer.failed_messages == 3
-    assert producer.accumulator.room_bytes == room
+    assert producer.accumulator.free_bytes == room
     runner.send(producer, "orders", b"left", partition=0)
     runner.core.remove(producer, runner.now)
     runner.run(5)

@@ -11,6 +11,7 @@ from data_plane.node.stats import NodeStats
 from data_plane.testkit.loop import SimLoop
 from data_plane.throttling.spare import ALWAYS, LOOK_MS
 from penstock.contract.ids import TenantId
+from tests.waiting import PATIENCE_S
 
 GREEDY, MODEST = TenantId("greedy"), TenantId("modest")
 
@@ -151,7 +152,7 @@ def test_nobody_waits_for_ever() -> None:
     fair, _, charges = fairness()
     charges.waits[GREEDY] = 1_000_000
 
-    asyncio.run(asyncio.wait_for(fair.of(GREEDY).turn(), 60))
+    asyncio.run(asyncio.wait_for(fair.of(GREEDY).turn(), PATIENCE_S))
 
 
 def test_a_question_pauses_where_it_lets_others_run_while_there_is_no_room_for_it() -> None:

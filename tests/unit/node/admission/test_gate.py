@@ -152,7 +152,7 @@ class Open:
         await asyncio.wait(self.tasks)
 
 
-def _told(story: "Coroutine[Any, Any, None]", loop: SimLoop) -> None:
+def _run(story: "Coroutine[Any, Any, None]", loop: SimLoop) -> None:
     try:
         loop.run_until_complete(story)
         assert not loop.failures
@@ -185,7 +185,7 @@ def test_a_key_that_expires_ends_its_open_streams_in_time_and_those_of_no_other_
         assert len(here.door._open) == 1
         await here.stop()
 
-    _told(story(), loop)
+    _run(story(), loop)
 
 
 def test_a_change_of_keys_ends_at_once_every_stream_whose_key_was_revoked_however_many() -> None:
@@ -209,7 +209,7 @@ def test_a_change_of_keys_ends_at_once_every_stream_whose_key_was_revoked_howeve
         assert not here.door._open
         await here.stop()
 
-    _told(story(), loop)
+    _run(story(), loop)
 
 
 def test_a_stream_that_ends_by_itself_is_forgotten_and_its_own_end_is_told() -> None:
@@ -232,7 +232,7 @@ def test_a_stream_that_ends_by_itself_is_forgotten_and_its_own_end_is_told() -> 
         assert not here.door._open
         await here.stop()
 
-    _told(story(), loop)
+    _run(story(), loop)
 
 
 def test_a_key_revoked_while_its_stream_is_being_ended_is_no_failure_of_ours() -> None:
@@ -257,7 +257,7 @@ def test_a_key_revoked_while_its_stream_is_being_ended_is_no_failure_of_ours() -
         assert stream.cancelled() and not here.door._open
         await here.stop()
 
-    _told(story(), loop)
+    _run(story(), loop)
     gc.collect()  # an exception that nobody has looked at would be told now
     assert not loop.failures
 

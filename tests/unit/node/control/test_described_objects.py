@@ -30,7 +30,7 @@ def image(tenants: int, topics: int, keys: int, partitions: int = 1) -> ClusterI
             )
             for partition in range(partitions)
         }
-        items.append((model.cell_key(topic.topic_id, 0), model.encode_cell(records)))
+        items.append((model.block_key(topic.topic_id, 0), model.encode_block(records)))
     for number in range(keys):
         key = model.KeyRecord(
             key_id=f"key{number:03d}", tenant=TenantId("t"), name="", principal=number, pepper_version=1,

@@ -19,7 +19,7 @@ class Filled:
     def __init__(self, *, ballast: int = 100 * KIB, soft: int = DISK, hard: int = DISK) -> None:
         config = replace(CONFIG, disk_soft_free_bytes=soft, disk_hard_free_bytes=hard, ballast_bytes=ballast)
         self.disk = SimDisk(Medium(), faults=DiskFaults(capacity_bytes=DISK))
-        self.room = DiskSpace(config, self.disk, Quarantine(self.disk, DAY_MS))
+        self.space = DiskSpace(config, self.disk, Quarantine(self.disk, DAY_MS))
         self.due = 0
         self.asked = 0
 
@@ -28,8 +28,8 @@ class Filled:
         used_by_others = self.disk.medium.used_bytes() - file.size()
         file.truncate(0)
         file.truncate(DISK - free - used_by_others)
-        self.room.look(self._delete_due)
-        return self.room
+        self.space.look(self._delete_due)
+        return self.space
 
     def _delete_due(self) -> int:
         self.asked += 1
@@ -82,9 +82,9 @@ def test_the_ballast_is_laid_when_there_is_room_for_it_and_freed_once() -> None:
     assert not filled.disk.exists(BALLAST_FILE)
     filled.look(1_201 * KIB)
     assert filled.disk.open(BALLAST_FILE).size() == 100 * KIB
-    assert filled.room.free_ballast()
+    assert filled.space.free_ballast()
     assert not filled.disk.exists(BALLAST_FILE)
-    assert not filled.room.free_ballast()
+    assert not filled.space.free_ballast()
     filled.look(1_201 * KIB)
     assert filled.disk.exists(BALLAST_FILE)
 
@@ -104,14 +104,14 @@ def test_a_write_that_found_no_room_makes_the_disk_full_until_there_is_more_or_i
     filled = Filled(ballast=0)
     changes: list[bool] = []
     filled.look(5_000 * KIB)
-    filled.room.listen(lambda: changes.append(bool(filled.room.full)))
-    filled.room.lacked()
-    assert filled.room.full == f"a write found no room on the disk, {5_000 * KIB} bytes free"
+    filled.space.listen(lambda: changes.append(bool(filled.space.full)))
+    filled.space.lacked()
+    assert filled.space.full == f"a write found no space on the disk, {5_000 * KIB} bytes free"
     assert filled.look(5_299 * KIB).full, "3 % of the disk is more"
     assert not filled.look(5_300 * KIB).full
     assert changes == [True, False]
-    filled.room.lacked()
-    filled.room.lacked()
+    filled.space.lacked()
+    filled.space.lacked()
     for _ in range(9):
         assert filled.look(5_300 * KIB).full
     assert not filled.look(5_300 * KIB).full
@@ -121,7 +121,7 @@ def test_a_write_that_found_no_room_makes_the_disk_full_until_there_is_more_or_i
 def test_it_is_told_once_when_a_disk_becomes_full_and_once_when_it_no_longer_is() -> None:
     filled = Filled()
     changes: list[bool] = []
-    filled.room.listen(lambda: changes.append(bool(filled.room.full)))
+    filled.space.listen(lambda: changes.append(bool(filled.space.full)))
     for free in (5_000, 299, 298, 999, 5_000):
         filled.look(free * KIB)
     assert changes == [True, False]
@@ -143,8 +143,8 @@ def test_a_ballast_that_found_no_room_is_laid_down_by_a_later_look() -> None:
     filled.look(5_000 * KIB)
     assert filled.disk.open(BALLAST_FILE).size() == 100 * KIB
     for count in (1, 2):
-        assert filled.room.free_ballast()
-        assert not filled.room.free_ballast()
-        assert filled.room.ballast_freed == count
+        assert filled.space.free_ballast()
+        assert not filled.space.free_ballast()
+        assert filled.space.ballast_freed == count
         filled.look(5_000 * KIB)
         assert filled.disk.exists(BALLAST_FILE)

@@ -9,7 +9,7 @@ import pytest
 from data_plane.metadata import model
 from data_plane.metadata.lineage import LINEAGE_KEY, LineageRecord
 from data_plane.metadata.port import Put, SessionLost, StoreUnavailable
-from data_plane.node.membership.trusted_store import WITNESS_FILE, Trust, TrustedStore
+from data_plane.node.membership.trusted_store import WITNESS_FILE, StoreWitness, TrustedStore
 from data_plane.testkit.crash_states import explore_crashes
 from data_plane.testkit.disk import DiskTiming, SimDisk
 from data_plane.testkit.loop import SimLoop
@@ -41,8 +41,8 @@ class Followed:
     def client(self) -> TrustedStore:
         return self._client
 
-    def trusted(self, trust: Trust) -> TrustedStore:
-        self._client = TrustedStore(self.truth.client("b1"), trust)
+    def trusted(self, store_witness: StoreWitness) -> TrustedStore:
+        self._client = TrustedStore(self.truth.client("b1"), store_witness)
         return self._client
 
     def restore(self, revisions: int) -> None:
@@ -57,20 +57,20 @@ def store_at(revisions: int) -> SimulatedStore:
     return store
 
 
-def trust_on(medium: Medium) -> tuple[Trust, list[str]]:
+def witness_on(medium: Medium) -> tuple[StoreWitness, list[str]]:
     told: list[str] = []
-    trust = Trust(SimDisk(medium), told.append)
-    trust.remember()
-    return trust, told
+    store_witness = StoreWitness(SimDisk(medium), told.append)
+    store_witness.remember()
+    return store_witness, told
 
 
 def test_what_was_seen_is_remembered_over_a_restart_and_an_older_store_refused() -> None:
     async def scenario() -> None:
         medium = Medium()
-        trust, told = trust_on(medium)
-        trust.saw(9, registered=7)
-        await trust.write()
-        again, _ = trust_on(medium)
+        store_witness, told = witness_on(medium)
+        store_witness.saw(9, registered=7)
+        await store_witness.write()
+        again, _ = witness_on(medium)
         await again.look(store_at(9).client("b1"), ME)
         assert again.refused == ""
         await again.look(store_at(8).client("b1"), ME)
@@ -83,14 +83,14 @@ def test_what_was_seen_is_remembered_over_a_restart_and_an_older_store_refused()
 
 def test_a_store_that_others_wrote_to_after_it_went_back_gives_itself_away() -> None:
     async def scenario() -> None:
-        trust, _ = trust_on(Medium())
-        trust.saw(9, registered=7)
+        store_witness, _ = witness_on(Medium())
+        store_witness.saw(9, registered=7)
         old = store_at(4)
         old.apply_txn([], [Put(model.broker_key(ME), b"{}")])
         for _ in range(10):
             old.apply_txn([], [Put("/n", b"")])
-        await trust.look(old.client("b1"), ME)
-        assert "does not know this broker's registration at revision 7" in trust.refused
+        await store_witness.look(old.client("b1"), ME)
+        assert "does not know this broker's registration at revision 7" in store_witness.refused
 
     run(scenario)
 
@@ -98,14 +98,14 @@ def test_a_store_that_others_wrote_to_after_it_went_back_gives_itself_away() -> 
 def test_a_store_that_came_as_far_again_gives_itself_away_by_what_happened_on_the_way() -> None:
     async def scenario() -> None:
         medium = Medium()
-        trust, _ = trust_on(medium)
+        store_witness, _ = witness_on(medium)
         followed = Followed(4)
-        watch = followed.trusted(trust).watch("/", 0)
+        watch = followed.trusted(store_witness).watch("/", 0)
         for _ in range(4):
             await anext(watch)
-        trust.saw(4)
-        await trust.write()
-        again, _ = trust_on(medium)
+        store_witness.saw(4)
+        await store_witness.write()
+        again, _ = witness_on(medium)
         await again.look(followed.truth.client("b1"), ME)
         assert again.refused == ""
         other = store_at(3)
@@ -123,10 +123,10 @@ def test_a_store_that_came_as_far_again_gives_itself_away_by_what_happened_on_th
 def test_a_refused_store_is_taken_once_an_operator_has_confirmed_it() -> None:
     async def scenario() -> None:
         medium = Medium()
-        trust, told = trust_on(medium)
-        trust.saw(9)
-        await trust.write()
-        restarted, told = trust_on(medium)
+        store_witness, told = witness_on(medium)
+        store_witness.saw(9)
+        await store_witness.write()
+        restarted, told = witness_on(medium)
         store = store_at(3)
         await restarted.look(store.client("b1"), ME)
         assert restarted.refused
@@ -135,7 +135,7 @@ def test_a_refused_store_is_taken_once_an_operator_has_confirmed_it() -> None:
         assert restarted.refused == ""
         assert told == []
         await restarted.write()
-        third, _ = trust_on(medium)
+        third, _ = witness_on(medium)
         await third.look(store.client("b1"), ME)
         assert third.refused == ""
 
@@ -144,15 +144,15 @@ def test_a_refused_store_is_taken_once_an_operator_has_confirmed_it() -> None:
 
 def test_an_answer_that_goes_back_is_the_last_that_is_asked_for() -> None:
     async def scenario() -> None:
-        trust, told = trust_on(Medium())
+        store_witness, told = witness_on(Medium())
         followed = Followed(9)
-        store = followed.trusted(trust)
+        store = followed.trusted(store_witness)
         session = await store.session(TTL_MS)
         assert (await store.range("/")).revision == 9
         followed.restore(8)
         with pytest.raises(StoreUnavailable, match="answers at revision 8 after 9"):
             await store.range("/")
-        assert told == [trust.refused]
+        assert told == [store_witness.refused]
         followed.restore(20)
         for ask in (
             lambda: store.range("/"),
@@ -170,9 +170,9 @@ def test_an_answer_that_goes_back_is_the_last_that_is_asked_for() -> None:
 
 def test_a_lost_session_is_believed_of_a_store_that_did_not_go_back_alone() -> None:
     async def scenario() -> None:
-        trust, _ = trust_on(Medium())
+        store_witness, _ = witness_on(Medium())
         followed = Followed(9)
-        store = followed.trusted(trust)
+        store = followed.trusted(store_witness)
         first, second = await store.session(TTL_MS), await store.session(TTL_MS)
         await store.range("/")
         followed.truth.expire(first.session_id)
@@ -189,13 +189,13 @@ def test_a_lost_session_is_believed_of_a_store_that_did_not_go_back_alone() -> N
 def test_nothing_more_is_noted_once_the_store_went_back() -> None:
     async def scenario() -> None:
         medium = Medium()
-        trust, _ = trust_on(medium)
-        trust.saw(9)
-        await trust.write()
-        trust.went_back("it did")
-        trust.saw(50)
-        await trust.write()
-        again, _ = trust_on(medium)
+        store_witness, _ = witness_on(medium)
+        store_witness.saw(9)
+        await store_witness.write()
+        store_witness.went_back("it did")
+        store_witness.saw(50)
+        await store_witness.write()
+        again, _ = witness_on(medium)
         await again.look(store_at(9).client("b1"), ME)
         assert again.refused == ""
 
@@ -205,14 +205,14 @@ def test_nothing_more_is_noted_once_the_store_went_back() -> None:
 def test_two_writes_at_a_time_are_made_one_after_the_other() -> None:
     async def scenario() -> None:
         medium = Medium()
-        trust = Trust(SimDisk(medium, timing=DiskTiming(sync_ms=5.0)), lambda reason: None)
-        trust.saw(9)
-        first = asyncio.create_task(trust.write())
+        store_witness = StoreWitness(SimDisk(medium, timing=DiskTiming(sync_ms=5.0)), lambda reason: None)
+        store_witness.saw(9)
+        first = asyncio.create_task(store_witness.write())
         await asyncio.sleep(0.001)
-        trust.saw(12)
-        await trust.write()
+        store_witness.saw(12)
+        await store_witness.write()
         await first
-        again, _ = trust_on(medium)
+        again, _ = witness_on(medium)
         assert again.seen.revision == 12
 
     run(scenario)
@@ -220,18 +220,18 @@ def test_two_writes_at_a_time_are_made_one_after_the_other() -> None:
 
 def test_a_crash_leaves_the_old_memory_or_the_new_one() -> None:
     disk = SimDisk(Medium())
-    trust = Trust(disk, lambda reason: None)
-    trust.saw(5)
-    trust.write_now()
+    store_witness = StoreWitness(disk, lambda reason: None)
+    store_witness.saw(5)
+    store_witness.write_now()
     done = [False]
 
     def operate() -> None:
-        trust.saw(9)
-        trust.write_now()
+        store_witness.saw(9)
+        store_witness.write_now()
         done[0] = True
 
     def check(left: SimDisk, at: str) -> None:
-        after = Trust(left, lambda reason: None)
+        after = StoreWitness(left, lambda reason: None)
         after.remember()
         assert after.seen.revision == 9 or (after.seen.revision == 5 and not done[0]), at
 
@@ -241,28 +241,28 @@ def test_a_crash_leaves_the_old_memory_or_the_new_one() -> None:
 
 def test_a_store_that_cannot_be_asked_at_boot_is_said_and_asked_again() -> None:
     async def scenario() -> None:
-        trust, _ = trust_on(Medium())
+        store_witness, _ = witness_on(Medium())
         store = store_at(3)
         store.cut("b1")
-        waiting = asyncio.ensure_future(trust.wait_until_trusted(store.client("b1"), ME))
+        waiting = asyncio.ensure_future(store_witness.wait_until_trusted(store.client("b1"), ME))
         await asyncio.sleep(10)
-        assert "the metadata store cannot be asked" in trust.unreachable
+        assert "the metadata store cannot be asked" in store_witness.unreachable
         store.heal("b1")
         await waiting
-        assert (trust.unreachable, trust.refused) == ("", "")
+        assert (store_witness.unreachable, store_witness.refused) == ("", "")
 
     run(scenario)
 
 
 def test_a_store_that_went_back_ends_writing_with_its_reason_and_leaves_reading() -> None:
-    trust, told = trust_on(Medium())
+    store_witness, told = witness_on(Medium())
     confident = False
-    may_write, may_read = trust.writing(lambda: confident), trust.reading(lambda: confident)
+    may_write, may_read = store_witness.writing(lambda: confident), store_witness.reading(lambda: confident)
     assert not may_write() and not may_read()
     confident = True
     assert may_write() and may_read()
     for _ in range(2):
-        trust.went_back("it is at revision 3, 5 was seen")
+        store_witness.went_back("it is at revision 3, 5 was seen")
         with pytest.raises(BrokerUnavailable, match="it is at revision 3, 5 was seen"):
             may_write()
     assert len(told) == 1

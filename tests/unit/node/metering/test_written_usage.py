@@ -33,7 +33,7 @@ class Usage:
         self.takes_records = True
         self.records: list[usage_pb2.UsageRecord] = []
 
-    def demand_room(self) -> None:
+    def require_space(self) -> None:
         if self.full:
             raise Throttled("records wait to be written")
 

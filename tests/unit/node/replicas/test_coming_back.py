@@ -29,11 +29,11 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId
 from tests.unit.node.storage import CONFIG, ME, SETTINGS, born, topic_id_of, where
+from tests.waiting import PATIENCE_S
 
 LEADER = BrokerId(2)
 LEADER_EPOCH = 4
 REGISTERED, ANEW = 7, 8
-WAIT_S = 60.0
 """Virtual: it costs nothing."""
 NOBODY: Any = None
 _STEPS_MAX = 100
@@ -78,7 +78,7 @@ class LeadersEnd:
     async def heard(self) -> tuple[FrameKind, bytes] | None:
         """What the follower says next; None when it stays silent."""
         try:
-            kind, head, _ = unpack_frame(await asyncio.wait_for(self._heard.get(), WAIT_S))
+            kind, head, _ = unpack_frame(await asyncio.wait_for(self._heard.get(), PATIENCE_S))
         except TimeoutError:
             return None
         return kind, bytes(head)
@@ -116,7 +116,7 @@ class Readings:
             self.owed[replica] = release
         return self.wanted
 
-    def held(self) -> list[Replica]:
+    def waiting_replicas(self) -> list[Replica]:
         return list(self.owed)
 
     def make(self) -> None:
@@ -183,12 +183,13 @@ def _metadata(
     number: int = 1,
     replicas: tuple[BrokerId, ...] = (ME, LEADER),
     partition_epoch: int = 0,
+    generation: int = 1,
 ) -> list[KeyValue]:
     topic = model.TopicRecord(
         topic_id=topic_id_of(number), tenant=TenantId("tn_a"), name="orders", partitions=1, settings=SETTINGS
     )
     record = model.PartitionRecord(
-        partition=0, replicas=replicas, replica_generations=(1,) * len(replicas), leader=leader,
+        partition=0, replicas=replicas, replica_generations=(generation,) * len(replicas), leader=leader,
         leader_epoch=LEADER_EPOCH, in_sync=in_sync, partition_epoch=partition_epoch,
     )  # fmt: skip
     broker = model.BrokerRecord(
@@ -197,7 +198,7 @@ def _metadata(
     live = model.LiveRecord(incarnation="i", directory_id="d")
     values = {
         model.topic_key(topic.topic_id): topic.encode(),
-        model.cell_key(topic.topic_id, 0): model.encode_cell({0: record}),
+        model.block_key(topic.topic_id, 0): model.encode_block({0: record}),
         model.broker_key(LEADER): broker.encode(),
         model.live_key(LEADER): live.encode(),
     }
@@ -290,7 +291,7 @@ def test_a_stopped_replica_that_was_taken_in_all_the_same_gives_itself_up_again(
         follower.image.load(_metadata(in_sync=(ME, LEADER)), ANEW + 1)
         follower.assignment.look_at_all()
         assert await follower.leader.heard() is None, "it takes no part"
-        assert follower.store.asked == [model.cell_key(topic_id_of(1), 0)] * 2
+        assert follower.store.asked == [model.block_key(topic_id_of(1), 0)] * 2
         follower.stop()
 
     _run(story(), loop)
@@ -337,10 +338,10 @@ def test_a_deleted_topics_replica_stays_until_its_last_reading_is_made() -> None
         path = layout.partition_directory(where(1))
         follower.image.load([_tombstone()], ANEW + 1)
         follower.assignment.look_at_all()
-        await asyncio.sleep(WAIT_S)
+        await asyncio.sleep(PATIENCE_S)
         assert follower.disk.exists(path) and follower.readings.owed
         follower.readings.make()
-        await asyncio.sleep(WAIT_S)
+        await asyncio.sleep(PATIENCE_S)
         assert not follower.disk.exists(path)
         follower.stop()
 
@@ -359,11 +360,11 @@ def test_a_removal_that_takes_long_delays_no_new_replica() -> None:
         for revision, metadata in enumerate(([], _metadata((LEADER,), number=2)), start=ANEW + 1):
             follower.image.load([_tombstone(), *metadata], revision)
             follower.assignment.look_at_all()
-            await asyncio.sleep(WAIT_S)
+            await asyncio.sleep(PATIENCE_S)
         assert follower.disk.exists(layout.partition_directory(where(1))), "its removal is not done"
         assert where(2) in follower.replicas.by_partition
         going.no_longer_busy()
-        await asyncio.sleep(WAIT_S)
+        await asyncio.sleep(PATIENCE_S)
         assert not follower.disk.exists(layout.partition_directory(where(1)))
         follower.stop()
 
@@ -386,7 +387,7 @@ def test_a_replica_that_is_not_wanted_any_more_takes_no_role_when_its_repair_end
         assert replica.busy, "it is being cut"
         follower.image.load(_metadata((LEADER,), replicas=(LEADER,), partition_epoch=1), ANEW + 1)
         follower.assignment.look_at_all()
-        await asyncio.sleep(WAIT_S)
+        await asyncio.sleep(PATIENCE_S)
         assert replica.following is None and isinstance(replica.health, Retired)
         assert not follower.disk.exists(layout.partition_directory(where(1)))
         follower.stop()
@@ -404,13 +405,84 @@ def test_a_damaged_replica_is_fetched_again_only_after_its_give_up_was_written()
         follower.store.refuses = 2
         follower.replica.health = LostTail(reason="the journal is damaged")
         follower.assignment.give_role(follower.replica)
-        await asyncio.sleep(WAIT_S)
+        await asyncio.sleep(PATIENCE_S)
         assert len(follower.store.asked) == 3
         assert follower.replica.repairs == 0, "the metadata has not moved on yet"
         follower.assignment.look_at_all()
-        await asyncio.sleep(WAIT_S)
+        await asyncio.sleep(PATIENCE_S)
         assert follower.replica.repairs == 1 and follower.replica.health == Sound()
         assert follower.replica.following is not None
+        follower.stop()
+
+    _run(story(), loop)
+
+
+async def _being_made(follower: Follower) -> None:
+    """Until the directory of the new replica stands and its files are not synced yet."""
+    directory = layout.partition_directory(where(1))
+    for _ in range(_STEPS_MAX):
+        if not follower.disk.exists(directory):
+            await asyncio.sleep(0)
+    assert follower.disk.exists(directory), "it is being made"
+    assert follower.replicas.find(where(1)) is None
+
+
+def test_a_partition_that_moves_away_while_its_replica_is_made_leaves_nothing_here() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.registration._begin(REGISTERED)
+        await _being_made(follower)
+        follower.image.load(_metadata((LEADER,), replicas=(LEADER,), partition_epoch=1), ANEW + 1)
+        follower.assignment.look_at_all()
+        assert await follower.leader.heard() is None, "it follows no leader"
+        assert follower.replicas.all() == []
+        assert not follower.disk.exists(layout.partition_directory(where(1)))
+        follower.stop()
+
+    _run(story(), loop)
+
+
+def test_a_partition_that_moves_away_and_back_while_its_replica_is_made_gets_one_of_its_new_generation() -> (
+    None
+):
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.registration._begin(REGISTERED)
+        await _being_made(follower)
+        follower.image.load(_metadata((LEADER,), partition_epoch=2, generation=2), ANEW + 1)
+        follower.assignment.look_at_all()
+        opened = await follower.leader.opened()
+        assert [entry.replica_generation for entry in opened.partitions] == [2]
+        assert follower.replica.log.replica_generation == 2
+        follower.stop()
+
+    _run(story(), loop)
+
+
+def test_a_partition_that_comes_back_before_its_replica_has_gone_gets_a_new_one_after_it() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.registration._begin(REGISTERED)
+        await follower.leader.opened()
+        going = follower.replica
+        going.busy = True
+        follower.image.load(_metadata((LEADER,), replicas=(LEADER,), partition_epoch=1), ANEW + 1)
+        follower.assignment.look_at_all()
+        await asyncio.sleep(PATIENCE_S)
+        follower.image.load(_metadata((LEADER,), partition_epoch=2, generation=2), ANEW + 2)
+        follower.assignment.look_at_all()
+        await asyncio.sleep(PATIENCE_S)
+        assert follower.replicas.all() == [], "the files of the old one are in its way"
+        going.no_longer_busy()
+        await asyncio.sleep(PATIENCE_S)
+        assert follower.replica is not going
+        assert follower.replica.log.replica_generation == 2
         follower.stop()
 
     _run(story(), loop)

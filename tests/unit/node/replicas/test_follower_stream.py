@@ -13,15 +13,17 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.ports import ConnectionLost
 from data_plane.node.replicas.catch_up import CatchUp
 from data_plane.node.replicas.follower_stream import HOLD_OFF_MS, SMALL_WINDOW_BYTES, FollowerStream
-from data_plane.node.replicas.replica import Listener, Replica
+from data_plane.node.replicas.replica import LookAtInSync, Replica
 from data_plane.node.stats import NodeStats
-from data_plane.replication.leader import NO_EPOCH
+from data_plane.replication.effects import Look
+from data_plane.replication.opening import NO_EPOCH
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import BrokerId, TenantId
 from penstock.records.stamp import STAMP_BYTES, stamp_seed
 from tests.unit.log.batches import made_batch, with_header
 from tests.unit.log.miniature import SMALL, TOPIC, Miniature, where
+from tests.waiting import PATIENCE_S
 
 ME, FOLLOWER, OTHER = BrokerId(1), BrokerId(2), BrokerId(3)
 REGISTERED = 5
@@ -100,7 +102,7 @@ class Wire:
     async def pushed(self) -> list[tuple[int, int]]:
         """Of the next frame of pushes with batches: (handle, base offset) of each; what came before is skipped."""
         while True:
-            kind, head, _ = unpack_frame(await asyncio.wait_for(self.sent.get(), 30))
+            kind, head, _ = unpack_frame(await asyncio.wait_for(self.sent.get(), PATIENCE_S))
             if kind is FrameKind.REPLICA_PUSH:
                 pushes = pb.ReplicaPushHead.FromString(bytes(head)).pushes
                 if any(push.stamps for push in pushes):
@@ -109,21 +111,26 @@ class Wire:
     async def answer(self) -> pb.ReplicaAnswer:
         """The next one; pushes before it are skipped."""
         while True:
-            kind, head, _ = unpack_frame(await asyncio.wait_for(self.sent.get(), 30))
+            kind, head, _ = unpack_frame(await asyncio.wait_for(self.sent.get(), PATIENCE_S))
             if kind is FrameKind.REPLICA_ANSWER:
                 (answer,) = pb.ReplicaAnswerHead.FromString(bytes(head)).answers
                 return answer
 
 
-def led(broker: Miniature | None = None, unsettled: Listener = lambda replica: None) -> Replica:
+def led(
+    broker: Miniature | None = None,
+    *,
+    look_at_in_sync: LookAtInSync = lambda replica, look: None,
+    wrote: Callable[[Replica, int], None] = lambda replica, size: None,
+) -> Replica:
     """A replica that leads, in sync with another one than the follower."""
     topic = model.TopicRecord(
         topic_id=TOPIC, tenant=TenantId("t"), name="orders", partitions=1, settings=SMALL
     )
     replica = Replica(
         where(), topic, (broker or Miniature()).create(), me=ME, clock=StillClock(), stats=NodeStats(),
-        wrote=lambda replica, size: None, unsettled=unsettled, stopped=lambda replica: None,
-        held_more=lambda replica: None, replica_lag_ms_max=10_000, read_only=lambda: "", lacks_room=lambda: None,
+        wrote=wrote, look_at_in_sync=look_at_in_sync, stopped=lambda replica: None,
+        stored_more=lambda replica: None, replica_lag_ms_max=10_000, read_only=lambda: "", disk_full=lambda: None,
     )  # fmt: skip
     replica.lead(
         model.PartitionRecord(
@@ -143,7 +150,7 @@ def stream_of(wire: Wire, replica: Replica, clock: StillClock | None = None) -> 
     live = model.LiveRecord(incarnation="i", directory_id="d").encode()
     image.load([KeyValue(model.live_key(FOLLOWER), live, REGISTERED)], REGISTERED)
     return FollowerStream(
-        wire, CONFIG, image, lambda _: replica, Miniature().disk, clock or StillClock(), NodeStats(), lambda _: None,
+        wire, CONFIG, image, lambda _: replica, Miniature().disk, clock or StillClock(), NodeStats(),
         catch_up=CatchUp(0, StillClock(), NodeStats()),
     )  # fmt: skip
 
@@ -165,7 +172,7 @@ def test_the_late_end_of_an_old_stream_says_nothing_of_a_follower_that_came_back
             assert follows()
         for wire, still in zip(wires, (True, False), strict=True):
             wire.lose()
-            await asyncio.wait(streams[:1], timeout=30)
+            await asyncio.wait(streams[:1], timeout=PATIENCE_S)
             assert isinstance(streams.pop(0).exception(), ConnectionLost)
             assert follows() is still
 
@@ -197,7 +204,7 @@ def test_a_follower_whom_the_logs_start_has_passed_starts_over_and_its_leader_ta
         assert (answer.handle, answer.start_over, answer.log_start_offset) == (2, True, begins)
         wire.open(3, end_offset=begins)
         assert not (await wire.answer()).start_over, "it may fetch that segment whole"
-        kind, head, payload = unpack_frame(await asyncio.wait_for(wire.sent.get(), 30))
+        kind, head, payload = unpack_frame(await asyncio.wait_for(wire.sent.get(), PATIENCE_S))
         assert kind is FrameKind.REPLICA_PUSH
         (push,) = pb.ReplicaPushHead.FromString(bytes(head)).pushes
         sizes = push.stamps * STAMP_BYTES
@@ -207,22 +214,22 @@ def test_a_follower_whom_the_logs_start_has_passed_starts_over_and_its_leader_ta
         )  # fmt: skip
         assert taken[0].begins_segment
         wire.lose()
-        await asyncio.wait([serving], timeout=30)
+        await asyncio.wait([serving], timeout=PATIENCE_S)
         assert isinstance(serving.exception(), ConnectionLost)
 
     asyncio.run(story())
 
 
 def test_a_leader_looks_at_a_set_that_others_made_smaller_until_it_is_whole() -> None:
-    looked_at: list[Replica] = []
-    replica = led(unsettled=looked_at.append)
+    looked_at: list[tuple[Replica, Look]] = []
+    replica = led(look_at_in_sync=lambda *asked: looked_at.append(asked))
     made = replica.record
     assert made is not None
     looked_at.clear()
     replica.lead(replace(made, in_sync=(ME,), partition_epoch=made.partition_epoch + 1))
-    assert looked_at == [replica], "who left may be even, and say no more"
+    assert looked_at == [(replica, Look.IN_TIME)], "who left may be even, and say no more"
     replica.lead(replace(made, in_sync=made.replicas, partition_epoch=made.partition_epoch + 2))
-    assert looked_at == [replica], "a whole one costs nothing"
+    assert looked_at == [(replica, Look.IN_TIME)], "a whole one costs nothing"
 
 
 class Pushing:
@@ -251,7 +258,7 @@ class Pushing:
             assert not (await self.wire.answer()).error
             await story()
             self.wire.lose()
-            await asyncio.wait([serving], timeout=30)
+            await asyncio.wait([serving], timeout=PATIENCE_S)
             assert isinstance(serving.exception(), ConnectionLost)
 
         asyncio.run(whole())

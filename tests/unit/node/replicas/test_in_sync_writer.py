@@ -2,19 +2,23 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from data_plane.metadata import model
 from data_plane.metadata.port import Compare, KeyValue, Put, RangeResult, StoreUnavailable, TxnResult
+from data_plane.node.config import NodeConfig
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from data_plane.node.replicas.in_sync_writer import InSyncWriter
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
-from data_plane.replication.leader import Accepted, Position
+from data_plane.replication.effects import Look
+from data_plane.replication.opening import Accepted, Position
 from penstock.contract.ids import BrokerId
+from tests.waiting import PATIENCE_S
 
 from .test_follower_stream import CONFIG, FOLLOWER, ME, OTHER, REGISTERED, StillClock, led
 
@@ -22,32 +26,39 @@ NOBODY: Any = None
 
 
 class Store:
-    """One cell, and what becomes of each transaction in turn: `lost`, `refused` or `applied`."""
+    """One block, and what becomes of each transaction in turn: `lost`, `refused` or `applied`."""
 
     def __init__(self, key: str, record: model.PartitionRecord, outcomes: Sequence[str]) -> None:
         self.key, self.record, self.revision = key, record, 1
         self.outcomes = list(outcomes)
         self.written: list[model.PartitionRecord] = []
+        self.compared: list[Compare] = []
+        """In the last transaction."""
+        self.asked = asyncio.Event()
 
     async def range(self, key: str) -> RangeResult:
-        cell = model.encode_cell({self.record.partition: self.record})
-        return RangeResult(self.revision, (KeyValue(self.key, cell, self.revision),))
+        block = model.encode_block({self.record.partition: self.record})
+        return RangeResult(self.revision, (KeyValue(self.key, block, self.revision),))
 
     async def txn(self, compares: Sequence[Compare], changes: Sequence[Put]) -> TxnResult:
         outcome = self.outcomes.pop(0)
+        self.compared = list(compares)
+        self.asked.set()
         (put,) = changes
         if outcome == "lost":
             raise StoreUnavailable("no answer")
         if outcome == "applied":
-            self.record = model.decode_cell(put.value)[self.record.partition]
+            self.record = model.decode_block(put.value)[self.record.partition]
             self.written.append(self.record)
             self.revision += 1
         return TxnResult(succeeded=outcome == "applied", revision=self.revision)
 
 
-def _writer(replica: Replica, outcomes: Sequence[str]) -> tuple[InSyncWriter, Store]:
+def _writer(
+    replica: Replica, outcomes: Sequence[str], config: NodeConfig = CONFIG
+) -> tuple[InSyncWriter, Store]:
     assert replica.record is not None
-    store = Store(model.cell_key(replica.where.topic_id, 0), replica.record, outcomes)
+    store = Store(model.block_key(replica.where.topic_id, 0), replica.record, outcomes)
     view = MetadataView(NOBODY, CONFIG.timings)
     live = model.LiveRecord(incarnation="i", directory_id="d").encode()
     known = {
@@ -60,7 +71,7 @@ def _writer(replica: Replica, outcomes: Sequence[str]) -> tuple[InSyncWriter, St
         CONFIG, "d", view, NOBODY, StillClock(), NOBODY,
         data_lost=NOBODY, damaged=NOBODY, gained=NOBODY, lost=NOBODY,
     )  # fmt: skip
-    return InSyncWriter(CONFIG, view, registration, cast(Any, store), StillClock(), NodeStats()), store
+    return InSyncWriter(config, view, registration, cast(Any, store), StillClock(), NodeStats()), store
 
 
 def _broker(broker: BrokerId) -> model.BrokerRecord:
@@ -76,7 +87,7 @@ def _replica_with_a_follower_that_may_join() -> Replica:
     position = Position(log_end_offset=0, durable_end_offset=0, last_epoch=-1)
     answer = leading.follower_opened(
         FOLLOWER, REGISTERED, 1, position, 1_000.0, leader_epoch=1, registered_epoch=REGISTERED,
-        epoch_lookup=lambda epoch: (-1, 0), held_from=0,
+        epoch_lookup=lambda epoch: (-1, 0), stored_from=0,
     )  # fmt: skip
     assert isinstance(answer, Accepted)
     return replica
@@ -116,3 +127,28 @@ def test_a_lost_answer_keeps_the_proposed_member_counted_until_it_is_known_what_
 
     asyncio.run(story())
     assert not store.outcomes
+
+
+def test_a_proposal_holds_only_while_each_member_is_registered_as_it_was() -> None:
+    replica = _replica_with_a_follower_that_may_join()
+    writer, store = _writer(replica, ["applied"])
+    asyncio.run(writer._look([replica]))
+    for member in (ME, OTHER, FOLLOWER):
+        assert Compare(model.live_key(member), REGISTERED) in store.compared
+        assert Compare(model.broker_key(member), REGISTERED) in store.compared
+
+
+def test_a_follower_that_has_caught_up_joins_at_once() -> None:
+    replica = _replica_with_a_follower_that_may_join()
+    rarely = replace(CONFIG, timings=replace(CONFIG.timings, in_sync_check_ms=int(10_000 * PATIENCE_S)))
+    writer, store = _writer(replica, ["applied"], rarely)
+
+    async def story() -> None:
+        running = asyncio.create_task(writer.run())
+        await asyncio.sleep(0)
+        writer.look_at(replica, Look.NOW)
+        await asyncio.wait_for(store.asked.wait(), PATIENCE_S)
+        running.cancel()
+
+    asyncio.run(story())
+    assert set(store.record.in_sync) == {ME, OTHER, FOLLOWER}

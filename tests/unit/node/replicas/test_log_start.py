@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from data_plane.node.replicas.replica import Replica
-from data_plane.replication.leader import NO_EPOCH, Position
+from data_plane.replication.opening import NO_EPOCH, Position
 from penstock.contract import errors
 from penstock.contract.ids import NO_BROKER
 from tests.unit.log.batches import made_batch
@@ -49,7 +49,7 @@ def other_opens(replica: Replica, begins: int) -> None:
     replica.leading.follower_opened(
         OTHER, 5, 1,
         Position(log_end_offset=END, durable_end_offset=END, last_epoch=NO_EPOCH, log_start_offset=begins),
-        0, leader_epoch=2, registered_epoch=5, epoch_lookup=lambda epoch: (epoch, END), held_from=0,
+        0, leader_epoch=2, registered_epoch=5, epoch_lookup=lambda epoch: (epoch, END), stored_from=0,
     )  # fmt: skip
 
 
@@ -72,12 +72,12 @@ def test_a_new_leader_moves_its_start_to_where_the_record_says_before_it_tells_a
 def test_a_new_leader_tells_no_start_that_an_eligible_replica_does_not_hold_to() -> None:
     _, replica = elected(own_start=60, recorded=0)
     with pytest.raises(errors.LeaderNotReady):
-        replica.demand_log_start()
+        replica.require_log_start()
     with pytest.raises(errors.LeaderNotReady):
         replica.check_position(20, -1)
     replica.check_position(60, -1)
     other_opens(replica, begins=60)
-    replica.demand_log_start()
+    replica.require_log_start()
     with pytest.raises(errors.OffsetOutOfRange):
         replica.check_position(20, -1)
 

@@ -50,7 +50,7 @@ class Slow:
         self.has_begun.set()
         raise self.refusal
 
-    async def room(self) -> None:
+    async def below_bound(self) -> None:
         """There is."""
 
 

@@ -9,9 +9,9 @@ import pytest
 from msgspec import Meta
 
 from control_plane.config import Config
+from daemon import settings
+from daemon.settings import Refused, Secret, Settings
 from penstock.contract.errors import ConfigurationError
-from process import settings
-from process.settings import Refused, Secret, Settings
 from spark_usage import configuration
 
 
@@ -29,7 +29,7 @@ class Model(Settings, frozen=True, kw_only=True):
     where: str | Store = ""
     password: Secret = Secret("")
     folder: Path | None = None
-    ratio: float = 1.0
+    ratio: Annotated[float, Meta(gt=0, le=9)] = 1.0
     peers: tuple[str, ...] = ()
 
 
@@ -49,6 +49,7 @@ def test_a_model_is_read_from_file_and_environment(tmp_path: Path) -> None:
         SOME_RATIO="0.5",
         SOME_PEERS='["y", "z"]',
         ELSE="c",
+        SOMETHING="d",
     )
     assert (model.name, model.folder, model.ratio, model.peers) == ("b", Path("/f"), 0.5, ("y", "z"))
     assert model.where == Store(size=2)
@@ -71,7 +72,11 @@ def test_a_model_is_read_from_file_and_environment(tmp_path: Path) -> None:
             "zzzz: no such setting; known: folder, name, password, peers, ratio, where",
         ),
         ({"name": "a", "folder": 1}, "folder: the name of a file or folder required, a whole number given"),
+        ({"name": "a", "folder": ""}, "folder: the name of a file or folder required, nothing given"),
+        ({"name": "a", "password": ""}, "password: text required, nothing given"),
         ({"name": "a", "ratio": "1"}, "ratio: a number required, text given"),
+        ({"name": "a", "ratio": 0}, "ratio: a number above 0 required"),
+        ({"name": "a", "ratio": 9.5}, "ratio: a number of at most 9 required"),
         ({"name": "a", "peers": ["x", None]}, "peers[1]: text required, null given"),
         ({"name": "a", "where": 1}, "where: text or an object required, a whole number given"),
         ({"name": "a", "where": {"kind": "shop"}}, "where.kind: 'store' required, 'shop' given"),
@@ -93,9 +98,42 @@ def test_what_is_wrong_is_told_with_file_path_fact_and_demand(tmp_path: Path, va
 
 
 @pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"name": "a", "name": "b"}', "some.json: name: it stands there twice; once required"),
+        (
+            '{"name": "a", "where": {"kind": "store", "size": 1, "size": 2}}',
+            "some.json: size: it stands there twice",
+        ),
+        ("[" * 100_000, "some.json: is not JSON: nested too deep"),
+        ('{"name": "a"}}', "some.json: is not JSON: "),
+    ],
+)
+def test_a_text_that_could_be_read_in_two_ways_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "some.json"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=re.escape(says)):
+        settings.read(file, Model, given={"file": str(file)})
+
+
+@pytest.mark.parametrize("address", ["host", ":1", "host:", "host:x", "host:65536", "host:٣", "host:999999"])
+def test_an_address_is_a_host_and_a_port(address: str) -> None:
+    assert settings.host_of("listen", "[::1]:65535") == "::1"
+    with pytest.raises(Refused, match="listen: host:port required"):
+        settings.host_of("listen", address)
+
+
+@pytest.mark.parametrize(
     ("variable", "text", "says"),
     [
         ("SOME_NMAE", "a", "SOME_NMAE: no such setting; did you mean SOME_NAME?"),
+        ("SOME_name", "a", "SOME_name: no such setting; did you mean SOME_NAME?"),
+        (
+            "SOME_WHERE",
+            '{"kind": "store", "size": 1, "size": 2}',
+            "SOME_WHERE: size: it stands there twice; once required",
+        ),
+        ("SOME_PEERS", "[" * 100_000, "SOME_PEERS: '[["),
         ("SOME_RATIO", "half", "SOME_RATIO: 'half' is not JSON"),
         ("SOME_RATIO", "[]", "SOME_RATIO: a number required, a list given"),
         (
@@ -116,8 +154,10 @@ def test_settings_of_others_are_passed_over_and_misspelt_ones_are_not(tmp_path: 
     others = ("colour", "where.shade")
     values = {"name": "a", "colour": "red", "where": {"kind": "store", "size": 1, "shade": 2}}
     assert read(tmp_path, values, *others).where == Store(size=1)
-    with pytest.raises(ConfigurationError, match="color: no such setting"):
+    with pytest.raises(ConfigurationError, match=r"color: no such setting; did you mean colour\?"):
         read(tmp_path, {"name": "a", "color": "red"}, *others)
+    with pytest.raises(ConfigurationError, match=r"where.shad: no such setting; did you mean shade\?"):
+        read(tmp_path, {"name": "a", "where": {"kind": "store", "size": 1, "shad": 2}}, *others)
 
 
 def test_a_secret_is_its_text_and_is_not_shown(tmp_path: Path) -> None:

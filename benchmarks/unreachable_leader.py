@@ -1,8 +1,8 @@
-"""How long writes stand still when the broker that leads is cut off from brokers, metadata store and clients alike.
+"""How long writes stand still when brokers, metadata store and clients no longer reach the broker that leads.
 
-`python -m benchmarks.cut_off --cuts N --folder DIR` goes into network namespaces of its own, where three brokers and
-three etcd nodes have an address each, and prints the longest time without an acknowledgement of each cut, in seconds,
-as one JSON list. Cuts are in turn whole, of what comes in and of what goes out. Needs the rights of root.
+`python -m benchmarks.unreachable_leader --cuts N --folder DIR` goes into network namespaces of its own. Three brokers
+and three etcd nodes have an address each there. It prints the longest time without an acknowledgement of each cut, in
+seconds, as one JSON list. Cuts are in turn whole, of what comes in and of what goes out. Needs the rights of root.
 """
 
 import argparse
@@ -25,15 +25,15 @@ _WAYS = ((True, True), (True, False), (False, True))
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cut_off", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.unreachable_leader", description=__doc__)
     parser.add_argument("--cuts", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     options = parser.parse_args(arguments)
     try:
-        go_inside("benchmarks.cut_off", arguments)
+        go_inside("benchmarks.unreachable_leader", arguments)
         cluster = Cluster(options.folder, Shape(disks=("ext4",) * len(BROKERS), etcd=True), Switch())
     except CommandFailed as failed:
-        print(f"cut_off: {failed}", file=sys.stderr)
+        print(f"unreachable_leader: {failed}", file=sys.stderr)
         return 2
     try:
         cluster.boot()

@@ -1,4 +1,4 @@
-"""Where in the console a request is: which person, in which tenant, and what they may do there."""
+"""Who may open a page of the console: the person, the tenant, and what the person may do there."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TenantAccess:
     """A person in one of their tenants."""
 
     person: Person
@@ -37,7 +37,7 @@ class Place:
 
     @property
     def rights(self) -> dict[str, bool]:
-        """What templates ask: permissions by name, `topics.write` as `topics_write`."""
+        """Permissions for templates, by name: `topics.write` as `topics_write`."""
         return {permission.name.lower(): self.may(permission) for permission in Permission}
 
     def url(self, name: str, *arguments: str) -> str:
@@ -48,14 +48,14 @@ class Place:
 def signed_in(
     view: Callable[Concatenate[HttpRequest, Person, P], HttpResponse],
 ) -> Callable[..., HttpResponse]:
-    """A page for somebody who has signed in; others are led to the door and back."""
+    """A page for people who have signed in. Others are sent to the sign-in page and then back."""
 
     @never_cache
     @wraps(view)
     def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         person = sessions.person_of(request)
         if person is None:
-            return _to_the_door(request)
+            return _to_sign_in(request)
         return view(request, person, *args, **kwargs)
 
     return guarded
@@ -64,27 +64,27 @@ def signed_in(
 def in_tenant(
     *permissions: Permission,
 ) -> Callable[
-    [Callable[Concatenate[HttpRequest, Place, P], HttpResponse]],
+    [Callable[Concatenate[HttpRequest, TenantAccess, P], HttpResponse]],
     Callable[..., HttpResponse],
 ]:
-    """A page of one tenant, named in the address. Another's tenant is not found; a missing permission is refused."""
+    """A page of the tenant that the address names. The person must belong to it and have the permissions."""
 
     def decorate(
-        view: Callable[Concatenate[HttpRequest, Place, P], HttpResponse],
+        view: Callable[Concatenate[HttpRequest, TenantAccess, P], HttpResponse],
     ) -> Callable[..., HttpResponse]:
         @signed_in
         def guarded(
             request: HttpRequest, person: Person, /, tenant: str, *args: P.args, **kwargs: P.kwargs
         ) -> HttpResponse:
-            place = place_of(request, person, tenant)
-            request.place = place  # type: ignore[attr-defined]
+            access = access_of(request, person, tenant)
+            request.access = access  # type: ignore[attr-defined]
             for permission in permissions:
-                if not place.may(permission):
+                if not access.may(permission):
                     raise Forbidden(
-                        f"{permission.value} is not for {place.standing.value}; "
-                        f"an owner of {place.tenant.name} can help"
+                        f"{permission.value} is not for {access.standing.value}; "
+                        f"an owner of {access.tenant.name} can help"
                     )
-            return view(request, place, *args, **kwargs)
+            return view(request, access, *args, **kwargs)
 
         return guarded
 
@@ -108,13 +108,13 @@ def for_operators(
     return guarded
 
 
-def place_of(request: HttpRequest, person: Person, name: str) -> Place:
-    """The person's tenant of that name. Raises `NotFound`, for another's tenant too."""
+def access_of(request: HttpRequest, person: Person, name: str) -> TenantAccess:
+    """The person's access to the tenant of that name. Raises `NotFound`, also for a tenant of other people."""
     belongings = queries.belongings(person)
     found = next((b for b in belongings if b.tenant.name == name), None)
     if found is None:
         raise queries.tenant_missing(name)
-    return Place(
+    return TenantAccess(
         person=person,
         tenant=found.tenant,
         standing=Standing(found.role.value),
@@ -123,12 +123,14 @@ def place_of(request: HttpRequest, person: Person, name: str) -> Place:
     )
 
 
-def _to_the_door(request: HttpRequest) -> HttpResponse:
-    door = reverse("web:sign-in")
+def _to_sign_in(request: HttpRequest) -> HttpResponse:
+    sign_in = reverse("web:sign-in")
     if request.headers.get("HX-Request"):
-        # A fragment of a page whose session has ended: the whole page goes to the door.
+        # A part of a page whose session has ended: the whole page goes to the sign-in page.
         response = HttpResponse(status=204)
-        response.headers["HX-Redirect"] = door
+        response.headers["HX-Redirect"] = sign_in
         return response
     wanted = request.get_full_path()
-    return redirect(door if wanted == "/" or request.method != "GET" else f"{door}?next={quote(wanted)}")
+    return redirect(
+        sign_in if wanted == "/" or request.method != "GET" else f"{sign_in}?next={quote(wanted)}"
+    )

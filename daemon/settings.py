@@ -9,7 +9,6 @@ path of the setting, the fact, the demand.
 """
 
 import difflib
-import json
 import re
 import types
 import typing
@@ -19,7 +18,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from penstock.contract import strict_json
 from penstock.contract.errors import ConfigurationError
+from penstock.contract.strict_json import NameTwice
+from penstock.rules.addresses import split_address
 
 _NEAR = 0.6
 """How alike a misspelt name and the one that is meant must be (difflib's own measure and usual bound)."""
@@ -33,9 +35,10 @@ _CALLED = {
     "null": "null",
 }
 """What a file holds, in words; msgspec's names for it come first."""
-_EXPECTED = re.compile(r"Expected `([^`]+)`(?: (>=|of length >=) (\d+))?(?:, got `(\w+)`)?")
+_EXPECTED = re.compile(r"Expected `([^`]+)`(?: (>=|>|<=|of length >=) ([0-9.]+))?(?:, got `(\w+)`)?")
+_BOUNDS = {">=": "of at least", ">": "above", "<=": "of at most"}
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
-_PLACE = re.compile(r" - at `\$\.?(.*)`$")
+_PATH = re.compile(r" - at `\$\.?(.*)`$")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +62,12 @@ class Refused(ValueError):
         self.name, self.message = name, message
 
 
+def require(holds: bool, name: str, message: str) -> None:
+    """Raises `Refused` for the setting `name` unless it holds."""
+    if not holds:
+        raise Refused(name, message)
+
+
 Model = TypeVar("Model", bound=Settings)
 
 
@@ -76,7 +85,7 @@ def read(
     Variables of `environment` that begin with `prefix` stand above the file; those that are no text are JSON. `others`
     are the paths of settings that stand in the same file and are another process's. Raises `ConfigurationError`.
     """
-    values, given = _object_in(file), given or {}
+    values, given = object_in(file), given or {}
     from_variables = {} if environment is None else dict(_variables(model, environment, prefix))
     values |= {name: value for name, (_, value) in from_variables.items()}
     sources = {name: variable for name, (variable, _) in from_variables.items()}
@@ -86,15 +95,23 @@ def read(
     except Refused as refused:
         where, said = refused.name, refused.message
     except msgspec.ValidationError as error:
-        where, said = _told(error)
+        where, said = _described(error)
     source = sources.get(where.partition(".")[0].partition("[")[0])
-    # A variable names its setting already; a path within it still has to be told.
+    # A variable names its setting already; a path within it still has to be named.
     path = where if source is None else where.partition(".")[2]
     raise ConfigurationError(": ".join(part for part in (source or str(file), path, said) if part))
 
 
+def host_of(name: str, address: str) -> str:
+    """The host of the setting's `host:port`. Raises `Refused`."""
+    try:
+        return split_address(address)[0]
+    except ValueError as error:
+        raise Refused(name, str(error)) from None
+
+
 def nearest(name: str, known: Collection[str]) -> str:
-    """What to tell of a name that is none of those that are known."""
+    """What to say of a name that is none of those that are known."""
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=_NEAR)
     return f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"
 
@@ -107,11 +124,14 @@ def paths(model: type[Settings], above: str = "") -> Iterator[tuple[str, msgspec
             yield from paths(inner, f"{above}{field.name}.")
 
 
-def _object_in(file: Path) -> dict[str, Any]:
+def object_in(file: Path) -> dict[str, Any]:
+    """The JSON object that the file holds. Raises `ConfigurationError`."""
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values = strict_json.parse(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"{file}: {error.strerror}") from None
+    except NameTwice as twice:
+        raise ConfigurationError(f"{file}: {twice.name}: it stands there twice; once required") from None
     except ValueError as error:
         raise ConfigurationError(f"{file}: is not JSON: {error}") from None
     if not isinstance(values, dict):
@@ -128,12 +148,18 @@ def _variables(
         if not variable.startswith(prefix):
             continue
         name = variable.removeprefix(prefix).lower()
-        if name not in kinds:
-            variables = [f"{prefix}{known.upper()}" for known in kinds]
-            raise ConfigurationError(f"{variable}: no such setting; {nearest(variable, variables)}")
+        variables = [f"{prefix}{known.upper()}" for known in kinds]
+        # In capitals alone: else two variables could be one setting.
+        if variable not in variables:
+            near = nearest(f"{prefix}{name.upper()}", variables)
+            raise ConfigurationError(f"{variable}: no such setting; {near}")
         is_text = _takes_text(kinds[name]) and not (_models(kinds[name]) and text.startswith("{"))
         try:
-            yield name, (variable, text if is_text else json.loads(text))
+            yield name, (variable, text if is_text else strict_json.parse(text))
+        except NameTwice as twice:
+            raise ConfigurationError(
+                f"{variable}: {twice.name}: it stands there twice; once required"
+            ) from None
         except ValueError:
             raise ConfigurationError(f"{variable}: {text!r} is not JSON") from None
 
@@ -149,12 +175,13 @@ def _checked_names(
     fields = {field.name: field for field in msgspec.structs.fields(model) if field.name not in given}
     config = model.__struct_config__
     known = {*fields, *([config.tag_field] if config.tag_field else [])}
+    beside = {other.removeprefix(path) for other in others if other.rpartition(".")[0] == path.rstrip(".")}
     if config.tag_field and config.tag_field not in values:
         raise Refused(f"{path}{config.tag_field}", f"missing; {config.tag!r} required")
     for name, value in values.items():
         here = f"{path}{name}"
         if name not in known and here not in others:
-            raise Refused(here, f"no such setting; {nearest(name, known)}")
+            raise Refused(here, f"no such setting; {nearest(name, known | beside)}")
         if name == config.tag_field and value != config.tag:
             raise Refused(here, f"{config.tag!r} required, {value!r} given")
         if isinstance(value, dict) and name in fields:
@@ -220,21 +247,21 @@ def _given(value: Any) -> str:
             return "a list"
 
 
-def _told(error: msgspec.ValidationError) -> tuple[str, str]:
+def _described(error: msgspec.ValidationError) -> tuple[str, str]:
     """Which setting it is, and what is wrong with it."""
-    text, place = str(error), ""
-    if found := _PLACE.search(text):
-        text, place = text[: found.start()], found.group(1)
+    text, path = str(error), ""
+    if found := _PATH.search(text):
+        text, path = text[: found.start()], found.group(1)
     if isinstance(error.__cause__, Refused):
-        return ".".join(part for part in (place, error.__cause__.name) if part), error.__cause__.message
+        return ".".join(part for part in (path, error.__cause__.name) if part), error.__cause__.message
     if missing := _MISSING.fullmatch(text):
-        return ".".join(part for part in (place, missing.group(1)) if part), "missing; give it a value"
+        return ".".join(part for part in (path, missing.group(1)) if part), "missing; give it a value"
     if expected := _EXPECTED.fullmatch(text):
-        kinds, _, least, got = expected.groups()
+        kinds, bound, number, got = expected.groups()
         wanted = " or ".join(_CALLED.get(kind, kind) for kind in kinds.split(" | "))
-        if least is not None:
-            wanted = {"int": f"a whole number of at least {least}", "str": "text that is not empty"}.get(
-                kinds, f"a list of at least {least}"
-            )
-        return place, f"{wanted} required" + (f", {_CALLED.get(got, got)} given" if got else "")
-    return place, text
+        if bound in _BOUNDS:
+            wanted = f"{wanted} {_BOUNDS[bound]} {number.removesuffix('.0')}"
+        elif bound is not None:
+            wanted = "text that is not empty" if kinds == "str" else f"a list of at least {number}"
+        return path, f"{wanted} required" + (f", {_CALLED.get(got, got)} given" if got else "")
+    return path, text

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from process.logs import JsonLines, request_id
+from daemon.logs import JsonLines, request_id
 
 
 def line(record: logging.LogRecord) -> dict[str, object]:

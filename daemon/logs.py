@@ -1,7 +1,7 @@
 """How every process of the service logs: one JSON object a line on standard error, with one set of field names.
 
-`docs/guides/running-it.md` lists the fields. What lets somebody in is never in a line, wherever it came from: an
-address, a message, the trace of an exception.
+`docs/guides/running-it.md` lists the fields. A secret is never in a line, wherever it came from: an address, a
+message, the trace of an exception.
 """
 
 import logging
@@ -13,10 +13,12 @@ from datetime import UTC, datetime
 from pythonjsonlogger.core import RESERVED_ATTRS, LogData
 from pythonjsonlogger.json import JsonFormatter
 
+from penstock.contract.api_keys import PUBLIC_PART
+
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """Of the request that is being answered; it stands in every line that is logged meanwhile."""
 
-_SECRET = re.compile(r"(ps[a-z]_|penstock_[a-z0-9]{1,12}_[0-9A-Za-z]{12}_)[0-9A-Za-z]{8,}")
+_SECRET = re.compile(rf"(ps[a-z]_|{PUBLIC_PART})[0-9A-Za-z]{{8,}}")
 """Tokens (`tenants.tokens`) and API keys; what stands before the random part may be shown."""
 _FIELDS = {
     "asctime": "time",

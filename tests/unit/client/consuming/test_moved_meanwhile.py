@@ -1,0 +1,99 @@
+"""A position that is moved or halted while something of it is under way."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.client.consuming.consumer import ConsumerCore
+from penstock.client.consuming.fetch_collector import FetchCollector
+from penstock.client.consuming.fetch_position import BEGINNING, FetchedBatch, FetchPosition
+from penstock.contract import errors
+from tests.unit.client.consuming.test_consuming import expected, filled, values
+from tests.unit.client.runner import Runner
+
+LOOKUPS_MS = 12_000
+"""Longer than a lookup of an offset is tried."""
+
+
+def created_again(runner: Runner, consumer: ConsumerCore) -> FetchPosition:
+    """A position of a topic that was deleted and created again after it was read."""
+    assert values(runner, consumer) == expected(range(10))
+    runner.cluster.delete("orders")
+    runner.cluster.create("orders", 1)
+    runner.run(200)
+    with pytest.raises(errors.NotFound, match="created again"):
+        runner.poll(consumer)
+    return consumer.position("orders", 0)
+
+
+@pytest.mark.parametrize("place", [{"offset": 0}, {"timestamp_ms": BEGINNING}])
+def test_a_seek_in_a_topic_that_was_created_again_is_refused_and_not_tried_without_end(
+    place: dict[str, int],
+) -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    position = created_again(runner, consumer)
+    consumer.seek(position, **place)
+    with pytest.raises(errors.NotFound, match="created again"):
+        runner.poll(consumer)
+
+
+def test_a_lookup_answered_after_its_topic_was_created_again_moves_nothing() -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    assert values(runner, consumer) == expected(range(10))
+    position = consumer.position("orders", 0)
+    runner.cluster.silent[position.leader] = None
+    consumer.seek(position, timestamp_ms=BEGINNING)
+    runner.run(10)
+    runner.cluster.delete("orders")
+    runner.cluster.create("orders", 1)
+    runner.run(200)
+    runner.cluster.silent.clear()
+    runner.run(LOOKUPS_MS)
+    assert position.error is not None
+    with pytest.raises(errors.NotFound, match="created again"):
+        runner.poll(consumer)
+
+
+def test_a_paused_partition_that_retention_passes_still_hands_out_the_rest_of_its_batch() -> None:
+    runner = filled(count=3)
+    consumer = runner.consumer("orders")
+    assert values(runner, consumer, 1) == expected(range(1))
+    position = consumer.position("orders", 0)
+    consumer.pause(position)
+    partition = runner.cluster.topics["orders"].partitions[0]
+    partition.log.clear()
+    partition.log_start = partition.next_offset = 50
+    runner.lose_streams(partition.leader)
+    runner.run(3_000)
+    consumer.resume(position)
+    assert values(runner, consumer) == expected(range(1, 3))
+
+
+def test_a_position_that_moves_while_its_batch_is_decoded_goes_on_where_it_was_moved_to() -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    while not consumer.has_readable():
+        consumer.prepare()
+        runner.run(0)
+    takes = 0
+
+    def take() -> FetchedBatch | None:
+        """As when another thread moves the position right after its batch was taken."""
+        nonlocal takes
+        takes += 1
+        assert takes < 100, "the same batch is taken again and again"
+        fetched = consumer.next_fetched()
+        if takes == 1:
+            consumer.seek(consumer.position("orders", 0), timestamp_ms=BEGINNING)
+        return fetched
+
+    collector = FetchCollector(
+        take,
+        lambda fetched: consumer.finished(fetched, runner.now),
+        consumer.unreadable,
+        consumer.malformed,
+    )
+    collector.messages(1_000)
+    assert values(runner, consumer) == expected(range(10))

@@ -1,0 +1,95 @@
+"""What a client says on its consume stream while a slow read of the disk is under way for it."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from data_plane.broker.clock import SystemRng
+from data_plane.disk.port import DiskFault
+from data_plane.log.outcomes import Slice
+from data_plane.log.reading import ColdRead
+from data_plane.metering.increments import FETCH, RequestTally
+from data_plane.node.serving.consume_stream import ConsumeStream
+from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import Turn
+from data_plane.testkit.clock import SimClock
+from data_plane.testkit.loop import SimLoop
+from penstock.contract.errors import CorruptLog
+from penstock.contract.frames import unpack_frame
+from penstock.contract.ids import TenantId
+from penstock.contract.v1 import log_pb2 as pb
+from tests.unit.node.storage import CONFIG
+
+BAD_OFFSET, END = 0, 5
+
+
+class BadSector:
+    """A partition with its log and its disk, which fails for the first offset when the test says so."""
+
+    topic = None
+    log_start_known, log_start_offset, high_watermark = True, 0, END
+
+    def __init__(self) -> None:
+        self.log = self
+        self.on_commit: dict[object, object] = {}
+        self.on_role: dict[object, object] = {}
+        self.is_read, self.may_fail = asyncio.Event(), asyncio.Event()
+        self.damage: list[str] = []
+
+    def authorize(self, *_: object) -> None:
+        """Keys may read it."""
+
+    def check_position(self, *_: object) -> None:
+        """Every offset lies in the log."""
+
+    def leadership(self, claimed_epoch: int) -> Any:
+        return SimpleNamespace(ready=True, leader_epoch=claimed_epoch)
+
+    def read(self, first: Any, *_: int) -> Any:
+        if first == BAD_OFFSET:
+            return ColdRead(cast(Any, None), 0, 1, 0, 1, b"", cast(Any, None))
+        return self._fail() if first is None else Slice(first, first, b"", (), 0)
+
+    async def _fail(self) -> bytes:
+        self.is_read.set()
+        await self.may_fail.wait()
+        raise DiskFault("bad sector")
+
+    def read_failed(self, cold: ColdRead, fault: DiskFault) -> CorruptLog:
+        return CorruptLog(str(fault))
+
+    def found_damage(self, reason: str) -> None:
+        self.damage.append(reason)
+
+
+def test_a_read_that_fails_after_the_client_went_elsewhere_ends_nothing() -> None:
+    loop = SimLoop(1)
+    clock = SimClock(loop)
+
+    async def story() -> None:
+        sector = BadSector()
+        anything = cast(Any, sector)
+        stream = ConsumeStream(
+            cast(Any, None), cast(Any, None), anything, lambda where: anything, anything, CONFIG, NodeStats(),
+            confident=lambda: True, metering=anything, tally=RequestTally(TenantId("t"), FETCH),
+            turns=anything, begin_turn=lambda: Turn(clock, SystemRng()),
+        )  # fmt: skip
+        wanted = pb.ConsumeOpen(
+            handle=1, generation=1, topic_id=bytes(16), offset=BAD_OFFSET, credit_bytes=99
+        )
+        stream._open(wanted, "")
+        sending = asyncio.create_task(stream._next_frame())
+        await sector.is_read.wait()
+        wanted.generation, wanted.offset = 2, END
+        stream._open(wanted, "")
+        sector.may_fail.set()
+        frame = await sending or await stream._next_frame()
+        assert frame is not None
+        head = pb.ConsumePushHead.FromString(bytes(unpack_frame(frame)[1]))
+        assert [(push.generation, push.error, push.high_watermark) for push in head.pushes] == [(2, 0, END)]
+        assert sector.damage == ["bad sector"], "what was found is the replica's to deal with all the same"
+
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
