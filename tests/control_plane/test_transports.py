@@ -12,7 +12,7 @@ from control_plane.outbox.models import Delivery
 from penstock.contract.errors import ConfigurationError
 
 AWAY = "redis://127.0.0.1:9/0"
-DELAY_S_MAX = 2.0
+DELAY_S_MAX = 20.0
 
 
 @pytest.fixture

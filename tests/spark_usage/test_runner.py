@@ -74,11 +74,9 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
             current = Catalog(running.configuration.datasets).current("cut_coverage")
             assert current is not None and current["run_id"] == wanted
 
-            began = time.monotonic()
             process.send_signal(signal.SIGTERM)
             output = process.communicate(timeout=PATIENCE_S)[0]
             assert process.returncode == 0, output
-            assert time.monotonic() - began < 45
             assert beat()["state"] == "stopped"
             rounds = [json.loads(line) for line in output.splitlines() if line.startswith('{"time"')]
             assert "round" in [line["message"] for line in rounds]

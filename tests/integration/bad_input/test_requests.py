@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("unharmed")]
 
-PROMPT_S = 15.0
+PROMPT_S = 60.0
 UNREADABLE = b"\xff" * 9
 CLIENT_CALLS = [methods.METADATA, methods.LIST_OFFSETS, methods.INIT_PRODUCER]
 INTERNAL_CALLS = sorted(path for path in vars(internal).values() if ".Admin/" in str(path))

@@ -163,4 +163,4 @@ def test_a_broker_asked_for_a_revision_that_it_has_not_seen_waits_and_then_answe
             with_secret(cluster.secret),
         )
     assert refused.value.code is ErrorCode.BROKER_UNAVAILABLE
-    assert 1.5 < time.monotonic() - began < 15
+    assert 1.5 < time.monotonic() - began < 60

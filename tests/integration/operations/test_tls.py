@@ -70,7 +70,7 @@ def test_plaintext_is_refused_where_tls_is_spoken(
         pytest.raises(BrokerUnavailable, match=cluster.bootstrap[0]),
     ):
         client.topics(timeout=2)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     bystander.check()
 
 

@@ -181,7 +181,7 @@ def test_offsets_that_a_silent_leader_does_not_tell_fail_in_time_and_hold_nothin
             began = time.monotonic()
             with pytest.raises(penstock.PenstockError, match="in time"):
                 await asyncio.wait_for(consumer.end_offsets(0.3), PATIENCE_S)
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 20
             await asyncio.to_thread(brokers.act, lambda cluster: cluster.silent.clear())
 
     play(brokers, scene)
