@@ -96,25 +96,29 @@ class InSyncWriter:
         if not fitting:
             return
         members = dict(member for _, _, proposal in fitting for member in proposal.members)
-        brokers = self._view.image.brokers
-        compares = [Compare(key, revision), self._registration.fence()]
-        compares += [Compare(model.live_key(broker), epoch) for broker, epoch in members.items()]
-        compares += [Compare(model.broker_key(broker), brokers[broker].record_revision) for broker in members]
-        changed = {
-            **records,
-            **{replica.where.partition: proposal.record for replica, _, proposal in fitting},
-        }
-        result = await self._store.txn(compares, [Put(key, model.encode_block(changed))])
-        if result.succeeded:
-            for replica, leading, proposal in fitting:
-                self._resolve(replica, leading, proposal, proposal.record)
-            return
-        revision, records = await self._block(key)
-        unchanged = self._resolved(fitting, records)
-        if any(leading.unresolved for _, leading, _ in unchanged):
-            records = await self._outdate(key, revision, records, unchanged)
-        for replica, leading, proposal in unchanged:
+        if members.keys() <= self._view.image.brokers.keys():
+            result = await self._store.txn(
+                [Compare(key, revision), self._registration.fence(), *self._of_members(members)],
+                [Put(key, model.encode_block({**records, **_proposed_records(fitting)}))],
+            )
+            if result.succeeded:
+                for replica, leading, proposal in fitting:
+                    self._resolve(replica, leading, proposal, proposal.record)
+                return
+            revision, records = await self._block(key)
+            fitting = self._resolved(fitting, records)
+        if any(leading.unresolved for _, leading, _ in fitting):
+            records = await self._outdate(key, revision, records, fitting)
+        for replica, leading, proposal in fitting:
             self._resolve(replica, leading, proposal, records[replica.where.partition])
+
+    def _of_members(self, members: dict[BrokerId, int]) -> list[Compare]:
+        """That each is registered as it was when it was proposed."""
+        brokers = self._view.image.brokers
+        return [
+            *(Compare(model.live_key(broker), epoch) for broker, epoch in members.items()),
+            *(Compare(model.broker_key(broker), brokers[broker].record_revision) for broker in members),
+        ]
 
     async def _block(self, key: str) -> tuple[int, dict[int, model.PartitionRecord]]:
         item = next((item for item in (await self._store.range(key)).items if item.key == key), None)
@@ -159,3 +163,7 @@ class InSyncWriter:
         else:
             leading.proposal_refused(record)
         replica.carry_out()
+
+
+def _proposed_records(proposed: Proposed) -> dict[int, model.PartitionRecord]:
+    return {replica.where.partition: proposal.record for replica, _, proposal in proposed}

@@ -114,6 +114,38 @@ def test_a_record_is_moved_on_only_when_an_earlier_try_may_still_be_applied(
     assert replica.leading is not None and replica.leading.maximal == (ME, OTHER)
 
 
+def test_a_member_that_is_forgotten_while_the_store_is_asked_does_not_join_and_harms_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replica = _replica_with_a_follower_that_may_join()
+    writer, store = _writer(replica, [])
+    ask, brokers = store.range, writer._view.image.brokers
+
+    async def forgotten_meanwhile(key: str) -> RangeResult:
+        brokers.pop(FOLLOWER, None)
+        return await ask(key)
+
+    monkeypatch.setattr(store, "range", forgotten_meanwhile)
+    asyncio.run(writer._look([replica]))
+    assert not store.written
+    assert replica.leading is not None and replica.leading.maximal == (ME, OTHER)
+
+
+def test_a_member_that_is_forgotten_after_an_unknown_try_can_never_be_added_by_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replica = _replica_with_a_follower_that_may_join()
+    writer, store = _writer(replica, ["lost", "applied"])
+    before = store.record
+    asyncio.run(writer._look([replica]))
+    assert replica.leading is not None and FOLLOWER in replica.leading.maximal
+    del writer._view.image.brokers[FOLLOWER]
+    asyncio.run(writer._look([replica]))
+    assert store.record.in_sync == before.in_sync
+    assert store.record.partition_epoch == before.partition_epoch + 1, "moved on (RL17)"
+    assert replica.leading.maximal == (ME, OTHER)
+
+
 def test_a_lost_answer_keeps_the_proposed_member_counted_until_it_is_known_what_holds() -> None:
     replica = _replica_with_a_follower_that_may_join()
     writer, store = _writer(replica, ["lost", "applied"])
