@@ -189,6 +189,7 @@ class BrokerCalls:
         """Ask the brokers in turn until one answers with anything but a passing refusal, or the time is up."""
         deadline = ends_at(timeout_s)
         failure: PenstockError = BrokerUnavailable("no broker addresses are known")
+        refused = False
         while True:
             for address in self.addresses.in_turn():
                 left_s = deadline - time.monotonic()
@@ -197,14 +198,16 @@ class BrokerCalls:
                 try:
                     answer = _applied(self.call(address, method, request, answer_type, min(call_s, left_s)))
                 except AnswerLost as error:
-                    failure = BrokerUnavailable(f"no answer from {self.addresses}: {error}")
+                    # A call that our own deadline cut short says nothing against what was answered before.
+                    if left_s >= call_s or not refused:
+                        failure = BrokerUnavailable(f"no answer from {self.addresses}: {error}")
                     self.addresses.lost(address)
                 except (NotSupported, Outrun):
                     raise
                 except PenstockError as refusal:
                     if refusal.kind not in (ErrorKind.RETRIABLE, ErrorKind.UNKNOWN_OUTCOME):
                         raise
-                    failure = refusal
+                    failure, refused = refusal, True
                 else:
                     self.addresses.answered(address)
                     return answer

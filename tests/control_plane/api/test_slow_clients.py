@@ -96,24 +96,23 @@ def test_console_and_rest_answer_while_four_hundred_clients_send_slowly(web: Web
 def test_a_request_at_work_when_the_process_is_told_to_end_is_answered(tmp_path: Path) -> None:
     with running_web(tmp_path) as web:
         account = '{"email": "ann@example.com", "password": "a horse, a battery", "tenant": "acme"}'
-        answers: list[int] = []
-        with closing(sqlite3.connect(web.database, isolation_level=None)) as locking:
+        headers = {"Content-Type": "application/json"}
+        with (
+            closing(sqlite3.connect(web.database, isolation_level=None)) as locking,
+            closing(http.client.HTTPConnection("127.0.0.1", web.port, timeout=PATIENCE_S)) as asking,
+            connected(web.port, "127.0.0.2") as half,
+        ):
             locking.execute("BEGIN IMMEDIATE")
-            asking = threading.Thread(
-                target=lambda: answers.append(ask(web.port, "POST", "/v1/sign-up", account))
-            )
-            asking.start()
-            half = connected(web.port, "127.0.0.2")
+            asking.request("POST", "/v1/sign-up", account, headers)
             half.sendall(HALF_BODY)
-            # Both are on their way in before these are answered.
+            # Connections are taken in their order: both are read before this one is answered.
             assert ask(web.port, "GET", "/healthz") == 200
             web.process.terminate()
             refused(web.port)
-            assert asking.is_alive() and web.process.poll() is None, "it waits for the database"
+            assert web.process.poll() is None, "it waits for the database"
             half.close()
             locking.execute("ROLLBACK")
-        asking.join(PATIENCE_S)
-        assert answers == [201]
+            assert asking.getresponse().status == 201
         assert web.process.wait(PATIENCE_S) == 0
 
 

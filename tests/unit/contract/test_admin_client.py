@@ -16,6 +16,7 @@ from penstock.contract.errors import (
     BrokerUnavailable,
     ErrorCode,
     OutcomeUnknown,
+    ShuttingDown,
     Unauthenticated,
 )
 from penstock.contract.methods import ERROR_CODE
@@ -160,6 +161,23 @@ def test_a_retriable_refusal_is_retried(broker: StandIn, admin: AdminClient) -> 
     answers = [outcome(ErrorCode.SHUTTING_DOWN, "draining"), outcome(revision=4)]
     broker.answers[methods.DELETE_TOPIC] = lambda request, context: answers.pop(0).SerializeToString()
     assert admin.delete_topic("tn_a", "orders").revision == 4
+
+
+def test_why_a_broker_refuses_is_kept_when_the_time_is_up_during_a_later_call(
+    broker: StandIn, admin: AdminClient
+) -> None:
+    waiting = threading.Event()
+
+    def refuse_first(request: bytes, context: grpc.ServicerContext) -> bytes:
+        if broker.count(methods.PUT_TENANT) > 1:
+            waiting.wait(PATIENCE_S)
+        return outcome(ErrorCode.SHUTTING_DOWN, "draining").SerializeToString()
+
+    broker.answers[methods.PUT_TENANT] = refuse_first
+    with pytest.raises(ShuttingDown, match="draining"):
+        admin.put_tenant("tn_a", timeout_s=3)
+    waiting.set()
+    assert broker.count(methods.PUT_TENANT) == 2
 
 
 def test_waiting_asks_each_other_broker_once_and_passes_over_who_does_not_answer(
