@@ -49,7 +49,7 @@ _FORGOTTEN_S = 12.0
 """A killed broker may not have written the usage of this time before its end: ten seconds, and the time to write."""
 _POLL_S = 0.1
 _OWN_MARK = "penstock-demo"
-_LEAD_S = 140.0
+_LEAD_S = 200.0
 """With a clock of its own: until the first message can be sent, on a busy machine too."""
 
 

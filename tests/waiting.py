@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-PATIENCE_S = 240.0
+PATIENCE_S = 600.0
 """What never comes fails after this time, and below pytest's own limit; what comes is seen at once."""
 
 _LOOK_S = 0.02

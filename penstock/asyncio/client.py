@@ -10,6 +10,8 @@ from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
+from google.protobuf.message import Message
+
 from penstock.asyncio.channels import GrpcTransport
 from penstock.asyncio.consumer import Consumer, Hook
 from penstock.asyncio.producer import Producer
@@ -17,7 +19,7 @@ from penstock.asyncio.runtime import Runtime
 from penstock.client import descriptions, record_safety
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.consuming.malformed import OnMalformed
-from penstock.client.conversations import BROKER_MS, PAUSE_MS, Conversation
+from penstock.client.conversations import BROKER_MS, PAUSE_MS, BrokerCall, Conversation
 from penstock.client.descriptions import BrokerDescription, TopicDescription
 from penstock.client.groups import descriptions as group_descriptions
 from penstock.client.groups.descriptions import GroupDescription, GroupSummary
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from penstock.admin.awaited import AwaitedAdmin
 
 _T = TypeVar("_T")
+_M = TypeVar("_M", bound=Message)
 _Value = TypeVar("_Value")
 _Key = TypeVar("_Key")
 
@@ -253,15 +256,15 @@ class Client:
 
     async def topics(self, timeout: float = 10.0) -> list[TopicDescription]:
         """All topics that the key may see, by name. Raises `BrokerUnavailable`, `Unauthenticated`."""
-        return descriptions.topics_in(await self._ask(*descriptions.metadata_request(None), timeout))
+        return descriptions.topics_in(await self._ask(descriptions.metadata_call(None), timeout))
 
     async def topic(self, name: str, timeout: float = 10.0) -> TopicDescription:
         """One topic. Raises `NotFound`, and as `topics` does."""
-        return descriptions.topic_in(await self._ask(*descriptions.metadata_request((name,)), timeout), name)
+        return descriptions.topic_in(await self._ask(descriptions.metadata_call((name,)), timeout), name)
 
     async def brokers(self, timeout: float = 10.0) -> list[BrokerDescription]:
         """All registered brokers by id. Raises as `topics` does."""
-        return descriptions.brokers_in(await self._ask(*descriptions.metadata_request(()), timeout))
+        return descriptions.brokers_in(await self._ask(descriptions.metadata_call(()), timeout))
 
     async def close(self, timeout: float | None = None) -> None:
         """Flush every producer for up to `timeout` seconds (None = its delivery timeout) and close it, close every
@@ -339,7 +342,7 @@ class Client:
                     call = next(conversation)
                 else:
                     try:
-                        answer = await self._ask(call.method, call.request, left, call.broker)
+                        answer = await self._ask(call, left)
                     except PenstockError as error:
                         call = conversation.throw(error)
                     else:
@@ -350,21 +353,22 @@ class Client:
         finally:
             conversation.close()
 
-    async def _ask(self, method: str, request: bytes, timeout: float, broker: int | None = None) -> bytes:
+    async def _ask(self, call: BrokerCall[_M], timeout: float) -> _M:
         runtime = self._runtime
-        wait_ms = timeout * 1000 if broker is None else min(timeout * 1000, BROKER_MS)
+        wait_ms = timeout * 1000 if call.broker is None else min(timeout * 1000, BROKER_MS)
         runtime.check()
         runtime.start()
-        answers: list[bytes] = []
+        answers: list[_M] = []
         failures: list[PenstockError] = []
+        collect = _collector(runtime, answers)
         sent = runtime.core.send_request(
-            method,
-            request,
+            call.method,
+            call.request,
             deadline=runtime.now_ms() + wait_ms,
-            on_answer=_collector(runtime, answers),
+            on_answer=lambda response, now: collect(call.answer.FromString(response), now),
             on_failure=_collector(runtime, failures),
-            broker=broker,
-            once=broker is not None,
+            broker=call.broker,
+            once=call.broker is not None,
         )
         runtime.signal()
         while not answers and not failures:
@@ -373,7 +377,7 @@ class Client:
                 break
         if answers:
             return answers[0]
-        raise failures[0] if failures else TimedOut(f"{method}: no answer within {timeout:g} s")
+        raise failures[0] if failures else TimedOut(f"{call.method}: no answer within {timeout:g} s")
 
     async def __aenter__(self) -> Self:
         return self

@@ -9,13 +9,15 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
+from google.protobuf.message import Message
+
 from penstock.blocking.consumer import Consumer, Hook
 from penstock.blocking.producer import Producer
 from penstock.blocking.runtime import Runtime, now_ms
 from penstock.client import descriptions, record_safety
 from penstock.client.arguments import consumer_settings, producer_settings
 from penstock.client.consuming.malformed import OnMalformed
-from penstock.client.conversations import BROKER_MS, PAUSE_MS, Conversation
+from penstock.client.conversations import BROKER_MS, PAUSE_MS, BrokerCall, Conversation
 from penstock.client.descriptions import BrokerDescription, TopicDescription
 from penstock.client.groups import descriptions as group_descriptions
 from penstock.client.groups.descriptions import GroupDescription, GroupSummary
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from penstock.admin.blocking import Admin
 
 _T = TypeVar("_T")
+_M = TypeVar("_M", bound=Message)
 _Value = TypeVar("_Value")
 _Key = TypeVar("_Key")
 
@@ -227,15 +230,15 @@ class Client:
 
     def topics(self, timeout: float = 10.0) -> list[TopicDescription]:
         """All topics that the key may see, by name. Raises `BrokerUnavailable`, `Unauthenticated`."""
-        return descriptions.topics_in(self._ask(*descriptions.metadata_request(None), timeout))
+        return descriptions.topics_in(self._ask(descriptions.metadata_call(None), timeout))
 
     def topic(self, name: str, timeout: float = 10.0) -> TopicDescription:
         """One topic. Raises `NotFound`, and as `topics` does."""
-        return descriptions.topic_in(self._ask(*descriptions.metadata_request((name,)), timeout), name)
+        return descriptions.topic_in(self._ask(descriptions.metadata_call((name,)), timeout), name)
 
     def brokers(self, timeout: float = 10.0) -> list[BrokerDescription]:
         """All registered brokers by id. Raises as `topics` does."""
-        return descriptions.brokers_in(self._ask(*descriptions.metadata_request(()), timeout))
+        return descriptions.brokers_in(self._ask(descriptions.metadata_call(()), timeout))
 
     def close(self, timeout: float | None = None) -> None:
         """Flush every producer for up to `timeout` seconds (None = its delivery timeout) and close it, close every
@@ -309,7 +312,7 @@ class Client:
                     call = next(conversation)
                 else:
                     try:
-                        answer = self._ask(call.method, call.request, left, call.broker)
+                        answer = self._ask(call, left)
                     except PenstockError as error:
                         call = conversation.throw(error)
                     else:
@@ -320,22 +323,23 @@ class Client:
         finally:
             conversation.close()
 
-    def _ask(self, method: str, request: bytes, timeout: float, broker: int | None = None) -> bytes:
+    def _ask(self, call: BrokerCall[_M], timeout: float) -> _M:
         runtime = self._runtime
-        wait_ms = timeout * 1000 if broker is None else min(timeout * 1000, BROKER_MS)
-        answers: list[bytes] = []
+        wait_ms = timeout * 1000 if call.broker is None else min(timeout * 1000, BROKER_MS)
+        answers: list[_M] = []
         failures: list[PenstockError] = []
+        collect = _collector(runtime, answers)
         runtime.check()
         with runtime.lock:
             runtime.start()
             sent = runtime.core.send_request(
-                method,
-                request,
+                call.method,
+                call.request,
                 deadline=now_ms() + wait_ms,
-                on_answer=_collector(runtime, answers),
+                on_answer=lambda response, now: collect(call.answer.FromString(response), now),
                 on_failure=_collector(runtime, failures),
-                broker=broker,
-                once=broker is not None,
+                broker=call.broker,
+                once=call.broker is not None,
             )
             runtime.wake()
             while not answers and not failures:
@@ -344,7 +348,7 @@ class Client:
                     break
         if answers:
             return answers[0]
-        raise failures[0] if failures else TimedOut(f"{method}: no answer within {timeout:g} s")
+        raise failures[0] if failures else TimedOut(f"{call.method}: no answer within {timeout:g} s")
 
     def __enter__(self) -> Self:
         return self

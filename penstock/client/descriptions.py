@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.client.conversations import BrokerCall
 from penstock.client.refusals import refusal
 from penstock.contract import methods
 from penstock.contract.errors import NotFound
@@ -44,15 +45,16 @@ class BrokerDescription:
     zone: str
 
 
-def metadata_request(names: tuple[str, ...] | None) -> tuple[str, bytes]:
-    """(method, request) for some topics, for all (None), or with no names for the brokers alone."""
+def metadata_call(names: tuple[str, ...] | None) -> BrokerCall[log_pb2.MetadataResponse]:
+    """For some topics, for all (None), or with no names for the brokers alone."""
     request = log_pb2.MetadataRequest(topics=names or (), all_topics=names is None)
-    return methods.METADATA, request.SerializeToString()
+    return BrokerCall(
+        method=methods.METADATA, request=request.SerializeToString(), answer=log_pb2.MetadataResponse
+    )
 
 
-def topics_in(response: bytes) -> list[TopicDescription]:
+def topics_in(answer: log_pb2.MetadataResponse) -> list[TopicDescription]:
     """All topics of an answer by name; those that are being deleted are left out."""
-    answer = log_pb2.MetadataResponse.FromString(response)
     return [
         _topic(message)
         for message in sorted(answer.topics, key=lambda topic: topic.name)
@@ -60,9 +62,9 @@ def topics_in(response: bytes) -> list[TopicDescription]:
     ]
 
 
-def topic_in(response: bytes, name: str) -> TopicDescription:
+def topic_in(answer: log_pb2.MetadataResponse, name: str) -> TopicDescription:
     """The one topic asked for. Raises what the broker said of it."""
-    for message in log_pb2.MetadataResponse.FromString(response).topics:
+    for message in answer.topics:
         if message.name == name:
             if message.error:
                 raise refusal(message.error, message.message)
@@ -70,9 +72,8 @@ def topic_in(response: bytes, name: str) -> TopicDescription:
     raise NotFound(f"{name}: no such topic")
 
 
-def brokers_in(response: bytes) -> list[BrokerDescription]:
+def brokers_in(answer: log_pb2.MetadataResponse) -> list[BrokerDescription]:
     """All registered brokers by id."""
-    answer = log_pb2.MetadataResponse.FromString(response)
     return [
         BrokerDescription(broker=broker.id, address=broker.address, zone=broker.zone)
         for broker in sorted(answer.brokers, key=lambda broker: broker.id)

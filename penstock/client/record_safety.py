@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
+
+from google.protobuf.message import Message
 
 from penstock.client.conversations import BrokerCall, Conversation
-from penstock.client.descriptions import TopicDescription, metadata_request, topic_in
+from penstock.client.descriptions import TopicDescription, metadata_call, topic_in
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.contract import methods
 from penstock.contract.errors import NoLeader, NotFound, PenstockError
@@ -16,8 +18,6 @@ from penstock.contract.v1 import log_pb2 as pb
 
 END = -1
 """As an offset to delete up to: everything that is committed."""
-
-_M = TypeVar("_M", pb.DeletedRecords, pb.PartitionDurability)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,35 +45,44 @@ def delete_records(before: Mapping[NamedPartition, int]) -> Conversation[dict[Na
                 f"{topic}-{partition}: before offset {offset}; at least 0, or {END} for all, required"
             )
 
-    def ask(asked: list[tuple[NamedPartition, bytes, int]]) -> tuple[str, bytes]:
+    def ask(
+        asked: list[tuple[NamedPartition, bytes, int]], broker: int
+    ) -> BrokerCall[pb.DeleteRecordsResponse]:
         request = pb.DeleteRecordsRequest()
         for tp, topic_id, epoch in asked:
             request.partitions.add(
                 topic_id=topic_id, partition=tp[1], leader_epoch=epoch, before_offset=before[tp]
             )
-        return methods.DELETE_RECORDS, request.SerializeToString()
+        return BrokerCall(
+            method=methods.DELETE_RECORDS,
+            request=request.SerializeToString(),
+            answer=pb.DeleteRecordsResponse,
+            broker=broker,
+        )
 
-    found = yield from _of_leaders(
-        sorted(before), ask, lambda answer: list(pb.DeleteRecordsResponse.FromString(answer).partitions)
-    )
+    found: dict[NamedPartition, pb.DeletedRecords] = yield from _of_leaders(sorted(before), ask)
     return {tp: deleted.log_start_offset for tp, deleted in found.items()}
 
 
 def durability(topic: str) -> Conversation[list[PartitionDurability]]:
     """All partitions of a topic by number. Raises `NotFound`."""
-    method, request = metadata_request((topic,))
-    described = topic_in((yield BrokerCall(method=method, request=request)), topic)
+    described = topic_in((yield metadata_call((topic,))), topic)
 
-    def ask(asked: list[tuple[NamedPartition, bytes, int]]) -> tuple[str, bytes]:
+    def ask(
+        asked: list[tuple[NamedPartition, bytes, int]], broker: int
+    ) -> BrokerCall[pb.DescribeDurabilityResponse]:
         wanted = pb.DescribeDurabilityRequest()
         for tp, topic_id, epoch in asked:
             wanted.partitions.add(topic_id=topic_id, partition=tp[1], leader_epoch=epoch)
-        return methods.DESCRIBE_DURABILITY, wanted.SerializeToString()
+        return BrokerCall(
+            method=methods.DESCRIBE_DURABILITY,
+            request=wanted.SerializeToString(),
+            answer=pb.DescribeDurabilityResponse,
+            broker=broker,
+        )
 
-    found = yield from _of_leaders(
-        [(topic, partition.partition) for partition in described.partitions],
-        ask,
-        lambda answer: list(pb.DescribeDurabilityResponse.FromString(answer).partitions),
+    found: dict[NamedPartition, pb.PartitionDurability] = yield from _of_leaders(
+        [(topic, partition.partition) for partition in described.partitions], ask
     )
     return [
         PartitionDurability(
@@ -90,16 +99,16 @@ def durability(topic: str) -> Conversation[list[PartitionDurability]]:
 
 def _of_leaders(
     partitions: list[NamedPartition],
-    ask: Callable[[list[tuple[NamedPartition, bytes, int]]], tuple[str, bytes]],
-    answers: Callable[[bytes], list[_M]],
-) -> Conversation[dict[NamedPartition, _M]]:
-    """Call each leader once, and again where leadership moved or the leader was not done yet."""
-    unanswered, found = list(partitions), dict[NamedPartition, _M]()
+    ask: Callable[[list[tuple[NamedPartition, bytes, int]], int], BrokerCall[Message]],
+) -> Conversation[dict[NamedPartition, Any]]:
+    """Call each leader once, and again where leadership moved or the leader was not done yet. The results are the
+    `partitions` of the answers, in the order asked.
+    """
+    unanswered, found = list(partitions), dict[NamedPartition, Any]()
     while unanswered:
         topics: dict[str, TopicDescription] = {}
         for name in sorted({topic for topic, _ in unanswered}):
-            method, request = metadata_request((name,))
-            topics[name] = topic_in((yield BrokerCall(method=method, request=request)), name)
+            topics[name] = topic_in((yield metadata_call((name,))), name)
         by_leader: dict[int, list[tuple[NamedPartition, bytes, int]]] = {}
         for tp in unanswered:
             described = topics[tp[0]]
@@ -112,13 +121,12 @@ def _of_leaders(
             if leader < 0:
                 yield from _unless_final(NoLeader(f"{asked[0][0][0]}-{asked[0][0][1]}: no leader now"))
                 continue
-            method, request = ask(asked)
             try:
-                results = answers((yield BrokerCall(method=method, request=request, broker=leader)))
+                answered = yield ask(asked, leader)
             except PenstockError as error:
                 yield from _unless_final(error)
                 continue
-            for (tp, _, _), answer in zip(asked, results, strict=True):
+            for (tp, _, _), answer in zip(asked, answered.partitions, strict=True):
                 if answer.error:
                     yield from _unless_final(refusal(answer.error, answer.message))
                 else:

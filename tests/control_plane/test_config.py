@@ -12,6 +12,7 @@ import pytest
 from control_plane import config
 from penstock.contract.errors import ConfigurationError
 from tests.control_plane.configuration import write
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_a_web_process_says_in_one_line_what_is_wrong_with_its_configuration(fil
         env={**os.environ, config.VARIABLE: str(changed(file, ["listen"], "8080"))},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 1
     assert done.stderr == f"penstock: {file}: listen: host:port required, '8080' given\n"

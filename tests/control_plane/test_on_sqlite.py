@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.installed import ROOT
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -45,7 +46,7 @@ def test_what_depends_on_the_database_holds_on_sqlite(tmp_path: Path) -> None:
         env={**os.environ, "PENSTOCK_TEST_DATABASE_URL": f"sqlite:///{tmp_path}/control.sqlite"},
         capture_output=True,
         text=True,
-        timeout=580,
+        timeout=2 * PATIENCE_S,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]

@@ -16,6 +16,7 @@ from local import processes, service_processes
 from local.layout import DataDirectory
 from local.service_layout import ServiceDirectory
 from tests.integration.installed import ROOT
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -46,7 +47,7 @@ def run_demo(data: Path, *options: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=800,
+        timeout=2 * PATIENCE_S,
         check=False,
     )
 

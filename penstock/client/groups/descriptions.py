@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
+
+from google.protobuf.message import Message
 
 from penstock.client.conversations import BrokerCall, Conversation
-from penstock.client.descriptions import brokers_in, metadata_request, topic_in
+from penstock.client.descriptions import brokers_in, metadata_call, topic_in
 from penstock.client.refusals import final, refusal
 from penstock.contract import methods
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import NamedPartition
 from penstock.contract.v1 import groups_pb2 as pb
+
+_M = TypeVar("_M", bound=Message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +59,17 @@ class GroupDescription:
 def list_groups() -> Conversation[list[GroupSummary]]:
     """Every broker lists what it coordinates; while a coordinator moves, its groups may be missing."""
     while True:
-        method, request = metadata_request(())
-        brokers = brokers_in((yield BrokerCall(method=method, request=request)))
+        brokers = brokers_in((yield metadata_call(())))
         found: dict[str, GroupSummary] = {}
         try:
             for broker in brokers:
                 asked = pb.ListGroupsRequest().SerializeToString()
-                response = yield BrokerCall(method=methods.LIST_GROUPS, request=asked, broker=broker.broker)
-                answer = pb.ListGroupsResponse.FromString(response)
+                answer: pb.ListGroupsResponse = yield BrokerCall(
+                    method=methods.LIST_GROUPS,
+                    request=asked,
+                    answer=pb.ListGroupsResponse,
+                    broker=broker.broker,
+                )
                 if answer.error:
                     raise refusal(answer.error, answer.message)
                 found.update({group.group: _summary(group) for group in answer.groups})
@@ -74,8 +82,7 @@ def describe_group(name: str) -> Conversation[GroupDescription]:
     """Raises `GroupNotFound`."""
     request = pb.DescribeGroupRequest(group=name).SerializeToString()
     while True:
-        response = yield from _of_coordinator(name, methods.DESCRIBE_GROUP, request)
-        answer = pb.DescribeGroupResponse.FromString(response)
+        answer = yield from _of_coordinator(name, methods.DESCRIBE_GROUP, request, pb.DescribeGroupResponse)
         if not answer.error:
             break
         yield from _unless_final(refusal(answer.error, answer.message))
@@ -108,9 +115,7 @@ def reset_group(name: str, offsets: Mapping[NamedPartition, int]) -> Conversatio
     wanted = pb.ResetOffsetsRequest(group=name)
     ids: dict[str, bytes] = {}
     for topic in sorted({topic for topic, _ in offsets}):
-        method, request = metadata_request((topic,))
-        response = yield BrokerCall(method=method, request=request)
-        ids[topic] = bytes.fromhex(topic_in(response, topic).topic_id)
+        ids[topic] = bytes.fromhex(topic_in((yield metadata_call((topic,))), topic).topic_id)
     for (topic, partition), offset in sorted(offsets.items()):
         wanted.offsets.add(topic_id=ids[topic], partition=partition, offset=offset, leader_epoch=-1)
     yield from _change(name, methods.RESET_OFFSETS, wanted.SerializeToString())
@@ -123,23 +128,26 @@ def delete_group(name: str) -> Conversation[None]:
 
 def _change(name: str, method: str, request: bytes) -> Conversation[None]:
     while True:
-        response = yield from _of_coordinator(name, method, request)
-        answer = pb.GroupChangeResponse.FromString(response)
+        answer = yield from _of_coordinator(name, method, request, pb.GroupChangeResponse)
         if not answer.error:
             return
         yield from _unless_final(refusal(answer.error, answer.message))
 
 
-def _of_coordinator(name: str, method: str, request: bytes) -> Conversation[bytes]:
+def _of_coordinator(name: str, method: str, request: bytes, answer: type[_M]) -> Conversation[_M]:
     find = pb.FindCoordinatorRequest(group=name).SerializeToString()
     while True:
-        response = yield BrokerCall(method=methods.FIND_COORDINATOR, request=find)
-        found = pb.FindCoordinatorResponse.FromString(response)
+        found: pb.FindCoordinatorResponse = yield BrokerCall(
+            method=methods.FIND_COORDINATOR, request=find, answer=pb.FindCoordinatorResponse
+        )
         if found.error:
             yield from _unless_final(refusal(found.error, found.message))
             continue
         try:
-            return (yield BrokerCall(method=method, request=request, broker=found.broker_id))
+            answered: _M = yield BrokerCall(
+                method=method, request=request, answer=answer, broker=found.broker_id
+            )
+            return answered
         except PenstockError as error:
             yield from _unless_final(error)
 

@@ -30,6 +30,7 @@ from tests.control_plane.billing.world import TESTER, World
 from tests.integration.brokers import Tenant as BrokerTenant
 from tests.integration.brokers import brokers
 from tests.integration.metering.usage import TIMINGS, USAGE, Metered
+from tests.waiting import PATIENCE_S
 from web.proofs import GatheredDocuments
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -83,7 +84,7 @@ def fold(folder: Path, records: list[Record], without: dict[str, list[Record]]) 
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=480,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]

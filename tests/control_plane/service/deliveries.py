@@ -275,7 +275,7 @@ class Deliveries:
         address = f"anna-{secrets.token_hex(4)}@acme.example"
 
         def attempt(url: str) -> str:
-            with RestClient(url, timeout_s=20) as rest:
+            with RestClient(url, timeout_s=PATIENCE_S) as rest:
                 try:
                     # Without a password: nothing is hashed, and it counts all the same.
                     rest.post("/v1/sign-in", {"email": address})

@@ -32,7 +32,7 @@ FLAGS = (
     *("--disable-sync", "--no-first-run"),
 )
 PASSWORD = "a horse, a battery"
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = 120_000
 """For actions and for what is expected alike: on a machine with twenty busy processes a page takes seconds."""
 expect.set_options(timeout=TIMEOUT_MS)
 

@@ -117,7 +117,7 @@ def test_a_groups_offsets_are_moved_after_a_preview(visitor: Visitor, service: S
 
 def test_a_topic_is_edited_and_deleted_by_its_typed_name(visitor: Visitor) -> None:
     visitor.make_topic("orders", partitions=1)
-    expect(visitor.page.get_by_text("Nothing was read back from the disks yet")).to_be_visible(timeout=30_000)
+    expect(visitor.page.get_by_text("Nothing was read back from the disks yet")).to_be_visible()
     visitor.page.get_by_role("link", name="Settings", exact=True).click()
     visitor.page.get_by_label("Partitions").fill("4")
     visitor.page.get_by_role("button", name="Save").click()

@@ -54,11 +54,11 @@ def test_messages_become_an_invoice_that_the_browser_sees_proven(visitor: Visito
     line.locator("summary").click()
     expect(line.locator("tfoot")).to_contain_text(f"{MESSAGES:,}")
     visitor.page.get_by_role("button", name="Verify").click()
-    expect(visitor.page.get_by_text("Proven.")).to_be_visible(timeout=60_000)
+    expect(visitor.page.get_by_text("Proven.")).to_be_visible()
     assert serious(visitor.page) == []
     visitor.here()
     flow = visitor.page.locator("section", has_text="The last hour")
-    expect(flow.get_by_text(f"{MESSAGES:,}")).to_be_visible(timeout=60_000)
+    expect(flow.get_by_text(f"{MESSAGES:,}")).to_be_visible()
     expect(flow.get_by_text("Bytes a ")).to_be_visible()
     for path in ("/usage", "/invoices", ""):
         look(visitor, f"/t/{visitor.tenant}{path}")

@@ -83,7 +83,7 @@ def test_without_scripts_pages_show_what_the_brokers_say(
             ("/groups", "No groups"),
         ):
             page.goto(f"{service.url}/t/{visitor.tenant}{path}")
-            expect(page.get_by_text(said).first).to_be_visible(timeout=30_000)
+            expect(page.get_by_text(said).first).to_be_visible()
             expect(page.get_by_text("Asking the brokers")).to_have_count(0)
             if folder := os.environ.get("PENSTOCK_TEST_PICTURES"):
                 page.screenshot(path=f"{folder}/unscripted{path.replace('/', '-')}.png", full_page=True)

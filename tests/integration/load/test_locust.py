@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.brokers import Brokers, Tenant, brokers
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -49,7 +50,7 @@ def _run_locust(cluster: Brokers, tenant: Tenant, report: Path) -> subprocess.Co
         env=os.environ | settings,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=PATIENCE_S,
         check=False,
     )
 

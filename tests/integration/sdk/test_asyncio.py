@@ -15,6 +15,7 @@ from penstock import MessageBatch
 from penstock.asyncio import Client
 from penstock.contract.errors import ErrorCode
 from tests.integration.sdk.fake_brokers import FakeBrokers
+from tests.unit.client.test_truncated_answers import Truncation
 from tests.waiting import PATIENCE_S
 
 Scene = Callable[[Client], Coroutine[None, None, None]]
@@ -167,6 +168,15 @@ def test_a_silent_leader_is_left_as_soon_as_another_broker_says_so(brokers: Fake
                 await asyncio.wait_for(delivery, 0.3)
             await asyncio.to_thread(brokers.act, lambda cluster: cluster.unregister(0))
             assert (await asyncio.wait_for(delivery, 2)).offset == 1
+
+    play(brokers, scene)
+
+
+def test_a_description_that_cannot_be_read_is_asked_for_again(brokers: FakeBrokers) -> None:
+    async def scene(client: Client) -> None:
+        truncation = brokers.act(lambda cluster: Truncation(cluster, "Metadata"))
+        assert [topic.name for topic in await client.topics()] == ["orders"]
+        assert truncation.left == 0
 
     play(brokers, scene)
 

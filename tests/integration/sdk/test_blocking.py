@@ -17,6 +17,7 @@ from penstock import Client
 from penstock.contract.errors import ErrorCode
 from penstock.serializers import TEXT
 from tests.integration.sdk.fake_brokers import FakeBrokers
+from tests.unit.client.test_truncated_answers import Truncation
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
@@ -259,6 +260,12 @@ def test_topics_and_brokers_are_described(client: Client, brokers: FakeBrokers) 
     assert [broker.address for broker in client.brokers()] == brokers.bootstrap
     with pytest.raises(penstock.NotFound, match="nowhere"):
         client.topic("nowhere")
+
+
+def test_a_description_that_cannot_be_read_is_asked_for_again(client: Client, brokers: FakeBrokers) -> None:
+    truncation = brokers.act(lambda cluster: Truncation(cluster, "Metadata"))
+    assert [topic.name for topic in client.topics()] == ["orders"]
+    assert truncation.left == 0
 
 
 def test_an_interrupt_does_not_wait_for_what_cannot_be_sent(brokers: FakeBrokers) -> None:

@@ -3,6 +3,7 @@
 from typing import TypeVar
 
 import pytest
+from google.protobuf.message import Message
 
 from penstock.client.conversations import BrokerCall, Conversation
 from penstock.client.record_safety import END, delete_records, durability
@@ -42,12 +43,12 @@ class Leaders:
                     self.lost -= 1
                     question = conversation.throw(BrokerUnavailable("it does not answer"))
                 else:
-                    question = conversation.send(self._answer(question))
+                    question = conversation.send(question.answer.FromString(self._answer(question)))
         except StopIteration as done:
             found: T = done.value
             return found
 
-    def _answer(self, question: BrokerCall) -> bytes:
+    def _answer(self, question: BrokerCall[Message]) -> bytes:
         if question.method == methods.METADATA:
             return self.cluster.metadata(["orders"])
         assert question.broker is not None
@@ -109,15 +110,19 @@ def test_a_leader_that_does_not_answer_or_is_not_there_is_waited_for() -> None:
     leaders.topic.partitions[0].leader = -1
     waiting = delete_records({("orders", 0): 5})
     assert isinstance(next(waiting), BrokerCall)
-    assert waiting.send(leaders.cluster.metadata(["orders"])) is None, "there is nobody to ask"
+    assert waiting.send(_metadata(leaders)) is None, "there is nobody to ask"
     leaders.topic.partitions[0].leader = 1
     assert isinstance(waiting.send(b""), BrokerCall)
     assert leaders.hear(_going_on(waiting, leaders)) == {("orders", 0): 5}
 
 
+def _metadata(leaders: Leaders) -> pb.MetadataResponse:
+    return pb.MetadataResponse.FromString(leaders.cluster.metadata(["orders"]))
+
+
 def _going_on(conversation: Conversation[T], leaders: Leaders) -> Conversation[T]:
     """What follows an answer for metadata."""
-    question = conversation.send(leaders.cluster.metadata(["orders"]))
+    question = conversation.send(_metadata(leaders))
     while True:
         try:
             question = conversation.send((yield question))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.client.consuming.test_consuming import expected, filled, values
+from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.client.groups.members import Member, Service
 from tests.unit.client.runner import Runner
 
@@ -12,10 +13,10 @@ from tests.unit.client.runner import Runner
 class Truncation:
     """The next answer of one method is cut short, or `answer`."""
 
-    def __init__(self, runner: Runner, method: str, answer: bytes = b"\x0a\x7f") -> None:
-        self._call, self._method, self._answer = runner.cluster.call, method, answer
+    def __init__(self, cluster: FakeCluster, method: str, answer: bytes = b"\x0a\x7f") -> None:
+        self._call, self._method, self._answer = cluster.call, method, answer
         self.left = 1
-        runner.cluster.call = self.call  # type: ignore[method-assign]
+        cluster.call = self.call  # type: ignore[method-assign]
 
     def call(self, broker: int, method: str, request: bytes) -> bytes:
         answer = self._call(broker, method, request)
@@ -29,7 +30,7 @@ class Truncation:
 def test_a_producer_asks_again(method: str) -> None:
     runner = Runner()
     runner.cluster.create("orders")
-    truncation = Truncation(runner, method)
+    truncation = Truncation(runner.cluster, method)
     producer = runner.producer()
     producer.route("orders")
     runner.run(1_000)
@@ -41,7 +42,7 @@ def test_a_producer_asks_again(method: str) -> None:
 
 def test_a_consumer_asks_again_for_offsets() -> None:
     runner = filled()
-    truncation = Truncation(runner, "ListOffsets")
+    truncation = Truncation(runner.cluster, "ListOffsets")
     consumer = runner.consumer("orders")
     assert values(runner, consumer) == expected(range(10))
     assert truncation.left == 0
@@ -54,7 +55,7 @@ def test_a_member_of_a_group_asks_again(method: str) -> None:
     for number in range(10):
         service.runner.send(producer, "orders", b"%d" % number, partition=0)
     service.runner.run(100)
-    truncation = Truncation(service.runner, method)
+    truncation = Truncation(service.runner.cluster, method)
     member, read = Member(service), 0
     for _ in range(100):
         read += len(member.poll())
@@ -69,7 +70,7 @@ def test_a_commit_answered_for_fewer_partitions_than_it_names_is_tried_again() -
     producer = service.runner.producer()
     service.runner.send(producer, "orders", b"a", partition=0)
     service.runner.run(100)
-    truncation = Truncation(service.runner, "CommitOffsets", answer=b"")
+    truncation = Truncation(service.runner.cluster, "CommitOffsets", answer=b"")
     member = Member(service, auto_commit=False)
     assert len(member.poll()) == 1
     commit = member.core.commit(None, service.runner.now + 10_000)
