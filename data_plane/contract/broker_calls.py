@@ -198,7 +198,7 @@ class BrokerCalls:
                 try:
                     answer = _applied(self.call(address, method, request, answer_type, min(call_s, left_s)))
                 except AnswerLost as error:
-                    # A call that our own deadline cut short says nothing against what was answered before.
+                    # A call that ended with our own deadline says nothing against what was answered before.
                     if left_s >= call_s or not refused:
                         failure = BrokerUnavailable(f"no answer from {self.addresses}: {error}")
                     self.addresses.lost(address)
