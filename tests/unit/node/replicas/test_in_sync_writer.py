@@ -114,6 +114,17 @@ def test_a_record_is_moved_on_only_when_an_earlier_try_may_still_be_applied(
     assert replica.leading is not None and replica.leading.maximal == (ME, OTHER)
 
 
+def test_a_lost_answer_leaves_every_partition_of_the_block_unresolved() -> None:
+    replicas = [_replica_with_a_follower_that_may_join() for _ in range(2)]
+    writer, store = _writer(replicas[0], ["lost"])
+    asyncio.run(writer._look(replicas))
+    assert not store.outcomes, "one transaction for both"
+    assert [replica.leading is not None and replica.leading.unresolved for replica in replicas] == [
+        True,
+        True,
+    ]
+
+
 def test_a_member_that_is_forgotten_while_the_store_is_asked_does_not_join_and_harms_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
