@@ -356,19 +356,25 @@ class Runtime:
 
         def over(future: Any) -> None:
             try:
-                response = future.result()
-            except grpc.RpcError as error:
-                code, message = _described(error, action.address, request_id)
-                self._call_over(action.token, code, message)
-            except grpc.FutureCancelledError:
-                self._call_over(action.token, None, f"{action.address}: cancelled")
-            else:
-                with self.lock:
-                    self.core.call_answered(action.token, response, now_ms())
-                    batches = self.signal()
-                run_callbacks(batches)
+                self._call_done(action, request_id, future)
+            except BaseException as error:  # grpc would log it and go on
+                self._broken(error)
 
         future.add_done_callback(over)
+
+    def _call_done(self, action: StartCall, request_id: str, future: Any) -> None:
+        try:
+            response = future.result()
+        except grpc.RpcError as error:
+            code, message = _described(error, action.address, request_id)
+            self._call_over(action.token, code, message)
+        except grpc.FutureCancelledError:
+            self._call_over(action.token, None, f"{action.address}: cancelled")
+        else:
+            with self.lock:
+                self.core.call_answered(action.token, response, now_ms())
+                batches = self.signal()
+            run_callbacks(batches)
 
     def _call_over(self, token: int, code: int | None, message: str) -> None:
         with self.lock:

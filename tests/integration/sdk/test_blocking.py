@@ -268,6 +268,20 @@ def test_a_description_that_cannot_be_read_is_asked_for_again(client: Client, br
     assert truncation.left == 0
 
 
+def test_a_mistake_of_ours_in_an_answer_stops_the_client_and_says_so(
+    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    with Client(bootstrap=brokers.bootstrap, api_key="key") as client:
+        client.topics()
+        monkeypatch.setattr(client._runtime.core, "call_answered", fail)
+        for _ in range(2):
+            with pytest.raises(penstock.Closed, match=r"internal error.*planted"):
+                client.topics(timeout=60)
+
+
 def test_an_interrupt_does_not_wait_for_what_cannot_be_sent(brokers: FakeBrokers) -> None:
     began = time.monotonic()
     with (
