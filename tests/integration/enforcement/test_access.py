@@ -1,7 +1,7 @@
-"""Keys on open streams: idle ones end with what ends their key, and a bound key sees its prefix only.
+"""Keys on open streams: idle ones end within a second of what ends their key, and a bound key sees its prefix only.
 
-That they end within a second is shown on a virtual clock (tests/simulation/test_ended_keys.py): here a busy machine
-may take longer, and what it took is printed.
+Each time is shown on a virtual clock too (tests/simulation/test_ended_keys.py). Here the best of a few tries counts: a
+busy machine may hold one up, and brokers that are late are late each time.
 """
 
 import secrets
@@ -27,6 +27,9 @@ from tests.integration.raw_wire import ConsumeWire, ProduceWire, batch_of, with_
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
+
+ENDS_WITHIN_MS = 1_000
+TRIES = 5
 
 
 class Key:
@@ -106,7 +109,7 @@ def suspend(cluster: Brokers, key: Key) -> float:
         (suspend, ErrorCode.FORBIDDEN, "is suspended"),
     ],
 )
-def test_idle_streams_end_on_every_broker(
+def test_idle_streams_end_within_a_second_on_every_broker(
     cluster: Brokers,
     tenant: Tenant,
     end: Callable[[Brokers, Key], float],
@@ -114,6 +117,18 @@ def test_idle_streams_end_on_every_broker(
     text: str,
     record_property: Callable[[str, object], None],
 ) -> None:
+    slowest_ms: list[float] = []
+    while not slowest_ms or (min(slowest_ms) >= ENDS_WITHIN_MS and len(slowest_ms) < TRIES):
+        holder = cluster.tenant(f"{tenant.name}try{len(slowest_ms)}")
+        slowest_ms.append(_slowest_end_ms(cluster, holder, end, code, text))
+    record_property("slowest_ms", [round(each) for each in slowest_ms])
+    assert min(slowest_ms) < ENDS_WITHIN_MS, slowest_ms
+
+
+def _slowest_end_ms(
+    cluster: Brokers, tenant: Tenant, end: Callable[[Brokers, Key], float], code: ErrorCode, text: str
+) -> float:
+    """How long after what ends their key the last of nine idle streams ends."""
     key = Key(cluster, tenant)
     key.put(generation=1)
     topic_id = cluster.create_topic(tenant, "idle", 3, assignments=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
@@ -143,10 +158,10 @@ def test_idle_streams_end_on_every_broker(
     assert len(ends) == len(opened)
     assert all(found is code and text in message for _, found, message in ends)
     slowest_ms = max(at - ended_at for at, _, _ in ends) * 1000
-    record_property("slowest_ms", round(slowest_ms))
     print(f"{end.__name__}: {len(ends)} idle streams ended, the last {slowest_ms:.0f} ms after it")
     if end is expire:
         assert min(at - ended_at for at, _, _ in ends) * 1000 >= -50, "not before it expired"
+    return slowest_ms
 
 
 def test_a_suspended_tenant_is_refused_until_it_is_resumed(cluster: Brokers, tenant: Tenant) -> None:
