@@ -457,7 +457,7 @@ class Metering:
                     totals=due.mark.totals.as_tuple(),
                 )
         for replica, end_offset in draft.sealed:
-            replica.sealed_offset = max(replica.sealed_offset, end_offset)
+            replica.note_sealed(end_offset)
 
 
 def _is_metered(replica: Replica) -> bool:
