@@ -60,7 +60,7 @@ class Following(NamedTuple):
 
 
 class Replica:
-    """See the module. `on_append`, `on_marks` and `on_commit` listeners are keyed by their owner and run synchronously."""
+    """See the module. The listeners of `on_append` and its kin are keyed by their owner and run synchronously."""
 
     def __init__(
         self,
