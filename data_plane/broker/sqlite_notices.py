@@ -55,7 +55,7 @@ class CommitNotices:
                 pass
 
     def close(self) -> None:
-        """Once nobody waits, announces or wakes any more."""
+        """When no thread waits, announces or wakes any more."""
         os.close(self._woken)
         if self.hears:
             os.close(self._heard)

@@ -12,8 +12,8 @@ from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.stats import NodeStats
 from tests.unit.log.batches import made_batch, with_header
 from tests.unit.log.miniature import Miniature, where
-from tests.unit.node.metering.test_written_usage import CONFIG, Usage
-from tests.unit.node.replicas.test_follower_stream import held_by_other, led
+from tests.unit.node.metering.test_written_usage import Usage
+from tests.unit.node.replicas.test_follower_stream import CONFIG, held_by_other, led
 
 HOUR_MS = 3_600_000
 
