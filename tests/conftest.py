@@ -11,6 +11,7 @@ import pytest
 from xdist.remote import Producer
 
 from local import guardian
+from penstock.build import CORES
 from tests import schedule
 
 FULL = bool(os.environ.get("FULL"))
@@ -55,8 +56,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """After they were shuffled: what takes longest comes first."""
-    items[:] = schedule.in_order(items)
+    """After they were shuffled: what takes longest comes first. What is for the other kind of cores is left out."""
+    others = "pure" if CORES == "compiled" else "compiled"
+    items[:] = schedule.in_order([item for item in items if item.get_closest_marker(others) is None])
 
 
 @pytest.hookimpl(optionalhook=True)

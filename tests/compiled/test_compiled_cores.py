@@ -1,0 +1,53 @@
+"""What runs on compiled cores is what the sources say: every module is native, and a seed takes the same steps."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from penstock.build import CORES
+from tests.architecture.house import ROOT
+
+pytestmark = [pytest.mark.compiled, pytest.mark.slow]
+
+SEEDS = 20
+_TREE = ROOT / "build" / "compiled"
+
+
+def native_modules() -> list[str]:
+    """The modules that `make compile` has made, without packages, which load with them."""
+    return sorted(
+        str(path.relative_to(_TREE)).partition(".")[0].replace("/", ".")
+        for package in ("data_plane", "penstock")
+        for path in (_TREE / package).rglob("*.so")
+        if not path.name.startswith("__init__.")
+    )
+
+
+def test_every_compiled_module_is_the_one_that_is_imported() -> None:
+    assert CORES == "compiled"
+    found = native_modules()
+    assert {"data_plane.log.journal", "data_plane.replication.leader", "penstock.client.core"} <= set(found)
+    for name in found:
+        assert Path(str(import_module(name).__file__)).is_relative_to(_TREE), name
+
+
+def test_seeds_take_the_same_steps_on_compiled_cores_as_on_pure_python() -> None:
+    compiled = _traces(dict(os.environ))
+    assert compiled == _traces(
+        {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
+    )
+    assert len({trace for trace, _ in compiled.values()}) == SEEDS
+
+
+def _traces(environment: dict[str, str]) -> dict[int, tuple[str, int]]:
+    """By seed: the hash of its trace, and how many steps it took. Every invariant held."""
+    command = [sys.executable, "-m", "data_plane.testkit.run", "--seeds", str(SEEDS), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
+    assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-2_000:]
+    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {result["seed"]: (result["trace_hash"], result["steps"]) for result in results}
