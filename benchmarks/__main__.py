@@ -19,6 +19,7 @@ from benchmarks.figures import GOALS, Benchmark, Measured
 from benchmarks.latency import steady_load
 from benchmarks.metering import BENCHMARK as METERING
 from benchmarks.noisy_neighbour import BENCHMARK as NOISY_NEIGHBOUR
+from benchmarks.peers.benchmark import PEERS, PEERS_QUICK
 from benchmarks.planned_moves import planned_moves
 from benchmarks.recovery import BENCHMARK as RECOVERY
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
@@ -61,6 +62,8 @@ BENCHMARKS = (
     TOPIC_CREATION,
     FOLDS,
     ROUNDS,
+    PEERS,
+    PEERS_QUICK,
 )
 
 
@@ -99,7 +102,9 @@ def main() -> int:
 
 
 def _wanted(benchmark: Benchmark, only: str | None, *, everything: bool) -> bool:
-    return only in benchmark.figures if only else benchmark.quick or everything
+    if only:
+        return only in benchmark.figures
+    return not benchmark.named_only and (benchmark.quick or everything)
 
 
 def _show(measured: list[Measured], load_before: float) -> None:
