@@ -73,7 +73,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="the long ones too")
     parser.add_argument("--folder", type=Path, default=Path("var"), help="where clusters rest while it runs")
     arguments = parser.parse_args()
-    chosen = [b for b in BENCHMARKS if _wanted(b, arguments.only, everything=arguments.all)]
+    chosen = [b for b in BENCHMARKS if wanted(b, arguments.only, everything=arguments.all)]
     if not chosen:
         names = ", ".join(name for benchmark in BENCHMARKS for name in benchmark.figures)
         print(f"no figure {arguments.only!r}; there are: {names}", file=sys.stderr)
@@ -101,7 +101,7 @@ def main() -> int:
     return 0
 
 
-def _wanted(benchmark: Benchmark, only: str | None, *, everything: bool) -> bool:
+def wanted(benchmark: Benchmark, only: str | None, *, everything: bool) -> bool:
     if only:
         return only in benchmark.figures
     return not benchmark.named_only and (benchmark.quick or everything)

@@ -35,6 +35,7 @@ def compare(folder: Path, *, quick: bool) -> list[Measured]:
         rows=[row for step in STEPS for row in step.rows],
         systems=[(kind.key, kind.title) for kind in KINDS],
     )
+    folder = folder.absolute()  # servers have working folders of their own
     made = _prepared(comparison)
     kinds = [kind for kind in KINDS if kind.key in made]
     turns = [

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -79,13 +80,8 @@ class Kafka:
     def __enter__(self) -> Self:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         try:
-            for number in range(SERVERS):
-                config = self._configured(number)
-                run_tool(
-                    [*self._java(), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)],
-                    cwd=self._folder,
-                    timeout_s=_TOOL_S,
-                )
+            with ThreadPoolExecutor(SERVERS) as pool:
+                list(pool.map(partial(self._format, cluster), range(SERVERS)))
             for number in range(SERVERS):
                 command = [*self._java(*_SERVER_OPTIONS), "kafka.Kafka", str(self._config(number))]
                 self._servers.append(Server(f"kafka-{number + 1}", command, self._folder))
@@ -99,6 +95,14 @@ class Kafka:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end()
+
+    def _format(self, cluster: str, number: int) -> None:
+        config = self._configured(number)
+        run_tool(
+            [*self._java(), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)],
+            cwd=self._folder,
+            timeout_s=_TOOL_S,
+        )
 
     def client(self) -> ClientProgram:
         return ClientProgram(command=[*self._java("-Xmx1G"), "Load"])
@@ -162,7 +166,7 @@ def _prepare(cache: Path) -> Callable[[Path], Kafka]:
             f"needs {', '.join(missing)}: install a JDK of version 17 or newer and Maven "
             "(Debian: default-jdk-headless, maven)"
         )
-    programs = cache / f"kafka-{_digest_of_sources()}"
+    programs = _programs(cache)
     if not (programs / "ready").exists():
         shutil.rmtree(programs, ignore_errors=True)
         (programs / "classes").mkdir(parents=True)
@@ -181,9 +185,9 @@ def _prepare(cache: Path) -> Callable[[Path], Kafka]:
     return partial(Kafka, programs)
 
 
-def _digest_of_sources() -> str:
+def _programs(cache: Path) -> Path:
     content = b"".join(file.read_bytes() for file in (_POM, _DIGESTS, _SOURCE))
-    return hashlib.sha256(content).hexdigest()[:12]
+    return cache / f"kafka-{hashlib.sha256(content).hexdigest()[:12]}"
 
 
 def _fetch(folder: Path) -> None:
@@ -211,5 +215,9 @@ KAFKA = Kind(
     title=f"Kafka {version()}",
     synced="never, the kernel decides",
     codecs=("none", "zstd"),
+    # Servers and each client compile while they run.
+    windows=5,
+    warm_up=15,
+    programs=_programs,
     prepare=_prepare,
 )

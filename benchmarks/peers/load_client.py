@@ -87,7 +87,8 @@ class LoadClient:
                 start_new_session=True,
             )
         self.process = psutil.Process(self._child.pid)
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         return self
 
     def __exit__(
@@ -95,7 +96,8 @@ class LoadClient:
     ) -> None:
         if self._child.poll() is None:
             self._child.kill()
-        self._child.wait()
+        self._reader.join()
+        self._child.__exit__(kind, error, trace)
 
     def _read(self) -> None:
         assert self._child.stdout is not None

@@ -124,13 +124,17 @@ def _healthy(port: int) -> bool:
         return False
 
 
+def _programs(cache: Path) -> Path:
+    content = b"".join(file.read_bytes() for file in (_MODULE, _SUMS, _SOURCE))
+    return cache / f"nats-{hashlib.sha256(content).hexdigest()[:12]}"
+
+
 def _prepare(sync_interval: str | None, cache: Path) -> Callable[[Path], Nats]:
     if shutil.which("go") is None:
         raise PeerAbsent(
             f"needs go, of the version in {_MODULE.name} or newer: install it from the Go project"
         )
-    content = b"".join(file.read_bytes() for file in (_MODULE, _SUMS, _SOURCE))
-    programs = cache / f"nats-{hashlib.sha256(content).hexdigest()[:12]}"
+    programs = _programs(cache)
     if not (programs / "ready").exists():
         shutil.rmtree(programs, ignore_errors=True)
         programs.mkdir(parents=True)
@@ -155,6 +159,7 @@ NATS_SYNCED = Kind(
     title=f"NATS {version()}, synced",
     synced="before each acknowledgement (sync_interval: always)",
     codecs=("none",),
+    programs=_programs,
     prepare=partial(_prepare, "always"),
 )
 NATS_SHIPPED = Kind(
@@ -162,5 +167,6 @@ NATS_SHIPPED = Kind(
     title=f"NATS {version()}, as shipped",
     synced="every two minutes",
     codecs=("none",),
+    programs=_programs,
     prepare=partial(_prepare, None),
 )

@@ -108,5 +108,6 @@ PENSTOCK = Kind(
     title="Penstock",
     synced="before each acknowledgement",
     codecs=("none", "zstd"),
+    programs=lambda cache: None,
     prepare=_prepare,
 )

@@ -65,6 +65,12 @@ class Kind:
     """When a copy is on the disk, for people."""
     codecs: tuple[str, ...]
     """What its client can send with."""
+    windows: int = 3
+    """How many windows of a load are run at least."""
+    warm_up: int = 4
+    """The same for the first load of a turn."""
+    programs: Callable[[Path], Path | None]
+    """The folder in the cache that holds what it needs, once its file `ready` is there; None if it needs nothing."""
     prepare: Callable[[Path], Callable[[Path], System]]
     """Fetches and builds what it needs into the cache folder, once, and returns what makes a system in an empty folder.
     Raises `PeerAbsent`."""

@@ -17,6 +17,8 @@ from benchmarks.peers.system import Kind, System, cpu_s, pss_bytes
 SMALL, LARGE = 100, 1_000
 PARTITIONS = 3
 WINDOW_S = 2.0
+_MORE_WINDOWS = 3
+"""So many windows more than at least, while the rate is not steady."""
 STEADY_PER_S = 1_000
 STEADY_S = 8
 MANY_PARTITIONS = 500
@@ -32,18 +34,6 @@ _GAP_AT_MOST_S = 60.0
 
 Readings = dict[str, Reading]
 Report = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Windows:
-    """How many windows a load takes until its rate is steady."""
-
-    at_least: int = 3
-    at_most: int = 6
-
-
-FIRST = Windows(at_least=6, at_most=15)
-"""Of the first load of a turn: a virtual machine still compiles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,25 +63,27 @@ class Turn:
         self.system = system
         self._folder = folder
         self._clients = 0
+        self._rates = 0
+        """How many loads as fast as possible there were."""
         self._stored: dict[str, int] = {}
         """Messages by topic."""
 
-    def produce(self, size: int, codec: str, windows: Windows) -> Reading:
+    def produce(self, size: int, codec: str) -> Reading:
         topic = f"produce-{size}-{codec}"
         self.system.make_topics(topic, PARTITIONS)
         reading, self._stored[topic] = self._rate(
-            self._arguments("produce", topic, PARTITIONS, size, codec=codec), windows
+            self._arguments("produce", topic, PARTITIONS, size, codec=codec)
         )
         return reading
 
     def read(self, size: int) -> Reading:
         topic = f"produce-{size}-none"
         arguments = self._arguments("read", topic, PARTITIONS, size, messages=self._stored[topic])
-        return self._rate(arguments, Windows())[0]
+        return self._rate(arguments)[0]
 
     def single(self) -> Reading:
         self.system.make_topics("single", SINGLE_PARTITIONS)
-        return self._rate(self._arguments("single", "single", SINGLE_PARTITIONS, SMALL), Windows())[0]
+        return self._rate(self._arguments("single", "single", SINGLE_PARTITIONS, SMALL))[0]
 
     def steady(self, partitions: int) -> tuple[Reading, Reading]:
         """Milliseconds until the acknowledgement: median and 99th percentile."""
@@ -142,11 +134,13 @@ class Turn:
         idle = (cpu_s(servers) - before) / (time.perf_counter() - began)
         return Reading(value=made_s), Reading(value=pss_bytes(servers) / 1e6), Reading(value=idle)
 
-    def _rate(self, arguments: LoadArguments, windows: Windows) -> tuple[Reading, int]:
+    def _rate(self, arguments: LoadArguments) -> tuple[Reading, int]:
         """(its reading, messages that are through)."""
+        at_least = self.kind.windows if self._rates else self.kind.warm_up
+        self._rates += 1
         with self._client(arguments) as client:
             found: list[Window] = []
-            while len(found) < windows.at_least or not (is_warm(found) or len(found) == windows.at_most):
+            while not (len(found) >= at_least and is_warm(found)) and len(found) < at_least + _MORE_WINDOWS:
                 line = client.line_with("messages")
                 servers, own = self._cpu_s(client)
                 found.append(
@@ -202,7 +196,7 @@ class Turn:
         return LoadClient(self.system.client(), self.system.bootstrap, arguments, log)
 
 
-def _produced(size: int, codec: str, windows: Windows = Windows(), *, quick: bool = False) -> Step:
+def _produced(size: int, codec: str, *, quick: bool = False) -> Step:
     shown = "1 KB" if size == LARGE else f"{size} B"
     row = Row(
         key=f"produce_{size}b_{codec}_per_s",
@@ -212,8 +206,8 @@ def _produced(size: int, codec: str, windows: Windows = Windows(), *, quick: boo
     )
     return Step(
         rows=(row,),
-        run=lambda turn: {row.key: turn.produce(size, codec, windows)},
-        seconds=20 if windows is FIRST else 12,
+        run=lambda turn: {row.key: turn.produce(size, codec)},
+        seconds=14,
         quick=quick,
         codec=codec,
     )
@@ -256,7 +250,7 @@ _TOPICS = (
 )
 
 STEPS = (
-    _produced(SMALL, "none", FIRST, quick=True),
+    _produced(SMALL, "none", quick=True),
     _produced(SMALL, "zstd"),
     _produced(LARGE, "none", quick=True),
     _produced(LARGE, "zstd"),
