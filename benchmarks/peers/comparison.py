@@ -12,6 +12,11 @@ from benchmarks.figures import median
 STEADY_WITHIN = 0.1
 """Two windows in a row that differ by less than this share show that a system is warm."""
 
+_CAPTION = (
+    "medians (least to most); level: the rounds of both overlap; ~: the rate still changed; µs a message: processor "
+    "time of the three servers + the client"
+)
+
 Verdict = Literal["ahead", "level", "behind"]
 
 
@@ -128,17 +133,17 @@ class Comparison:
 
     def table(self, title: str) -> Table:
         """Medians and spread; below them processor time a message of the servers and the client."""
-        table = Table(title=title, show_lines=True)
+        table = Table(title=title, caption=_CAPTION, show_lines=True)
         table.add_column("")
         for _, name in self.systems:
             table.add_column(name, justify="right")
         for row in self.rows:
-            cells = [self._cell(row, key) for key, _ in self.systems]
-            if any(cells):
-                table.add_row(f"{row.title}\n{row.unit}", *(cell or "-" for cell in cells))
+            columns = [self._shown(row, key) for key, _ in self.systems]
+            if any(columns):
+                table.add_row(f"{row.title}\n{row.unit}", *(column or "-" for column in columns))
         return table
 
-    def _cell(self, row: Row, system: str) -> str:
+    def _shown(self, row: Row, system: str) -> str:
         readings = self.readings.get((row.key, system), [])
         if not readings:
             return ""
