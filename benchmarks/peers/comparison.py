@@ -13,8 +13,8 @@ STEADY_WITHIN = 0.1
 """Two windows in a row that differ by less than this share show that a system is warm."""
 
 _CAPTION = (
-    "medians (least to most); level: the rounds of both overlap; ~: the rate still changed; µs a message: processor "
-    "time of the three servers + the client"
+    "medians (least to most); level: the rounds of both overlap; ~: the rate still changed, or the client was late; "
+    "µs a message: processor time of the three servers + the client"
 )
 
 Verdict = Literal["ahead", "level", "behind"]
@@ -38,7 +38,8 @@ class Reading:
     servers_us: float | None = None
     client_us: float | None = None
     steady: bool = True
-    """False when the rate still changed from window to window when the time for warming was over."""
+    """False when the rate still changed from window to window when the time for warming was over, or when the client
+    did not keep to the times at which it was to send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
