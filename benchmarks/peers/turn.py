@@ -21,6 +21,8 @@ _MORE_WINDOWS = 3
 """So many windows more than at least, while the rate is not steady."""
 STEADY_PER_S = 1_000
 STEADY_S = 8
+_STEADY_END_S = 150.0
+"""A system that the load is too much for has so long to acknowledge all of it."""
 _LATE_MS = 50.0
 """A client that sends one message in a hundred later than that does not keep to its load."""
 MANY_PARTITIONS = 500
@@ -95,7 +97,7 @@ class Turn:
         with self._client(arguments) as client:
             client.line_with("measuring")
             servers, own = self._cpu_s(client)
-            client.line_with("measured")
+            client.line_with("measured", _STEADY_END_S)
             servers_after, own_after = self._cpu_s(client)
             said = client.line_with("acknowledged_ms")
             client.wait()
