@@ -25,7 +25,7 @@ _DIGESTS = PROGRAMS / "jars.sha256"
 _SOURCE = PROGRAMS / "Load.java"
 _FETCH_S = 600.0
 _TOOL_S = 180.0
-_START_S = 90.0
+_START_S = 180.0
 _SERVER_OPTIONS = (
     # What its start script gives a server.
     *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),

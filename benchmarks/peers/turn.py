@@ -16,11 +16,11 @@ from benchmarks.peers.system import Kind, System, cpu_s, pss_bytes
 
 SMALL, LARGE = 100, 1_000
 PARTITIONS = 3
-WINDOW_S = 2.0
+WINDOW_S = 1.5
 _MORE_WINDOWS = 3
 """So many windows more than at least, while the rate is not steady."""
 STEADY_PER_S = 1_000
-STEADY_S = 8
+STEADY_S = 6
 _STEADY_END_S = 150.0
 """A system that the load is too much for has so long to acknowledge all of it."""
 _LATE_MS = 50.0
@@ -28,8 +28,8 @@ _LATE_MS = 50.0
 MANY_PARTITIONS = 500
 SINGLE_PARTITIONS = 1_000
 TOPICS, TOPIC_PARTITIONS = 1_000, 3
-_REST_S = 10.0
-_IDLE_S = 15.0
+_REST_S = 5.0
+_IDLE_S = 10.0
 _ACKNOWLEDGED_BEFORE = 20
 _GAP_AT_LEAST_S = 4.0
 _GAP_STEADY_LOOKS = 8
@@ -212,7 +212,7 @@ def _produced(size: int, codec: str, *, quick: bool = False) -> Step:
     return Step(
         rows=(row,),
         run=lambda turn: {row.key: turn.produce(size, codec)},
-        seconds=14,
+        seconds=10,
         quick=quick,
         codec=codec,
     )
@@ -221,7 +221,7 @@ def _produced(size: int, codec: str, *, quick: bool = False) -> Step:
 def _read(size: int, *, quick: bool = False) -> Step:
     shown = "1 KB" if size == LARGE else f"{size} B"
     row = Row(key=f"read_{size}b_per_s", title=f"read {shown}", unit="messages/s", more_is_better=True)
-    return Step(rows=(row,), run=lambda turn: {row.key: turn.read(size)}, seconds=11, quick=quick)
+    return Step(rows=(row,), run=lambda turn: {row.key: turn.read(size)}, seconds=8, quick=quick)
 
 
 def _steady(partitions: int) -> Step:
@@ -238,7 +238,7 @@ def _steady(partitions: int) -> Step:
     def run(turn: Turn) -> Readings:
         return {row.key: reading for row, reading in zip(rows, turn.steady(partitions), strict=True)}
 
-    return Step(rows=rows, run=run, seconds=16 if partitions == 1 else 25, quick=True)
+    return Step(rows=rows, run=run, seconds=12 if partitions == 1 else 18, quick=True)
 
 
 _SINGLE = Row(
@@ -263,12 +263,12 @@ STEPS = (
     _read(LARGE, quick=True),
     _steady(1),
     _steady(MANY_PARTITIONS),
-    Step(rows=(_SINGLE,), run=lambda turn: {_SINGLE.key: turn.single()}, seconds=25),
-    Step(rows=(_KILLED,), run=lambda turn: {_KILLED.key: turn.kill()}, seconds=15, quick=True),
+    Step(rows=(_SINGLE,), run=lambda turn: {_SINGLE.key: turn.single()}, seconds=18),
+    Step(rows=(_KILLED,), run=lambda turn: {_KILLED.key: turn.kill()}, seconds=10, quick=True),
     Step(
         rows=_TOPICS,
         run=lambda turn: {row.key: one for row, one in zip(_TOPICS, turn.topics(), strict=True)},
-        seconds=70,
+        seconds=50,
         fresh=True,
     ),
 )
