@@ -19,6 +19,7 @@ from benchmarks.figures import GOALS, Benchmark, Measured
 from benchmarks.latency import steady_load
 from benchmarks.metering import BENCHMARK as METERING
 from benchmarks.noisy_neighbour import BENCHMARK as NOISY_NEIGHBOUR
+from benchmarks.peers.benchmark import PEERS, PEERS_QUICK
 from benchmarks.planned_moves import planned_moves
 from benchmarks.recovery import BENCHMARK as RECOVERY
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
@@ -61,6 +62,8 @@ BENCHMARKS = (
     TOPIC_CREATION,
     FOLDS,
     ROUNDS,
+    PEERS,
+    PEERS_QUICK,
 )
 
 
@@ -70,7 +73,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="the long ones too")
     parser.add_argument("--folder", type=Path, default=Path("var"), help="where clusters rest while it runs")
     arguments = parser.parse_args()
-    chosen = [b for b in BENCHMARKS if _wanted(b, arguments.only, everything=arguments.all)]
+    chosen = [b for b in BENCHMARKS if wanted(b, arguments.only, everything=arguments.all)]
     if not chosen:
         names = ", ".join(name for benchmark in BENCHMARKS for name in benchmark.figures)
         print(f"no figure {arguments.only!r}; there are: {names}", file=sys.stderr)
@@ -98,8 +101,10 @@ def main() -> int:
     return 0
 
 
-def _wanted(benchmark: Benchmark, only: str | None, *, everything: bool) -> bool:
-    return only in benchmark.figures if only else benchmark.quick or everything
+def wanted(benchmark: Benchmark, only: str | None, *, everything: bool) -> bool:
+    if only:
+        return only in benchmark.figures
+    return not benchmark.named_only and (benchmark.quick or everything)
 
 
 def _show(measured: list[Measured], load_before: float) -> None:

@@ -1,6 +1,5 @@
 """What one client process does through the SDK: `send`, `poll` and `poll_batches`."""
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,20 +7,18 @@ from pathlib import Path
 import penstock
 from benchmarks.cluster import BenchCluster
 from benchmarks.figures import Measured
+from benchmarks.messages import message_values
 
 MESSAGES = 2_000_000
 MESSAGE_BYTES = 100
 PARTITIONS = 3
 _FLUSH_S = 120.0
 _SILENCE_S = 30.0
-WORDS = [os.urandom(12).hex().encode() for _ in range(256)]
 
 
 def sdk_rates(folder: Path) -> list[Measured]:
     """Two million messages of 100 B, zstd, synced everywhere, then read back twice."""
-    values = [
-        (b"%08d " % i + WORDS[i % 256] + b" " + WORDS[i * 7 % 256] * 3)[:MESSAGE_BYTES] for i in range(10_000)
-    ]
+    values = message_values(MESSAGE_BYTES)
     with BenchCluster(folder) as cluster:
         cluster.topic("rates", PARTITIONS)
         with penstock.Client(bootstrap=cluster.bootstrap, api_key=cluster.api_key) as client:

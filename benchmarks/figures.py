@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -38,10 +39,13 @@ class Measured:
     value: float
     unit: str
     beside: dict[str, float] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+    """For the JSON line alone."""
 
     def line(self) -> str:
         values = {"name": self.name, "value": round(self.value, 3), "unit": self.unit}
-        return json.dumps(values | {name: round(value, 3) for name, value in self.beside.items()})
+        beside = {name: round(value, 3) for name, value in self.beside.items()}
+        return json.dumps(values | beside | self.details)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,8 @@ class Benchmark:
     """About how long it takes."""
     quick: bool = True
     """Whether it belongs to the quick set."""
+    named_only: bool = False
+    """Whether it is left out of all sets: it needs what a machine may not have."""
 
 
 GOALS: dict[str, Goal] = {
