@@ -16,6 +16,7 @@ from benchmarks.client_rates import sdk_rates
 from benchmarks.durability import BENCHMARK as DURABILITY
 from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
+from benchmarks.frames import BENCHMARK as FRAMES
 from benchmarks.latency import steady_load
 from benchmarks.metering import BENCHMARK as METERING
 from benchmarks.noisy_neighbour import BENCHMARK as NOISY_NEIGHBOUR
@@ -57,6 +58,7 @@ BENCHMARKS = (
     RECOVERY,
     METERING,
     DURABILITY,
+    FRAMES,
     NOISY_NEIGHBOUR,
     TOPIC_CREATION,
     FOLDS,
