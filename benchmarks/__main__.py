@@ -49,7 +49,10 @@ BENCHMARKS = (
         seconds=60,
     ),
     Benchmark(
-        figures=("ack_p50_ms", "ack_p99_ms", "e2e_p99_ms", "ack_p99_500_partitions_ms", "fsync_return_ms"),
+        figures=(
+            *("ack_p50_ms", "ack_p99_ms", "e2e_p99_ms", "ack_p99_500_partitions_ms"),
+            *("brokers_cpu_s_per_1000", "fsync_return_ms"),
+        ),
         run=steady_load,
         seconds=210,
     ),

@@ -28,7 +28,7 @@ from penstock.contract import limits
 
 HAS_UVLOOP = importlib.util.find_spec("uvloop") is not None
 WAYS = ("grpc", "sockets", "tls", *(("sockets_uvloop", "tls_uvloop") if HAS_UVLOOP else ()))
-SIZES = {"100b": 100, "256kb": 256 * limits.KIB}
+SIZES = {"100b": 100, "256kb": 256 * limits.KIB, "1mb": limits.MIB}
 ROUNDS = 3
 SECONDS = 1.5
 WARM_UP = 200
@@ -185,7 +185,7 @@ def _make_certificate(folder: Path) -> None:
 BENCHMARK = Benchmark(
     figures=tuple(f"frame_{name}_{way}_cpu_us" for name in SIZES for way in WAYS),
     run=frames,
-    seconds=90,
+    seconds=130,
     quick=False,
 )
 

@@ -27,8 +27,9 @@ _OTHER_LENGTH_MAX = 8 * limits.KIB
 """Of every message but a frame."""
 _REASON_LENGTH_MAX = 1_000
 _SMALL_BYTES = 64 * limits.KIB
-_KEPT_BYTES = limits.MIB
-"""A buffer that grew beyond this for one frame is given back after it."""
+_KEPT_BYTES = 4 * limits.MIB
+"""A buffer that grew beyond this for one frame is given back after it. The largest push fits: fresh memory for each of
+them would cost more than the rest of its way."""
 _HELLO = struct.Struct(">4sBBHHH")
 _MESSAGE = struct.Struct(">BI")
 _WELCOME = struct.Struct(">4sB")
