@@ -74,7 +74,7 @@ class PeerTransport:
         except TimeoutError:
             self._hang_up(made)
             raise ConnectionLost(f"{address}: no answer within {timeout_ms} ms") from None
-        except (OSError, wire.WireError) as error:
+        except (OSError, UnicodeError, wire.WireError) as error:
             raise ConnectionLost(f"{address}: {error}") from None
         except (ConnectionLost, CallFailed):
             if made is not None and made.unwelcome:
@@ -98,7 +98,9 @@ class PeerTransport:
 
     def _log_once(self, address: str, reason: str) -> None:
         """What no new attempt will change is logged once."""
-        if self._logged.get(address) != reason and len(self._logged) < _LOGGED_MAX:
+        if self._logged.get(address) == reason:
+            return
+        if address in self._logged or len(self._logged) < _LOGGED_MAX:
             self._logged[address] = reason
             _log.warning("another broker cannot be spoken to", extra={"address": address, "reason": reason})
 

@@ -96,6 +96,7 @@ class BrokerProcess:
         """What an operator should look at, by kind, as it was last logged."""
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
+        self._peer_connections_max = PEER_CONNECTIONS_MAX
         self._peer_listener: PeerListener | None = None
         """There once it serves."""
         self._node: BrokerNode
@@ -106,6 +107,7 @@ class BrokerProcess:
         tls = config.tls()
         credentials = None if tls is None else grpc.ssl_server_credentials([tls])
         descriptors = raise_descriptor_limit()
+        self._peer_connections_max = min(PEER_CONNECTIONS_MAX, descriptors // 8)
         client_server, client_port = bind(
             config.client_listen, credentials, descriptors // 2, limits.STREAMS_PER_CONNECTION_MAX
         )
@@ -208,7 +210,7 @@ class BrokerProcess:
             node.peer_service.streams,
             node.peer_service.calls,
             cluster_secret=secret,
-            connections_max=PEER_CONNECTIONS_MAX,
+            connections_max=self._peer_connections_max,
             fault=self._fail,
         )
         client.add_generic_rpc_handlers((for_clients,))

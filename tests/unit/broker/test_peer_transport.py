@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import re
 import socket
 import ssl
 import struct
@@ -77,6 +78,15 @@ def test_what_is_no_address_is_a_lost_connection(address: str) -> None:
     async def scenario(world: World) -> None:
         with pytest.raises(ConnectionLost, match="host:port required"):
             await world.transport.connect(address, "/s/echo", MS)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("host", ["a" * 70 + ".example", "..", "no-such-host.invalid"])
+def test_a_host_that_cannot_be_looked_up_is_a_lost_connection(host: str) -> None:
+    async def scenario(world: World) -> None:
+        with pytest.raises(ConnectionLost, match=re.escape(host[:5])):
+            await world.transport.connect(f"{host}:1", "/s/echo", MS)
 
     run(scenario)
 
@@ -373,6 +383,22 @@ def test_no_more_is_read_ahead_than_the_bound_and_one_buffer() -> None:
         world.release.set()
         await until("more has gone", lambda: sent > before + 100)
         flooding.cancel()
+
+    run(scenario)
+
+
+def test_a_sender_of_much_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_connection, "_TURN_BYTES", 1_000)
+
+    async def scenario(world: World) -> None:
+        connection = await world.transport.connect(world.peer, "/s/echo", MS)
+        turns: list[str] = []
+        await connection.send(bytes(600))
+        asyncio.get_running_loop().call_soon(turns.append, "another's")
+        await connection.send(bytes(600))
+        assert turns == []
+        await connection.send(bytes(600))
+        assert turns == ["another's"]
 
     run(scenario)
 
