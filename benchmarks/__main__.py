@@ -16,6 +16,7 @@ from benchmarks.client_rates import sdk_rates
 from benchmarks.durability import BENCHMARK as DURABILITY
 from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
+from benchmarks.frames import BENCHMARK as FRAMES
 from benchmarks.latency import steady_load
 from benchmarks.metering import BENCHMARK as METERING
 from benchmarks.noisy_neighbour import BENCHMARK as NOISY_NEIGHBOUR
@@ -49,7 +50,10 @@ BENCHMARKS = (
         seconds=60,
     ),
     Benchmark(
-        figures=("ack_p50_ms", "ack_p99_ms", "e2e_p99_ms", "ack_p99_500_partitions_ms", "fsync_return_ms"),
+        figures=(
+            *("ack_p50_ms", "ack_p99_ms", "e2e_p99_ms", "ack_p99_500_partitions_ms"),
+            *("brokers_cpu_s_per_1000", "fsync_return_ms"),
+        ),
         run=steady_load,
         seconds=210,
     ),
@@ -58,6 +62,7 @@ BENCHMARKS = (
     RECOVERY,
     METERING,
     DURABILITY,
+    FRAMES,
     NOISY_NEIGHBOUR,
     TOPIC_CREATION,
     FOLDS,

@@ -111,6 +111,12 @@ def steady_load(folder: Path) -> list[Measured]:
             },
         ),
         Measured(
+            name="brokers_cpu_s_per_1000",
+            value=middle(lambda one: one.many.brokers_cpu_s),
+            unit="s of three brokers, 500 partitions",
+            beside={"one_partition_s": middle(lambda one: one.one.brokers_cpu_s)},
+        ),
+        Measured(
             name="fsync_return_ms",
             value=middle(lambda one: one.returns.mean_ms),
             unit="ms, mean",

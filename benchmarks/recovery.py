@@ -45,6 +45,7 @@ CONFIG = NodeConfig(
     cluster_id="benchmark",
     client_address="localhost:1",
     internal_address="localhost:2",
+    peer_address="localhost:3",
     zone="z",
     cluster_secret="s" * 32,
     peppers={1: bytes(16)},

@@ -16,7 +16,7 @@ from chaos.stepping_broker import FILE_VARIABLE, step
 from chaos.switch import Wire
 from penstock.private_file import write_private
 
-CLIENT_PORT, INTERNAL_PORT, HTTP_PORT = 7000, 7001, 7002
+CLIENT_PORT, INTERNAL_PORT, HTTP_PORT, PEER_PORT = 7000, 7001, 7002, 7003
 EXIT_FAULT = 70
 """A broker that no longer trusts its disk ends with this, and is to be started again."""
 _GONE_S = 20.0
@@ -55,7 +55,7 @@ class BrokerHost:
         self._module = "chaos.stepping_broker" if stepping else "data_plane.broker"
         self.step_clock(0)
         self._configure(settings)
-        wire.publish(INTERNAL_PORT)
+        wire.publish(INTERNAL_PORT, PEER_PORT)
 
     def _configure(self, settings: Mapping[str, Any]) -> None:
         values = {
@@ -63,9 +63,11 @@ class BrokerHost:
             "zone": f"host-{self.number}",
             "data": str(self.log_directory),
             "client_listen": self.client_address,
-            # Other brokers come in by way of the host's address, which leads here.
+            # Other brokers and Admin calls come in by way of the host's address, which leads here.
             "internal_listen": f"127.0.0.1:{INTERNAL_PORT}",
             "internal_advertised": self.internal_address,
+            "peer_listen": f"127.0.0.1:{PEER_PORT}",
+            "peer_advertised": f"{self.wire.address}:{PEER_PORT}",
             "http_listen": f"{self.wire.address}:{HTTP_PORT}",
             **settings,
         }

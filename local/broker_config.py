@@ -31,6 +31,7 @@ def write_broker_config(
         "metadata": etcd or str(directory.metadata_file),
         "client_listen": broker.client_address,
         "internal_listen": broker.internal_address,
+        "peer_listen": broker.peer_address,
         "http_listen": broker.http_address,
         "cluster_secret_file": str(directory.secret_file),
         "pepper_files": {str(PEPPER_VERSION): str(directory.pepper_file)},

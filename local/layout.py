@@ -39,12 +39,14 @@ _LOOK_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSpec:
-    """One broker of the cluster: its id and the ports of its three listeners, all on the loopback address."""
+    """One broker of the cluster: its id and the ports of its four listeners, all on the loopback address."""
 
     id: int
     client_port: int
     internal_port: int
     http_port: int
+    peer_port: int = 0
+    """0 in what a version before that listener wrote: `load_or_create` gives it one."""
 
     @property
     def client_address(self) -> str:
@@ -53,6 +55,10 @@ class BrokerSpec:
     @property
     def internal_address(self) -> str:
         return f"{HOST}:{self.internal_port}"
+
+    @property
+    def peer_address(self) -> str:
+        return f"{HOST}:{self.peer_port}"
 
     @property
     def http_address(self) -> str:
@@ -211,6 +217,7 @@ class DataDirectory:
             raise InvalidRequest(
                 f"--brokers: {self.path} has {have} brokers with replicas on them and cannot shrink to {want}"
             )
+        spec = _with_peer_ports(spec)
         if want > have:
             spec = replace(spec, brokers=spec.brokers + tuple(_new_brokers(spec, want)))
         self._write_secrets()
@@ -268,11 +275,26 @@ def _locked(lock: IO[str]) -> bool:
     return True
 
 
+def _taken(spec: ClusterSpec) -> set[int]:
+    taken = {
+        port for b in spec.brokers for port in (b.client_port, b.internal_port, b.http_port, b.peer_port)
+    }
+    return taken if spec.etcd is None else taken | {spec.etcd.client_port, spec.etcd.peer_port}
+
+
+def _with_peer_ports(spec: ClusterSpec) -> ClusterSpec:
+    taken = _taken(spec)
+    brokers = (
+        broker if broker.peer_port else replace(broker, peer_port=free_port(taken)) for broker in spec.brokers
+    )
+    return replace(spec, brokers=tuple(brokers))
+
+
 def _new_brokers(spec: ClusterSpec, want: int) -> Iterator[BrokerSpec]:
-    taken = {port for b in spec.brokers for port in (b.client_port, b.internal_port, b.http_port)}
-    if spec.etcd is not None:
-        taken |= {spec.etcd.client_port, spec.etcd.peer_port}
+    taken = _taken(spec)
     newest = max((broker.id for broker in spec.brokers), default=0)
     for number in range(newest + 1, newest + 1 + want - len(spec.brokers)):
-        client, internal, http = (free_port(taken) for _ in range(3))
-        yield BrokerSpec(id=number, client_port=client, internal_port=internal, http_port=http)
+        client, internal, peer, http = (free_port(taken) for _ in range(4))
+        yield BrokerSpec(
+            id=number, client_port=client, internal_port=internal, http_port=http, peer_port=peer
+        )

@@ -25,7 +25,7 @@ SECRET_LENGTH_MIN = 32
 """Of the cluster secret, in characters, and of a pepper, in hex digits."""
 _VERSION = re.compile("[1-9][0-9]{0,8}")
 _NUMBER_MAX = 2**53
-_LISTENERS = ("client_listen", "internal_listen", "http_listen")
+_LISTENERS = ("client_listen", "internal_listen", "peer_listen", "http_listen")
 LIMITS = ("journal_bytes", "tail_bytes", "replica_window_bytes", "push_bytes_max", "unsynced_bytes_max",
            "disk_soft_free_bytes", "disk_hard_free_bytes", "ballast_bytes", "scrub_bytes_per_s", "stray_keep_ms",
            "damaged_keep_ms", "catch_up_bytes_per_s", "replica_open_max")  # fmt: skip
@@ -46,17 +46,21 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
     client_listen: str = "127.0.0.1:0"
     """host:port of the client listener; port 0 chooses one."""
     internal_listen: str = "127.0.0.1:0"
-    """host:port for other brokers and Admin calls; a loopback address."""
+    """host:port for Admin calls; a loopback address."""
+    peer_listen: str = "127.0.0.1:0"
+    """host:port for other brokers; a loopback address."""
     http_listen: str = "127.0.0.1:0"
     """host:port of /healthz, /readyz and /metrics."""
     client_advertised: str = ""
     """The address that clients use, as bound unless given; required when the listener is on all addresses."""
     internal_advertised: str = ""
+    """The address that Admin calls use; as bound unless given."""
+    peer_advertised: str = ""
     """The address that other brokers use; as bound unless given."""
     zone: str = ""
     """Failure domain; the broker id unless given."""
     cluster_secret_file: Path
-    """File with the secret that internal calls carry."""
+    """File with the secret that Admin calls and other brokers show."""
     pepper_files: Mapping[str, str]
     """{version: file} of the peppers of API keys, hex."""
     tls_certificate_file: Path | None = None
@@ -87,7 +91,7 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
             f"{self.cluster_id!r} cannot be the name of the namespace in etcd; give metadata.namespace",
         )
         hosts = {name: settings.host_of(name, getattr(self, name)) for name in _LISTENERS}
-        for name in ("client_advertised", "internal_advertised"):
+        for name in ("client_advertised", "internal_advertised", "peer_advertised"):
             if getattr(self, name):
                 settings.host_of(name, getattr(self, name))
         self._check_exposure(hosts)
@@ -120,25 +124,27 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
             f"{hosts['client_listen']} is not a loopback address; API keys need TLS there: give tls_certificate_file"
             " and tls_key_file",
         )
-        require(
-            is_loopback(hosts["internal_listen"]),
-            "internal_listen",
-            f"{hosts['internal_listen']} is not a loopback address; the cluster secret travels there in plain text, and"
-            " all brokers of one metadata file are on this machine",
-        )
+        for name in ("internal_listen", "peer_listen"):
+            require(
+                is_loopback(hosts[name]),
+                name,
+                f"{hosts[name]} is not a loopback address; the cluster secret travels there in plain text, and"
+                " all brokers of one metadata file are on this machine",
+            )
         require(
             bool(self.client_advertised) or not _is_everywhere(hosts["client_listen"]),
             "client_listen",
             f"{hosts['client_listen']} is no address that clients can use; give client_advertised",
         )
 
-    def node_config(self, client_address: str, internal_address: str) -> NodeConfig:
+    def node_config(self, client_address: str, internal_address: str, peer_address: str) -> NodeConfig:
         """What the node gets, once the ports are bound."""
         return NodeConfig(
             broker_id=BrokerId(self.broker_id),
             cluster_id=self.cluster_id,
             client_address=self.client_advertised or client_address,
             internal_address=self.internal_advertised or internal_address,
+            peer_address=self.peer_advertised or peer_address,
             zone=self.zone or str(self.broker_id),
             cluster_secret=self.cluster_secret(),
             peppers={int(version): _pepper_of(Path(path)) for version, path in self.pepper_files.items()},

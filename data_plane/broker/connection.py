@@ -1,4 +1,4 @@
-"""A Connection over a gRPC stream of raw frames, the same on the serving and on the calling side.
+"""A Connection over a client's gRPC stream of raw frames; the stream ends when its handler has returned.
 
 One task reads ahead of the receiver, by a bounded amount: giving up a `receive` then loses no frame and
 breaks no stream (a cancelled read of grpc's does both), and a frame is there while the one before it is still
@@ -29,12 +29,8 @@ class GrpcConnection:
         *,
         read: Callable[[], Awaitable[Any]],
         write: Callable[[bytes], Awaitable[None]],
-        hang_up: Callable[[], object],
-        why: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
-        """`hang_up` ends the stream as far as this side can; `why` says how the peer has ended it."""
-        self._peer = peer
-        self._read, self._write, self._hang_up, self._why = read, write, hang_up, why
+        self._peer, self._read, self._write = peer, read, write
         self._frames: deque[bytes] = deque()
         self._buffered_bytes = 0
         self._lost = ""
@@ -80,7 +76,6 @@ class GrpcConnection:
         self._closed = True
         self.lose("closed by this side")
         self._pump.cancel()
-        self._hang_up()
 
     def stop_reading(self) -> None:
         """The stream is over for all its users: end the task that reads ahead."""
@@ -110,8 +105,6 @@ class GrpcConnection:
                 while self._buffered_bytes >= READ_AHEAD_BYTES:
                     self._space.clear()
                     await self._space.wait()
-            if self._why is not None:
-                reason = await self._why()
         except grpc.aio.AioRpcError as error:
             reason = f"{error.code().name}: {error.details()}"
         except GRPC_ERRORS as error:

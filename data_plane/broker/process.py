@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Awaitable, Coroutine
@@ -27,13 +28,14 @@ from data_plane.broker.clock import SystemClock, SystemRng
 from data_plane.broker.config import BrokerConfig, read_config
 from data_plane.broker.descriptors import raise_descriptor_limit
 from data_plane.broker.disk import RealDisk
-from data_plane.broker.grpc_options import BROKER_STREAMS_MAX
+from data_plane.broker.grpc_options import INTERNAL_CALLS_MAX
 from data_plane.broker.http import HttpListener
 from data_plane.broker.metadata_config import open_store
 from data_plane.broker.metrics import StatsCollector
+from data_plane.broker.peer_listener import PeerListener, bind_peers
+from data_plane.broker.peer_transport import PeerTransport
 from data_plane.broker.server import Listener, bind
 from data_plane.broker.sqlite_store import SqliteStore, StoreFault
-from data_plane.broker.transport import GrpcTransport
 from data_plane.broker.watchdog import Watchdog
 from data_plane.disk.port import DiskFault
 from data_plane.metadata.model import LossRecord
@@ -66,6 +68,8 @@ _LAST_STEPS_S = 10.0
 """What a broker may take beyond the time it has to hand over: the last reading, the last checkpoint, on a slow disk."""
 _TELL_TURNED_AWAY_S = 10.0
 _ADDRESSES_LOGGED = 5
+PEER_CONNECTIONS_MAX = 2_000
+"""Two streams of each other broker, and calls; each takes a descriptor and at rest 64 KiB."""
 _CLOSE_S = 2.0
 """For listeners and connections to close. Clients that are still there then find them closed by the process's end."""
 
@@ -92,6 +96,9 @@ class BrokerProcess:
         """What an operator should look at, by kind, as it was last logged."""
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
+        self._peer_connections_max = PEER_CONNECTIONS_MAX
+        self._peer_listener: PeerListener | None = None
+        """There once it serves."""
         self._node: BrokerNode
 
     async def run(self) -> NoReturn:
@@ -100,20 +107,23 @@ class BrokerProcess:
         tls = config.tls()
         credentials = None if tls is None else grpc.ssl_server_credentials([tls])
         descriptors = raise_descriptor_limit()
+        self._peer_connections_max = min(PEER_CONNECTIONS_MAX, descriptors // 8)
         client_server, client_port = bind(
             config.client_listen, credentials, descriptors // 2, limits.STREAMS_PER_CONNECTION_MAX
         )
         internal_server, internal_port = bind(
-            config.internal_listen, None, descriptors // 8, BROKER_STREAMS_MAX
+            config.internal_listen, None, descriptors // 8, INTERNAL_CALLS_MAX
         )
+        peer_socket, peer_port = bind_peers(config.peer_listen)
         addresses = {
             "client": _with_port(config.client_listen, client_port),
             "internal": _with_port(config.internal_listen, internal_port),
+            "peer": _with_port(config.peer_listen, peer_port),
         }
-        node_config = config.node_config(addresses["client"], addresses["internal"])
+        node_config = config.node_config(addresses["client"], addresses["internal"], addresses["peer"])
         disk = RealDisk(config.data)
         store = await open_store(config.metadata, config.cluster_id)
-        transport = GrpcTransport(node_config.cluster_secret)
+        transport = PeerTransport(node_config.cluster_secret)
         node = self._node = BrokerNode(
             node_config,
             clock=SystemClock(),
@@ -132,7 +142,7 @@ class BrokerProcess:
         self._start(self._turn())
         if isinstance(store, SqliteStore):
             self._start(self._watch_store(store))
-        self._start(self._serve(node, client_server, internal_server, addresses))
+        self._start(self._serve(node, client_server, internal_server, peer_socket, addresses))
         _log.info("started", extra={"addresses": addresses})
 
         status = await self._end
@@ -143,6 +153,7 @@ class BrokerProcess:
             for name, closing in (
                 ("client listener", client_server.stop(grace=None)),
                 ("internal listener", internal_server.stop(grace=None)),
+                ("peer listener", self._stop_peer_listener()),
                 ("connections", transport.close()),
                 ("metadata store", store.close()),
             ):
@@ -183,27 +194,44 @@ class BrokerProcess:
         self._end_with(0)
 
     async def _serve(
-        self, node: BrokerNode, client: grpc.aio.Server, internal: grpc.aio.Server, addresses: dict[str, str]
+        self,
+        node: BrokerNode,
+        client: grpc.aio.Server,
+        internal: grpc.aio.Server,
+        peer: socket.socket,
+        addresses: dict[str, str],
     ) -> None:
         """Take calls once the node has booted: it then holds the log directory."""
         await node.booted.wait()
         secret = self._config.cluster_secret()
         for_clients = Listener(node.client_service, fault=self._fail)
-        for_brokers = Listener(node.internal_service, cluster_secret=secret, fault=self._fail)
+        for_admin = Listener(node.internal_service, cluster_secret=secret, fault=self._fail)
+        for_peers = self._peer_listener = PeerListener(
+            node.peer_service.streams,
+            node.peer_service.calls,
+            cluster_secret=secret,
+            connections_max=self._peer_connections_max,
+            fault=self._fail,
+        )
         client.add_generic_rpc_handlers((for_clients,))
-        internal.add_generic_rpc_handlers((for_brokers,))
-        self._start(_tell_turned_away(for_clients, for_brokers))
+        internal.add_generic_rpc_handlers((for_admin,))
+        self._start(_tell_turned_away(for_clients, for_admin, for_peers))
         # What the boot has built stays: later collections need not look at it again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         await client.start()
         await internal.start()
+        await for_peers.start(peer)
         try:
             _write_addresses(self._config.data / ADDRESS_FILE, addresses)
         except OSError as error:
             # A broker with a full disk still serves.
             _log.warning("the address file cannot be written", extra={"fault": str(error)})
+
+    async def _stop_peer_listener(self) -> None:
+        if self._peer_listener is not None:
+            await self._peer_listener.stop()
 
     async def _turn(self) -> None:
         """Show that the loop turns (RL137)."""
@@ -267,7 +295,7 @@ class BrokerProcess:
         self._end_with(EXIT_ABORTED)
 
 
-async def _tell_turned_away(*listeners: Listener) -> None:
+async def _tell_turned_away(*listeners: Listener | PeerListener) -> None:
     """A log line for each time in which calls were not admitted: a client's key is wrong, or a client tries keys."""
     while True:
         await asyncio.sleep(_TELL_TURNED_AWAY_S)
@@ -277,7 +305,7 @@ async def _tell_turned_away(*listeners: Listener) -> None:
                 _log.warning(
                     "calls were not admitted",
                     extra={
-                        "listener": "internal" if listener.internal else "client",
+                        "listener": listener.name,
                         "calls": sum(found.values()),
                         "seconds": _TELL_TURNED_AWAY_S,
                         "addresses": dict(sorted(found.items(), key=lambda one: -one[1])[:_ADDRESSES_LOGGED]),

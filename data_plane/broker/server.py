@@ -1,10 +1,7 @@
-"""The two gRPC listeners: the client's (API keys) and the internal one (cluster secret)."""
+"""The two gRPC listeners: the client's (API keys) and the internal one of Admin calls (cluster secret)."""
 
 import asyncio
 import hmac
-import logging
-import secrets
-import string
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -14,22 +11,16 @@ import grpc
 
 from data_plane.authz.access import Principal
 from data_plane.broker.connection import GRPC_ERRORS, GrpcConnection
-from data_plane.broker.grpc_options import CALLS_AT_ONCE_MAX, REQUEST_BYTES_MAX, server_options
+from data_plane.broker.grpc_options import CALLS_AT_ONCE_MAX, server_options
+from data_plane.broker.handling import Handlers, TurnedAway, check_request, refusal_of, request_id_of
 from data_plane.contract.methods import CLUSTER_SECRET
 from data_plane.node.ports import Caller, CallFailed, ConnectionLost, Service
 from penstock.contract import limits
-from penstock.contract.errors import ErrorCode, PenstockError
-from penstock.contract.frames import FrameError
+from penstock.contract.errors import ErrorCode
 from penstock.contract.methods import AUTHORIZATION, ERROR_CODE, REQUEST_ID
-
-_log = logging.getLogger("penstock.server")
 
 _MESSAGE_LENGTH_MAX = 1_000
 """Status details travel as a header, which peers bound."""
-_REQUEST_ID_LENGTH_MAX = 100
-_ADDRESSES_LOGGED_MAX = 100
-_REQUEST_ID_SIGNS = frozenset(string.ascii_letters + string.digits + "-_.:/")
-_EXPECTED = (ConnectionLost, CallFailed, FrameError, PenstockError)
 
 _STATUS = {
     ErrorCode.INTERNAL: grpc.StatusCode.INTERNAL,
@@ -62,15 +53,13 @@ class Listener(grpc.GenericRpcHandler):
     def __init__(
         self, service: Service, *, cluster_secret: str = "", fault: Callable[[BaseException], None]
     ) -> None:
-        self._service, self._secret, self._fault = service, cluster_secret, fault
-        self._handling: set[asyncio.Task[Any]] = set()
-        """Strong references, never iterated."""
-        self._turned_away: dict[str, int] = {}
-        """How many calls of each address were not admitted since `turned_away` was asked."""
+        self._service, self._secret = service, cluster_secret
+        self._handlers = Handlers(fault)
+        self._turned_away = TurnedAway()
 
     @property
-    def internal(self) -> bool:
-        return bool(self._secret)
+    def name(self) -> str:
+        return "internal" if self._secret else "client"
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         """The handler of a method, None (UNIMPLEMENTED) for every other one."""
@@ -88,12 +77,12 @@ class Listener(grpc.GenericRpcHandler):
             async def act(caller: Caller) -> None:
                 await context.send_initial_metadata(((REQUEST_ID, caller.request_id),))
                 # The stream ends when its handler has returned.
-                connection = GrpcConnection(
-                    caller.peer, read=context.read, write=context.write, hang_up=lambda: None
-                )
+                connection = GrpcConnection(caller.peer, read=context.read, write=context.write)
                 try:
                     await asyncio.shield(
-                        self._handle(method, caller, self._service.streams[method](caller, connection))
+                        self._handlers.start(
+                            method, caller, self._service.streams[method](caller, connection)
+                        )
                     )
                 except asyncio.CancelledError:
                     connection.lose("the peer is gone")
@@ -117,7 +106,7 @@ class Listener(grpc.GenericRpcHandler):
                     begun = True
                     return await self._service.calls[method](caller, request)
 
-                handling = self._handle(method, caller, work())
+                handling = self._handlers.start(method, caller, work())
                 try:
                     answer = await asyncio.shield(handling)
                 except asyncio.CancelledError:
@@ -141,31 +130,12 @@ class Listener(grpc.GenericRpcHandler):
                 try:
                     await self._service.watches[method](caller, request, push)
                 except Exception as error:
-                    self._judge(method, caller, error)
+                    self._handlers.judge(method, caller, error)
                     raise
 
             await self._guarded(context, act)
 
         return handle
-
-    def _handle(self, method: str, caller: Caller, work: Awaitable[Any]) -> asyncio.Task[Any]:
-        """A handler in a task of its own: grpc cancels what waits for it."""
-        task: asyncio.Task[Any] = asyncio.create_task(_as_coroutine(work))
-        self._handling.add(task)
-
-        def ended(done: asyncio.Task[Any]) -> None:
-            self._handling.discard(done)
-            if not done.cancelled() and (error := done.exception()) is not None:
-                self._judge(method, caller, error)
-
-        task.add_done_callback(ended)
-        return task
-
-    def _judge(self, method: str, caller: Caller, error: BaseException) -> None:
-        if not isinstance(error, _EXPECTED):
-            context = {"method": method, "peer": caller.peer, "request_id": caller.request_id}
-            _log.error("handler failed", exc_info=error, extra=context)
-            self._fault(error)
 
     async def _guarded(self, context: Any, act: Callable[[Caller], Awaitable[None]]) -> None:
         """Admit the call, then `act`. Refusals become a status with our code; a lost peer is no error."""
@@ -174,18 +144,10 @@ class Listener(grpc.GenericRpcHandler):
             with self._admitted(caller) as principal:
                 await act(replace(caller, principal=principal))
             return
-        except ConnectionLost:
-            return
-        except (CallFailed, PenstockError) as refusal:
-            code, message = refusal.code, refusal.message
-        except FrameError as wrong:
-            code, message = ErrorCode.INVALID_REQUEST, str(wrong)
-        except Exception:
-            code, message = (
-                ErrorCode.INTERNAL,
-                f"the broker failed; see its log for request {caller.request_id}",
-            )
-        await _refuse(context, int(code), message, caller.request_id)
+        except Exception as error:
+            refusal = refusal_of(error, caller.request_id)
+        if refusal is not None:
+            await _refuse(context, *refusal, caller.request_id)
 
     @contextmanager
     def _admitted(self, caller: Caller) -> Iterator[Principal | None]:
@@ -195,19 +157,17 @@ class Listener(grpc.GenericRpcHandler):
                 self._admit(caller)
                 principal = entered.enter_context(self._service.enter(caller))
             except CallFailed:
-                if caller.peer in self._turned_away or len(self._turned_away) < _ADDRESSES_LOGGED_MAX:
-                    self._turned_away[caller.peer] = self._turned_away.get(caller.peer, 0) + 1
+                self._turned_away.count(caller.peer)
                 raise
             yield principal
 
     def turned_away(self) -> dict[str, int]:
         """How many calls were not admitted since this was asked last, by address."""
-        found, self._turned_away = self._turned_away, {}
-        return found
+        return self._turned_away.take()
 
     def _admit(self, caller: Caller) -> None:
         """The internal listener takes the cluster secret and nothing else; raises `CallFailed`."""
-        if not self.internal:
+        if not self._secret:
             return
         if not hmac.compare_digest(caller.cluster_secret.encode(), self._secret.encode()):
             raise CallFailed(ErrorCode.UNAUTHENTICATED, "the internal listener demands the cluster secret")
@@ -220,9 +180,9 @@ class Listener(grpc.GenericRpcHandler):
             peer=_host(context.peer()),
             connection=context.peer(),
             authorization=sent.get(AUTHORIZATION, ""),
-            cluster_secret=sent.get(CLUSTER_SECRET, "") if self.internal else "",
-            internal=self.internal,
-            request_id=_request_id(sent.get(REQUEST_ID, "")),
+            cluster_secret=sent.get(CLUSTER_SECRET, "") if self._secret else "",
+            internal=bool(self._secret),
+            request_id=request_id_of(sent.get(REQUEST_ID, "")),
         )
 
 
@@ -239,11 +199,7 @@ async def _request(context: Any) -> bytes:
         raise ConnectionLost(str(error)) from None
     if not isinstance(request, bytes):
         raise CallFailed(ErrorCode.INVALID_REQUEST, "the call ended without a request")
-    if len(request) > REQUEST_BYTES_MAX:
-        raise CallFailed(
-            ErrorCode.LIMIT_EXCEEDED,
-            f"a request of {len(request)} bytes, at most {REQUEST_BYTES_MAX} allowed",
-        )
+    check_request(request)
     return request
 
 
@@ -254,10 +210,6 @@ async def _write(context: Any, message: bytes) -> None:
         raise ConnectionLost(str(error)) from None
 
 
-async def _as_coroutine(work: Awaitable[Any]) -> Any:
-    return await work
-
-
 async def _refuse(context: Any, code: int, message: str, request_id: str) -> NoReturn:
     try:
         status = _STATUS.get(ErrorCode(code), grpc.StatusCode.FAILED_PRECONDITION)
@@ -266,13 +218,6 @@ async def _refuse(context: Any, code: int, message: str, request_id: str) -> NoR
     trailing = ((ERROR_CODE, str(code)), (REQUEST_ID, request_id))
     await context.abort(status, message[:_MESSAGE_LENGTH_MAX], trailing)
     raise AssertionError("abort raises")
-
-
-def _request_id(sent: str) -> str:
-    """The caller's own id when it may stand in a log, else a new one."""
-    if 0 < len(sent) <= _REQUEST_ID_LENGTH_MAX and _REQUEST_ID_SIGNS.issuperset(sent):
-        return sent
-    return secrets.token_hex(8)
 
 
 def _host(peer: str) -> str:

@@ -85,6 +85,7 @@ def draining_changes(image: ClusterImage, broker: BrokerId) -> Transaction | Non
         directory_id=known.record.directory_id,
         client_address=known.record.client_address,
         internal_address=known.record.internal_address,
+        peer_address=known.record.peer_address,
         zone=known.record.zone,
         draining=True,
     )

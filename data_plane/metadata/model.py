@@ -159,6 +159,8 @@ class BrokerRecord(_Json):
     zone: str
     draining: bool = False
     """Shutting down (RL50): not joinable, not electable."""
+    peer_address: str = ""
+    """Where other brokers reach it; empty when a version wrote this that had no such listener."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -192,11 +192,22 @@ class BrokerNode:
         )
         self.client_service = self.serving.service
         self.internal_service = Service(
+            streams={},
+            calls={
+                **self.integrity.internal_calls(),
+                **self.usage.internal_calls(),
+                **self.control.internal_calls(),
+            },
+            watches={},
+            enter=anyone,
+            turn=at_once,
+        )
+        self.peer_service = Service(
             streams={
                 internal.REPLICATE: self.hosting.replicate,
                 internal.CONTROL: self.control.seat.serve,
             },
-            calls={**self.integrity.calls(), **self.usage.calls(), **self.control.calls()},
+            calls={**self.integrity.peer_calls(), **self.usage.peer_calls(), **self.control.peer_calls()},
             watches={},
             enter=anyone,
             turn=at_once,

@@ -60,6 +60,7 @@ class NodeConfig:
     cluster_id: str
     client_address: str
     internal_address: str
+    peer_address: str
     zone: str
     cluster_secret: str = field(repr=False)
     peppers: dict[int, bytes] = field(repr=False)

@@ -64,7 +64,7 @@ class Caller:
     cluster_secret: str
     """Value of the cluster secret metadata, or empty."""
     internal: bool
-    """True on the internal listener."""
+    """True on the listeners that demand the cluster secret."""
     request_id: str = ""
     connection: str = ""
     """Which of the peer's connections the call came on; empty where there is nothing to tell them apart."""
@@ -112,7 +112,7 @@ class Notices(Protocol):
 
 
 class Transport(Protocol):
-    """Outgoing connections to other brokers' internal listeners; carries the cluster secret by itself."""
+    """Outgoing connections to other brokers' peer listeners; carries the cluster secret by itself."""
 
     async def connect(self, address: str, method: str, timeout_ms: int) -> Connection:
         """Open a bidirectional stream. Raises `ConnectionLost`."""

@@ -108,6 +108,10 @@ class SimBroker:
         return f"{self.host}:9093"
 
     @property
+    def peer_address(self) -> str:
+        return f"{self.host}:9094"
+
+    @property
     def ready(self) -> bool:
         return self.state is BrokerState.UP and self.node is not None and self.node.ready
 
@@ -212,6 +216,7 @@ class SimCluster:
         for address, service, internal in (
             (broker.client_address, node.client_service, False),
             (broker.internal_address, node.internal_service, True),
+            (broker.peer_address, node.peer_service, True),
         ):
             listener = Listener(
                 host=broker.host,
@@ -251,6 +256,7 @@ class SimCluster:
             cluster_id=CLUSTER_ID,
             client_address=broker.client_address,
             internal_address=broker.internal_address,
+            peer_address=broker.peer_address,
             zone=f"z{broker.broker_id % 3}",
             cluster_secret=CLUSTER_SECRET,
             peppers={1: PEPPER},

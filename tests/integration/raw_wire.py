@@ -1,19 +1,23 @@
 """The wire without the SDK: frames and requests as anybody may send them, and the refusals that come back."""
 
 import queue
+import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
+from data_plane.broker import peer_wire as wire
+from data_plane.broker.peer_wire import Form
 from data_plane.contract.methods import CLUSTER_SECRET
 from penstock.contract import limits, methods
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.records.build import BatchBuilder
+from penstock.rules.addresses import split_address
 from tests.waiting import PATIENCE_S
 
 """Longest wait for anything on the wire; what takes longer fails the test."""
@@ -30,10 +34,10 @@ Placed = tuple[bytes, int, bytes]
 
 
 class Refused(Exception):
-    """A call or stream ended with an error; `code` is None when it was grpc's own."""
+    """A call or stream ended with an error; `code` is None when it was grpc's own, `status` between brokers."""
 
-    def __init__(self, code: ErrorCode | None, status: grpc.StatusCode, message: str) -> None:
-        super().__init__(f"{status.name}, {code!r}: {message}")
+    def __init__(self, code: ErrorCode | None, status: grpc.StatusCode | None, message: str) -> None:
+        super().__init__(f"{status}, {code!r}: {message}")
         self.code, self.status, self.message = code, status, message
 
 
@@ -103,6 +107,62 @@ class RawStream:
                 self.receive()
         except Refused as refused:
             return refused
+
+
+class RawPeer:
+    """A connection to a peer listener, as another broker makes it. A context manager."""
+
+    def __init__(self, address: str, method: str, cluster_secret: str, *, form: Form = Form.STREAM) -> None:
+        host, port = split_address(address)
+        self._socket = socket.create_connection((host, port), timeout=PATIENCE_S)
+        self._incoming = wire.Incoming()
+        hello = wire.Hello(form=form, method=method, cluster_secret=cluster_secret, request_id="raw")
+        self.send_bytes(hello.encode())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def send(self, frame: bytes) -> None:
+        self.send_bytes(wire.frame(frame))
+
+    def send_bytes(self, said: bytes) -> None:
+        """Nothing where the peer has hung up already."""
+        with suppress(ConnectionError):
+            self._socket.sendall(said)
+
+    def receive(self) -> tuple[FrameKind, bytes, bytes]:
+        """As `RawStream.receive`."""
+        while True:
+            kind, payload = self._message()
+            if kind == wire.Kind.END:
+                code, reason = wire.read_end(payload)
+                raise Refused(code=ErrorCode(code) if code else None, status=None, message=reason)
+            if kind == wire.Kind.FRAME:
+                found, head, rest = unpack_frame(payload)
+                return found, bytes(head), bytes(rest)
+            wire.read_welcome(payload)
+
+    def end(self) -> Refused:
+        """As `RawStream.end`."""
+        try:
+            while True:
+                self.receive()
+        except Refused as refused:
+            return refused
+
+    def _message(self) -> tuple[int, bytes]:
+        while (message := self._incoming.take()) is None:
+            try:
+                count = self._socket.recv_into(self._incoming.free())
+            except ConnectionError:
+                count = 0
+            if count == 0:
+                raise Refused(code=None, status=None, message="the connection ended")
+            self._incoming.filled(count)
+        return message
 
 
 class ProduceWire(RawStream):

@@ -280,7 +280,7 @@ class ControllerSeat:
 
     async def _beat(self, broker: BrokerId, epoch: int) -> None:
         """Beat to one registration of a broker until it is fenced; a reset is a suspicion."""
-        address = self._view.image.brokers[broker].record.internal_address
+        address = self._view.image.brokers[broker].record.peer_address
         while True:
             try:
                 connection = await self._transport.connect(

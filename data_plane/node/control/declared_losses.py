@@ -152,7 +152,7 @@ class DeclaredLosses:
         try:
             return pb.ReplicaEndsResponse.FromString(
                 await self._transport.call(
-                    known.record.internal_address,
+                    known.record.peer_address,
                     methods.REPLICA_ENDS,
                     request.SerializeToString(),
                     self._config.timings.call_ms,

@@ -161,7 +161,7 @@ class Handover:
                 to=one.to,
             )
         answer = await self._transport.call(
-            known.record.internal_address,
+            known.record.peer_address,
             HAND_OVER,
             request.SerializeToString(),
             self._config.timings.call_ms,
@@ -221,7 +221,7 @@ class Handover:
                 continue
             try:
                 if broker != self._config.broker_id:
-                    address, limit_ms = known.record.internal_address, self._config.timings.hand_over_ms
+                    address, limit_ms = known.record.peer_address, self._config.timings.hand_over_ms
                     await self._transport.call(address, HAND_OVER, nothing, limit_ms)
                 found[broker] = None
             except (ConnectionLost, CallFailed):

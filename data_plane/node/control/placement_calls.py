@@ -145,7 +145,7 @@ class PlacementCalls:
         request = pb.DescribeMovesRequest(local=True).SerializeToString()
         try:
             answer = await self._transport.call(
-                known.record.internal_address, DESCRIBE_MOVES, request, self._config.timings.suspicion_ms
+                known.record.peer_address, DESCRIBE_MOVES, request, self._config.timings.suspicion_ms
             )
         except (ConnectionLost, CallFailed):
             return {}

@@ -18,7 +18,7 @@ from data_plane.node.replicas.replica_set import ReplicaSet
 
 
 class Control:
-    """`tasks` run as long as the broker does; `calls` are offered on the internal listener."""
+    """`tasks` run as long as the broker does; `internal_calls` and `peer_calls` are offered on those listeners."""
 
     def __init__(
         self,
@@ -62,10 +62,9 @@ class Control:
     def tasks(self) -> tuple[Coroutine[Any, Any, None], ...]:
         return self.seat.run(), self.losses.run(), self.handover.run()
 
-    def calls(self) -> dict[str, CallHandler]:
+    def internal_calls(self) -> dict[str, CallHandler]:
         admin, placement = self.admin, self.placement
         return {
-            methods.REPLICA_ENDS: self.losses.replica_ends,
             methods.DECLARE_LOSS: self.losses.declare_loss,
             methods.PUT_TENANT: admin.put_tenant,
             methods.CREATE_TOPIC: admin.create_topic,
@@ -77,8 +76,14 @@ class Control:
             methods.DESCRIBE_CLUSTER: admin.describe_cluster,
             methods.ALTER_REPLICAS: placement.alter_replicas,
             methods.MOVE_LEADER: placement.move_leader,
-            methods.HAND_OVER: self.handover.hand_over,
             methods.CORDON_BROKER: placement.cordon_broker,
             methods.FORGET_BROKER: placement.forget_broker,
             methods.DESCRIBE_MOVES: placement.describe_moves,
+        }
+
+    def peer_calls(self) -> dict[str, CallHandler]:
+        return {
+            methods.REPLICA_ENDS: self.losses.replica_ends,
+            methods.HAND_OVER: self.handover.hand_over,
+            methods.DESCRIBE_MOVES: self.placement.describe_moves,
         }

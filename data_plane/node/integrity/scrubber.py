@@ -236,7 +236,7 @@ class Scrubber:
             try:
                 answer = internal_pb.CompareSegmentsResponse.FromString(
                     await self._transport.call(
-                        known.record.internal_address,
+                        known.record.peer_address,
                         COMPARE_SEGMENTS,
                         request.SerializeToString(),
                         self._config.timings.call_ms,

@@ -64,7 +64,7 @@ class TopicDurability:
         request = pb.TopicDurabilityRequest(topic_id=topic_id, partitions=numbers).SerializeToString()
         try:
             answer = await self._transport.call(
-                known.record.internal_address,
+                known.record.peer_address,
                 TOPIC_DURABILITY,
                 request,
                 2 * self._config.timings.heartbeat_ms,

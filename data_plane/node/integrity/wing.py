@@ -16,7 +16,8 @@ from data_plane.node.replicas.replica_set import ReplicaSet
 
 
 class Integrity:
-    """`scrubber.run` runs as long as the broker does; `calls` are offered on the internal listener."""
+    """`scrubber.run` runs as long as the broker does; `internal_calls` and `peer_calls` are offered on those
+    listeners."""
 
     def __init__(
         self,
@@ -44,7 +45,10 @@ class Integrity:
         self.commitments = Commitments(gate, view, store, clock)
         self._durability = TopicDurability(config, view, transport, self.scrubber)
 
-    def calls(self) -> dict[str, CallHandler]:
+    def internal_calls(self) -> dict[str, CallHandler]:
+        return {methods.TOPIC_DURABILITY: self._durability.describe}
+
+    def peer_calls(self) -> dict[str, CallHandler]:
         return {
             methods.COMPARE_SEGMENTS: self.scrubber.compare_segments,
             methods.TOPIC_DURABILITY: self._durability.describe,

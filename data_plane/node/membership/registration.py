@@ -142,6 +142,7 @@ class Registration:
                 directory_id=self._directory_id,
                 client_address=self._config.client_address,
                 internal_address=self._config.internal_address,
+                peer_address=self._config.peer_address,
                 zone=self._config.zone,
             ),
             model.LiveRecord(incarnation=self.incarnation, directory_id=self._directory_id),

@@ -373,7 +373,7 @@ class CutCalls:
         try:
             answer = usage_pb2.CutPartitionsResponse.FromString(
                 await self._transport.call(
-                    known.record.internal_address,
+                    known.record.peer_address,
                     methods.CUT_PARTITIONS,
                     request.SerializeToString(),
                     self._config.timings.call_ms * _CALLS_A_LEADER,

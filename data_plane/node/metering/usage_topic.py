@@ -146,7 +146,7 @@ class UsageTopic:
             )
             answer = usage_pb2.AppendUsageResponse.FromString(
                 await self._transport.call(
-                    known.record.internal_address,
+                    known.record.peer_address,
                     methods.APPEND_USAGE,
                     request.SerializeToString(),
                     self._config.timings.call_ms,

@@ -17,7 +17,7 @@ from penstock.contract.ids import TenantId, TopicPartition
 
 
 class Usage:
-    """`tasks` run as long as the broker does; `calls` are offered on the internal listener."""
+    """`tasks` run as long as the broker does; `internal_calls` and `peer_calls` are offered on those listeners."""
 
     def __init__(
         self,
@@ -51,9 +51,11 @@ class Usage:
     def tasks(self) -> tuple[Coroutine[Any, Any, None], ...]:
         return (self.usage_topic.run(), *self.metering.tasks()) if self._config.metering else ()
 
-    def calls(self) -> dict[str, CallHandler]:
+    def internal_calls(self) -> dict[str, CallHandler]:
+        return {methods.CUT: self._cuts.cut}
+
+    def peer_calls(self) -> dict[str, CallHandler]:
         return {
             methods.APPEND_USAGE: self.usage_topic.append,
             methods.CUT_PARTITIONS: self._cuts.cut_partitions,
-            methods.CUT: self._cuts.cut,
         }

@@ -85,4 +85,4 @@ class LeaderLinks:
 
     def _address(self, broker: BrokerId) -> str | None:
         known = self._image.brokers.get(broker)
-        return None if known is None or not known.epoch else known.record.internal_address
+        return None if known is None or not known.epoch else known.record.peer_address

@@ -15,13 +15,12 @@ from penstock.contract.v1 import log_pb2 as pb
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.raw_wire import (
     ConsumeWire,
-    Metadata,
     ProduceWire,
+    RawPeer,
     RawStream,
     Refused,
     batch_of,
     with_key,
-    with_secret,
 )
 from tests.waiting import PATIENCE_S
 
@@ -36,6 +35,7 @@ STREAMS = {
     internal.CONTROL: FrameKind.BEAT,
 }
 """Each stream with a kind that it takes."""
+CLIENT_STREAMS = [methods.PRODUCE, methods.CONSUME]
 FOREIGN_KINDS = {
     methods.PRODUCE: [FrameKind.PRODUCE_ANSWER, FrameKind.CONSUME_OPEN, FrameKind.REPLICA_PUSH],
     methods.CONSUME: [FrameKind.CONSUME_PUSH, FrameKind.PRODUCE, FrameKind.REPLICA_OPEN],
@@ -67,16 +67,15 @@ BROKEN: dict[str, tuple[Callable[[FrameKind], bytes], str]] = {
 }  # fmt: skip
 
 
-def address_and_metadata(cluster: Brokers, tenant: Tenant, method: str) -> tuple[str, Metadata]:
+def stream_of(cluster: Brokers, tenant: Tenant, method: str) -> RawStream | RawPeer:
     broker = cluster.spec.brokers[0]
-    if method in (methods.PRODUCE, methods.CONSUME):
-        return broker.client_address, with_key(tenant.api_key)
-    return broker.internal_address, with_secret(cluster.secret)
+    if method in CLIENT_STREAMS:
+        return RawStream(broker.client_address, method, with_key(tenant.api_key))
+    return RawPeer(broker.peer_address, method, cluster.secret)
 
 
 def end_after(cluster: Brokers, tenant: Tenant, method: str, frame: bytes) -> Refused:
-    address, metadata = address_and_metadata(cluster, tenant, method)
-    with RawStream(address, method, metadata) as stream:
+    with stream_of(cluster, tenant, method) as stream:
         stream.send(frame)
         return stream.end()
 
@@ -88,11 +87,12 @@ def test_what_is_no_frame_ends_its_stream_with_the_reason(
 ) -> None:
     make, reason = BROKEN[broken]
     ended = end_after(cluster, tenant, method, make(STREAMS[method]))
-    assert (ended.code, ended.status) == (ErrorCode.INVALID_REQUEST, grpc.StatusCode.INVALID_ARGUMENT)
+    assert ended.code is ErrorCode.INVALID_REQUEST
+    assert ended.status is (grpc.StatusCode.INVALID_ARGUMENT if method in CLIENT_STREAMS else None)
     assert reason in ended.message
 
 
-@pytest.mark.parametrize("method", STREAMS)
+@pytest.mark.parametrize("method", CLIENT_STREAMS)
 def test_a_frame_beyond_what_is_read_at_all_ends_its_stream(
     cluster: Brokers, tenant: Tenant, method: str
 ) -> None:
@@ -100,6 +100,19 @@ def test_a_frame_beyond_what_is_read_at_all_ends_its_stream(
     ended = end_after(cluster, tenant, method, frame)
     assert ended.status is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "larger than max" in ended.message
+
+
+@pytest.mark.parametrize("method", [internal.REPLICATE, internal.CONTROL])
+def test_a_length_beyond_what_is_read_at_all_ends_the_connection_of_a_broker(
+    cluster: Brokers, tenant: Tenant, method: str
+) -> None:
+    with RawPeer(cluster.spec.brokers[0].peer_address, method, cluster.secret) as stream:
+        stream.send_bytes(b"\x01\xff\xff\xff\xff" + bytes(100_000))
+        ended = stream.end()
+    assert (ended.code, ended.message) == (
+        ErrorCode.INVALID_REQUEST,
+        f"a message of kind 1 and {2**32 - 1} bytes",
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,9 +235,7 @@ def test_positions_and_handles_that_nobody_gave_are_refused_to_a_follower(
             handle=handle, leader_epoch=2**31 - 1, durable_end_offset=2**62, written_end_offset=2**62
         )
     closing = replication.ReplicaCloseHead(handles=[0, 7, 2**32 - 1])
-    with RawStream(
-        cluster.spec.broker(leader).internal_address, internal.REPLICATE, with_secret(cluster.secret)
-    ) as stream:
+    with RawPeer(cluster.spec.broker(leader).peer_address, internal.REPLICATE, cluster.secret) as stream:
         stream.send(pack_frame(FrameKind.REPLICA_HELD, held.SerializeToString()))
         stream.send(pack_frame(FrameKind.REPLICA_OPEN, opening.SerializeToString()))
         stream.send(pack_frame(FrameKind.REPLICA_HELD, held.SerializeToString()))

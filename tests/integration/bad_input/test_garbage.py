@@ -21,6 +21,7 @@ UNDECODABLE = b"\x00\x00\x04\x01\x04\x00\x00\x00\x01\xff\xff\xff\xff"
 PORTS: dict[str, Callable[[BrokerSpec], str]] = {
     "client": lambda spec: spec.client_address,
     "internal": lambda spec: spec.internal_address,
+    "peer": lambda spec: spec.peer_address,
     "http": lambda spec: spec.http_address,
 }
 
@@ -51,6 +52,9 @@ GARBAGE: dict[str, bytes] = {
     "HTTP/2 with headers that do not decode": PREFACE + SETTINGS + UNDECODABLE,
     "HTTP/2 with data on no stream": PREFACE + SETTINGS + b"\x00\x00\x04\x00\x00\x00\x00\x00\x05abcd",
     "HTTP/2 with pings": PREFACE + SETTINGS + (b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + bytes(8)) * 10_000,
+    "the magic of peers": b"PSTP" + bytes(1 << 20),
+    "a hello of peers without a secret": b"PSTP\x01\x01\x00\x01\x00\x00\x00\x00m" + bytes(1 << 20),
+    "a hello of peers that is too long": b"PSTP\x01\x01" + b"\xff" * (1 << 20),
     "a frame without HTTP/2": b"PS\x01\x01" + bytes(8),
     "a Kafka request": b"\x00\x00\x00\x10\x00\x12\x00\x00\x00\x00\x00\x01\x00\x06client",
 }  # fmt: skip

@@ -5,9 +5,11 @@ from collections.abc import Callable
 import grpc
 import pytest
 
+from data_plane.broker.peer_wire import Form
 from data_plane.contract import admin_pb2
 from data_plane.contract import methods as internal
 from data_plane.contract import replication_pb2 as replication
+from data_plane.contract.methods import CLUSTER_SECRET
 from local.provisioning import new_key
 from penstock import OutcomeUnknown, Unauthenticated
 from penstock.contract import methods
@@ -20,6 +22,7 @@ from tests.integration.raw_wire import (
     ConsumeWire,
     Metadata,
     ProduceWire,
+    RawPeer,
     RawStream,
     Refused,
     batch_of,
@@ -133,7 +136,8 @@ def test_the_sdk_tells_a_producer_and_a_consumer_that_their_key_was_revoked(
 
 
 INTERNAL_CALLS = sorted(path for path in vars(internal).values() if ".Admin/" in str(path))
-INTERNAL_STREAMS = [internal.REPLICATE, internal.CONTROL]
+PEER_STREAMS = [internal.REPLICATE, internal.CONTROL]
+PEER_CALLS = [internal.HAND_OVER, internal.REPLICA_ENDS, internal.APPEND_USAGE, internal.CUT_PARTITIONS]
 
 
 def intruders(cluster: Brokers, tenant: Tenant) -> dict[str, Metadata]:
@@ -168,11 +172,36 @@ def test_the_internal_listener_refuses_whoever_lacks_the_cluster_secret(
             with pytest.raises(Refused, match=REQUIRED) as refused:
                 call(broker.internal_address, method, request, admin_pb2.Outcome, metadata)
             assert refused.value.code is ErrorCode.UNAUTHENTICATED
-        for method in INTERNAL_STREAMS:
-            with RawStream(broker.internal_address, method, metadata) as stream:
+        for method in PEER_STREAMS:
+            with RawPeer(broker.peer_address, method, dict(metadata).get(CLUSTER_SECRET, "")) as stream:
                 stream.send(beat())
                 ended = stream.end()
-            assert (ended.code, ended.message) == (ErrorCode.UNAUTHENTICATED, REQUIRED)
+            assert (ended.code, ended.message) == (
+                ErrorCode.UNAUTHENTICATED,
+                "the peer listener demands the cluster secret",
+            )
+
+
+def test_what_only_brokers_ask_is_not_offered_by_the_internal_listener(
+    cluster: Brokers, tenant: Tenant
+) -> None:
+    address = cluster.spec.brokers[0].internal_address
+    for method in PEER_STREAMS:
+        with RawStream(address, method, with_secret(cluster.secret)) as stream:
+            stream.send(beat())
+            assert stream.end().status is grpc.StatusCode.UNIMPLEMENTED
+    for method in PEER_CALLS:
+        with pytest.raises(Refused) as refused:
+            call(address, method, b"", admin_pb2.Outcome, with_secret(cluster.secret))
+        assert refused.value.status is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_admin_calls_are_not_offered_by_the_peer_listener(cluster: Brokers, tenant: Tenant) -> None:
+    for method in sorted({*INTERNAL_CALLS} - {internal.DESCRIBE_MOVES, internal.TOPIC_DURABILITY}):
+        with RawPeer(cluster.spec.brokers[0].peer_address, method, cluster.secret, form=Form.CALL) as asked:
+            asked.send(admin_pb2.PutTenantRequest(tenant="tn_intruder").SerializeToString())
+            ended = asked.end()
+        assert (ended.code, ended.message) == (ErrorCode.INVALID_REQUEST, f"{method}: no such call")
 
 
 def test_clients_methods_are_not_offered_by_the_internal_listener(cluster: Brokers, tenant: Tenant) -> None:
@@ -191,7 +220,7 @@ def test_internal_methods_are_not_offered_by_the_client_listener_even_with_the_s
         with pytest.raises(Refused) as refused:
             call(cluster.bootstrap[0], method, b"", admin_pb2.Outcome, both)
         assert refused.value.status is grpc.StatusCode.UNIMPLEMENTED
-    for method in INTERNAL_STREAMS:
+    for method in PEER_STREAMS:
         with RawStream(cluster.bootstrap[0], method, both) as stream:
             stream.send(beat())
             assert stream.end().status is grpc.StatusCode.UNIMPLEMENTED

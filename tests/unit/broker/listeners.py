@@ -1,18 +1,22 @@
-"""An internal and a client listener on the loopback address, over handlers that tests ask."""
+"""An internal, a peer and a client listener on the loopback address, over handlers that tests ask."""
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import grpc
 
+from data_plane.broker.connection import GrpcConnection
+from data_plane.broker.peer_listener import PeerListener, bind_peers
+from data_plane.broker.peer_transport import PeerTransport
 from data_plane.broker.server import Listener, bind
-from data_plane.broker.transport import GrpcTransport
 from data_plane.contract.methods import CLUSTER_SECRET
 from data_plane.node.ports import Caller, CallFailed, Connection, ConnectionLost, Service, anyone, at_once
 from penstock.contract.errors import ErrorCode, NotFound
 from penstock.contract.frames import FrameError
+from penstock.contract.methods import ERROR_CODE
 
 SECRET = "s" * 64
 LOOPBACK = "127.0.0.1:0"
@@ -20,8 +24,70 @@ MS = 5_000
 CONNECTIONS = 100
 
 
+PEER, GRPC = WAYS = ("peer", "grpc")
+"""How the same handlers are reached: by the peer listener, or by the internal one, which is gRPC."""
+
+
+class GrpcCaller:
+    """A Transport over grpc.aio: what a client's SDK does, with the cluster secret."""
+
+    def __init__(self, cluster_secret: str) -> None:
+        self._metadata = ((CLUSTER_SECRET, cluster_secret),)
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._calls: list[Any] = []
+
+    async def connect(self, address: str, method: str, timeout_ms: int) -> Connection:
+        open_stream: Any = self._channel(address).stream_stream(method)
+        call = open_stream(metadata=self._metadata, timeout=60)
+        self._calls.append(call)
+        await call.initial_metadata()
+        if call.done():
+            raise ConnectionLost(f"{await call.code()}: {await call.details()}")
+        return _GrpcClientConnection(address, call)
+
+    async def call(self, address: str, method: str, request: bytes, timeout_ms: int) -> bytes:
+        ask: Any = self._channel(address).unary_unary(method)
+        try:
+            answer: bytes = await ask(request, metadata=self._metadata, timeout=timeout_ms / 1000)
+        except grpc.aio.AioRpcError as error:
+            code = dict(error.trailing_metadata() or ()).get(ERROR_CODE, "")
+            if isinstance(code, str) and code.isdecimal():
+                raise CallFailed(int(code), error.details() or "") from None
+            raise ConnectionLost(f"{address}: {error.details()}") from None
+        return answer
+
+    async def close(self) -> None:
+        for channel in self._channels.values():
+            await channel.close()
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        if address not in self._channels:
+            options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+            options.append(("grpc.use_local_subchannel_pool", 1))
+            self._channels[address] = grpc.aio.insecure_channel(address, options=options)
+        return self._channels[address]
+
+
+class _GrpcClientConnection(GrpcConnection):
+    """The client's side of a stream."""
+
+    def __init__(self, address: str, call: Any) -> None:
+        super().__init__(address, read=self._read_or_why, write=call.write)
+        self._call = call
+
+    async def _read_or_why(self) -> Any:
+        frame = await self._call.read()
+        if frame is grpc.aio.EOF and await self._call.code() is not grpc.StatusCode.OK:
+            raise grpc.aio.UsageError(await self._call.details())
+        return frame
+
+    def close(self) -> None:
+        super().close()
+        self._call.cancel()
+
+
 class World:
-    """An internal and a client listener over the same handlers, and what these have seen."""
+    """The listeners, and what their handlers have seen."""
 
     def __init__(self) -> None:
         self.callers: list[Caller] = []
@@ -29,12 +95,24 @@ class World:
         self.seen: list[bytes] = []
         self.faults: list[BaseException] = []
         self.began, self.release, self.finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.internal = self.client = ""
+        self.internal = self.client = self.peer = ""
         self.inside = 0
         """Calls that the client listener has admitted and that have not ended."""
         self.listener: Listener
         """The one for clients."""
-        self.transport = GrpcTransport(SECRET)
+        self.peer_listener: PeerListener
+        self.transport = PeerTransport(SECRET)
+        self.grpc = GrpcCaller(SECRET)
+
+    async def connect(self, way: str, method: str) -> Connection:
+        if way == PEER:
+            return await self.transport.connect(self.peer, method, MS)
+        return await self.grpc.connect(self.internal, method, MS)
+
+    async def call(self, way: str, method: str, request: bytes) -> bytes:
+        if way == PEER:
+            return await self.transport.call(self.peer, method, request, MS)
+        return await self.grpc.call(self.internal, method, request, MS)
 
     def services(self) -> tuple[Service, Service]:
         internal = Service(
@@ -142,10 +220,21 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def serving(internal_at: str = LOOPBACK) -> AsyncIterator[World]:
+async def serving(peer_at: str = LOOPBACK, tls: ssl.SSLContext | None = None) -> AsyncIterator[World]:
+    """`tls` of the peer listener."""
     world = World()
     internal, client = world.services()
-    internal_server, internal_port = bind(internal_at, None, CONNECTIONS, 100)
+    internal_server, internal_port = bind(LOOPBACK, None, CONNECTIONS, 100)
+    peer_socket, peer_port = bind_peers(peer_at)
+    world.peer = f"127.0.0.1:{peer_port}"
+    world.peer_listener = PeerListener(
+        internal.streams,
+        internal.calls,
+        cluster_secret=SECRET,
+        connections_max=CONNECTIONS,
+        fault=world.faults.append,
+        tls=tls,
+    )
     client_server, client_port = bind(LOOPBACK, None, CONNECTIONS, 100)
     internal_server.add_generic_rpc_handlers(
         (Listener(internal, cluster_secret=SECRET, fault=world.faults.append),)
@@ -155,11 +244,14 @@ async def serving(internal_at: str = LOOPBACK) -> AsyncIterator[World]:
     world.internal, world.client = f"127.0.0.1:{internal_port}", f"127.0.0.1:{client_port}"
     await internal_server.start()
     await client_server.start()
+    await world.peer_listener.start(peer_socket)
     try:
         async with asyncio.timeout(60):
             yield world
     finally:
         await world.transport.close()
+        await world.grpc.close()
+        await world.peer_listener.stop()
         await internal_server.stop(None)
         await client_server.stop(None)
 

@@ -38,9 +38,9 @@ def test_a_call_that_waits_for_its_turn_ends_with_its_client() -> None:
         async with channel(world.client) as opened:
             call = opened.unary_unary("/c/tenant")(b"left", metadata=((AUTHORIZATION, "patient"),))
             await world.began.wait()
-            assert world.inside == len(world.listener._handling) == 1
+            assert world.inside == world.listener._handlers.count == 1
             call.cancel()
-            await until("no call is handled", lambda: not world.listener._handling)
+            await until("no call is handled", lambda: world.listener._handlers.count == 0)
             world.release.set()
             stayed = opened.unary_unary("/c/tenant")(b"stayed", metadata=((AUTHORIZATION, "patient"),))
             assert await stayed == b"answer stayed"

@@ -59,8 +59,11 @@ def test_what_is_not_given_has_its_default(tmp_path: Path, values: dict[str, Any
     config = read(tmp_path, values)
     assert config.client_listen == "127.0.0.1:0"
     assert config.tls() is None
-    node = config.node_config("127.0.0.1:1", "127.0.0.1:2")
-    assert (node.client_address, node.internal_address, node.zone) == ("127.0.0.1:1", "127.0.0.1:2", "1")
+    node = config.node_config("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3")
+    assert (node.client_address, node.internal_address, node.peer_address, node.zone) == (
+        *("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"),
+        "1",
+    )
     assert node.cluster_secret == "c" * 64
     assert node.peppers == {1: b"\xab" * 32}
 
@@ -69,14 +72,16 @@ def test_the_node_gets_what_was_configured(tmp_path: Path, values: dict[str, Any
     values |= {
         "client_advertised": "broker-1.example:7400",
         "internal_advertised": "10.0.0.1:7401",
+        "peer_advertised": "10.0.0.1:7402",
         "zone": "a",
         "timings": {"session_ttl_ms": 9_000},
         "limits": {"journal_bytes": 1_000_000},
     }
-    node = read(tmp_path, values).node_config("127.0.0.1:1", "127.0.0.1:2")
-    assert (node.client_address, node.internal_address, node.zone) == (
+    node = read(tmp_path, values).node_config("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3")
+    assert (node.client_address, node.internal_address, node.peer_address, node.zone) == (
         "broker-1.example:7400",
         "10.0.0.1:7401",
+        "10.0.0.1:7402",
         "a",
     )
     assert node.timings.session_ttl_ms == 9_000
@@ -169,6 +174,8 @@ def test_the_configuration_cannot_be_changed(tmp_path: Path, values: dict[str, A
         ({"client_listen": "broker.example:7400"}, "API keys need TLS there: give tls_certificate_file"),
         ({"client_listen": "[::]:7400"}, "client_listen: :: is not a loopback address"),
         ({"internal_listen": "10.0.0.1:7401"}, "internal_listen: 10.0.0.1 is not a loopback address"),
+        ({"peer_listen": "10.0.0.1:7402"}, "peer_listen: 10.0.0.1 is not a loopback address"),
+        ({"peer_advertised": "here"}, "peer_advertised: host:port required, 'here' given"),
         ({"tls_key_file": "/key"}, "tls_certificate_file: missing; give both"),
         (
             {"client_listen": "0.0.0.0:1", "tls_key_file": "/k", "tls_certificate_file": "/c"},
@@ -274,12 +281,12 @@ def test_a_secret_file_that_holds_no_secret_is_named_and_not_shown(
     else:
         (tmp_path / file).write_bytes(content)
     with pytest.raises(ConfigurationError, match=says) as refused:
-        read(tmp_path, values).node_config("127.0.0.1:1", "127.0.0.1:2")
+        read(tmp_path, values).node_config("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3")
     assert "line one" not in str(refused.value)
 
 
 def test_secrets_are_not_in_what_a_log_would_show(tmp_path: Path, values: dict[str, Any]) -> None:
-    shown = repr(read(tmp_path, values).node_config("127.0.0.1:1", "127.0.0.1:2"))
+    shown = repr(read(tmp_path, values).node_config("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"))
     assert "c" * 64 not in shown
     assert "\\xab" not in shown
 

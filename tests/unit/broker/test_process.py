@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 import pytest
 
-from data_plane.broker.grpc_options import BROKER_STREAMS_MAX
+from data_plane.broker.grpc_options import INTERNAL_CALLS_MAX
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods as internal
 from penstock.contract import limits, methods
@@ -46,7 +46,7 @@ sys.exit(main(sys.argv[1:]))
 HANGING = """
 import asyncio, sys
 from data_plane.broker import process
-from data_plane.broker.transport import GrpcTransport
+from data_plane.broker.peer_transport import PeerTransport
 from data_plane.node.broker_node import BrokerNode
 process._LAST_STEPS_S = 0.1
 async def hang(self): await asyncio.sleep(600)
@@ -186,10 +186,10 @@ def streams_of_a_connection(address: str) -> int:
     return found[3]
 
 
-def test_a_connection_of_a_client_carries_fewer_streams_than_one_of_a_broker(broker: Broker) -> None:
+def test_a_connection_of_a_client_carries_fewer_streams_than_one_for_admin_calls(broker: Broker) -> None:
     broker.start_ready()
     assert streams_of_a_connection(broker.address("client")) == limits.STREAMS_PER_CONNECTION_MAX
-    assert streams_of_a_connection(broker.address("internal")) == BROKER_STREAMS_MAX
+    assert streams_of_a_connection(broker.address("internal")) == INTERNAL_CALLS_MAX
 
 
 def test_a_killed_broker_starts_again(broker: Broker) -> None:
@@ -286,7 +286,7 @@ def test_a_log_directory_of_another_broker_is_refused(broker: Broker) -> None:
 def test_a_port_in_use_is_named(broker: Broker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        for listener in ("client_listen", "internal_listen"):
+        for listener in ("client_listen", "internal_listen", "peer_listen"):
             refused(broker, f"{address}: cannot be bound", **{listener: address})
         refused(broker, "Address already in use", http_listen=address)
 
@@ -325,7 +325,7 @@ def test_a_clients_listener_with_a_certificate_speaks_tls_and_nothing_else(broke
 
 def test_garbage_on_every_port_leaves_the_broker_ready(broker: Broker) -> None:
     process = broker.start_ready()
-    for listener in ("client", "internal", "http"):
+    for listener in ("client", "internal", "peer", "http"):
         host, _, port = broker.address(listener).partition(":")
         for garbage in (
             os.urandom(5_000),
@@ -366,7 +366,7 @@ def test_tenants_have_no_way_to_the_internal_methods(broker: Broker) -> None:
 @pytest.mark.parametrize(
     ("where", "status", "last"),
     [
-        ("GrpcTransport.close", 0, "did not close in time"),
+        ("PeerTransport.close", 0, "did not close in time"),
         ("BrokerNode.drain", 1, "not drained in time; the next start recovers"),
     ],
 )

@@ -15,10 +15,11 @@ def test_what_is_written_is_what_a_broker_reads(tmp_path: Path) -> None:
         read = read_config(directory.config_file(broker.id), {})
         assert (read.broker_id, read.cluster_id) == (broker.id, spec.cluster_id)
         assert read.http_listen == broker.http_address
-        node = read.node_config(read.client_listen, read.internal_listen)
-        assert (node.client_address, node.internal_address) == (
+        node = read.node_config(read.client_listen, read.internal_listen, read.peer_listen)
+        assert (node.client_address, node.internal_address, node.peer_address) == (
             broker.client_address,
             broker.internal_address,
+            broker.peer_address,
         )
         assert node.peppers == {PEPPER_VERSION: read_pepper(directory)}
         assert node.cluster_secret == directory.secret_file.read_text().strip()

@@ -1,5 +1,6 @@
 """The data directory of a dev cluster: made once, grown, never shrunk, held by one command at a time."""
 
+import json
 import stat
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from penstock.contract.errors import InvalidRequest, NotFound
 
 
 def ports(spec: ClusterSpec) -> list[int]:
-    return [port for b in spec.brokers for port in (b.client_port, b.internal_port, b.http_port)]
+    return [port for b in spec.brokers for port in (b.client_port, b.internal_port, b.http_port, b.peer_port)]
 
 
 def test_a_cluster_is_made_once_and_found_again(tmp_path: Path) -> None:
@@ -22,7 +23,7 @@ def test_a_cluster_is_made_once_and_found_again(tmp_path: Path) -> None:
 
 def test_ports_are_distinct_and_below_those_that_outgoing_connections_get(tmp_path: Path) -> None:
     chosen = ports(DataDirectory(tmp_path).load_or_create(8))
-    assert len(set(chosen)) == 24
+    assert len(set(chosen)) == 32
     first_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert all(20_000 <= port < max(first_ephemeral, 21_000) for port in chosen)
 
@@ -117,3 +118,16 @@ def test_two_commands_do_not_change_one_cluster_at_once(tmp_path: Path) -> None:
         pass
     with DataDirectory(tmp_path).changing():
         pass
+
+
+def test_a_cluster_from_before_brokers_had_a_listener_for_each_other_gets_their_ports(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    made = directory.load_or_create(2)
+    kept = json.loads(directory.cluster_file.read_text())
+    for broker in kept["brokers"]:
+        del broker["peer_port"]
+    directory.cluster_file.write_text(json.dumps(kept))
+    found = directory.load_or_create(None)
+    assert len(set(ports(found))) == 8 and all(ports(found))
+    assert [broker.client_port for broker in found.brokers] == [broker.client_port for broker in made.brokers]
+    assert directory.load() == found

@@ -29,6 +29,7 @@ CONFIG = NodeConfig(
     cluster_id="test",
     client_address="c:1",
     internal_address="i:1",
+    peer_address="p:1",
     zone="z",
     cluster_secret="s" * 32,
     peppers={1: b"p" * 16},

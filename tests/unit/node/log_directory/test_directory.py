@@ -18,6 +18,7 @@ CONFIG = NodeConfig(
     cluster_id="here",
     client_address="b1:9092",
     internal_address="b1:9093",
+    peer_address="b1:9094",
     zone="z1",
     cluster_secret="s",
     peppers={1: b"pepper of the simulation" * 2},

@@ -32,6 +32,7 @@ CONFIG = NodeConfig(
     cluster_id="c",
     client_address="",
     internal_address="",
+    peer_address="",
     zone="",
     cluster_secret="",
     peppers={},

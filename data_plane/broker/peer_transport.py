@@ -1,0 +1,174 @@
+"""The Transport port over plain sockets: streams and calls to other brokers' peer listeners, a connection for each."""
+
+import asyncio
+import logging
+import secrets
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from data_plane.broker import peer_wire as wire
+from data_plane.broker.peer_connection import PeerConnection
+from data_plane.node.ports import CallFailed, Connection, ConnectionLost
+from penstock.rules.addresses import split_address
+
+_log = logging.getLogger("penstock.peers")
+
+T = TypeVar("T")
+_LOGGED_MAX = 100
+"""Addresses of which is remembered what was logged."""
+
+
+class PeerTransport:
+    """Connects again for each stream and each call: streams last, and calls are a few a second."""
+
+    def __init__(self, cluster_secret: str, tls: ssl.SSLContext | None = None) -> None:
+        """With `tls` every connection is made in it, and the peer's certificate is checked as it says."""
+        self._secret, self._tls = cluster_secret, tls
+        self._open: dict[_Dialled, None] = {}
+        self._logged: dict[str, str] = {}
+        """What was logged last, by address."""
+
+    async def connect(self, address: str, method: str, timeout_ms: int) -> Connection:
+        """Open a stream and wait until the peer has taken it. Raises `ConnectionLost`."""
+        return await self._dial(address, wire.Form.STREAM, method, None, timeout_ms, _Dialled.welcomed)
+
+    async def call(self, address: str, method: str, request: bytes, timeout_ms: int) -> bytes:
+        """One call. Raises `CallFailed`, `ConnectionLost` (outcome unknown)."""
+        return await self._dial(address, wire.Form.CALL, method, request, timeout_ms, _Dialled.answered)
+
+    async def close(self) -> None:
+        """End every stream and call."""
+        for connection in list(self._open):
+            connection.abort("the broker stops")
+        while self._open:
+            await next(iter(self._open)).gone.wait()
+
+    async def _dial(
+        self,
+        address: str,
+        form: wire.Form,
+        method: str,
+        request: bytes | None,
+        timeout_ms: int,
+        then: "Callable[[_Dialled], Awaitable[T]]",
+    ) -> T:
+        """What `then` makes of a connection on which all was said that this side begins with; that is hung up on if
+        `then` fails or all of it takes too long."""
+        made: _Dialled | None = None
+        try:
+            hello = wire.Hello(
+                form=form, method=method, cluster_secret=self._secret, request_id=secrets.token_hex(8)
+            ).encode()
+            first = hello if request is None else hello + wire.frame(request)
+            host, port = self._host_and_port(address)
+            async with asyncio.timeout(timeout_ms / 1000):
+                _, made = await asyncio.get_running_loop().create_connection(
+                    lambda: _Dialled(address, first, self._open),
+                    host,
+                    port,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=None if self._tls is None else timeout_ms / 1000,
+                )
+                found = await then(made)
+        except TimeoutError:
+            self._hang_up(made)
+            raise ConnectionLost(f"{address}: no answer within {timeout_ms} ms") from None
+        except (OSError, UnicodeError, wire.WireError) as error:
+            raise ConnectionLost(f"{address}: {error}") from None
+        except (ConnectionLost, CallFailed):
+            if made is not None and made.unwelcome:
+                self._log_once(address, made.unwelcome)
+            raise
+        except BaseException:
+            self._hang_up(made)
+            raise
+        self._logged.pop(address, None)
+        return found
+
+    def _host_and_port(self, address: str) -> tuple[str, int]:
+        if not address:
+            reason = "its registration names no peer listener: it is a broker of an older version"
+            self._log_once(address, reason)
+            raise ConnectionLost(reason)
+        try:
+            return split_address(address)
+        except ValueError as wrong:
+            raise ConnectionLost(str(wrong)) from None
+
+    def _log_once(self, address: str, reason: str) -> None:
+        """What no new attempt will change is logged once."""
+        if self._logged.get(address) == reason:
+            return
+        if address in self._logged or len(self._logged) < _LOGGED_MAX:
+            self._logged[address] = reason
+            _log.warning("another broker cannot be spoken to", extra={"address": address, "reason": reason})
+
+    @staticmethod
+    def _hang_up(made: "_Dialled | None") -> None:
+        if made is not None:
+            made.abort("given up by this side")
+
+
+class _Dialled(PeerConnection):
+    """The side that connects: it says `first` at once, and the peer welcomes it or says why not."""
+
+    def __init__(self, address: str, first: bytes, connections: "dict[_Dialled, None]") -> None:
+        super().__init__(address)
+        self._first, self._connections = first, connections
+        self.gone = asyncio.Event()
+        self.unwelcome = ""
+        """Why the peer has not welcomed this side, when it has said so or speaks another wire."""
+
+    async def welcomed(self) -> Connection:
+        """This connection, once the peer has taken it. Raises `ConnectionLost`."""
+        while not self._greeted:
+            self._check_open()
+            self._receiver = self._loop.create_future()
+            await self._receiver
+        if self.unwelcome:
+            self._check_open()
+        return self
+
+    async def answered(self) -> bytes:
+        """The answer of a call; the connection is closed then. Raises `CallFailed`, `ConnectionLost`."""
+        try:
+            return await self.receive()
+        except ConnectionLost:
+            code, reason = self.ended_with
+            if code:
+                raise CallFailed(code, reason) from None
+            raise
+        finally:
+            self.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._connections[self] = None
+        self._transport.write(self._first)
+        self._first = b""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._connections.pop(self, None)
+        self.gone.set()
+
+    def _greet(self) -> bool:
+        message = self._incoming.take()
+        if message is None:
+            return False
+        kind, payload = message
+        if kind == wire.Kind.WELCOME:
+            wire.read_welcome(payload)
+            self._wake(self._receiver)
+        elif kind == wire.Kind.END:
+            self._arrived(kind, payload)
+            self.unwelcome = self._lost
+        else:
+            raise wire.WireError("it sends before it has welcomed")
+        return True
+
+    def _broken(self, wrong: wire.WireError) -> None:
+        if not self._greeted:
+            self.unwelcome = f"what listens there does not speak as brokers of this version do: {wrong}"
+        self.abort(self.unwelcome or str(wrong))

@@ -1,0 +1,559 @@
+"""Streams and calls between brokers on the loopback address: who is let in, what is bounded, and how they end."""
+
+import asyncio
+import contextlib
+import logging
+import re
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from data_plane.broker import peer_connection, peer_listener
+from data_plane.broker import peer_wire as wire
+from data_plane.broker.peer_connection import READ_AHEAD_BYTES, PeerConnection
+from data_plane.broker.peer_listener import bind_peers
+from data_plane.broker.peer_transport import PeerTransport
+from data_plane.node.ports import CallFailed, ConnectionLost
+from penstock.contract import limits
+from penstock.contract.errors import ErrorCode
+from tests.unit.broker.listeners import CONNECTIONS, LOOPBACK, MS, SECRET, World, run, serving
+from tests.unit.broker.test_config import make_certificate
+from tests.waiting import until
+
+HEAD = struct.Struct(">BI")
+
+
+def hello(
+    method: str = "/s/echo", secret: str = SECRET, form: wire.Form = wire.Form.STREAM, request_id: str = "r-1"
+) -> bytes:
+    return wire.Hello(form=form, method=method, cluster_secret=secret, request_id=request_id).encode()
+
+
+@contextlib.asynccontextmanager
+async def raw(world: World) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    host, _, port = world.peer.partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def message(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    kind, length = HEAD.unpack(await reader.readexactly(HEAD.size))
+    return kind, await reader.readexactly(length)
+
+
+async def end_of(reader: asyncio.StreamReader) -> tuple[int, str]:
+    """How the listener ends the connection, after what it says before."""
+    kind, payload = await message(reader)
+    while kind != wire.Kind.END:
+        kind, payload = await message(reader)
+    return wire.read_end(payload)
+
+
+# -- connecting --------------------------------------------------------------------------------------------
+
+
+def test_nobody_there_is_a_lost_connection() -> None:
+    async def scenario(world: World) -> None:
+        bound, port = bind_peers(LOOPBACK)
+        bound.close()
+        with pytest.raises(ConnectionLost, match="Connect call failed"):
+            await world.transport.connect(f"127.0.0.1:{port}", "/s/echo", MS)
+        with pytest.raises(ConnectionLost, match="Connect call failed"):
+            await world.transport.call(f"127.0.0.1:{port}", "/c/echo", b"", MS)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:http", ":1"])
+def test_what_is_no_address_is_a_lost_connection(address: str) -> None:
+    async def scenario(world: World) -> None:
+        with pytest.raises(ConnectionLost, match="host:port required"):
+            await world.transport.connect(address, "/s/echo", MS)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("host", ["a" * 70 + ".example", "..", "no-such-host.invalid"])
+def test_a_host_that_cannot_be_looked_up_is_a_lost_connection(host: str) -> None:
+    async def scenario(world: World) -> None:
+        with pytest.raises(ConnectionLost, match=re.escape(host[:5])):
+            await world.transport.connect(f"{host}:1", "/s/echo", MS)
+
+    run(scenario)
+
+
+def test_a_peer_that_accepts_and_is_silent_costs_the_timeout_and_no_more() -> None:
+    async def scenario(world: World) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            with pytest.raises(ConnectionLost, match="no answer within 200 ms"):
+                await world.transport.connect(address, "/s/echo", 200)
+            with pytest.raises(ConnectionLost, match="no answer within 200 ms"):
+                await world.transport.call(address, "/c/echo", b"", 200)
+        await until("both are hung up on", lambda: not world.transport._open)
+
+    run(scenario)
+
+
+def test_a_broker_that_comes_back_is_reached_at_once() -> None:
+    async def scenario() -> None:
+        transport = PeerTransport(SECRET)
+        async with serving() as world:
+            address = world.peer
+            connection = await transport.connect(address, "/s/echo", MS)
+        with pytest.raises(ConnectionLost):
+            await connection.receive()
+        for _ in range(20):
+            with pytest.raises(ConnectionLost):
+                await transport.connect(address, "/s/echo", MS)
+        async with serving(address):
+            again = await transport.connect(address, "/s/echo", MS)
+            await again.send(b"back")
+            assert await again.receive() == b"back"
+        await transport.close()
+
+    asyncio.run(scenario())
+
+
+def test_brokers_that_connect_while_one_boots_wait_for_it() -> None:
+    async def scenario(world: World) -> None:
+        bound, port = bind_peers(LOOPBACK)
+        connecting = asyncio.create_task(world.transport.connect(f"127.0.0.1:{port}", "/s/echo", MS))
+        await until("it has connected", lambda: bool(world.transport._open))
+        assert not connecting.done()
+        other = peer_listener.PeerListener(
+            world.services()[0].streams,
+            {},
+            cluster_secret=SECRET,
+            connections_max=1,
+            fault=world.faults.append,
+        )
+        await other.start(bound)
+        connection = await connecting
+        await connection.send(b"x")
+        assert await connection.receive() == b"x"
+        await other.stop()
+        with pytest.raises(ConnectionLost):
+            await connection.receive()
+
+    run(scenario)
+
+
+def test_two_brokers_cannot_share_a_port() -> None:
+    async def scenario(world: World) -> None:
+        with pytest.raises(OSError, match="cannot be bound"):
+            bind_peers(world.peer)
+
+    run(scenario)
+
+
+def test_connections_beyond_the_bound_are_hung_up_on_and_the_others_stay() -> None:
+    async def scenario(world: World) -> None:
+        made = [await world.transport.connect(world.peer, "/s/echo", MS) for _ in range(CONNECTIONS)]
+        with pytest.raises(ConnectionLost):
+            await world.transport.connect(world.peer, "/s/echo", MS)
+        await made[0].send(b"still there")
+        assert await made[0].receive() == b"still there"
+        made[1].close()
+        await until("its place is free", lambda: len(world.peer_listener._connections) < CONNECTIONS)
+        await world.transport.connect(world.peer, "/s/echo", MS)
+
+    run(scenario)
+
+
+def test_the_kernel_clears_away_what_a_dead_network_has_left() -> None:
+    async def scenario(world: World) -> None:
+        connection = await world.transport.connect(world.peer, "/s/echo", MS)
+        (accepted,) = world.peer_listener._connections
+        assert isinstance(connection, PeerConnection)
+        for side in (connection, accepted):
+            wired = side._transport.get_extra_info("socket")
+            assert wired.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert wired.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
+            assert wired.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
+            assert wired.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    run(scenario)
+
+
+# -- who may call ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("secret", ["", SECRET[:-1], SECRET + "s", "x" * 64, "Bearer penstock_test_key"])
+@pytest.mark.parametrize(("form", "method"), [(wire.Form.STREAM, "/s/echo"), (wire.Form.CALL, "/c/echo")])
+def test_the_peer_listener_takes_the_cluster_secret_and_nothing_else(
+    secret: str, form: wire.Form, method: str
+) -> None:
+    async def scenario(world: World) -> None:
+        async with raw(world) as (reader, writer):
+            writer.write(hello(method, secret, form) + wire.frame(b"x"))
+            code, reason = await end_of(reader)
+        assert (code, reason) == (ErrorCode.UNAUTHENTICATED, "the peer listener demands the cluster secret")
+        assert world.callers == []
+        assert not world.began.is_set()
+        assert world.peer_listener.turned_away() == {"127.0.0.1": 1}
+        assert world.peer_listener.turned_away() == {}
+
+    run(scenario)
+
+
+def test_a_transport_with_the_wrong_secret_is_refused_with_the_reason_which_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: World) -> None:
+        stranger = PeerTransport("x" * 64)
+        for _ in range(3):
+            with pytest.raises(
+                ConnectionLost, match="UNAUTHENTICATED: the peer listener demands the cluster secret"
+            ):
+                await stranger.connect(world.peer, "/s/echo", MS)
+        with pytest.raises(CallFailed, match="demands the cluster secret"):
+            await stranger.call(world.peer, "/c/echo", b"", MS)
+        await stranger.close()
+
+    with caplog.at_level(logging.WARNING, "penstock.peers"):
+        run(scenario)
+    (logged,) = [one for one in caplog.records if one.name == "penstock.peers"]
+    assert vars(logged)["reason"].startswith("UNAUTHENTICATED")
+    assert "x" * 64 not in str(vars(logged))
+
+
+@pytest.mark.parametrize(
+    ("form", "method"),
+    [(wire.Form.STREAM, "/c/echo"), (wire.Form.CALL, "/s/echo"), (wire.Form.CALL, "/w/count")],
+)
+def test_a_method_that_is_not_offered_in_that_form_is_refused(form: wire.Form, method: str) -> None:
+    async def scenario(world: World) -> None:
+        async with raw(world) as (reader, writer):
+            writer.write(hello(method, form=form))
+            code, reason = await end_of(reader)
+        assert (code, reason) == (ErrorCode.INVALID_REQUEST, f"{method}: no such {form.name.lower()}")
+
+    run(scenario)
+
+
+def test_a_caller_is_known_by_its_address_its_connection_and_its_request() -> None:
+    async def scenario(world: World) -> None:
+        for request_id in ("job-7:a/b", 'a"b'):
+            async with raw(world) as (reader, writer):
+                writer.write(hello("/c/echo", form=wire.Form.CALL, request_id=request_id) + wire.frame(b"x"))
+                assert (await message(reader))[0] == wire.Kind.WELCOME
+                assert await message(reader) == (wire.Kind.FRAME, b"answer x")
+                assert await end_of(reader) == (0, "")
+                port = writer.get_extra_info("sockname")[1]
+                assert world.callers[-1].connection == f"127.0.0.1:{port}"
+        kept, made = world.callers
+        assert (kept.peer, kept.internal, kept.authorization) == ("127.0.0.1", True, "")
+        assert kept.request_id == "job-7:a/b"
+        assert made.request_id != 'a"b' and len(made.request_id) == 16
+
+    run(scenario)
+
+
+def test_one_that_says_no_hello_in_time_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_listener, "HELLO_S", 0.05)
+
+    async def scenario(world: World) -> None:
+        for said in (b"", hello()[:20]):
+            async with raw(world) as (reader, writer):
+                writer.write(said)
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+        assert world.peer_listener.turned_away() == {"127.0.0.1": 2}
+        connection = await world.transport.connect(world.peer, "/s/echo", MS)
+        await connection.send(b"in time")
+        assert await connection.receive() == b"in time"
+
+    run(scenario)
+
+
+def test_a_call_whose_request_does_not_come_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FIRST_REQUEST_MS_MAX", 100)
+
+    async def scenario(world: World) -> None:
+        async with raw(world) as (reader, writer):
+            writer.write(hello("/c/echo", form=wire.Form.CALL))
+            code, reason = await end_of(reader)
+            assert (code, reason) == (ErrorCode.INVALID_REQUEST, "no request came within 100 ms")
+
+    run(scenario)
+
+
+# -- versions ----------------------------------------------------------------------------------------------
+
+
+def test_a_broker_of_another_version_is_told_so() -> None:
+    async def scenario(world: World) -> None:
+        async with raw(world) as (reader, writer):
+            writer.write(wire.MAGIC + bytes([wire.VERSION + 1]) + bytes(100))
+            code, reason = await end_of(reader)
+        assert code == ErrorCode.INVALID_REQUEST
+        assert (
+            reason
+            == f"the caller is a broker of another version: {wire.VERSION + 1}, {wire.VERSION} required"
+        )
+
+    run(scenario)
+
+
+def test_a_registration_of_an_older_broker_says_what_is_wrong(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        for _ in range(2):
+            with pytest.raises(ConnectionLost, match="a broker of an older version"):
+                await world.transport.connect("", "/s/echo", MS)
+
+    with caplog.at_level(logging.WARNING, "penstock.peers"):
+        run(scenario)
+    assert len([one for one in caplog.records if one.name == "penstock.peers"]) == 1
+
+
+@pytest.mark.parametrize("listener", ["internal", "client"])
+def test_a_listener_of_another_kind_is_named_as_the_reason(
+    listener: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        address = world.internal if listener == "internal" else world.client
+        with pytest.raises(
+            ConnectionLost, match=r"does not speak as brokers of this version do|the peer is gone"
+        ):
+            await world.transport.connect(address, "/s/echo", MS)
+
+    run(scenario)
+
+
+# -- bounds ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [wire.FRAME_LENGTH_MAX + 1, 2**32 - 1])
+def test_a_length_over_the_limit_ends_the_connection_before_memory_is_taken(length: int) -> None:
+    async def scenario(world: World) -> None:
+        other = await world.transport.connect(world.peer, "/s/echo", MS)
+        async with raw(world) as (reader, writer):
+            writer.write(hello() + HEAD.pack(wire.Kind.FRAME, length))
+            code, reason = await end_of(reader)
+            assert (code, reason) == (ErrorCode.INVALID_REQUEST, f"a message of kind 1 and {length} bytes")
+        await world.finished.wait()
+        await other.send(b"still there")
+        assert await other.receive() == b"still there"
+        assert world.seen == [b"still there"]
+        assert world.faults == []
+
+    run(scenario)
+
+
+def test_a_frame_that_no_peer_would_read_is_not_sent() -> None:
+    async def scenario(world: World) -> None:
+        connection = await world.transport.connect(world.peer, "/s/echo", MS)
+        with pytest.raises(ConnectionLost, match=f"at most {wire.FRAME_LENGTH_MAX} allowed"):
+            await connection.send(bytes(wire.FRAME_LENGTH_MAX + 1))
+        with pytest.raises(ConnectionLost, match=f"at most {wire.FRAME_LENGTH_MAX} allowed"):
+            await world.transport.call(world.peer, "/c/echo", bytes(wire.FRAME_LENGTH_MAX + 1), MS)
+
+    run(scenario)
+
+
+def test_no_more_is_read_ahead_than_the_bound_and_one_buffer() -> None:
+    async def scenario(world: World) -> None:
+        connection = await world.transport.connect(world.peer, "/s/deaf", MS)
+        sent = 0
+
+        async def flood() -> None:
+            nonlocal sent
+            while True:
+                await connection.send(bytes(10_000))
+                sent += 1
+
+        flooding = asyncio.create_task(flood())
+        (accepted,) = world.peer_listener._connections
+        await until("reading has paused", lambda: accepted._reading_paused)
+        await until(
+            "the sender waits", lambda: isinstance(connection, PeerConnection) and connection._writing_paused
+        )
+        assert READ_AHEAD_BYTES <= accepted._buffered_bytes < READ_AHEAD_BYTES + 64 * limits.KIB
+        before = sent
+        world.release.set()
+        await until("more has gone", lambda: sent > before + 100)
+        flooding.cancel()
+
+    run(scenario)
+
+
+def test_a_sender_of_much_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_connection, "_TURN_BYTES", 1_000)
+
+    async def scenario(world: World) -> None:
+        connection = await world.transport.connect(world.peer, "/s/echo", MS)
+        turns: list[str] = []
+        await connection.send(bytes(600))
+        asyncio.get_running_loop().call_soon(turns.append, "another's")
+        await connection.send(bytes(600))
+        assert turns == []
+        await connection.send(bytes(600))
+        assert turns == ["another's"]
+
+    run(scenario)
+
+
+def test_a_cancelled_send_has_sent_nothing_and_the_connection_is_whole() -> None:
+    async def scenario(world: World) -> None:
+        connection = await world.transport.connect(world.peer, "/s/deaf", MS)
+        assert isinstance(connection, PeerConnection)
+        sent = 0
+        while not connection._writing_paused:
+            await connection.send(b"%d" % sent + bytes(100_000))
+            sent += 1
+        waiting = asyncio.create_task(connection.send(b"never"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        world.release.set()
+        await connection.send(b"last")
+        await until("the last has come", lambda: bool(world.seen) and world.seen[-1] == b"last")
+        assert world.seen[:-1] == [b"%d" % number + bytes(100_000) for number in range(sent)]
+
+    run(scenario)
+
+
+# -- ends --------------------------------------------------------------------------------------------------
+
+
+def test_what_was_sent_before_a_close_still_arrives() -> None:
+    async def scenario(world: World) -> None:
+        connection = await world.transport.connect(world.peer, "/s/deaf", MS)
+        world.release.set()
+        frames = [b"%d" % number * 1_000 for number in range(100)]
+        for frame in frames:
+            await connection.send(frame)
+        connection.close()
+        with pytest.raises(ConnectionLost, match="closed by this side"):
+            await connection.send(b"x")
+        await until("all has come", lambda: world.seen == frames)
+        await until("no socket is left", lambda: not world.transport._open)
+
+    run(scenario)
+
+
+def test_a_peer_that_reads_no_end_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_connection, "_LINGER_S", 0.05)
+
+    async def scenario(world: World) -> None:
+        connection = await world.transport.connect(world.peer, "/s/deaf", MS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                while True:
+                    await connection.send(bytes(1_000_000))
+        connection.close()
+        await until("no socket is left", lambda: not world.transport._open)
+
+    run(scenario)
+
+
+def test_a_stop_hangs_up_on_everyone() -> None:
+    async def scenario(world: World) -> None:
+        connections = [await world.transport.connect(world.peer, "/s/echo", MS) for _ in range(5)]
+        await world.peer_listener.stop()
+        for connection in connections:
+            with pytest.raises(ConnectionLost):
+                await connection.receive()
+        with pytest.raises(ConnectionLost):
+            await world.transport.connect(world.peer, "/s/echo", MS)
+        await until("all handlers were told", lambda: len(world.ends) == 5)
+        assert "cancelled" not in world.ends
+
+    run(scenario)
+
+
+def test_calls_leave_no_connection_behind() -> None:
+    async def scenario(world: World) -> None:
+        for number in range(50):
+            assert (
+                await world.transport.call(world.peer, "/c/echo", b"%d" % number, MS) == b"answer %d" % number
+            )
+        began = asyncio.get_running_loop().time()
+        await until(
+            "no socket is left", lambda: not world.transport._open and not world.peer_listener._connections
+        )
+        assert asyncio.get_running_loop().time() - began < peer_connection._LINGER_S
+
+    run(scenario)
+
+
+def test_a_call_that_is_answered_late_is_given_up_in_time() -> None:
+    async def scenario(world: World) -> None:
+        with pytest.raises(ConnectionLost, match="no answer within 100 ms"):
+            await world.transport.call(world.peer, "/c/slow", b"", 100)
+        world.release.set()
+        await world.finished.wait()
+        assert world.ends == []
+
+    run(scenario)
+
+
+# -- TLS ---------------------------------------------------------------------------------------------------
+
+
+def contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Of the listener, and of one who connects; each demands the other's certificate."""
+    certificate, key = make_certificate(folder)
+    serving_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    calling_side = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for side in (serving_side, calling_side):
+        side.load_cert_chain(certificate, key)
+        side.load_verify_locations(certificate)
+    serving_side.verify_mode = ssl.CERT_REQUIRED
+    return serving_side, calling_side
+
+
+def test_streams_and_calls_pass_in_mutual_tls(tmp_path: Path) -> None:
+    serving_side, calling_side = contexts(tmp_path)
+
+    async def scenario() -> None:
+        async with serving(tls=serving_side) as world:
+            transport = PeerTransport(SECRET, calling_side)
+            connection = await transport.connect(world.peer, "/s/echo", MS)
+            frames = [b"", b"x", bytes(3_000_000), *(b"%d" % number for number in range(100))]
+
+            async def send() -> None:
+                for frame in frames:
+                    await connection.send(frame)
+
+            sending = asyncio.create_task(send())
+            assert [await connection.receive() for _ in frames] == frames
+            await sending
+            assert await transport.call(world.peer, "/c/echo", b"x", MS) == b"answer x"
+            with pytest.raises(CallFailed, match="orders: no such topic"):
+                await transport.call(world.peer, "/c/fail", b"not found", MS)
+            connection.close()
+            await transport.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_speaks_no_tls_or_has_no_certificate_is_not_let_in(tmp_path: Path) -> None:
+    serving_side, calling_side = contexts(tmp_path)
+    stranger = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+
+    async def scenario() -> None:
+        async with serving(tls=serving_side) as world:
+            for transport in (PeerTransport(SECRET), PeerTransport(SECRET, stranger)):
+                with pytest.raises(ConnectionLost):
+                    await transport.connect(world.peer, "/s/echo", MS)
+                await transport.close()
+            wrong = PeerTransport("x" * 64, calling_side)
+            with pytest.raises(ConnectionLost, match="demands the cluster secret"):
+                await wrong.connect(world.peer, "/s/echo", MS)
+            await wrong.close()
+            assert world.callers == []
+
+    asyncio.run(scenario())
