@@ -1,6 +1,6 @@
 """A file that is written front to back and synced all the time, past the page cache (`O_DIRECT`).
 
-The journal is such a file. Through the page cache each of its bytes would take up fresh memory, which nobody reads
+The journal is such a file. Through the page cache each of its bytes would take up fresh memory that is not read
 again, and each sync would look for the pages to write. Past it the device takes whole blocks from aligned memory: each
 write is copied into such a space, which is used again and again and therefore stays in the processor's cache.
 
