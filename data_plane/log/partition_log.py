@@ -255,6 +255,11 @@ class PartitionLog:
         """Ranges that failed their checks, found at recovery or by a read (RL122)."""
         return tuple(self._reader.damage)
 
+    @property
+    def has_damage(self) -> bool:
+        """Whether there is such a range."""
+        return bool(self._reader.damage)
+
     # appends
 
     def check_sequence(self, header: BatchHeader) -> Duplicate | None:
