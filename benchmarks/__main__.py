@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.client_rates import sdk_rates
+from benchmarks.client_rates import kilobyte_rates, sdk_rates
 from benchmarks.durability import BENCHMARK as DURABILITY
 from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
@@ -48,6 +48,9 @@ BENCHMARKS = (
         ),
         run=sdk_rates,
         seconds=60,
+    ),
+    Benchmark(
+        figures=("produce_1kb_none_msgs_per_s", "consume_1kb_msgs_per_s"), run=kilobyte_rates, seconds=40
     ),
     Benchmark(
         figures=(

@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import shutil
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from data_plane.broker.appended_file import AlignedSpaces, AppendedFile, open_past_the_cache
+from data_plane.broker.real_file import RealFile, disk_fault
 from data_plane.disk.port import (
-    Buffer,
     DirectoryLocked,
     DiskFault,
-    DiskFull,
     DiskUsage,
     File,
     FileMissing,
@@ -36,8 +35,6 @@ T = TypeVar("T")
 SYNC_THREADS = 2
 """One for the commits and one for the checkpoint beside them, so that neither waits for the other."""
 READ_THREADS = 4
-_IOV_MAX = os.sysconf("SC_IOV_MAX")
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(slots=True)
@@ -50,127 +47,6 @@ class DiskStats:
     """Time from the end of a `sync` in its thread until the event loop resumes the task that waits for it."""
 
 
-class RealFile:
-    """One open file. A file that is closed while a thread still syncs or reads it is closed when that has
-    ended: its descriptor's number must not name another file meanwhile.
-    """
-
-    __slots__ = ("_closed", "_fd", "_path", "_users", "_users_lock")
-
-    def __init__(self, path: str, fd: int) -> None:
-        self._path, self._fd = path, fd
-        self._closed = False
-        self._users = 0
-        self._users_lock = threading.Lock()
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    def write_at(self, position: int, buffers: Sequence[Buffer]) -> None:
-        self._check_open()
-        self.write(position, buffers)
-
-    def read_at(self, position: int, length: int) -> bytes:
-        self._check_open()
-        return self.read(position, length)
-
-    def size(self) -> int:
-        self._check_open()
-        try:
-            return os.fstat(self._fd).st_size
-        except OSError as error:
-            raise _fault(self._path, "fstat", error) from error
-
-    def truncate(self, size: int) -> None:
-        self._check_open()
-        try:
-            os.ftruncate(self._fd, size)
-        except OSError as error:
-            raise _fault(self._path, "truncate", error) from error
-
-    def allocate(self, size: int) -> None:
-        """Take up `size` bytes of the disk."""
-        self._check_open()
-        try:
-            os.posix_fallocate(self._fd, 0, size)
-        except OSError as error:
-            raise _fault(self._path, f"allocate {size} bytes", error) from error
-
-    def close(self) -> None:
-        with self._users_lock:
-            last = not self._closed and self._users == 0
-            self._closed = True
-        if last:
-            os.close(self._fd)
-
-    # -- for the disk that opened it; a pinned file may be used after `close` --------------------------------
-
-    def pin(self) -> None:
-        """Keep the descriptor until `unpin`."""
-        self._check_open()
-        with self._users_lock:
-            self._users += 1
-
-    def unpin(self) -> None:
-        with self._users_lock:
-            self._users -= 1
-            last = self._closed and self._users == 0
-        if last:
-            os.close(self._fd)
-
-    def write(self, position: int, buffers: Sequence[Buffer]) -> None:
-        """Short writes are continued (RL127)."""
-        for first in range(0, len(buffers), _IOV_MAX):
-            some = buffers[first : first + _IOV_MAX]
-            size = sum(map(len, some))
-            written = self._write_some(position, some)
-            if written != size:
-                self._write_rest(position, some, written)
-            position += size
-
-    def _write_some(self, position: int, buffers: Sequence[Buffer]) -> int:
-        try:
-            return os.pwritev(self._fd, buffers, position)
-        except OSError as error:
-            raise _fault(self._path, f"write at {position}", error) from error
-
-    def _write_rest(self, position: int, buffers: Sequence[Buffer], written: int) -> None:
-        """What is left of `buffers` when the first `written` bytes stand at `position`."""
-        left = [memoryview(buffer).cast("B") for buffer in buffers]
-        while True:
-            position += written
-            while left and written >= len(left[0]):
-                written -= len(left.pop(0))
-            if not left:
-                return
-            left[0] = left[0][written:]
-            written = self._write_some(position, left)
-            if written == 0:
-                raise DiskFault(f"{self._path}: write at {position} took nothing")
-
-    def read(self, position: int, length: int) -> bytes:
-        parts: list[bytes] = []
-        while length > 0:
-            try:
-                part = os.pread(self._fd, length, position)
-            except OSError as error:
-                raise _fault(self._path, f"read at {position}", error) from error
-            if not part:
-                break
-            parts.append(part)
-            position += len(part)
-            length -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def sync(self) -> None:
-        os.fdatasync(self._fd)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ValueError(f"{self._path}: used after close")
-
-
 class RealDisk:
     """See `data_plane.disk.port.Disk`. Makes `root`. After a failed sync every later sync is refused."""
 
@@ -180,9 +56,10 @@ class RealDisk:
         try:
             os.makedirs(self._root, 0o700, exist_ok=True)
         except OSError as error:
-            raise _fault(self._root, "make directory", error) from error
+            raise disk_fault(self._root, "make directory", error) from error
         self._lock_fd = -1
         self._failure = ""
+        self._spaces = AlignedSpaces()
         self._syncing = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="disk-sync")
         self._reading = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="disk-read")
 
@@ -192,14 +69,14 @@ class RealDisk:
         try:
             fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise _fault(self._root, "open", error) from error
+            raise disk_fault(self._root, "open", error) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(fd)
             if error.errno == errno.EWOULDBLOCK:
                 raise DirectoryLocked(f"{self._root}: another process holds the log directory") from None
-            raise _fault(self._root, "lock", error) from error
+            raise disk_fault(self._root, "lock", error) from error
         self._lock_fd = fd
 
     def close(self) -> None:
@@ -216,6 +93,11 @@ class RealDisk:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return RealFile(path, self._try(path, "open", lambda where: os.open(where, flags, 0o600)))
 
+    def open_appended(self, path: str, *, create: bool = False) -> AppendedFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        fd = self._try(path, "open", lambda where: open_past_the_cache(where, flags))
+        return AppendedFile(path, fd, self._spaces)
+
     def exists(self, path: str) -> bool:
         return os.path.exists(self._where(path))
 
@@ -225,7 +107,7 @@ class RealDisk:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise _fault(path, "list", error) from error
+            raise disk_fault(path, "list", error) from error
 
     def make_directories(self, path: str) -> None:
         self._try(path, "make directory", lambda where: os.makedirs(where, 0o700, exist_ok=True))
@@ -357,7 +239,7 @@ class RealDisk:
         try:
             return action(self._where(path))
         except OSError as error:
-            raise _fault(path, what, error) from error
+            raise disk_fault(path, what, error) from error
 
 
 def _done_by(threads: ThreadPoolExecutor, work: Callable[[], T]) -> "asyncio.Future[T]":
@@ -386,15 +268,6 @@ def _succeed(waiting: "asyncio.Future[T]", result: T) -> None:
 def _fail(waiting: "asyncio.Future[T]", error: BaseException) -> None:
     if not waiting.done():
         waiting.set_exception(error)
-
-
-def _fault(path: str, what: str, error: OSError) -> DiskFault:
-    message = f"{path}: {what}: {error.strerror}"
-    if error.errno in _NO_SPACE:
-        return DiskFull(message)
-    if error.errno == errno.ENOENT:
-        return FileMissing(message)
-    return DiskFault(message)
 
 
 def _ours(file: File) -> RealFile:

@@ -12,6 +12,8 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
+APPENDED_BLOCK_BYTES = 4096
+"""What a write to a file of `Disk.open_appended` rounds its end up to."""
 ReadAt = Callable[[int, int], bytes]
 """(position, length) -> at most `length` bytes, fewer only at the end of the file."""
 
@@ -94,6 +96,13 @@ class Disk(Protocol):
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and writing. Without `create` a missing file raises `FileMissing`."""
+
+    def open_appended(self, path: str, *, create: bool = False) -> File:
+        """As `open`, for a file that is written front to back and hardly read: where possible past the page cache.
+
+        From the end of each write to the next multiple of `APPENDED_BLOCK_BYTES` the file then holds zeros. One task
+        at a time uses it.
+        """
 
     def exists(self, path: str) -> bool: ...
 

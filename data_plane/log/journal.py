@@ -139,7 +139,7 @@ class Journal:
         if self._spares:
             self._disk.rename(f"{layout.JOURNAL}/{_SPARE}{self._spares[0]}", path)
             del self._spares[0]
-        file = self._disk.open(path, create=True)
+        file = self._disk.open_appended(path, create=True)
         if self._file is not None:
             self._retired.append(self._file)
         self._file = file
@@ -199,7 +199,7 @@ class Journal:
         self._preparing = True
         temporary = f"{layout.JOURNAL}/preparing{layout.TEMPORARY_SUFFIX}"
         self._disk.remove(temporary)
-        file = self._disk.open(temporary, create=True)
+        file = self._disk.open_appended(temporary, create=True)
         try:
             for position in range(0, self._settings.file_bytes, len(_ZEROS)):
                 length = min(len(_ZEROS), self._settings.file_bytes - position)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from data_plane.disk.port import (
+    APPENDED_BLOCK_BYTES,
     Buffer,
     DirectoryLocked,
     DiskFault,
@@ -71,10 +72,11 @@ Hook = Callable[[str, str], None]
 class SimFile:
     """One open file."""
 
-    __slots__ = ("_disk", "_open", "_path", "inode")
+    __slots__ = ("_disk", "_open", "_path", "appended", "inode")
 
-    def __init__(self, disk: "SimDisk", path: str, inode: Inode) -> None:
+    def __init__(self, disk: "SimDisk", path: str, inode: Inode, *, appended: bool = False) -> None:
         self._disk, self._path, self.inode = disk, path, inode
+        self.appended = appended
         self._open = True
 
     @property
@@ -140,6 +142,12 @@ class SimDisk:
     # -- names ----------------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
+        return SimFile(self, path, self._found(path, create=create))
+
+    def open_appended(self, path: str, *, create: bool = False) -> SimFile:
+        return SimFile(self, path, self._found(path, create=create), appended=True)
+
+    def _found(self, path: str, *, create: bool) -> Inode:
         found = self.medium.find(path)
         if isinstance(found, Directory):
             raise DiskFault(f"{path}: is a directory")
@@ -150,7 +158,7 @@ class SimDisk:
             found = Inode()
             if self._may("create", path):
                 self.medium.change(Change(directory, name, found))
-        return SimFile(self, path, found)
+        return found
 
     def exists(self, path: str) -> bool:
         return self.medium.find(path) is not None
@@ -222,6 +230,8 @@ class SimDisk:
         if not self._may("write", file.path):
             return
         content = b"".join(buffers)
+        if file.appended and content:
+            content += bytes(-(position + len(content)) % APPENDED_BLOCK_BYTES)
         away = 0
         if self.faults.misdirected_writes > 0 and file.path.endswith(self.faults.misdirected):
             self.faults.misdirected_writes -= 1

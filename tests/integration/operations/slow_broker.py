@@ -5,7 +5,7 @@ import sys
 import threading
 
 from data_plane.broker import process
-from data_plane.broker.disk import RealFile
+from data_plane.broker.real_file import RealFile
 
 SLOW_S = 60.0
 _fast = threading.Event()

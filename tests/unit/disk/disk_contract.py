@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from data_plane.disk.port import (
+    APPENDED_BLOCK_BYTES,
     DirectoryLocked,
     Disk,
     DiskFault,
@@ -90,6 +91,68 @@ class DiskContract:
         one, other = disk.open("a", create=True), disk.open("a")
         one.write_at(0, [b"abc"])
         assert other.read_at(0, 3) == b"abc"
+
+    def test_an_appended_file_holds_what_was_written_one_behind_the_other(self, disk: Disk) -> None:
+        file = disk.open_appended("a", create=True)
+        parts = [bytes([1 + number % 255]) * (number * 977 % 9_000) for number in range(40)]
+        position = 0
+        for part in parts:
+            file.write_at(position, [part[: len(part) // 3], memoryview(part)[len(part) // 3 :]])
+            position += len(part)
+            assert file.size() % APPENDED_BLOCK_BYTES == 0 and file.size() - position < APPENDED_BLOCK_BYTES
+        whole = b"".join(parts)
+        assert disk.open("a").read_at(0, position + APPENDED_BLOCK_BYTES) == whole + bytes(
+            file.size() - position
+        )
+        assert file.read_at(5_001, 20_003) == whole[5_001:25_004]
+        assert file.read_at(file.size(), 1) == b""
+
+    def test_an_appended_file_takes_more_than_goes_to_the_device_at_once(self, disk: Disk) -> None:
+        file = disk.open_appended("a", create=True)
+        large = bytes(range(256)) * 12_000
+        file.write_at(100, [b"in front", large, b"behind"])
+        assert file.read_at(0, 4_000_000).rstrip(b"\0") == bytes(100) + b"in front" + large + b"behind"
+
+    def test_an_appended_file_goes_on_within_a_block_after_it_was_opened_again(self, disk: Disk) -> None:
+        file = disk.open_appended("a", create=True)
+        file.write_at(0, [b"x" * 5_000])
+        file.close()
+        again = disk.open_appended("a")
+        again.write_at(5_000, [b"y" * 10])
+        assert again.read_at(0, 5_020) == b"x" * 5_000 + b"y" * 10 + bytes(10)
+
+    def test_an_appended_file_is_written_again_from_an_earlier_place(self, disk: Disk) -> None:
+        file = disk.open_appended("a", create=True)
+        file.write_at(0, [b"a" * 6_000])
+        file.write_at(6_000, [b"b" * 6_000])
+        file.write_at(6_000, [b"c" * 100])
+        assert file.read_at(0, 6_200) == b"a" * 6_000 + b"c" * 100 + bytes(100)
+        file.write_at(300, [b"d"])
+        assert file.read_at(0, 302) == b"a" * 300 + b"d" + bytes(1)
+
+    def test_what_stood_behind_a_write_to_an_appended_file_is_zeros_to_the_next_block(
+        self, disk: Disk
+    ) -> None:
+        file = disk.open("a", create=True)
+        file.write_at(0, [b"old" * 5_000])
+        file.close()
+        file = disk.open_appended("a")
+        file.write_at(0, [b"new"])
+        assert file.read_at(0, 15_000) == b"new" + bytes(4_093) + (b"old" * 5_000)[4_096:]
+
+    def test_nothing_written_to_an_appended_file_changes_nothing(self, disk: Disk) -> None:
+        file = disk.open_appended("a", create=True)
+        file.write_at(10, [b"", memoryview(b"")])
+        assert file.size() == 0
+
+    def test_a_write_to_an_appended_file_and_its_sync_are_steps(self, disk: Disk) -> None:
+        file = disk.open_appended("a", create=True)
+        disk.sync_now([WriteFile(file, 0, [b"abc"]), SyncFile(file), SyncDirectory("")])
+        assert file.read_at(0, 3) == b"abc"
+
+    def test_a_missing_appended_file_is_missing(self, disk: Disk) -> None:
+        with pytest.raises(FileMissing):
+            disk.open_appended("a")
 
     def test_a_closed_file_cannot_be_used(self, disk: Disk) -> None:
         file = disk.open("a", create=True)

@@ -2,6 +2,7 @@
 processes."""
 
 import asyncio
+import fcntl
 import os
 import stat
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from data_plane.broker.appended_file import AlignedSpaces, AppendedFile, open_past_the_cache
 from data_plane.broker.disk import RealDisk
 from data_plane.disk.port import DirectoryLocked, DiskFault, DiskFull, SyncDirectory, SyncFile, WriteFile
 from penstock.contract.invariant import InvariantBroken
@@ -39,6 +41,33 @@ def test_a_full_disk_does_not_take_the_directory_offline(disk: RealDisk, tmp_pat
     with pytest.raises(DiskFull):
         disk.sync_now([WriteFile(disk.open("full"), 0, [b"x"])])
     disk.sync_now([SyncFile(disk.open("a", create=True))])
+
+
+def test_an_appended_file_goes_through_the_page_cache_where_there_is_no_other_way(
+    disk: RealDisk, tmp_path: Path
+) -> None:
+    (tmp_path / "full").symlink_to("/dev/full")  # which refuses to be opened past the page cache
+    with pytest.raises(DiskFull, match="full: write at 0: No space left"):
+        disk.open_appended("full").write_at(0, [b"x"])
+
+
+class UnalignedSpaces(AlignedSpaces):
+    """What a device gets that wants more than a block's alignment."""
+
+    def take(self) -> memoryview:
+        return super().take()[1:]
+
+
+def test_an_appended_file_goes_through_the_page_cache_when_the_device_refuses_its_blocks(
+    tmp_path: Path,
+) -> None:
+    fd = open_past_the_cache(str(tmp_path / "a"), os.O_RDWR | os.O_CREAT)
+    file = AppendedFile("a", fd, UnalignedSpaces())
+    file.write_at(0, [b"x" * 5_000])
+    file.write_at(5_000, [b"y" * 100])
+    assert file.read_at(4_990, 120) == b"x" * 10 + b"y" * 100 + bytes(10)
+    assert not fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT
+    file.close()
 
 
 def test_after_a_failed_sync_nothing_is_ever_said_to_be_durable_again(disk: RealDisk, tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from data_plane.disk.port import Buffer, DiskFull, SyncDirectory, SyncFile, WriteFile
+from data_plane.disk.port import APPENDED_BLOCK_BYTES, Buffer, DiskFull, SyncDirectory, SyncFile, WriteFile
 from data_plane.log import layout
 from data_plane.log.journal import Journal, JournalSettings
 from data_plane.log.journal_record import HEADER_BYTES, MAGIC, file_seed, unpack_head
-from data_plane.log.journal_replay import Replay, journal_numbers, read_journal
+from data_plane.log.journal_replay import Replay, journal_file, journal_numbers, read_journal
 from data_plane.log.outcomes import JournalPiece, PieceKind, Unsynced
 from data_plane.testkit.disk import DiskFaults, SimDisk
 from data_plane.testkit.medium import Medium
@@ -247,7 +247,7 @@ def test_zeros_are_the_end() -> None:
     for steps in journal.prepare_steps():
         disk.sync_now(steps)
     write(disk, journal, unsynced(run_of(0)))
-    assert disk.open(last_file(disk)).size() == SETTINGS.file_bytes
+    assert disk.list(layout.JOURNAL) == [journal_file(1)], "the file that was made ready is used"
     _, replay = opened(disk)
     assert offsets(replay) == [(0, 1)] and replay.torn_records == 0
 
@@ -356,7 +356,7 @@ def test_what_did_not_fit_on_the_disk_is_taken_back_and_asked_for_again() -> Non
     disk, journal = started()
     write(disk, journal, unsynced(run_of(0)))
     disk.faults = DiskFaults(capacity_bytes=disk.medium.used_bytes() + 150)
-    second = unsynced(run_of(1))
+    second = unsynced(run_of(1, body_bytes=2 * APPENDED_BLOCK_BYTES))
     with pytest.raises(DiskFull):
         write(disk, journal, second)
     journal.take_back()
