@@ -1,6 +1,6 @@
 """Deliveries of tenants, keys and topics: each sends the brokers the newest desired state and may be repeated."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from control_plane.access import queries as access
@@ -14,7 +14,14 @@ from control_plane.topics import actions as topic_actions
 from control_plane.topics import queries as topics
 from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
-from penstock.contract.errors import AlreadyExists, BrokerUnavailable, InvalidRequest, NotFound
+from data_plane.contract.admin_client import new_topic
+from penstock.contract.errors import (
+    AlreadyExists,
+    BrokerUnavailable,
+    InvalidRequest,
+    NotFound,
+    PenstockError,
+)
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.credentials import Credential
@@ -31,7 +38,7 @@ _SEEN_S = 1.0
 def register_all() -> None:
     registry.register(tenant_actions.KIND_TENANT, TenantDeliverer())
     registry.register(tenant_actions.KIND_KEY, KeyDeliverer())
-    registry.register(topic_actions.KIND_TOPIC, TopicDeliverer())
+    registry.register_batch(topic_actions.KIND_TOPIC, TopicDeliverer())
 
 
 class TenantDeliverer:
@@ -102,6 +109,60 @@ class TopicDeliverer:
             _tenant_first(topic.tenant)
             outcome = self._create(topic)
         return _seen(outcome, topic.generation)
+
+    def deliver_all(self, object_ids: Sequence[str]) -> dict[str, Delivered | PenstockError]:
+        """New topics in one call. What is not new, or what brokers refuse, has a call of its own: it may mean that the
+        cluster has changed, or that an attempt whose answer was lost made the topic.
+        """
+        topics_by_id = topics.topics_for_delivery(object_ids)
+        new = [topic for topic in topics_by_id.values() if topic.deleted_at is None and not topic.on_brokers]
+        for tenant in {topic.tenant_id: topic.tenant for topic in new}.values():
+            _tenant_first(tenant)
+        made = self._make_all(new)
+        found: dict[str, Delivered | PenstockError] = {}
+        for object_id in object_ids:
+            if object_id in made:
+                found[object_id] = Delivered(
+                    generation=topics_by_id[object_id].generation, revision=made[object_id]
+                )
+                continue
+            try:
+                found[object_id] = self.deliver(object_id, topics_by_id[object_id].generation)
+            except PenstockError as refusal:
+                found[object_id] = refusal
+        return found
+
+    def _make_all(self, new: Sequence[Topic]) -> dict[str, int]:
+        """Those that the brokers have made, by public id, with the revision at which all brokers have them."""
+        if not new:
+            return {}
+        wanted = [TopicSettings.from_dict(topic.settings) for topic in new]
+        seen = brokers.brokers_lately() or brokers.describe().brokers
+        try:
+            placed = choice.assignments_of_all(
+                [(topic.partitions, each.replication) for topic, each in zip(new, wanted, strict=True)], seen
+            )
+        except (BrokerUnavailable, InvalidRequest):
+            return {}  # each topic says by itself what it lacks
+        answer = brokers.client().create_topics(
+            [
+                new_topic(
+                    topic.tenant.public_id,
+                    topic.name,
+                    each,
+                    assignments,
+                    topic_id=bytes.fromhex(topic.topic_id),
+                    generation=topic.generation,
+                )
+                for topic, each, assignments in zip(new, wanted, placed, strict=True)
+            ]
+        )
+        brokers.client().wait_until_seen(answer.outcome, _SEEN_S)
+        return {
+            topic.public_id: answer.outcome.revision
+            for topic, one in zip(new, answer.topics, strict=True)
+            if not one.outcome.error and not one.outcome.ignored
+        }
 
     def _create(self, topic: Topic) -> pb.Outcome:
         try:
@@ -176,7 +237,10 @@ class TopicDeliverer:
             return pb.Outcome()  # it never reached them, or an attempt whose answer was lost did it
 
     def delivered(self, object_id: str, done: Delivered) -> None:
-        topic_actions.note_delivered(object_id, done)
+        topic_actions.note_delivered({object_id: done})
+
+    def all_delivered(self, done: Mapping[str, Delivered]) -> None:
+        topic_actions.note_delivered(done)
 
     def failed(self, object_id: str, reason: str, message: str) -> None:
         topic_actions.put_condition(object_id, DELIVERY, reason, message)

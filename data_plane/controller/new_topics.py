@@ -1,4 +1,4 @@
-"""Many new topics in few transactions: each as large as every metadata store takes; one topic's refusal stops no other."""
+"""Many new topics in few transactions, each as large as metadata stores take; a refusal of one stops no other."""
 
 from collections import Counter
 from collections.abc import Sequence
