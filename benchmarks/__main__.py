@@ -23,6 +23,7 @@ from benchmarks.planned_moves import planned_moves
 from benchmarks.recovery import BENCHMARK as RECOVERY
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
 from benchmarks.topic_creation import BENCHMARK as TOPIC_CREATION
+from benchmarks.topic_creation import TOGETHER_BENCHMARK
 from benchmarks.usage_rounds import FOLDS, ROUNDS
 from local import guardian
 
@@ -59,6 +60,7 @@ BENCHMARKS = (
     DURABILITY,
     NOISY_NEIGHBOUR,
     TOPIC_CREATION,
+    TOGETHER_BENCHMARK,
     FOLDS,
     ROUNDS,
 )

@@ -114,7 +114,8 @@ def claim(kind: str, object_id: str, now: datetime) -> Claim | None:
 
 
 def claim_all(kind: str, object_ids: Sequence[str], now: datetime) -> list[Claim]:
-    """As `claim`, of many objects at once, for one holder; those that cannot be claimed are left out."""
+    """As `claim`, of many objects at once, for one holder; those that cannot be claimed are left out, the
+    others stay in order."""
     with _lost_without_harm():
         rows: dict[str, list[Delivery]] = {}
         for row in (
@@ -125,7 +126,7 @@ def claim_all(kind: str, object_ids: Sequence[str], now: datetime) -> list[Claim
             rows.setdefault(row.object_id, []).append(row)
         newest = [
             waiting[-1]
-            for waiting in rows.values()
+            for waiting in (rows[object_id] for object_id in object_ids if object_id in rows)
             if waiting[-1].next_attempt_at <= now
             and not any(row.lease_until is not None and row.lease_until > now for row in waiting)
         ]

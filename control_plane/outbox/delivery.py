@@ -23,6 +23,8 @@ TOGETHER_MAX = 250
 """Objects that are delivered together: a call of the brokers, and a transaction here."""
 TOGETHER_S = 4.0
 """Of all calls for them."""
+ALL_TOGETHER_S = 10.0
+"""Of all calls for any number of them: a request waits for it, and its caller not much longer."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,10 +56,10 @@ def deliver(kind: str, object_id: str) -> bool:
 def deliver_all(kind: str, object_ids: Sequence[str]) -> None:
     """Deliver many new objects, `TOGETHER_MAX` at a time. What another process delivers, or is not due, is left out.
 
-    When the time of one delivery is up, or none of a batch could be delivered, the sweep goes on with the rest.
+    When the time is up, or none of a batch could be delivered, the sweep goes on with the rest.
     """
     waiting = actions.claim_all(kind, object_ids, timezone.now())
-    deadline = time.monotonic() + DELIVERY_S
+    deadline = time.monotonic() + ALL_TOGETHER_S
     while waiting and (left_s := deadline - time.monotonic()) > 0:
         with within(min(TOGETHER_S, left_s)):
             delivered = _deliver_together(kind, waiting[:TOGETHER_MAX])

@@ -18,7 +18,9 @@ from data_plane.contract.admin_client import new_topic
 from penstock.contract.errors import (
     AlreadyExists,
     BrokerUnavailable,
+    ErrorCode,
     InvalidRequest,
+    LimitExceeded,
     NotFound,
     PenstockError,
 )
@@ -111,31 +113,28 @@ class TopicDeliverer:
         return _seen(outcome, topic.generation)
 
     def deliver_all(self, object_ids: Sequence[str]) -> dict[str, Delivered | PenstockError]:
-        """New topics in one call. What is not new, or what brokers refuse, has a call of its own: it may mean that the
-        cluster has changed, or that an attempt whose answer was lost made the topic.
+        """New topics in one call. What is not new has a call of its own. So has what the brokers refuse for another
+        reason than a limit: the cluster may have changed, or an attempt whose answer was lost has made the topic.
         """
-        topics_by_id = topics.topics_for_delivery(object_ids)
-        new = [topic for topic in topics_by_id.values() if topic.deleted_at is None and not topic.on_brokers]
-        for tenant in {topic.tenant_id: topic.tenant for topic in new}.values():
-            _tenant_first(tenant)
-        made = self._make_all(new)
-        found: dict[str, Delivered | PenstockError] = {}
-        for object_id in object_ids:
-            if object_id in made:
-                found[object_id] = Delivered(
-                    generation=topics_by_id[object_id].generation, revision=made[object_id]
-                )
-                continue
-            try:
-                found[object_id] = self.deliver(object_id, topics_by_id[object_id].generation)
-            except PenstockError as refusal:
-                found[object_id] = refusal
+        by_id = topics.topics_for_delivery(object_ids)
+        in_order = [by_id[object_id] for object_id in object_ids]
+        found = self._make_all(
+            [topic for topic in in_order if topic.deleted_at is None and not topic.on_brokers]
+        )
+        for topic in in_order:
+            if topic.public_id not in found:
+                try:
+                    found[topic.public_id] = self.deliver(topic.public_id, topic.generation)
+                except PenstockError as refusal:
+                    found[topic.public_id] = refusal
         return found
 
-    def _make_all(self, new: Sequence[Topic]) -> dict[str, int]:
-        """Those that the brokers have made, by public id, with the revision at which all brokers have them."""
-        if not new:
-            return {}
+    def _make_all(self, new: Sequence[Topic]) -> dict[str, Delivered | PenstockError]:
+        """Those that the brokers have made, once no client can meet a broker that does not know of them, and those that
+        are over a limit.
+        """
+        for tenant in {topic.tenant_id: topic.tenant for topic in new}.values():
+            _tenant_first(tenant)
         wanted = [TopicSettings.from_dict(topic.settings) for topic in new]
         seen = brokers.brokers_lately() or brokers.describe().brokers
         try:
@@ -158,11 +157,15 @@ class TopicDeliverer:
             ]
         )
         brokers.client().wait_until_seen(answer.outcome, _SEEN_S)
-        return {
-            topic.public_id: answer.outcome.revision
-            for topic, one in zip(new, answer.topics, strict=True)
-            if not one.outcome.error and not one.outcome.ignored
-        }
+        found: dict[str, Delivered | PenstockError] = {}
+        for topic, one in zip(new, answer.topics, strict=True):
+            if one.outcome.error == ErrorCode.LIMIT_EXCEEDED:
+                found[topic.public_id] = LimitExceeded(one.outcome.message)
+            elif not one.outcome.error and not one.outcome.ignored:
+                found[topic.public_id] = Delivered(
+                    generation=topic.generation, revision=answer.outcome.revision
+                )
+        return found
 
     def _create(self, topic: Topic) -> pb.Outcome:
         try:

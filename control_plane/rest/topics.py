@@ -12,7 +12,6 @@ from control_plane.api import etags, problems, shapes
 from control_plane.brokers.view import DurabilitySeen
 from control_plane.rest.views import TenantView, answer_change, tagged
 from control_plane.topics import actions, creation, queries
-from control_plane.topics.models import Topic
 from penstock.contract import limits
 from penstock.contract.errors import LimitExceeded, PenstockError
 from penstock.rules.timestamps import moment_of
@@ -51,7 +50,9 @@ class ChangedTopic(TopicShape, shapes.Delivery):
 
 
 class TopicsInput(shapes.StrictSerializer):
-    topics = TopicInput(many=True, allow_empty=False, max_length=limits.TOPICS_PER_CALL_MAX)
+    topics = serializers.ListField(
+        child=TopicInput(), allow_empty=False, max_length=limits.TOPICS_PER_CALL_MAX
+    )
 
 
 class TopicOutcome(serializers.Serializer[Any]):
@@ -160,17 +161,18 @@ class TopicBatchView(TenantView):
                 f"topics: {together} partitions together, {limits.PARTITIONS_PER_TOPIC_MAX} possible in one request"
             )
         found = creation.create_topics(self.actor, self.tenant, asked)
-        outcomes = [_outcome(topic.name, what) for topic, what in zip(asked, found, strict=True)]
+        shapes_by_delivery = {told: ChangedTopic(context={"delivered": told}) for told in (False, True)}
+        outcomes = []
+        for topic, what in zip(asked, found, strict=True):
+            if isinstance(what, PenstockError):
+                refused = problems.problem_of(what)
+                outcome = {"status": refused["status"], "topic": None, "problem": refused}
+            else:
+                delivered = what.delivered_generation >= what.generation
+                shown = shapes_by_delivery[delivered].to_representation(what)
+                outcome = {"status": 201 if delivered else 202, "topic": shown, "problem": None}
+            outcomes.append({"name": topic.name, **outcome})
         return Response({"topics": outcomes}, status=207)
-
-
-def _outcome(name: str, found: Topic | PenstockError) -> dict[str, Any]:
-    if isinstance(found, PenstockError):
-        refused = problems.problem_of(found)
-        return {"name": name, "status": refused["status"], "topic": None, "problem": refused}
-    delivered = found.delivered_generation >= found.generation
-    shown = ChangedTopic(found, context={"delivered": delivered}).data
-    return {"name": name, "status": 201 if delivered else 202, "topic": shown, "problem": None}
 
 
 class TopicView(TenantView):
