@@ -17,6 +17,7 @@ from benchmarks.durability import BENCHMARK as DURABILITY
 from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
 from benchmarks.latency import steady_load
+from benchmarks.many_partitions import BENCHMARK as MANY_PARTITIONS
 from benchmarks.metering import BENCHMARK as METERING
 from benchmarks.noisy_neighbour import BENCHMARK as NOISY_NEIGHBOUR
 from benchmarks.planned_moves import planned_moves
@@ -61,6 +62,7 @@ BENCHMARKS = (
     NOISY_NEIGHBOUR,
     TOPIC_CREATION,
     TOGETHER_BENCHMARK,
+    MANY_PARTITIONS,
     FOLDS,
     ROUNDS,
 )

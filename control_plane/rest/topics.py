@@ -161,7 +161,7 @@ class TopicBatchView(TenantView):
                 f"topics: {together} partitions together, {limits.PARTITIONS_PER_TOPIC_MAX} possible in one request"
             )
         found = creation.create_topics(self.actor, self.tenant, asked)
-        shapes_by_delivery = {told: ChangedTopic(context={"delivered": told}) for told in (False, True)}
+        shapes_by_delivery = {there: ChangedTopic(context={"delivered": there}) for there in (False, True)}
         outcomes = []
         for topic, what in zip(asked, found, strict=True):
             if isinstance(what, PenstockError):

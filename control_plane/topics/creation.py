@@ -40,12 +40,12 @@ def create_topics(actor: Actor, tenant: Tenant, asked: Sequence[TopicAsked]) -> 
     in_request.deliver_all_now(actions.KIND_TOPIC, list(generations))
     refused = outbox.refusals(actions.KIND_TOPIC, generations)
     now = queries.topics_for_delivery(list(generations))
-    for place, topic in enumerate(found):
+    for index, topic in enumerate(found):
         if not isinstance(topic, Topic):
             continue
         refusal = refused.get(topic.public_id)
         if refusal is not None and actions.withdraw(actor, topic, refusal.message):
-            found[place] = refusal
+            found[index] = refusal
         else:
-            found[place] = now[topic.public_id]
+            found[index] = now[topic.public_id]
     return found

@@ -51,7 +51,7 @@ class NewTopics:
 def create_topics(image: ClusterImage, wanted: Sequence[WantedTopic]) -> NewTopics:
     """As many of the topics, from the first on, as one transaction can make; at least one.
 
-    Each is decided as if those before it were made already. Where that cannot be told from the image, because two have
+    Each is decided as if those before it were made already. Where the image does not say that, because two have
     one name or id, or a topic that is there is changed, the transaction ends before.
     """
     batch = _Transaction()

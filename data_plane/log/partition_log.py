@@ -255,6 +255,11 @@ class PartitionLog:
         """Ranges that failed their checks, found at recovery or by a read (RL122)."""
         return tuple(self._reader.damage)
 
+    @property
+    def is_damaged(self) -> bool:
+        """Whether there are such ranges."""
+        return bool(self._reader.damage)
+
     # appends
 
     def check_sequence(self, header: BatchHeader) -> Duplicate | None:

@@ -33,6 +33,10 @@ from penstock.contract.ids import BrokerId, TopicId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 
 _LOOK_MS = 1_000
+_PAUSE_MS_A_REPLICA = 1
+"""Between two looks for what is due, which take some microseconds a replica: with 30,000 of them half a minute, where a
+segment waits for an hour before it is read back.
+"""
 _REPLICAS_A_TURN = 200
 _SEGMENTS_PER_CALL = 1_000
 
@@ -80,7 +84,7 @@ class Scrubber:
         while True:
             async for some in in_turns(self._replicas(), _REPLICAS_A_TURN):
                 for replica in some:
-                    if not replica.busy:
+                    if replica.log.is_damaged and not replica.busy:
                         # It may have been alone when the damage was found. With others by now it gives itself up.
                         replica.notice_damage()
             await asyncio.sleep(_LOOK_MS / 1000)
@@ -90,12 +94,13 @@ class Scrubber:
         timings = self._config.timings
         pause_ms = min(_LOOK_MS, timings.scrub_delay_ms, timings.scrub_compare_ms)
         while True:
+            count = len(self._replicas())
             due, total_bytes = await self._due()
             rate = max(self._config.scrub_bytes_per_s, 2_000 * total_bytes // timings.scrub_period_ms)
             for replica, segment in due:
                 await self._read_back(replica, segment, rate)
             await self._compare_all()
-            await asyncio.sleep(pause_ms / 1000)
+            await asyncio.sleep(max(pause_ms, count * _PAUSE_MS_A_REPLICA) / 1000)
 
     async def _due(self) -> tuple[list[tuple[Replica, Segment]], int]:
         """Segments to be read back, those that never were first; the bytes of all closed ones."""

@@ -85,7 +85,7 @@ def test_repeating_the_call_changes_nothing(store: Store) -> None:
     assert again.changes == () and [s.refusal for s in again.settled] == [None] * 5
 
 
-def test_a_call_that_was_cut_short_goes_on_when_it_is_repeated(store: Store) -> None:
+def test_a_call_whose_answer_was_lost_is_completed_when_it_is_repeated(store: Store) -> None:
     wanted = [topic(number) for number in range(1, 101)]
     apply(store, create_topics(store.image, wanted))
     there = len(store.image.topics)
