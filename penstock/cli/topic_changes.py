@@ -81,7 +81,7 @@ def _changeable(command: _FunctionT) -> _FunctionT:
         "penstock topic create orders --partitions 6",
         "penstock topic create clicks --partitions 3 --durability replicated --retention-ms 1d --retention-bytes 1GiB",
         "penstock topic create north south east west --partitions 3",
-        "penstock topic create --file names.txt --partitions 3",
+        "penstock topic create --file lines.txt --partitions 3",
     ],
 )
 @click.argument("names", nargs=-1, metavar="NAME...")
