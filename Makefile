@@ -15,12 +15,18 @@ export FULL SEARCH
 BIN := .venv/bin
 PROTOS := $(wildcard penstock/contract/v1/*.proto data_plane/contract/*.proto data_plane/etcd/*.proto)
 FAST_TESTS := $(wildcard tests/unit tests/architecture tests/golden)
+COMPILE := $(BIN)/python packaging/compile.py
+AS_COMPILED := PYTHONPATH=$(CURDIR)/build/compiled PYTHONSAFEPATH=1
+# With COMPILED=1 a command compiles the cores first, if they have changed, and runs on them.
+RUN := $(if $(COMPILED),$(COMPILE) && $(AS_COMPILED))
 # What runs needs less than what tests: no browser, no shells, no tools of developers.
 RUNNING := .venv/.running-packages-ready .venv/.running-lock-ready .venv/.project-ready
+# What runs on compiled cores once more.
+COMPILED_TESTS := $(wildcard tests/unit tests/golden tests/properties tests/compiled)
 READY := $(RUNNING) .venv/.packages-ready .venv/.lock-ready
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: help setup dev demo check test sim planted mutants bench chaos fresh proto docs .lint
+.PHONY: help setup dev demo check test compile sim planted mutants bench chaos fresh proto docs .lint
 
 help:  ## List the commands
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -28,19 +34,24 @@ help:  ## List the commands
 setup: $(READY)  ## Install Debian packages (as root) and the locked Python packages into .venv
 
 dev: $(RUNNING)  ## Start the whole service on this machine, until Ctrl-C
-	$(BIN)/penstock dev up
+	$(RUN) $(BIN)/penstock dev up
 
 demo: $(RUNNING)  ## Sixteen tenants' messages, metered, billed and proven; ONCE=1 stops everything at the end
-	$(BIN)/python -m demo $(if $(ONCE),--once) $(if $(DATA),--data $(DATA))
+	$(RUN) $(BIN)/python -m demo $(if $(ONCE),--once) $(if $(DATA),--data $(DATA))
 
 check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fast tests
 	$(BIN)/pytest -q -m "not slow" $(FAST_TESTS)
 
 test: $(READY) .lint  ## Everything that must pass; FULL=1 runs the long forms, JOBS=1 one test after another
 	$(BIN)/pytest --numprocesses $(JOBS) --durations 40 --durations-min 3
+	$(COMPILE)
+	$(AS_COMPILED) $(BIN)/pytest --numprocesses $(JOBS) $(COMPILED_TESTS)
+
+compile: $(READY)  ## Compile the hot cores with mypyc into build/compiled; COMPILED=1 runs dev, demo, sim, bench and chaos on them
+	$(COMPILE)
 
 sim: $(READY)  ## Run the simulator: SEED=7 repeats one seed, SEEDS=500 runs that many; SHRINK=1 makes a failure small
-	$(BIN)/python -m data_plane.testkit.run $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20)) $(if $(SHRINK),--shrink)
+	$(RUN) $(BIN)/python -m data_plane.testkit.run $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20)) $(if $(SHRINK),--shrink)
 
 planted: $(READY)  ## Show that every planted bug is found; SEARCH=1 searches anew
 	$(BIN)/python tests/simulation/planted.py
@@ -50,10 +61,10 @@ mutants: $(READY)  ## Plant COUNT=20 small bugs a package, chosen by SEED=1, bef
 		$(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON))
 
 bench: $(READY)  ## Measure beside the floor: the quick set, ONLY=name for one figure, ALL=1 for the rest
-	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(ALL),--all)
+	$(RUN) $(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(ALL),--all)
 
 chaos: $(READY)  ## Hurt a real cluster for MINUTES=10 and judge it; SEED=7 repeats the faults, HISTORY=path judges again
-	$(BIN)/python -m chaos $(if $(HISTORY),--history $(HISTORY)) $(if $(MINUTES),--minutes $(MINUTES)) \
+	$(RUN) $(BIN)/python -m chaos $(if $(HISTORY),--history $(HISTORY)) $(if $(MINUTES),--minutes $(MINUTES)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(METADATA),--metadata $(METADATA)) $(if $(PLAN),--plan $(PLAN))
 
 fresh:  ## Run TARGET (test) in a newly built Debian root, from the committed tree (as root)

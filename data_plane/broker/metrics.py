@@ -6,14 +6,24 @@ from concurrent.futures import Future
 from dataclasses import fields
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from data_plane.broker.http import LoopStalled
 from data_plane.node.gauges import GAUGES
 from data_plane.node.stats import Histogram
+from penstock import __version__
+from penstock.build import CORES
 
 PREFIX = "penstock_"
+BUILD_INFO = PREFIX + "build"
+BUILD_INFO_SAID = "Always 1: the version that runs, and whether its cores are compiled or pure Python."
 _LEVELS = ("streams",)
 """Fields of the stats that go down as well."""
 _LOOP_S = 2.0
@@ -48,6 +58,7 @@ class StatsCollector(Collector):
             answer.set_exception(error)
 
     def _read(self) -> Iterator[Metric]:
+        yield InfoMetricFamily(BUILD_INFO, BUILD_INFO_SAID, {"version": __version__, "cores": CORES})
         for stats in self._stats:
             for name in fields_of(stats):
                 yield family(name, getattr(stats, name))

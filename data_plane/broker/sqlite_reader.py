@@ -1,7 +1,8 @@
 """The one thread of a process that reads the embedded metadata store: listings, watches, expired deadlines.
 
-It never needs the write lock, so a writer that is stopped in the middle holds up no reader. Every `poll_ms`
-it asks `PRAGMA data_version`, which tells whether any other connection has committed, and only then reads.
+It never needs the write lock, so a writer that is stopped in the middle holds up no reader. When a commit is
+announced (`sqlite_notices`), and now and then besides, it asks `PRAGMA data_version`, which tells whether any
+other connection has committed, and only then reads.
 """
 
 import queue
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_plane.broker.sqlite_notices import CommitNotices
 from data_plane.broker.sqlite_schema import (
     StoreFault,
     connect,
@@ -26,6 +28,8 @@ REVISIONS_PER_PULL = 500
 """Read for one watch at a time, so that a long history neither fills memory nor keeps others waiting."""
 PENDING_REVISIONS_MAX = 2_000
 """A watch whose reader is slower gets no more until it has caught up; in the end it is `Compacted`."""
+UNANNOUNCED_MS = 50.0
+"""Between two looks while commits are announced. So soon a commit is seen whose process was killed right after it."""
 _NEVER = 2**62
 
 
@@ -56,16 +60,22 @@ class ReaderConfig:
     boot_id: str
     busy_ms: int
     poll_ms: float
+    """Between two looks while commits cannot be announced."""
 
 
 class Reader:
-    """Owns the reading connection; `list`, `watch` and `poke` are safe from any thread and never block."""
+    """Owns the reading connection; `list` and `watch` are safe from any thread and never block."""
 
     def __init__(
-        self, config: ReaderConfig, *, expired: Callable[[], None], failed: Callable[[StoreFault], None]
+        self,
+        config: ReaderConfig,
+        notices: CommitNotices,
+        *,
+        expired: Callable[[], None],
+        failed: Callable[[StoreFault], None],
     ) -> None:
         """`expired` (a session's deadline has passed) and `failed` are called on the reader's thread."""
-        self._config = config
+        self._config, self._notices = config, notices
         self._expired, self._failed = expired, failed
         self._queue: queue.SimpleQueue[Listing | weakref.ref[WatchState] | None] = queue.SimpleQueue()
         self._watches: list[weakref.ref[WatchState]] = []
@@ -87,22 +97,22 @@ class Reader:
         return len(self._watches)
 
     def list(self, prefix: str, answer: Callable[[RangeResult | Exception], None]) -> None:
-        self._queue.put(Listing(prefix, answer))
+        self._ask(Listing(prefix, answer))
 
     def watch(self, state: WatchState) -> None:
         """A weak reference: a watch without a reader ends by itself."""
-        self._queue.put(weakref.ref(state))
-
-    def poke(self) -> None:
-        """Look now: this process has committed."""
-        self._queue.put(None)
+        self._ask(weakref.ref(state))
 
     def close(self) -> None:
         self._closing = True
-        self._queue.put(None)
+        self._ask(None)
 
     def join(self) -> None:
         self._thread.join()
+
+    def _ask(self, item: "Listing | weakref.ref[WatchState] | None") -> None:
+        self._queue.put(item)
+        self._notices.wake()
 
     # -- the thread ------------------------------------------------------------------------------------------
 
@@ -136,17 +146,15 @@ class Reader:
                 self._watches.append(item)
 
     def _tick(self) -> None:
-        """Wait for a request or the next poll; serve it; look for news and for deadlines."""
-        try:
-            item = self._queue.get(timeout=self._config.poll_ms / 1000)
-        except queue.Empty:
-            item = None
-        while item is not None:
+        """Wait for a request, a commit or the next look; serve it; look for news and for deadlines."""
+        look_ms = UNANNOUNCED_MS if self._notices.hears else self._config.poll_ms
+        self._notices.wait(min(look_ms, self._deadline_ms - self._config.monotonic_ms()))
+        while not self._queue.empty():
+            item = self._queue.get()
             if isinstance(item, Listing):
                 self._list(item)
-            else:
+            elif item is not None:
                 self._watches.append(item)
-            item = None if self._queue.empty() else self._queue.get()
         try:
             patiently(self._look, self._config.busy_ms)
         except sqlite3.Error as error:

@@ -21,6 +21,7 @@ from data_plane.broker.sqlite_group import (
     Outcome,
     Txn,
 )
+from data_plane.broker.sqlite_notices import CommitNotices
 from data_plane.broker.sqlite_reader import Reader, ReaderConfig, WatchState
 from data_plane.broker.sqlite_schema import StoreFault
 from data_plane.broker.sqlite_writer import Answer, Writer, WriterConfig
@@ -38,6 +39,7 @@ from penstock.contract.invariant import invariant
 BUSY_MS = 2_000
 """How long an operation waits for another process's commit (0.2 ms, unless that process is stopped in it)."""
 POLL_MS = 5.0
+"""Between two looks of a process that hears nothing of the others' commits."""
 RETAINED_REVISIONS = 10_000
 """A broker that was away for longer lists everything again."""
 SESSION_TTL_MS_MIN = 100
@@ -68,6 +70,7 @@ class SqliteStore:
         self._loop = asyncio.get_running_loop()
         self._closed = False
         self._fault: asyncio.Future[StoreFault] = self._loop.create_future()
+        self._notices = CommitNotices(path)
         self._writer = Writer(
             WriterConfig(
                 path=path,
@@ -77,13 +80,14 @@ class SqliteStore:
                 retained_revisions=retained_revisions,
             ),
             deliver=self._deliver,
-            committed=lambda: self._reader.poke(),
+            committed=self._notices.announce,
             failed=self._failed,
         )
         self._reader = Reader(
             ReaderConfig(
                 path=path, monotonic_ms=monotonic_ms, boot_id=boot_id, busy_ms=busy_ms, poll_ms=poll_ms
             ),
+            self._notices,
             expired=lambda: self._writer.submit(ExpireSessions(), _ignore),
             failed=self._failed,
         )
@@ -172,6 +176,7 @@ class SqliteStore:
         await asyncio.to_thread(self._writer.join)
         self._reader.close()
         await asyncio.to_thread(self._reader.join)
+        self._notices.close()
 
     # -- between the threads and the loop --------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from data_plane.groups.records import CommittedOffset, KnownTopic, Member, Record
 from penstock.contract.errors import PenstockError
@@ -84,8 +84,7 @@ class GroupView:
     topics: tuple[KnownTopic, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[T]):
+class Decision(NamedTuple, Generic[T]):
     """The answer, true once `records` are appended and committed; then they are to be applied as well."""
 
     answer: T

@@ -136,9 +136,7 @@ class Appender:
             leader_epoch=leader_epoch, last_accepted_ms=derived.last_accepted_ms,
             active_size=None if active is None else active.size,
         )  # fmt: skip
-        targets = self._write_runs(runs)
-        for run, segment in zip(runs, targets, strict=True):
-            packed, buffers = buffers_of(run)
+        for run, (segment, packed, buffers) in zip(runs, self._write_runs(runs), strict=True):
             first, last = run.batches[0].stamp, run.batches[-1].stamp
             if run.begins_segment:
                 self._rolled(self._segments.active, segment, first.end_offset)
@@ -158,20 +156,20 @@ class Appender:
                 self._took(segment, one.stamp, one.packed, head, [one.batch], one.header.max_timestamp)
         return self.end_offset
 
-    def _write_runs(self, runs: list[PushedRun]) -> list[Segment]:
-        """Write each run to its segment; on a full disk none of them."""
+    def _write_runs(self, runs: list[PushedRun]) -> list[tuple[Segment, list[bytes], list[Buffer]]]:
+        """Write each run to its segment, with its packed stamps and batches; on a full disk none of them."""
         active = self._segments.active
-        targets: list[Segment] = []
+        targets: list[tuple[Segment, list[bytes], list[Buffer]]] = []
         for run in runs:
             packed, buffers = buffers_of(run)
             target = active
             if run.begins_segment or target is None:
                 target = self._segments.made(run.batches[0].stamp.base_offset)
             try:
-                targets.append(target)
+                targets.append((target, packed, buffers))
                 target.write(packed, buffers)
             except port.DiskFull as full:
-                for written in targets:
+                for written, _, _ in targets:
                     if written is active:
                         written.take_back()
                     else:

@@ -256,8 +256,8 @@ class PartitionLog:
         return tuple(self._reader.damage)
 
     @property
-    def is_damaged(self) -> bool:
-        """Whether there are such ranges."""
+    def has_damage(self) -> bool:
+        """Whether there is such a range."""
         return bool(self._reader.damage)
 
     # appends

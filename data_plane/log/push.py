@@ -1,5 +1,7 @@
 """What a leader pushes, checked batch by batch before a follower writes any of it (RL33)."""
 
+# As an annotation of a class, mypyc looks for it among the names of the module.
+from builtins import memoryview
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -61,8 +61,8 @@ def check_batches(segment: Segment, *, limit: int | None, epoch: int, accepted_m
             within = position - chunk_at
             try:
                 header = check_stored(stamp, memoryview(chunk)[within : within + stamp.size])
-            except PenstockError as error:
-                return Bad(number, position, stamp, checksum_of(block, at), error.message)
+            except PenstockError as wrong:
+                return Bad(number, position, stamp, checksum_of(block, at), wrong.message)
             segment.note(
                 stamp.end_offset, stamp.size, stamp.accepted_ms, stamp.leader_epoch, header.max_timestamp,
                 checksum_of(block, at),

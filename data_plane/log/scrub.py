@@ -67,8 +67,8 @@ class SegmentCheck:
         while self._number < end and read < STEP_BYTES:
             try:
                 stamp = unpack_stamp(block, self._seed, at)
-            except StampCorrupt as error:
-                return self._bad(self._offset, self.end_offset, str(error))
+            except StampCorrupt as corrupt:
+                return self._bad(self._offset, self.end_offset, str(corrupt))
             if stamp.base_offset != self._offset or stamp.position != self._position:
                 return self._bad(self._offset, self.end_offset, f"a stamp for offset {stamp.base_offset}")
             try:

@@ -3,7 +3,7 @@ others run meanwhile."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from data_plane.node.ports import CallFailed, Clock, ConnectionLost, Rng
 from penstock.contract.frames import FrameError
@@ -63,19 +63,53 @@ class Turn:
         await asyncio.sleep(0)
         self._began_ms = self._clock.monotonic_ms()
 
-    async def through(self, items: Iterable[_T]) -> AsyncIterator[_T]:
+    def through(self, items: Iterable[_T]) -> AsyncIterator[_T]:
         """`items` one by one, as many in a turn of the event loop as it takes. Whatever an item belongs to may have
         changed since the item before."""
-        for item in items:
-            if self.is_over:
-                await self.give_way()
-            yield item
+        return _Through(self, items)
 
 
-async def in_turns(items: Sequence[_T], at_once: int) -> AsyncIterator[Sequence[_T]]:
+def in_turns(items: Sequence[_T], at_once: int) -> AsyncIterator[Sequence[_T]]:
     """`items` in parts of at most `at_once`, one in each turn of the event loop. Whatever an item belongs to may have
     changed since the part before."""
-    for first in range(0, len(items), at_once):
+    return _Parts(items, at_once)
+
+
+class _Through(Generic[_T]):
+    """A class, because mypyc compiles no async generators."""
+
+    def __init__(self, turn: Turn, items: Iterable[_T]) -> None:
+        self._turn = turn
+        self._items = iter(items)
+
+    def __aiter__(self) -> AsyncIterator[_T]:
+        return self
+
+    async def __anext__(self) -> _T:
+        try:
+            item = next(self._items)
+        except StopIteration:
+            raise StopAsyncIteration from None
+        if self._turn.is_over:
+            await self._turn.give_way()
+        return item
+
+
+class _Parts(Generic[_T]):
+    """A class, because mypyc compiles no async generators."""
+
+    def __init__(self, items: Sequence[_T], at_once: int) -> None:
+        self._items, self._at_once = items, at_once
+        self._next = 0
+
+    def __aiter__(self) -> AsyncIterator[Sequence[_T]]:
+        return self
+
+    async def __anext__(self) -> Sequence[_T]:
+        first = self._next
+        if first >= len(self._items):
+            raise StopAsyncIteration
         if first:
             await asyncio.sleep(0)
-        yield items[first : first + at_once]
+        self._next = first + self._at_once
+        return self._items[first : self._next]

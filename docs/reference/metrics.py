@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 
 from data_plane.broker import disk
 from data_plane.broker.disk import DiskStats
-from data_plane.broker.metrics import PREFIX, family, fields_of
+from data_plane.broker.metrics import BUILD_INFO, BUILD_INFO_SAID, PREFIX, family, fields_of
 from data_plane.node import broker_node, conditions, stats
 from data_plane.node.gauges import GAUGES
 from data_plane.node.stats import NodeStats
@@ -23,6 +23,7 @@ Row = tuple[str, str, str, str]
 def page() -> str:
     """Both exports. Django has to be set up."""
     rows = [
+        _row(InfoMetricFamily(BUILD_INFO, BUILD_INFO_SAID), ("version", "cores")),
         *_counted(NodeStats(), said_of(stats, "NodeStats")),
         *_counted(DiskStats(), said_of(disk, "DiskStats")),
         *(_row(GaugeMetricFamily(PREFIX + name, said, value=0)) for name, said in _gauges().items()),
@@ -49,7 +50,7 @@ def _counted(counted: Any, said: dict[str, str]) -> list[Row]:
 
 
 def _row(metric: Metric, labels: Sequence[str] = (), said: str = "") -> Row:
-    suffix = "_total" if metric.type == "counter" else ""
+    suffix = {"counter": "_total", "info": "_info"}.get(metric.type, "")
     return code(metric.name + suffix), metric.type, ", ".join(labels), said or metric.documentation
 
 

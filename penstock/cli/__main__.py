@@ -42,9 +42,10 @@ Something does not work? `penstock doctor` says what and why."""
 
 
 def _version_line() -> str:
+    from penstock.build import CORES
     from penstock.records.codec import codec_name
 
-    return f"penstock {__version__} (codec: {codec_name()})"
+    return f"penstock {__version__} (cores: {CORES}, codec: {codec_name()})"
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -62,7 +63,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     is_eager=True,
     expose_value=False,
     callback=_print_version,
-    help="Print the version and which codec is in use.",
+    help="Print the version, and which cores and codec are in use.",
 )
 def cli() -> None:
     """Publish, read and look after topics of Penstock."""

@@ -6,8 +6,7 @@ little before it goes on.
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
@@ -20,8 +19,7 @@ T = TypeVar("T")
 M_co = TypeVar("M_co", bound=Message, covariant=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerCall(Generic[M_co]):
+class BrokerCall(NamedTuple, Generic[M_co]):
     """One unary call; `broker` None = any, each until one answers; else that one, once, for `BROKER_MS` at most."""
 
     method: str

@@ -39,7 +39,8 @@ class ApiKey:
     def __repr__(self) -> str:
         return f"ApiKey({BRAND}_{self.env}_{self.key_id}_…)"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return repr(self)
 
     def reveal(self) -> str:
         """The whole text."""

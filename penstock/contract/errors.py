@@ -102,7 +102,6 @@ class ErrorRow:
     code: ErrorCode
     kind: ErrorKind
     belief: Belief
-    summary: str
     remedy: str
 
 
@@ -496,7 +495,4 @@ def error_class(code: int) -> type[PenstockError]:
 
 def error_table() -> tuple[ErrorRow, ...]:
     """All rows by code, for the reference and for tests."""
-    return tuple(
-        ErrorRow(code, cls.kind, cls.belief, (cls.__doc__ or ""), cls.remedy)
-        for code, cls in sorted(_TABLE.items())
-    )
+    return tuple(ErrorRow(code, cls.kind, cls.belief, cls.remedy) for code, cls in sorted(_TABLE.items()))

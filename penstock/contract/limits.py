@@ -1,136 +1,138 @@
 """Bounds of the service. Each has its reason beside it; tests try each at the limit and one above."""
 
-KIB = 1024
-MIB = 1024 * KIB
-GIB = 1024 * MIB
+from typing import Final
 
-TOPIC_NAME_LENGTH_MAX = 249
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+
+TOPIC_NAME_LENGTH_MAX: Final = 249
 """The length other clients of this field accept; leaves space for a file name's suffix."""
-PARTITIONS_PER_TOPIC_MAX = 10_000
+PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 """Partitions of one topic: the metadata hold up to 100 of them in one value, and a client asks for all at once."""
-TOPICS_PER_CALL_MAX = 1_000
+TOPICS_PER_CALL_MAX: Final = 1_000
 """Topics that one request may make, with `PARTITIONS_PER_TOPIC_MAX` partitions together: one transaction of the control
 plane, some thirty of the metadata store.
 """
-REPLICATION_FACTOR_MAX = 5
+REPLICATION_FACTOR_MAX: Final = 5
 """Copies of each message."""
-REPLICATION_DEFAULT = 3
+REPLICATION_DEFAULT: Final = 3
 """Copies of each message where the topic sets no other number; a service with fewer brokers has one on each."""
-MIN_INSYNC_DEFAULT = 2
+MIN_INSYNC_DEFAULT: Final = 2
 """Copies in sync that an acknowledged message has where the topic sets no other number; never more than its copies."""
 
-MESSAGE_BYTES_MAX_DEFAULT = 1 * MIB
+MESSAGE_BYTES_MAX_DEFAULT: Final = 1 * MIB
 """The largest message of a topic that says nothing else: key, value and headers. Checked before it is buffered."""
-MESSAGE_BYTES_MAX_LIMIT = 10 * MIB
+MESSAGE_BYTES_MAX_LIMIT: Final = 10 * MIB
 """The most that a topic may allow for one message."""
-BATCH_BYTES_MAX_DEFAULT = 2 * MIB
+BATCH_BYTES_MAX_DEFAULT: Final = 2 * MIB
 """The largest stored batch of a topic that says nothing else; space for one largest message beside others."""
-BATCH_BYTES_MAX_LIMIT = 12 * MIB
+BATCH_BYTES_MAX_LIMIT: Final = 12 * MIB
 """The most that a topic may allow for one batch: one largest message and its frame."""
-BATCH_OVERHEAD_BYTES = KIB
+BATCH_OVERHEAD_BYTES: Final = KIB
 """What a batch needs beside its largest message: its header, and the frame of one record."""
-RECORDS_PER_BATCH_MAX = 1_000_000
+RECORDS_PER_BATCH_MAX: Final = 1_000_000
 """A batch's record count and offset span are bounded so that one batch cannot exhaust the offset space."""
-DECOMPRESSED_BATCH_BYTES_MAX = 64 * MIB
+DECOMPRESSED_BATCH_BYTES_MAX: Final = 64 * MIB
 """What a reader inflates for one batch; a frame that declares more is refused before inflating."""
 
-FRAME_HEAD_BYTES_MAX = 4 * MIB
+FRAME_HEAD_BYTES_MAX: Final = 4 * MIB
 """The head of one frame, which is parsed at once: names and numbers, no messages."""
-FRAME_ENTRIES_MAX = 10_000
+FRAME_ENTRIES_MAX: Final = 10_000
 """Batches, partitions or topics that one frame or request of a client may name: they are parsed in one turn of a
 broker's event loop, and worked on in many.
 """
-CALLS_PER_TENANT_MAX = 5_000
+CALLS_PER_TENANT_MAX: Final = 5_000
 """Streams and calls that one tenant may have open at a broker, a quarter of what the broker takes: a client has three
 streams at each broker.
 """
-CONNECTIONS_PER_TENANT_MAX = 2_000
+CONNECTIONS_PER_TENANT_MAX: Final = 2_000
 """Connections on which one tenant has streams or calls open at a broker: a client has one."""
-CONNECTIONS_PER_ADDRESS_MAX = 4_000
+CONNECTIONS_PER_ADDRESS_MAX: Final = 4_000
 """The same from one address, of all tenants, looked at before the key: many clients may stand behind one address.
 Connections without a call are bounded together: half of the broker's file descriptors, and five minutes each.
 """
-STREAMS_PER_CONNECTION_MAX = 100
+STREAMS_PER_CONNECTION_MAX: Final = 100
 """Streams and calls open on one connection; further ones wait in the client. The SDK opens another one before."""
-FIRST_REQUEST_MS_MAX = 10_000
+FIRST_REQUEST_MS_MAX: Final = 10_000
 """What a call may take to send its request, once it is admitted; then it ends."""
-REFUSED_BATCHES_PER_S_MAX = 1_000
+REFUSED_BATCHES_PER_S_MAX: Final = 1_000
 """Batches of one tenant that a broker refuses in a second for what no retry repairs; a stream that sends more of them
 is read so much more slowly. A frame counts as 20.
 """
-UNREAD_ANSWERS_MAX = 100_000
+UNREAD_ANSWERS_MAX: Final = 100_000
 """Answers a broker keeps for one stream whose client does not read them; then the stream ends."""
-FRAME_BYTES_MAX = 32 * MIB
+FRAME_BYTES_MAX: Final = 32 * MIB
 """One frame of a stream: two largest batches and a head. grpc's message limit is set to it."""
-STREAM_CREDIT_BYTES = 32 * MIB
+STREAM_CREDIT_BYTES: Final = 32 * MIB
 """Produce bytes a stream may have unanswered; one frame of the largest size always fits."""
-FETCH_CREDIT_BYTES_MAX = 64 * MIB
+FETCH_CREDIT_BYTES_MAX: Final = 64 * MIB
 """Pushed bytes a consumer connection may have unconsumed."""
-PARTITIONS_PER_STREAM_MAX = 100_000
+PARTITIONS_PER_STREAM_MAX: Final = 100_000
 """Partitions that one consumer's stream may have open."""
 
-IN_FLIGHT_BATCHES_PER_PRODUCER = 5
+IN_FLIGHT_BATCHES_PER_PRODUCER: Final = 5
 """The duplicate table remembers this many batches of a producer (RL58, RL61)."""
-PRODUCERS_PER_PARTITION_MAX = 10_000
+PRODUCERS_PER_PARTITION_MAX: Final = 10_000
 """Producers that a partition remembers to know their duplicates; the longest idle one is forgotten first."""
-PRODUCER_ID_BLOCK = 1_000
+PRODUCER_ID_BLOCK: Final = 1_000
 """Producer ids that a broker takes from the metadata at a time."""
-PRODUCER_IDLE_MS_MIN = 24 * 3600 * 1000
+PRODUCER_IDLE_MS_MIN: Final = 24 * 3600 * 1000
 """A producer that sent nothing for less than this is not forgotten."""
 
-SEGMENT_BYTES_DEFAULT = 1 * GIB
+SEGMENT_BYTES_DEFAULT: Final = 1 * GIB
 """A segment is closed at this size; retention deletes whole segments."""
-SEGMENT_BYTES_MIN = 4 * KIB
+SEGMENT_BYTES_MIN: Final = 4 * KIB
 """Smaller segments would be more files than messages."""
-SEGMENT_BYTES_LIMIT = 2 * GIB
+SEGMENT_BYTES_LIMIT: Final = 2 * GIB
 """Positions in a segment are 32-bit numbers."""
-INDEX_INTERVAL_BYTES_DEFAULT = 4 * KIB
+INDEX_INTERVAL_BYTES_DEFAULT: Final = 4 * KIB
 """A batch is found by its stamp; this far apart stand the entries of the index by time."""
-RETENTION_MS_DEFAULT = 7 * 24 * 3600 * 1000
+RETENTION_MS_DEFAULT: Final = 7 * 24 * 3600 * 1000
 """How long messages are kept by default."""
-RETENTION_MS_MIN = 3600 * 1000
+RETENTION_MS_MIN: Final = 3600 * 1000
 """Shorter retention would delete before slow consumers have read."""
-TIMESTAMP_AHEAD_MS_MAX = 3600 * 1000
+TIMESTAMP_AHEAD_MS_MAX: Final = 3600 * 1000
 """A message may be stamped at most this far in the future (RL107)."""
 
-KEY_NAME_LENGTH_MAX = 100
+KEY_NAME_LENGTH_MAX: Final = 100
 """The name that people give a key."""
-KEY_BINDINGS_MAX = 100
+KEY_BINDINGS_MAX: Final = 100
 """Topic prefixes that one key is limited to. Each is checked in every request of the key."""
-PRODUCE_BYTES_PER_S_MAX = 2**50
+PRODUCE_BYTES_PER_S_MAX: Final = 2**50
 """The highest produce rate that can be set for a tenant."""
-FAILED_AUTH_PER_MINUTE_MAX = 60
+FAILED_AUTH_PER_MINUTE_MAX: Final = 60
 """Failed authentications per key id and per address before the broker answers `throttled`."""
 
-GROUP_NAME_LENGTH_MAX = 249
+GROUP_NAME_LENGTH_MAX: Final = 249
 """As a topic's name."""
-GROUP_MEMBERS_MAX = 500
+GROUP_MEMBERS_MAX: Final = 500
 """An assignment is decided in one turn of the event loop."""
-GROUP_SUBSCRIPTIONS_MAX = 20_000
+GROUP_SUBSCRIPTIONS_MAX: Final = 20_000
 """Topics of all members of a group, each member's counted: 20 members of 1,000 topics, 500 of 40. As its members."""
-MEMBERS_PER_TENANT_MAX = 5_000
+MEMBERS_PER_TENANT_MAX: Final = 5_000
 """Members of all groups of a tenant, per partition of `__groups`: each is looked at ten times a second."""
-MEMBER_ID_LENGTH_MAX = 100
+MEMBER_ID_LENGTH_MAX: Final = 100
 """Of a member's id, its instance id and its client id."""
-GROUPS_PER_TENANT_MAX = 1_000
+GROUPS_PER_TENANT_MAX: Final = 1_000
 """Per partition of `__groups`: what a coordinator keeps in memory for one tenant."""
-GROUP_TOPICS_MAX = 1_000
+GROUP_TOPICS_MAX: Final = 1_000
 """Topics that one member may subscribe to."""
-COMMITTED_BYTES_PER_TENANT_MAX = 64 * MIB
+COMMITTED_BYTES_PER_TENANT_MAX: Final = 64 * MIB
 """Of all offsets that a tenant's groups have committed, per partition of `__groups`: 200 bytes for each and its note.
 Some 300,000 without notes.
 """
-SESSION_TIMEOUT_MS_MIN = 1_000
+SESSION_TIMEOUT_MS_MIN: Final = 1_000
 """A shorter session would end with a pause of the collector or the network."""
-SESSION_TIMEOUT_MS_MAX = 3600 * 1000
+SESSION_TIMEOUT_MS_MAX: Final = 3600 * 1000
 """A member that is gone holds its partitions for so long."""
-REBALANCE_TIMEOUT_MS_MAX = 24 * 3600 * 1000
+REBALANCE_TIMEOUT_MS_MAX: Final = 24 * 3600 * 1000
 """The most time that a member may take to give partitions up."""
-COMMIT_METADATA_LENGTH_MAX = 4 * KIB
+COMMIT_METADATA_LENGTH_MAX: Final = 4 * KIB
 """Of the note that a consumer may store with an offset."""
-TENANTS_PER_PERSON_MAX = 10
+TENANTS_PER_PERSON_MAX: Final = 10
 """Tenants that one person may own, unless an operator has set another number for them: each has limits of its own."""
-PAGE_ITEMS_MAX = 1_000
+PAGE_ITEMS_MAX: Final = 1_000
 """Items of one page of a list of REST: what one request reads and one answer holds."""
-PAGE_ITEMS_DEFAULT = 100
+PAGE_ITEMS_DEFAULT: Final = 100
 """The same, where the request has no `limit`."""

@@ -181,37 +181,40 @@ async def _no_pause() -> None:
     """What is paid for goes on at once."""
 
 
-@dataclass(frozen=True, slots=True)
 class _Charged(Generic[T]):
     """Awaits something step by step and tells what each step took, and when it ended.
 
     Where the work lets others run before it goes on, it waits for `pause` too.
     """
 
-    work: Awaitable[T]
-    clock: Clock
-    charge: Callable[[float, float], None]
-    pause: Callable[[], Awaitable[None]]
+    def __init__(
+        self,
+        work: Awaitable[T],
+        clock: Clock,
+        charge: Callable[[float, float], None],
+        pause: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._work, self._clock, self._charge, self._pause = work, clock, charge, pause
 
     def __await__(self) -> Generator[Any, Any, T]:
-        steps = self.work.__await__()
+        steps = self._work.__await__()
         sent: Any = None
         thrown: BaseException | None = None
         while True:
-            began_ms = self.clock.monotonic_ms()
+            began_ms = self._clock.monotonic_ms()
             try:
                 waits_for = steps.send(sent) if thrown is None else steps.throw(thrown)
             except StopIteration as done:
                 result: T = done.value
                 return result
             finally:
-                now_ms = self.clock.monotonic_ms()
-                self.charge(now_ms - began_ms, now_ms)
+                now_ms = self._clock.monotonic_ms()
+                self._charge(now_ms - began_ms, now_ms)
             sent, thrown = None, None
             try:
                 sent = yield waits_for
                 if waits_for is None:
-                    yield from self.pause().__await__()
+                    yield from self._pause().__await__()
             except GeneratorExit:
                 steps.close()
                 raise

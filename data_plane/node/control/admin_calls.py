@@ -9,7 +9,15 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.controller import new_topics, tenants, topics
 from data_plane.controller.new_topics import NewTopics, WantedTopic
 from data_plane.metadata import model
-from data_plane.metadata.port import Compare, Delete, MetaStore, OutcomeUnknown, Put, StoreUnavailable
+from data_plane.metadata.port import (
+    Compare,
+    Delete,
+    KeyValue,
+    MetaStore,
+    OutcomeUnknown,
+    Put,
+    StoreUnavailable,
+)
 from data_plane.node.config import NodeConfig
 from data_plane.node.control import cluster_pages
 from data_plane.node.control.declared_losses import describe_loss
@@ -184,7 +192,7 @@ class AdminCalls:
             for binding in wanted.bindings
         ]
         given: list[model.KeyRecord] = []
-        counter = None
+        counter: KeyValue | None = None
 
         def decide() -> Change:
             change = tenants.put_key(

@@ -1,6 +1,6 @@
 """Calls of consumer groups on the client listener: from and to the wire, tenant and rights from the key."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -160,8 +160,7 @@ class GroupCalls:
         try:
             offsets = await self._offsets(principal, wanted.group, wanted.offsets)
             by_hand = not wanted.member_id
-            checked = self._checked_offsets(principal, wanted.offsets, by_hand=by_hand)
-            refused = {where: error async for where, error in checked if error}
+            refused = await self._refused_offsets(principal, wanted.offsets, by_hand=by_hand)
 
             def decide(part: Commit) -> Callable[[Coordinator, float], Decision[CommitAnswer]]:
                 return lambda core, now_ms: core.commit(part)
@@ -217,12 +216,13 @@ class GroupCalls:
         response.topics_read.extend(asked)
         return response.SerializeToString()
 
-    async def _checked_offsets(
+    async def _refused_offsets(
         self, principal: Principal, wanted: Iterable[pb.OffsetCommit], *, by_hand: bool
-    ) -> AsyncIterator[tuple[TopicPartition, PenstockError | None]]:
-        """Each partition with why its offset is refused. A topic this broker has not heard of is the group's to judge,
-        which knows what it gave to its member; without one it does not exist.
+    ) -> dict[TopicPartition, PenstockError]:
+        """Why the offsets of these partitions are refused, the first one first. A topic this broker has not heard of is
+        the group's to judge, which knows what it gave to its member; without one it does not exist.
         """
+        refused: dict[TopicPartition, PenstockError] = {}
         async for offset in self._begin_turn().through(wanted):
             where = TopicPartition(TopicId(offset.topic_id), offset.partition)
             try:
@@ -233,9 +233,8 @@ class GroupCalls:
                     self._gate.authorize(principal, Operation.CONSUME, topic)
                 self._check_offset(where, offset, topic)
             except PenstockError as refusal:
-                yield where, refusal
-                continue
-            yield where, None
+                refused[where] = refusal
+        return refused
 
     def _check_offset(
         self, where: TopicPartition, offset: pb.OffsetCommit, topic: TopicRecord | None
@@ -323,9 +322,8 @@ class GroupCalls:
 
         async def act() -> None:
             offsets = await self._offsets(principal, wanted.group, wanted.offsets)
-            async for _, refusal in self._checked_offsets(principal, wanted.offsets, by_hand=True):
-                if refusal is not None:
-                    raise refusal
+            for refusal in (await self._refused_offsets(principal, wanted.offsets, by_hand=True)).values():
+                raise refusal
             commit = Commit(
                 tenant=principal.tenant, group=wanted.group, member_id="", epoch=-1, offsets=offsets
             )

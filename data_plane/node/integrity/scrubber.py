@@ -33,10 +33,10 @@ from penstock.contract.ids import BrokerId, TopicId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 
 _LOOK_MS = 1_000
-_PAUSE_MS_A_REPLICA = 1
-"""Between two looks for what is due, which take some microseconds a replica: with 30,000 of them half a minute, where a
-segment waits for an hour before it is read back.
-"""
+_LOOKS_PER_DELAY = 60
+"""At all closed segments, within the time after which one is read back or compared."""
+_LOOKS_AT_ALL = 10
+"""One of so many looks for damage is at every replica, and not only at those that have changed."""
 _REPLICAS_A_TURN = 200
 _SEGMENTS_PER_CALL = 1_000
 
@@ -71,6 +71,7 @@ class Scrubber:
         self._config, self._image, self._disk, self._transport = config, image, disk, transport
         self._clock, self._stats, self._gate = clock, stats, gate
         self._replicas, self._find = replicas.all, replicas.find
+        self._changes = replicas.changes()
         self._compared: dict[TopicPartition, _Compared] = {}
 
     # -- reading back --------------------------------------------------------------------------------------
@@ -80,27 +81,38 @@ class Scrubber:
         await together(self._notice_damage(), self._scrub())
 
     async def _notice_damage(self) -> None:
-        """What a log found by itself is acted upon within a second or so, however much there is to be read back."""
+        """What a log that is in use found by itself is acted upon within a second or so, however much there is to be
+        read back; what another one found within ten."""
+        looks = 0
+        damaged: dict[Replica, None] = {}
         while True:
-            async for some in in_turns(self._replicas(), _REPLICAS_A_TURN):
+            looked = {**damaged, **self._changes.take()}
+            if looks % _LOOKS_AT_ALL == 0:
+                looked = dict.fromkeys(self._replicas())
+            damaged = {}
+            async for some in in_turns(list(looked), _REPLICAS_A_TURN):
                 for replica in some:
-                    if replica.log.is_damaged and not replica.busy:
+                    if not replica.log.has_damage or self._find(replica.where) is not replica:
+                        continue
+                    damaged[replica] = None
+                    if not replica.busy:
                         # It may have been alone when the damage was found. With others by now it gives itself up.
                         replica.notice_damage()
+            looks += 1
             await asyncio.sleep(_LOOK_MS / 1000)
 
     async def _scrub(self) -> None:
         """What is due is read back, then what was found is compared."""
         timings = self._config.timings
-        pause_ms = min(_LOOK_MS, timings.scrub_delay_ms, timings.scrub_compare_ms)
+        soonest_ms = min(timings.scrub_delay_ms, timings.scrub_compare_ms)
+        pause_ms = min(soonest_ms, max(_LOOK_MS, soonest_ms // _LOOKS_PER_DELAY))
         while True:
-            count = len(self._replicas())
             due, total_bytes = await self._due()
             rate = max(self._config.scrub_bytes_per_s, 2_000 * total_bytes // timings.scrub_period_ms)
             for replica, segment in due:
                 await self._read_back(replica, segment, rate)
             await self._compare_all()
-            await asyncio.sleep(max(pause_ms, count * _PAUSE_MS_A_REPLICA) / 1000)
+            await asyncio.sleep(pause_ms / 1000)
 
     async def _due(self) -> tuple[list[tuple[Replica, Segment]], int]:
         """Segments to be read back, those that never were first; the bytes of all closed ones."""

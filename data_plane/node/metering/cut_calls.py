@@ -362,8 +362,8 @@ class CutCalls:
         if broker == self._config.broker_id:
             try:
                 return list((await self._answer(request)).partitions)
-            except CallFailed as error:
-                return [_failed(where, ErrorCode.BROKER_UNAVAILABLE, str(error)) for where in expected]
+            except CallFailed as refused:
+                return [_failed(where, ErrorCode.BROKER_UNAVAILABLE, str(refused)) for where in expected]
         known = self._image.brokers.get(broker)
         if known is None or not known.epoch:
             # It has gone: what it led has another leader soon, what it had of deleted topics others tell.

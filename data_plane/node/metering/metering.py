@@ -5,7 +5,7 @@ covers everything before it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ from data_plane.node.metering.usage_messages import (
 from data_plane.node.metering.usage_topic import UsageTopic
 from data_plane.node.ports import Clock, ConnectionLost
 from data_plane.node.replicas.replica import Replica
+from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import in_turns, together
 from penstock.contract.errors import BrokerUnavailable, CorruptLog, ErrorCode
@@ -37,6 +38,8 @@ _ROWS_MAX = 500
 """Readings, minute rows, increments or seals in one record: some 60 KB, and a millisecond or two to pack."""
 _LOOKED_AT_ONCE = 100
 """Partitions that a round looks at in one turn of the event loop: a millisecond or two when all were written to."""
+_ALL_LOOKED_AT_MS = 60_000
+"""Between rounds that look at every partition: for the readings of those that rest."""
 _LAST_WORDS_S = 3.0
 """A broker that leaves waits so long for its last record."""
 _LISTEN_S = 0.05
@@ -86,8 +89,7 @@ class Metering:
         topic: UsageTopic,
         clock: Clock,
         stats: NodeStats,
-        replicas: Callable[[], list[Replica]],
-        find: Callable[[TopicPartition], Replica | None],
+        replicas: ReplicaSet,
         leaderless: Callable[[], Mapping[TopicPartition, TenantId]],
         finals: FinalReadings,
     ) -> None:
@@ -95,7 +97,11 @@ class Metering:
         self._config, self._topic = config, topic
         self._leaderless, self._unserved = leaderless, Unserved()
         self._clock, self._stats = clock, stats
-        self._replicas, self._find = replicas, find
+        self._replicas, self._find = replicas, replicas.find
+        self._changes = replicas.changes()
+        self._unsettled: dict[Replica, None] = {}
+        """Replicas of which something may be due before the next round that looks at all."""
+        self._looked_at_all_ms = float("-inf")
         self._periods = MeterPeriods(
             changed_ms=config.timings.reading_ms, idle_ms=config.timings.reading_idle_ms
         )
@@ -323,12 +329,13 @@ class Metering:
     async def _round(self, *, at_once: bool) -> None:
         """Write what is due, in as many records as it takes."""
         draft = _Draft()
-        led: dict[TopicPartition, None] = {}
-        async for some in in_turns(self._replicas(), _LOOKED_AT_ONCE):
+        for replica in self._to_look_at(at_once=at_once):
+            self._unsettled[replica] = None
+        async for some in in_turns(list(self._unsettled), _LOOKED_AT_ONCE):
             for replica in some:
-                if replica.leading is None or not _is_metered(replica):
+                if not self._may_be_due(replica):
+                    del self._unsettled[replica]
                     continue
-                led[replica.where] = None
                 new = replica.metered_generation != replica.log.usage.log_generation
                 if new and not await self._read_loss(replica, draft):
                     continue
@@ -337,8 +344,6 @@ class Metering:
                     await self._write(draft)
                     draft = _Draft()
         self._hurried.clear()
-        for where in [where for where in self._meters if where not in led]:
-            del self._meters[where]
         for replica, _ in list(self._waiting.values()):
             if replica.where not in self._finals:
                 await self._read_last(replica, draft)
@@ -356,6 +361,31 @@ class Metering:
                 return
             await self._write(draft)
             draft = _Draft()
+
+    def _to_look_at(self, *, at_once: bool) -> Iterable[Replica]:
+        """Besides the unsettled ones: what has changed, now and then everything."""
+        changed, now_ms = self._changes.take(), self._clock.monotonic_ms()
+        every_ms = min(_ALL_LOOKED_AT_MS, self._periods.idle_ms)
+        if not at_once and now_ms - self._looked_at_all_ms < every_ms:
+            return changed
+        self._looked_at_all_ms = now_ms
+        for where in [where for where in self._meters if not _is_led(self._find(where))]:
+            del self._meters[where]
+        return self._replicas.all()
+
+    def _may_be_due(self, replica: Replica) -> bool:
+        """Whether it is led here, and not at rest since it was read and all that was read of it is written."""
+        leading, log = replica.leading, replica.log
+        if leading is None or not _is_metered(replica) or not self._replicas.has(replica):
+            return False
+        meter = self._meters.get(replica.where)
+        return (
+            meter is None
+            or meter.leader_epoch != leading.leader_epoch
+            or replica.metered_generation != log.usage.log_generation
+            or log.usage.sealed_end_offset > replica.sealed_offset
+            or not meter.quiet(log.log_end_offset, self._clock.monotonic_ms(), self._periods)
+        )
 
     def _read(self, replica: Replica, draft: _Draft, at_once: bool) -> None:
         leading, log = replica.leading, replica.log
@@ -457,7 +487,11 @@ class Metering:
                     totals=due.mark.totals.as_tuple(),
                 )
         for replica, end_offset in draft.sealed:
-            replica.sealed_offset = max(replica.sealed_offset, end_offset)
+            replica.note_sealed(end_offset)
+
+
+def _is_led(replica: Replica | None) -> bool:
+    return replica is not None and replica.leading is not None
 
 
 def _is_metered(replica: Replica) -> bool:

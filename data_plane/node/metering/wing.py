@@ -40,8 +40,7 @@ class Usage:
             self.usage_topic,
             clock,
             environment.stats,
-            replicas.all,
-            replicas.find,
+            replicas,
             leaderless,
             FinalReadings(self._config, view, store),
         )

@@ -121,6 +121,7 @@ class Assignment:
             replica.rest()
         elif record.leader == self._me:
             replica.lead(record)
+            self._replicas.changed(replica)
             due = replica.log_start_due
             if due is not None:
                 self._due.trim(replica, due)

@@ -16,7 +16,7 @@ from data_plane.node.replicas.catch_up import WINDOW_SHARE, CatchUp
 from data_plane.node.replicas.cold_reads import read_cold
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
-from data_plane.node.tasks import in_turns, together
+from data_plane.node.tasks import together
 from data_plane.replication.leader import LeaderState
 from data_plane.replication.opening import Accepted, Diverging, Position, StartOver
 from penstock.contract import limits
@@ -35,8 +35,6 @@ frames went out that were not waited for, and kept them as busy as they were."""
 _ANSWERS_BYTES = 512 * limits.KIB
 """A frame of answers takes no more of them beyond this."""
 _ANSWERS_STEP = 200
-_LOOKED_AT_ONCE = 500
-"""Partitions that a beat looks at in one turn of the event loop: about a millisecond."""
 _SLOWED_MS = 5
 """Between two looks at what catches up while there is no capacity for it."""
 _STAMPS_PER_PUSH_MAX = 1_024
@@ -94,13 +92,17 @@ class FollowerStream:
         self._later: asyncio.TimerHandle | None = None
         """Wakes the sender when it has held off long enough; one at a time."""
         self._wake = asyncio.Event()
+        self._moved: dict[int, None] = {}
+        """Handles whose marks have moved since they were pushed and since the last beat."""
         self._untold: dict[int, None] = {}
-        """Handles whose marks have moved since they were pushed, as the last beat found them."""
+        """Handles whose marks the last beat found moved; they go out without batches."""
+        self._beat: asyncio.TimerHandle | None = None
+        """The next beat; None while no marks have moved."""
 
     async def serve(self) -> None:
         """Until the follower is gone. Raises `ConnectionLost`, `FrameError`."""
         try:
-            await together(self._receive(), self._send(), self._tick())
+            await together(self._receive(), self._send())
         finally:
             for handle in list(self._pushed):
                 self._close(handle)
@@ -187,8 +189,10 @@ class FollowerStream:
         self._pushed[handle] = _Pushed(handle, replica, leading, offset, 0, [], takes=takes)
         self._by_replica[replica] = handle
         replica.on_append[self] = self._appended
+        replica.on_marks[self] = self._marks_moved
         replica.on_role[self] = self._role_changed
         self._ready[handle] = None
+        self._marks_moved(replica)
         replica.carry_out()
 
     def _close(self, handle: int) -> None:
@@ -197,9 +201,11 @@ class FollowerStream:
             return
         self._window -= pushed.window
         self._ready.pop(handle, None)
+        self._moved.pop(handle, None)
         replica = pushed.replica
         self._by_replica.pop(replica, None)
         replica.on_append.pop(self, None)
+        replica.on_marks.pop(self, None)
         replica.on_role.pop(self, None)
         if replica.leading is pushed.leading:
             pushed.leading.follower_gone(self._broker)
@@ -252,16 +258,19 @@ class FollowerStream:
         self._close(pushed.handle)
         self._wake.set()
 
-    async def _tick(self) -> None:
-        """The watermark rides on each push; partitions without pushes get it on a beat."""
-        while True:
-            await asyncio.sleep(self._config.timings.watermark_beat_ms / 1000)
-            async for some in in_turns(list(self._pushed.values()), _LOOKED_AT_ONCE):
-                for pushed in some:
-                    if pushed.reported != _marks(pushed.replica):
-                        self._untold[pushed.handle] = None
-            if self._untold:
-                self._wake.set()
+    def _marks_moved(self, replica: Replica) -> None:
+        """The marks ride on each push; those of partitions without pushes go out on a beat."""
+        self._moved[self._by_replica[replica]] = None
+        if self._beat is None:
+            beat_s = self._config.timings.watermark_beat_ms / 1000
+            self._beat = asyncio.get_running_loop().call_later(beat_s, self._on_beat)
+
+    def _on_beat(self) -> None:
+        self._beat = None
+        self._untold.update(self._moved)
+        self._moved.clear()
+        if self._untold:
+            self._wake.set()
 
     async def _send(self) -> None:
         while True:
@@ -389,6 +398,7 @@ class FollowerStream:
     def _account(self, head: pb.ReplicaPushHead, pushed: _Pushed, part: Slice | None) -> None:
         log = pushed.replica.log
         pushed.reported = _marks(pushed.replica)
+        self._moved.pop(pushed.handle, None)
         push = head.pushes.add(
             handle=pushed.handle,
             leader_epoch=pushed.leading.leader_epoch,

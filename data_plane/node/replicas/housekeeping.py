@@ -167,6 +167,7 @@ class Housekeeping:
         return replica
 
     def _wrote(self, replica: Replica, size: int) -> None:
+        self._replicas.changed(replica)
         self._committer.add_bytes(size)
         self._committer.wrote(replica)
 

@@ -303,7 +303,7 @@ class LeaderLink:
         )
         if push.metered_offset > replica.metered_offset:
             replica.note_metered(push.metered_generation, push.metered_offset)
-        replica.sealed_offset = max(replica.sealed_offset, push.sealed_offset)
+        replica.note_sealed(push.sealed_offset)
         if push.log_start_offset > log.log_start_offset:
             self._trim(replica, push.log_start_offset)
         if verdict.ack:

@@ -67,7 +67,7 @@ class Removal:
     def _leave(self, where: TopicPartition) -> Replica:
         self._removing[where] = None
         self._replicas.reassigning.pop(where, None)
-        return self._replicas.by_partition.pop(where)
+        return self._replicas.remove(where)
 
     async def run(self) -> None:
         while True:

@@ -60,7 +60,7 @@ class Following(NamedTuple):
 
 
 class Replica:
-    """See the module. `on_append` and `on_commit` listeners are keyed by their owner and run synchronously."""
+    """See the module. The listeners of `on_append` and its kin are keyed by their owner and run synchronously."""
 
     def __init__(
         self,
@@ -97,6 +97,9 @@ class Replica:
         self.sealed_offset = 0
         """End of the last segment whose seal is committed there."""
         self.on_append: dict[object, Listener] = {}
+        self.on_marks: dict[object, Listener] = {}
+        """Notified when something that a leader tells its followers beside batches has moved: the high watermark, the
+        log's start, what is metered and sealed."""
         self.on_commit: dict[object, Listener] = {}
         self.on_role: dict[object, Listener] = {}
         self._at_rest: list[asyncio.Future[None]] = []
@@ -120,6 +123,13 @@ class Replica:
         if log_generation == self.log.usage.log_generation and end_offset >= self.metered_offset:
             self.metered_generation, self.metered_offset = log_generation, end_offset
             self.log.usage.forget_minute_marks(end_offset)
+            self._tell(self.on_marks)
+
+    def note_sealed(self, end_offset: int) -> None:
+        """Seals up to `end_offset` are in `__usage`."""
+        if end_offset > self.sealed_offset:
+            self.sealed_offset = end_offset
+            self._tell(self.on_marks)
 
     def in_generation(self, log_generation: int) -> None:
         """What the metadata says. In a new generation everything is metered and sealed again, as far as it was not
@@ -127,6 +137,7 @@ class Replica:
         if log_generation != self.log.usage.log_generation:
             self.log.usage.log_generation = log_generation
             self.metered_offset = self.sealed_offset = 0
+            self._tell(self.on_marks)
 
     @property
     def strict(self) -> bool:
@@ -367,6 +378,7 @@ class Replica:
         if len(due) == _ANSWERS_A_TURN:
             asyncio.get_running_loop().call_soon(self.carry_out)  # the rest of many has a later turn
         if committed:
+            self._tell(self.on_marks)
             self._tell(self.on_commit)
         if look is not Look.UNNEEDED:
             self._look_at_in_sync(self, look)
@@ -380,6 +392,7 @@ class Replica:
         """As leader: everything below `offset` may be deleted."""
         if self.leading is not None:
             self.leading.want_log_start(offset, self._clock.monotonic_ms())
+            self._tell(self.on_marks)
             self.carry_out()
 
     @property

@@ -16,6 +16,8 @@ from penstock.contract.ids import TopicPartition
 MayDelete = Callable[[TopicPartition, int], bool]
 """Whether the log below an end may go: asked before each deletion, so that metering comes first."""
 _STRAYS_EVERY_MS = 3_600_000
+_LOOKS_AT_ALL_FILES = 6
+"""One of so many looks closes files of every idle partition, and not only of those that were written."""
 _LOOKED_AT_ONCE = 100
 """Partitions that are looked at in one turn of the event loop: a millisecond, but for what is deleted."""
 
@@ -39,8 +41,10 @@ class Retention:
         self._config, self._replicas, self._due, self._log_directory = config, replicas, due, log_directory
         self._clock, self._clock_off_ms, self._may_delete = clock, clock_off_ms, may_delete
         self._stats = stats
-        self._seen: dict[TopicPartition, int] = {}
-        """Where each log ended at the last look."""
+        self._changes = replicas.changes()
+        self._written: dict[Replica, None] = {}
+        """Those that were written, and whose files are still open."""
+        self._looks = 0
 
     @property
     def clock_trusted(self) -> bool:
@@ -74,15 +78,16 @@ class Retention:
         await self._log_directory.quarantine.look(now_ms, monotonic_ms, clock_trusted=self.may_go_by_age)
 
     async def _look_at_all(self) -> None:
-        seen: dict[TopicPartition, int] = {}
         async for some in in_turns(self._replicas.all(), _LOOKED_AT_ONCE):
-            present = [replica for replica in some if self._replicas.has(replica)]
-            self._trim(present)
-            for replica in present:
-                seen[replica.where] = replica.log.log_end_offset
-                if self._seen.get(replica.where) == replica.log.log_end_offset:
+            self._trim([replica for replica in some if self._replicas.has(replica)])
+        before, self._written = self._written, self._changes.take()
+        self._looks += 1
+        if self._looks % _LOOKS_AT_ALL_FILES == 0:
+            before = dict.fromkeys(self._replicas.all())
+        async for some in in_turns(list(before), _LOOKED_AT_ONCE):
+            for replica in some:
+                if replica not in self._written and self._replicas.has(replica):
                     _release_files(replica)
-        self._seen = seen
 
     def _trim_all(self) -> int:
         """At once, to free disk space; returns how many partitions have something to be deleted."""
@@ -102,6 +107,8 @@ class Retention:
             self._stats.deleted_segments += replica.delete_below_start()
         if replica.leading is None or replica.busy:
             return False
+        if log.segment_count < 2 and replica.log_start_target == log.log_start_offset:
+            return False  # the ordinary case: no segment that could go, and none that is to go
         end = log.retention_end(now_ms, monotonic_ms, by_time=by_time)
         if end > replica.log_start_target and self._may_delete(replica.where, end):
             replica.want_log_start(end)

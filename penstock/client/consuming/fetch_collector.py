@@ -128,12 +128,12 @@ class FetchCollector:
             if position.skip_before_ms is not None:
                 columns = _from_time(fetched, columns)
             return MessageBatch(position.topic, position.partition, columns)
-        except MalformedBatch as error:
-            self._meet(fetched, error.message)
+        except MalformedBatch as malformed:
+            self._meet(fetched, malformed.message)
         except PenstockError as error:
             self._unreadable(fetched, error)
-        except MemoryError as error:
-            listed = f"this process has no memory to read the batch; seek here to try again ({error})"
+        except MemoryError as short:
+            listed = f"this process has no memory to read the batch; seek here to try again ({short})"
             self._unreadable(fetched, LimitExceeded(listed))
         return None
 

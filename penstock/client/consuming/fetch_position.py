@@ -11,6 +11,9 @@ dropped; `seek_epoch` rises with every jump of the position, so that batches fet
 from __future__ import annotations
 
 import struct
+
+# As an annotation of a class, mypyc looks for it among the names of the module.
+from builtins import memoryview
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker import sqlite_schema
+from data_plane.broker import sqlite_notices, sqlite_reader, sqlite_schema
 from data_plane.broker.sqlite_reader import PENDING_REVISIONS_MAX
 from data_plane.broker.sqlite_store import SqliteStore, StoreFault
 from data_plane.broker.sqlite_writer import CHECKPOINT_COMMITS
@@ -153,6 +153,58 @@ def test_a_file_that_cannot_grow_refuses_what_has_no_room_keeps_sessions_and_rec
         listing = await store.range("/a")
         assert listing.items[0].value == b"2"
         assert (await store.txn([], [Put("/a", b"3")])).revision == listing.revision + 1
+
+    run(path, scenario)
+
+
+# -- notices of commits --------------------------------------------------------------------------------------
+
+_NEVER_MS = 3_600_000.0
+"""Between two looks: what is seen was announced."""
+
+
+@pytest.mark.processes
+def test_a_commit_of_another_process_is_seen_without_a_look(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_reader, "UNANNOUNCED_MS", _NEVER_MS)
+
+    async def scenario(store: SqliteStore) -> None:
+        watch = store.watch("/", 0)
+        with worker("increment", path, 3) as other:
+            assert [(await anext(watch)).revision for _ in range(3)] == [1, 2, 3]
+            assert await asyncio.to_thread(other.wait, PATIENCE_S) == 0
+        assert (await store.txn([], [Put("/a", b"1")])).revision == 4
+        assert (await anext(watch)).revision == 4
+
+    run(path, scenario)
+
+
+def test_a_commit_that_was_not_announced_is_seen_at_the_next_look(path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        watch = store.watch("/", 0)
+        assert (await store.txn([], [Put("/a", b"1")])).revision == 1
+        await anext(watch)
+        with closing(sqlite_schema.connect(path)) as silent:
+            silent.execute("UPDATE meta SET revision = 2")
+            silent.execute("INSERT INTO events VALUES (2, 0, '/a', x'32')")
+        assert (await anext(watch)).revision == 2
+
+    run(path, scenario)
+
+
+def test_a_machine_without_inotify_instances_looks_for_commits(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_notices, "_watch", lambda path: -1)
+    monkeypatch.setattr(sqlite_reader, "UNANNOUNCED_MS", _NEVER_MS)
+
+    async def scenario(store: SqliteStore) -> None:
+        other = await SqliteStore.open(path)
+        watch = store.watch("/", 0)
+        assert (await other.txn([], [Put("/a", b"1")])).revision == 1
+        assert (await anext(watch)).revision == 1
+        await other.close()
 
     run(path, scenario)
 

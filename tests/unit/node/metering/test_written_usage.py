@@ -13,6 +13,7 @@ from data_plane.metering.increments import FETCH
 from data_plane.metering.readings import DueReading, ReadingKind
 from data_plane.node.metering import metering
 from data_plane.node.metering.metering import Metering
+from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.stats import NodeStats
 from penstock.contract.errors import BrokerUnavailable, Throttled
 from penstock.contract.ids import TenantId, TopicId
@@ -56,7 +57,7 @@ class Still:
 
 
 def metered(usage: Any) -> Metering:
-    return Metering(CONFIG, usage, Still(), NodeStats(), list, lambda where: None, dict, NOBODY)
+    return Metering(CONFIG, usage, Still(), NodeStats(), ReplicaSet(), dict, NOBODY)
 
 
 def ends(count: int) -> list[KeptEnd]:

@@ -16,7 +16,7 @@ from data_plane.node.replicas.follower_stream import HOLD_OFF_MS, SMALL_WINDOW_B
 from data_plane.node.replicas.replica import LookAtInSync, Replica
 from data_plane.node.stats import NodeStats
 from data_plane.replication.effects import Look
-from data_plane.replication.opening import NO_EPOCH
+from data_plane.replication.opening import NO_EPOCH, Position
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import BrokerId, TenantId
@@ -107,6 +107,16 @@ class Wire:
                 pushes = pb.ReplicaPushHead.FromString(bytes(head)).pushes
                 if any(push.stamps for push in pushes):
                     return [(push.handle, push.base_offset) for push in pushes if push.stamps]
+
+    async def marks(self) -> pb.ReplicaPush:
+        """Of the next frame of pushes without batches: its only one."""
+        while True:
+            kind, head, _ = unpack_frame(await asyncio.wait_for(self.sent.get(), PATIENCE_S))
+            if kind is FrameKind.REPLICA_PUSH:
+                pushes = pb.ReplicaPushHead.FromString(bytes(head)).pushes
+                if not any(push.stamps for push in pushes):
+                    (push,) = pushes
+                    return push
 
     async def answer(self) -> pb.ReplicaAnswer:
         """The next one; pushes before it are skipped."""
@@ -303,5 +313,51 @@ def test_behind_large_pushes_nothing_waits() -> None:
         for offset in range(3):
             pushing.produce()
             assert await pushing.wire.pushed() == [(1, offset)]
+
+    pushing.run(story)
+
+
+# -- marks that ride on no push -------------------------------------------------------------------------------
+
+
+def held_by_other(replica: Replica, end_offset: int) -> None:
+    """The replica that is in sync has everything up to there."""
+    leading = replica.leading
+    assert leading is not None
+    position = Position(log_end_offset=0, durable_end_offset=0, last_epoch=NO_EPOCH, log_start_offset=0)
+    leading.follower_opened(
+        OTHER, REGISTERED, 1, position, 1_000.0, leader_epoch=1, registered_epoch=REGISTERED,
+        epoch_lookup=replica.log.end_offset_for_epoch, stored_from=0,
+    )  # fmt: skip
+    assert leading.follower_acked(OTHER, REGISTERED, end_offset, end_offset, 1_000.0, leader_epoch=1)
+    replica.carry_out()
+
+
+def _told(push: pb.ReplicaPush) -> tuple[int, int, int, int]:
+    return push.high_watermark, push.log_start_offset, push.metered_offset, push.sealed_offset
+
+
+def test_each_mark_that_moves_without_a_batch_goes_out_on_the_next_beat() -> None:
+    pushing = Pushing()
+
+    async def story() -> None:
+        wire, replica = pushing.wire, pushing.replica
+        replica.in_generation(1)
+        assert _told(await wire.marks()) == (0, 0, 0, 0), "an opened partition is told how it stands"
+        pushing.produce()
+        assert await wire.pushed() == [(1, 0)]
+        wire.held(1, 1)
+        pushing.broker.commit(raise_watermark=False)
+        replica.became_durable()
+        held_by_other(replica, 1)
+        assert _told(await wire.marks()) == (1, 0, 0, 0)
+        replica.note_metered(1, 1)
+        assert _told(await wire.marks()) == (1, 0, 1, 0)
+        replica.note_sealed(1)
+        assert _told(await wire.marks()) == (1, 0, 1, 1)
+        replica.want_log_start(1)
+        assert _told(await wire.marks()) == (1, 1, 1, 1)
+        replica.in_generation(2)
+        assert _told(await wire.marks()) == (1, 1, 0, 0)
 
     pushing.run(story)

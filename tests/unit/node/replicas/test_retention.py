@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from data_plane.node.replicas.due_work import DueWork
+from data_plane.node.replicas.replica_set import ReplicaChanges
 from data_plane.node.replicas.retention import Retention
 from data_plane.node.stats import NodeStats
 from tests.unit.log.batches import NOW_MS
@@ -40,6 +41,7 @@ class Log:
     before: Callable[[], None] = lambda: None
     asked: list[tuple[int, float, bool]] = field(default_factory=list)
     has_deletable = False
+    segment_count = 2
     log_start_offset = 0
 
     def retention_end(self, now_ms: int, monotonic_ms: float, *, by_time: bool) -> int:
@@ -56,7 +58,7 @@ def look(times: Times, logs: list[Log], off_ms: Callable[[], int | None]) -> Ret
     ]
     disk_space = SimpleNamespace(look=lambda delete_due: delete_due())
     aside = SimpleNamespace(look=_nothing)
-    held = SimpleNamespace(all=lambda: replicas)
+    held = SimpleNamespace(all=lambda: replicas, changes=ReplicaChanges)
     log_directory = SimpleNamespace(
         disk_space=disk_space, strays=SimpleNamespace(look=lambda *_, **__: []), quarantine=aside
     )

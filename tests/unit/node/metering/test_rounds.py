@@ -1,0 +1,119 @@
+"""Which partitions a round of metering looks at: what happened decides, not how many there are."""
+
+import asyncio
+from typing import Any, cast
+
+from data_plane.contract import usage_pb2 as pb
+from data_plane.node.metering.final_readings import FinalReadings
+from data_plane.node.metering.metering import Metering
+from data_plane.node.metering.usage_topic import UsageTopic
+from data_plane.node.replicas.replica import Replica
+from data_plane.node.replicas.replica_set import ReplicaSet
+from data_plane.node.stats import NodeStats
+from tests.unit.log.batches import made_batch, with_header
+from tests.unit.log.miniature import Miniature, where
+from tests.unit.node.metering.test_written_usage import Usage
+from tests.unit.node.replicas.test_follower_stream import CONFIG, held_by_other, led
+
+HOUR_MS = 3_600_000
+
+
+class Clock:
+    """Goes as far as a test says."""
+
+    def __init__(self) -> None:
+        self.passed_ms = 0.0
+
+    def now_ms(self) -> int:
+        return 1_000 + int(self.passed_ms)
+
+    def monotonic_ms(self) -> float:
+        return self.passed_ms
+
+
+class Metered:
+    """One partition that is led here, and rounds of metering."""
+
+    def __init__(self) -> None:
+        self.replicas, self.usage, self.clock = ReplicaSet(), Usage(), Clock()
+        self.metering = Metering(
+            CONFIG,
+            cast(UsageTopic, self.usage),
+            self.clock,
+            NodeStats(),
+            self.replicas,
+            dict,
+            cast(FinalReadings, cast(Any, None)),
+        )
+        self.storage = Miniature(tail_bytes=1 << 22)
+        self.replica = led(self.storage, wrote=self._wrote)
+        self.replica.in_generation(1)
+        self.replicas.by_partition[where()] = self.replica
+        self.replicas.changed(self.replica)
+
+    def _wrote(self, replica: Replica, size: int) -> None:
+        self.replicas.changed(replica)
+
+    def produce(self) -> None:
+        """One committed batch."""
+        batch, header = with_header(made_batch(1, 40))
+        self.replica.produce(batch, header, acks=0, claimed_epoch=1, principal=5, answer=lambda outcome: None)
+        self.storage.commit(raise_watermark=False)
+        self.replica.became_durable()
+        held_by_other(self.replica, self.replica.log.log_end_offset)
+
+    def round_after(self, passed_ms: float) -> list[tuple[str, int]]:
+        """(kind, end offset) of the readings that it wrote."""
+        self.clock.passed_ms += passed_ms
+        before = len(self.usage.records)
+        asyncio.run(self.metering._tick())
+        return [
+            (pb.ReadingKind.Name(reading.kind), reading.end_offset)
+            for record in self.usage.records[before:]
+            for reading in record.readings
+        ]
+
+    @property
+    def looks_at(self) -> int:
+        return len(self.metering._unsettled)
+
+
+def test_a_partition_is_looked_at_from_a_batch_on_until_it_is_read_and_then_no_more() -> None:
+    metered = Metered()
+    assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
+    assert metered.round_after(1_000) == [] and metered.looks_at == 0
+    metered.produce()
+    assert metered.round_after(1_000) == [] and metered.looks_at == 1, "its next reading is not due yet"
+    assert metered.round_after(9_000) == [("PERIODIC", 1)]
+    assert metered.round_after(1_000) == [] and metered.looks_at == 0
+
+
+def test_a_partition_at_rest_is_read_once_an_hour() -> None:
+    metered = Metered()
+    assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
+    hourly: list[tuple[str, int]] = []
+    for _ in range(62):
+        hourly += metered.round_after(HOUR_MS / 60)
+    assert hourly == [("HOURLY", 0)]
+
+
+def test_a_partition_that_is_led_again_is_read_again() -> None:
+    metered = Metered()
+    assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
+    assert metered.round_after(1_000) == []
+    record = metered.replica.record
+    assert record is not None
+    metered.replica.rest()
+    assert metered.round_after(1_000) == []
+    metered.replica.lead(record.changed(leader_epoch=record.leader_epoch + 1))
+    metered.replicas.changed(metered.replica)
+    assert metered.round_after(1_000) == [("LEADER_CHANGE", 0)]
+
+
+def test_a_replica_that_has_left_the_set_is_forgotten() -> None:
+    metered = Metered()
+    changes = metered.replicas.changes()
+    metered.produce()
+    metered.replicas.remove(where())
+    assert changes.take() == {}
+    assert metered.round_after(0) == [] and metered.looks_at == 0
