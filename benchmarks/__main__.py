@@ -18,6 +18,7 @@ from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
 from benchmarks.frames import BENCHMARK as FRAMES
 from benchmarks.latency import steady_load
+from benchmarks.many_partitions import BENCHMARK as MANY_PARTITIONS
 from benchmarks.metering import BENCHMARK as METERING
 from benchmarks.noisy_neighbour import BENCHMARK as NOISY_NEIGHBOUR
 from benchmarks.peers.benchmark import PEERS, PEERS_QUICK
@@ -25,6 +26,7 @@ from benchmarks.planned_moves import planned_moves
 from benchmarks.recovery import BENCHMARK as RECOVERY
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
 from benchmarks.topic_creation import BENCHMARK as TOPIC_CREATION
+from benchmarks.topic_creation import TOGETHER_BENCHMARK
 from benchmarks.usage_rounds import FOLDS, ROUNDS
 from local import guardian
 
@@ -68,6 +70,8 @@ BENCHMARKS = (
     FRAMES,
     NOISY_NEIGHBOUR,
     TOPIC_CREATION,
+    TOGETHER_BENCHMARK,
+    MANY_PARTITIONS,
     FOLDS,
     ROUNDS,
     PEERS,

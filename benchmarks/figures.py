@@ -70,8 +70,13 @@ GOALS: dict[str, Goal] = {
     "planned_move_ms": Goal(value=200.0, at_least=False),
     "topic_create_p50_ms": Goal(value=60.0, at_least=False),
     "topic_create_p99_ms": Goal(value=200.0, at_least=False),
+    "topics_created_1000_s": Goal(value=2.0, at_least=False),
     "broker_calls_per_change": Goal(value=3.0, at_least=False),
     "topic_create_many_ratio": Goal(value=1.2, at_least=False),
+    "many_partitions_rss_mb": Goal(value=2_000.0, at_least=False),
+    "many_partitions_idle_percent": Goal(value=5.0, at_least=False),
+    "many_partitions_fail_over_p99_s": Goal(value=5.0, at_least=False),
+    "many_partitions_restart_s": Goal(value=30.0, at_least=False),
     "noisy_neighbour": Goal(value=1.25, at_least=False),
     "broker_recovery_10gb_s": Goal(value=30.0, at_least=False),
 }

@@ -69,6 +69,13 @@ def counted(addresses: Iterable[str], name: str) -> int:
     return int(sum(sample.value for sample in samples if sample.name.endswith("_total")))
 
 
+def gauge(address: str, name: str) -> int:
+    """The gauge `name` of the broker at this HTTP address. Raises `LookupError`."""
+    for sample in _samples(address, name):
+        return int(sample.value)
+    raise LookupError(f"the broker at {address} does not tell {name}")
+
+
 def _samples(address: str, name: str) -> list[Sample]:
     request = urllib.request.Request(f"http://{address}/metrics", headers={"Accept": _OPENMETRICS})
     with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:

@@ -13,11 +13,16 @@ from local.profile import read_api_key
 from local.provisioning import admin_of
 from local.service import DevService, ServiceUp
 from penstock.admin.blocking import Admin
+from penstock.admin.objects import NewTopic
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rest.client import RestClient
 
 BROKERS = 3
 TOPICS = 150
+TOGETHER = 1_000
+"""Topics of one call."""
+PARTITIONS = 3
+TURNS = 3
 OTHERS = 10_000
 """Topics of another tenant, for the second half."""
 _OTHERS_TENANT = "tn_others"
@@ -55,6 +60,42 @@ def topic_creation(folder: Path) -> list[Measured]:
             beside={"p50_ms": median(many_ms), "p99_ms": percentile(many_ms, 0.99)},
         ),
     ]
+
+
+def topics_in_one_call(folder: Path) -> list[Measured]:
+    """1,000 topics of 3 partitions in one request over REST, three times on one service; every time other names."""
+    directory = DataDirectory(folder / "service")
+    service = DevService(directory)
+    took_s = []
+    try:
+        up = service.up(BROKERS, lambda done, steps, note: None)
+        time.sleep(_SETTLED_S)
+        _allow(service, up, TURNS * TOGETHER * PARTITIONS)
+        with RestClient(up.spec.api_url, read_api_key(directory), timeout_s=60.0) as rest:
+            admin = Admin(rest)
+            for turn in range(TURNS):
+                asked = [NewTopic(f"turn-{turn}-{number}", PARTITIONS) for number in range(TOGETHER)]
+                began = time.monotonic()
+                outcomes = admin.create_topics(asked)
+                took_s.append(time.monotonic() - began)
+                late = [one for one in outcomes if one.topic is None or not one.topic.delivered]
+                if late:
+                    raise RuntimeError(f"{len(late)} not made in time: {late[0]}")
+    finally:
+        service.down()
+    beside = {"first_s": took_s[0], "max_s": max(took_s)}
+    return [Measured(name="topics_created_1000_s", value=median(took_s), unit="s", beside=beside)]
+
+
+def _allow(service: DevService, up: ServiceUp, partitions: int) -> None:
+    """The tenant may have so many, and those that it has."""
+    token = service.service.operator_token_file.read_text(encoding="ascii").strip()
+    with RestClient(up.spec.api_url, read_api_key(service.directory)) as own:
+        tenant = str(next(own.items("/v1/tenants"))["id"])
+    with RestClient(up.spec.api_url, token, tenant=tenant) as operator:
+        limit = operator.get("/v1/quotas")["partitions_max"] + partitions
+        if not operator.patch("/v1/quotas", {"partitions_max": limit})["delivered"]:
+            raise RuntimeError("the brokers have not got the limit")
 
 
 def _create(directory: DataDirectory, up: ServiceUp, prefix: str) -> tuple[list[float], dict[str, float]]:
@@ -117,4 +158,8 @@ BENCHMARK = Benchmark(
     run=topic_creation,
     seconds=600,
     quick=False,
+)
+
+TOGETHER_BENCHMARK = Benchmark(
+    figures=("topics_created_1000_s",), run=topics_in_one_call, seconds=60, quick=False
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from penstock.admin.objects import NewTopic, TopicOutcome
     from penstock.blocking.client import Client
     from penstock.blocking.consumer import Consumer
     from penstock.blocking.delivery import Delivery
@@ -81,6 +82,8 @@ _HOME = {
     "Consumer": "penstock.blocking.consumer",
     "Delivery": "penstock.blocking.delivery",
     "Producer": "penstock.blocking.producer",
+    "NewTopic": "penstock.admin.objects",
+    "TopicOutcome": "penstock.admin.objects",
     "BrokerDescription": "penstock.client.descriptions",
     "PartitionDescription": "penstock.client.descriptions",
     "PartitionDurability": "penstock.client.record_safety",
@@ -109,6 +112,8 @@ __all__ = [  # noqa: RUF022 -- the SDK's own first, then the errors
     "PartitionDescription",
     "PartitionDurability",
     "BrokerDescription",
+    "NewTopic",
+    "TopicOutcome",
     "GroupSummary",
     "GroupDescription",
     "GroupMemberDescription",

@@ -71,6 +71,11 @@ def problem(
     }
 
 
+def problem_of(error: PenstockError) -> dict[str, Any]:
+    """The document of an error of the table."""
+    return problem(status_of(error), error.code, error.message, _fields_of(error.message))
+
+
 def _plain_text(text: str, most: int) -> str:
     """A caller's text may be quoted, up to `most` characters. Control characters become escapes: they could steer a
     terminal, or hide and reverse text.
@@ -84,8 +89,8 @@ def answer_problem(error: Exception, context: dict[str, Any]) -> Response | None
     headers: dict[str, str] = {}
     match error:
         case PenstockError():
-            status = status_of(error)
-            body = problem(status, error.code, error.message, _fields_of(error.message))
+            body = problem_of(error)
+            status = body["status"]
             if error.retriable:
                 headers["Retry-After"] = str(RETRY_AFTER_S)
         case exceptions.ValidationError():

@@ -1,6 +1,7 @@
 """Writes the audit log: an entry in the same transaction as the change that it describes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import connection
@@ -12,6 +13,19 @@ from control_plane.audit.models import AuditEntry, AuditHead
 from penstock.contract.invariant import invariant
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One change, for `record_all`. `object_id` is a public id, `action` is like `topic.create`.
+
+    `before` and `after` are plain JSON without secrets.
+    """
+
+    action: str
+    object_id: str
+    before: Mapping[str, Any] = field(default_factory=dict)
+    after: Mapping[str, Any] = field(default_factory=dict)
+
+
 def record(
     actor: Actor,
     *,
@@ -21,27 +35,36 @@ def record(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> AuditEntry:
-    """Append to the tenant's chain. `tenant` and `object_id` are public ids, `action` is like `topic.create`.
+    """Append one entry, with the members of an `Entry`, to the tenant's chain. `tenant` is a public id.
 
-    `before` and `after` are plain JSON without secrets. Must run inside the change's transaction.
+    Must run inside the change's transaction.
     """
+    entry = Entry(action=action, object_id=object_id, before=before or {}, after=after or {})
+    return record_all(actor, tenant=tenant, entries=[entry])[0]
+
+
+def record_all(actor: Actor, *, tenant: str, entries: Sequence[Entry]) -> list[AuditEntry]:
+    """Append entries in their order to the tenant's chain. Must run inside the changes' transaction."""
     invariant(connection.in_atomic_block, "an audit entry is written in the transaction of its change")
     head, _ = AuditHead.objects.select_for_update(no_key=True).get_or_create(tenant=tenant)
     at = timezone.now()
-    fields: dict[str, Any] = {
-        "tenant": tenant,
-        "sequence": head.sequence + 1,
-        "actor_kind": actor.kind.value,
-        "actor_id": actor.id,
-        "action": action,
-        "object_id": object_id,
-        "before": dict(before or {}),
-        "after": dict(after or {}),
-        "request_id": actor.request_id,
-        "source": actor.source,
-    }
-    digest = entry_hash(head.hash, fields | {"at": at.isoformat()})
-    entry = AuditEntry.objects.create(**fields, at=at, previous_hash=head.hash, hash=digest)
-    head.sequence, head.hash = entry.sequence, digest
+    chained = []
+    for entry in entries:
+        fields: dict[str, Any] = {
+            "tenant": tenant,
+            "sequence": head.sequence + 1,
+            "actor_kind": actor.kind.value,
+            "actor_id": actor.id,
+            "action": entry.action,
+            "object_id": entry.object_id,
+            "before": dict(entry.before),
+            "after": dict(entry.after),
+            "request_id": actor.request_id,
+            "source": actor.source,
+        }
+        digest = entry_hash(head.hash, fields | {"at": at.isoformat()})
+        chained.append(AuditEntry(**fields, at=at, previous_hash=head.hash, hash=digest))
+        head.sequence, head.hash = head.sequence + 1, digest
+    AuditEntry.objects.bulk_create(chained)
     head.save(update_fields=["sequence", "hash"])
-    return entry
+    return chained

@@ -1,17 +1,18 @@
 """Writes the outbox: rows with a change, leases of deliveries, and their outcomes."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import connection, transaction
+from django.db.models import F
 from django.utils import timezone
 
 from control_plane.outbox import wake_ups
 from control_plane.outbox.models import Delivery
-from control_plane.outbox.registry import Delivered, deliverer
+from control_plane.outbox.registry import Delivered, batch_deliverer, deliverer
 from penstock.contract.invariant import invariant
 
 LEASE_S = 20.0
@@ -34,17 +35,30 @@ class Claim:
 
 def enqueue(*, kind: str, object_id: str, tenant: str, generation: int) -> None:
     """This generation must be delivered. In the change's transaction."""
+    enqueue_all(kind=kind, tenant=tenant, generations={object_id: generation})
+
+
+def enqueue_all(*, kind: str, tenant: str, generations: Mapping[str, int]) -> None:
+    """These generations, by object, must be delivered. In the transaction of the changes."""
     invariant(connection.in_atomic_block, "an outbox row is written in the transaction of its change")
     now = timezone.now()
-    Delivery.objects.create(
-        kind=kind,
-        object_id=object_id,
-        tenant=tenant,
-        generation=generation,
-        created_at=now,
-        next_attempt_at=now,
+    Delivery.objects.bulk_create(
+        Delivery(
+            kind=kind,
+            object_id=object_id,
+            tenant=tenant,
+            generation=generation,
+            created_at=now,
+            next_attempt_at=now,
+        )
+        for object_id, generation in generations.items()
     )
-    transaction.on_commit(lambda: wake_ups.committed(kind, object_id))
+
+    def tell() -> None:
+        for object_id in generations:
+            wake_ups.committed(kind, object_id)
+
+    transaction.on_commit(tell)
 
 
 def due_now(kind: str, object_id: str) -> bool:
@@ -99,6 +113,51 @@ def claim(kind: str, object_id: str, now: datetime) -> Claim | None:
         )
 
 
+def claim_all(kind: str, object_ids: Sequence[str], now: datetime) -> list[Claim]:
+    """As `claim`, of many objects at once, for one holder; those that cannot be claimed are left out, the
+    others stay in order."""
+    with _lost_without_harm():
+        rows: dict[str, list[Delivery]] = {}
+        for row in (
+            Delivery.objects.select_for_update(no_key=True)
+            .filter(kind=kind, object_id__in=object_ids, delivered_at=None)
+            .order_by("object_id", "generation")
+        ):
+            rows.setdefault(row.object_id, []).append(row)
+        newest = [
+            waiting[-1]
+            for waiting in (rows[object_id] for object_id in object_ids if object_id in rows)
+            if waiting[-1].next_attempt_at <= now
+            and not any(row.lease_until is not None and row.lease_until > now for row in waiting)
+        ]
+        holder, until = secrets.token_hex(16), now + timedelta(seconds=LEASE_S)
+        Delivery.objects.filter(pk__in=[row.pk for row in newest]).update(
+            lease_holder=holder, lease_until=until, attempts=F("attempts") + 1
+        )
+        return [
+            Claim(
+                kind=kind,
+                object_id=row.object_id,
+                generation=row.generation,
+                attempts=row.attempts + 1,
+                holder=holder,
+                until=until,
+            )
+            for row in newest
+        ]
+
+
+def give_back(claims: Sequence[Claim]) -> None:
+    """These were not tried: the next sweep may."""
+    if claims:
+        Delivery.objects.filter(
+            kind=claims[0].kind,
+            object_id__in=[claim.object_id for claim in claims],
+            lease_holder=claims[0].holder,
+            delivered_at=None,
+        ).update(lease_until=None, lease_holder="")
+
+
 @contextmanager
 def _lost_without_harm() -> Iterator[None]:
     """A transaction that waits for no disk. A power cut may take it; everything that was committed before it stays.
@@ -134,6 +193,24 @@ def record_delivered(claim: Claim, done: Delivered, now: datetime) -> bool:
         )
         deliverer(claim.kind).delivered(claim.object_id, done)
         return rows.filter(generation__gt=done.generation).exists()
+
+
+def record_all_delivered(claims: Sequence[Claim], done: Mapping[str, Delivered], now: datetime) -> None:
+    """As `record_delivered`, of many objects of one kind at once."""
+    by_generation: dict[int, list[str]] = {}
+    for claim in claims:
+        generation = done[claim.object_id].generation
+        invariant(generation >= claim.generation, "a delivery sends the newest state or a newer one")
+        by_generation.setdefault(generation, []).append(claim.object_id)
+    with transaction.atomic():
+        for generation, object_ids in by_generation.items():
+            Delivery.objects.filter(
+                kind=claims[0].kind,
+                object_id__in=object_ids,
+                delivered_at=None,
+                generation__lte=generation,
+            ).update(delivered_at=now, lease_until=None, lease_holder="", reason="", error="")
+        batch_deliverer(claims[0].kind).all_delivered(done)
 
 
 def record_failed(claim: Claim, reason: str, message: str, now: datetime) -> None:

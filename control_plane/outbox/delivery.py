@@ -2,19 +2,29 @@
 
 import logging
 import time
+from collections.abc import Mapping, Sequence
 
+from django.db import transaction
 from django.utils import timezone
 
 from control_plane.outbox import actions, queries, wake_ups
-from control_plane.outbox.registry import deliverer
+from control_plane.outbox.actions import Claim
+from control_plane.outbox.registry import Delivered, batch_deliverer, deliverer
 from data_plane.contract.broker_calls import within
-from penstock.contract.errors import PenstockError
+from penstock.contract.errors import InternalError, PenstockError
 
 ROUNDS_MAX = 5
 """An object that changes faster than it is delivered is left to the next wake-up."""
 SWEEP_MAX = 200
 DELIVERY_S = actions.LEASE_S - 2.0
 """Of all calls of one delivery together, so that it ends before its lease does."""
+
+TOGETHER_MAX = 250
+"""Objects that are delivered together: a call of the brokers, and a transaction here."""
+TOGETHER_S = 4.0
+"""Of all calls for them."""
+ALL_TOGETHER_S = 10.0
+"""Of all calls for any number of them: a request waits for it, and its caller not much longer."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +51,49 @@ def deliver(kind: str, object_id: str) -> bool:
             return True
     wake_ups.wake(kind, object_id)
     return False
+
+
+def deliver_all(kind: str, object_ids: Sequence[str]) -> None:
+    """Deliver many new objects, `TOGETHER_MAX` at a time. What another process delivers, or is not due, is left out.
+
+    When the time is up, or none of a batch could be delivered, the sweep goes on with the rest.
+    """
+    waiting = actions.claim_all(kind, object_ids, timezone.now())
+    deadline = time.monotonic() + ALL_TOGETHER_S
+    while waiting and (left_s := deadline - time.monotonic()) > 0:
+        with within(min(TOGETHER_S, left_s)):
+            delivered = _deliver_together(kind, waiting[:TOGETHER_MAX])
+        waiting = waiting[TOGETHER_MAX:]
+        if not delivered:
+            break
+    actions.give_back(waiting)
+
+
+def _deliver_together(kind: str, claims: Sequence[Claim]) -> int:
+    """How many were delivered. The outcome of each is stored."""
+    outcomes = _tell(kind, [claim.object_id for claim in claims])
+    done = {one: outcome for one, outcome in outcomes.items() if isinstance(outcome, Delivered)}
+    if done:
+        delivered = [claim for claim in claims if claim.object_id in done]
+        actions.record_all_delivered(delivered, done, timezone.now())
+    with transaction.atomic():
+        for claim in claims:
+            error = outcomes[claim.object_id]
+            if isinstance(error, PenstockError):
+                _log.warning("delivery failed", extra={"object": claim.object_id, "error": error.message})
+                actions.record_failed(claim, error.code.name.lower(), error.message, timezone.now())
+    return len(done)
+
+
+def _tell(kind: str, object_ids: Sequence[str]) -> Mapping[str, Delivered | PenstockError]:
+    try:
+        return batch_deliverer(kind).deliver_all(object_ids)
+    except PenstockError as error:
+        return dict.fromkeys(object_ids, error)
+    except Exception:
+        # A fault of the service, as for one object.
+        _log.exception("deliveries broke", extra={"number": len(object_ids)})
+        return dict.fromkeys(object_ids, InternalError("the delivery broke; see the log"))
 
 
 def sweep(budget_s: float) -> int:

@@ -4,7 +4,7 @@ A change that the brokers refuse for good is undone in its request.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from control_plane.outbox import delivery, queries, wake_ups
 from data_plane.contract.broker_calls import within
@@ -34,6 +34,16 @@ def deliver_now(kind: str, object_id: str, generation: int, timeout_s: float = W
         elif not queries.is_delivered(kind, object_id, generation):
             return False
     return queries.is_delivered(kind, object_id, generation)
+
+
+def deliver_all_now(kind: str, object_ids: Sequence[str]) -> None:
+    """Deliver new objects here and now. No transaction may be open.
+
+    It goes on while the brokers make them. What they refused, or did not answer in time, is left to the sweep.
+    """
+    for object_id in object_ids:
+        wake_ups.taken(kind, object_id)
+    delivery.deliver_all(kind, object_ids)
 
 
 def deliver_or_take_back(

@@ -1,5 +1,6 @@
 """Reads the outbox: what waits, and whether a generation is delivered."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from django.db.models import Min, Q
@@ -34,13 +35,18 @@ def is_with_somebody(kind: str, object_id: str) -> bool:
 
 def refusal(kind: str, object_id: str, generation: int) -> PenstockError | None:
     """Why the brokers refused this generation for good, if they did at the last attempt."""
-    row = Delivery.objects.filter(
-        kind=kind, object_id=object_id, generation=generation, delivered_at=None
-    ).first()
-    if row is None or not row.reason:
-        return None
-    refused = error_class(ErrorCode[row.reason.upper()])
-    return refused(row.error) if issubclass(refused, _REFUSALS) else None
+    return refusals(kind, {object_id: generation}).get(object_id)
+
+
+def refusals(kind: str, generations: Mapping[str, int]) -> dict[str, PenstockError]:
+    """The same of many objects; those that were not refused are left out."""
+    rows = Delivery.objects.filter(kind=kind, object_id__in=list(generations), delivered_at=None)
+    found: dict[str, PenstockError] = {}
+    for row in rows.exclude(reason=""):
+        refused = error_class(ErrorCode[row.reason.upper()])
+        if row.generation == generations[row.object_id] and issubclass(refused, _REFUSALS):
+            found[row.object_id] = refused(row.error)
+    return found
 
 
 def due(now: datetime, limit: int) -> list[tuple[str, str]]:

@@ -1,8 +1,10 @@
 """The deliverer of each kind of object. Apps register theirs when Django is ready."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.contract.errors import PenstockError
 from penstock.contract.invariant import invariant
 
 
@@ -34,7 +36,23 @@ class Deliverer(Protocol):
         ...
 
 
+class BatchDeliverer(Deliverer, Protocol):
+    """Tells the brokers of many new objects of one kind together."""
+
+    def deliver_all(self, object_ids: Sequence[str]) -> Mapping[str, Delivered | PenstockError]:
+        """What became of each. As `deliver`: no transaction is open, and repeating it must be harmless.
+
+        Raises `PenstockError` when the brokers cannot be reached; each object may have got there or not.
+        """
+        ...
+
+    def all_delivered(self, done: Mapping[str, Delivered]) -> None:
+        """As `delivered`, for each of them."""
+        ...
+
+
 _deliverers: dict[str, Deliverer] = {}
+_batch_deliverers: dict[str, BatchDeliverer] = {}
 
 
 def register(kind: str, deliverer: Deliverer) -> None:
@@ -46,3 +64,15 @@ def deliverer(kind: str) -> Deliverer:
     """The deliverer of `kind`, which must be registered."""
     invariant(kind in _deliverers, f"objects of kind {kind} have a deliverer")
     return _deliverers[kind]
+
+
+def register_batch(kind: str, deliverer: BatchDeliverer) -> None:
+    """`deliverer` serves objects of `kind` from now on, also many together."""
+    register(kind, deliverer)
+    _batch_deliverers[kind] = deliverer
+
+
+def batch_deliverer(kind: str) -> BatchDeliverer:
+    """The deliverer of `kind`, which must take many together."""
+    invariant(kind in _batch_deliverers, f"objects of kind {kind} can be delivered together")
+    return _batch_deliverers[kind]

@@ -1,6 +1,8 @@
 """Which brokers a topic's partitions go to now: the planner, asked with what the cluster looks like."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from data_plane.placement.planner import Assignment, BrokerView, PlacementRefused, plan
@@ -31,13 +33,35 @@ def assignments(partitions: int, replication: int, brokers: Iterable[SeenBroker]
     Raises `PlacementRefused` when the cluster has too few brokers, `BrokerUnavailable` when it has enough and too few
     of them are there now.
     """
+    return assignments_of_all([(partitions, replication)], brokers)[0]
+
+
+def assignments_of_all(
+    topics: Sequence[tuple[int, int]], brokers: Iterable[SeenBroker]
+) -> list[tuple[Assignment, ...]]:
+    """The assignments of each topic, which has (partitions, replication); each counts for the choice of the next.
+
+    Raises as `assignments` does.
+    """
     seen = list(brokers)
-    try:
-        return plan(partitions, replication, broker_views(seen))
-    except PlacementRefused as refused:
-        if sum(not broker.cordoned for broker in seen) < replication:
-            raise
-        raise BrokerUnavailable(refused.message) from None
+    known = broker_views(seen)
+    replicas: Counter[int] = Counter()
+    leaders: Counter[int] = Counter()
+    placed = []
+    for partitions, replication in topics:
+        views = [
+            replace(view, replicas=view.replicas + replicas[view.id], leaders=view.leaders + leaders[view.id])
+            for view in known
+        ]
+        try:
+            placed.append(plan(partitions, replication, views))
+        except PlacementRefused as refused:
+            if sum(not broker.cordoned for broker in seen) < replication:
+                raise
+            raise BrokerUnavailable(refused.message) from None
+        replicas.update(broker for assignment in placed[-1] for broker in assignment)
+        leaders.update(assignment[0] for assignment in placed[-1])
+    return placed
 
 
 def broker_views(brokers: Iterable[SeenBroker]) -> list[BrokerView]:

@@ -1,6 +1,6 @@
 """Deliveries of tenants, keys and topics: each sends the brokers the newest desired state and may be repeated."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from control_plane.access import queries as access
@@ -14,7 +14,16 @@ from control_plane.topics import actions as topic_actions
 from control_plane.topics import queries as topics
 from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
-from penstock.contract.errors import AlreadyExists, BrokerUnavailable, InvalidRequest, NotFound
+from data_plane.contract.admin_client import new_topic
+from penstock.contract.errors import (
+    AlreadyExists,
+    BrokerUnavailable,
+    ErrorCode,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    PenstockError,
+)
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.credentials import Credential
@@ -31,7 +40,7 @@ _SEEN_S = 1.0
 def register_all() -> None:
     registry.register(tenant_actions.KIND_TENANT, TenantDeliverer())
     registry.register(tenant_actions.KIND_KEY, KeyDeliverer())
-    registry.register(topic_actions.KIND_TOPIC, TopicDeliverer())
+    registry.register_batch(topic_actions.KIND_TOPIC, TopicDeliverer())
 
 
 class TenantDeliverer:
@@ -102,6 +111,61 @@ class TopicDeliverer:
             _tenant_first(topic.tenant)
             outcome = self._create(topic)
         return _seen(outcome, topic.generation)
+
+    def deliver_all(self, object_ids: Sequence[str]) -> dict[str, Delivered | PenstockError]:
+        """New topics in one call. What is not new has a call of its own. So has what the brokers refuse for another
+        reason than a limit: the cluster may have changed, or an attempt whose answer was lost has made the topic.
+        """
+        by_id = topics.topics_for_delivery(object_ids)
+        in_order = [by_id[object_id] for object_id in object_ids]
+        found = self._make_all(
+            [topic for topic in in_order if topic.deleted_at is None and not topic.on_brokers]
+        )
+        for topic in in_order:
+            if topic.public_id not in found:
+                try:
+                    found[topic.public_id] = self.deliver(topic.public_id, topic.generation)
+                except PenstockError as refusal:
+                    found[topic.public_id] = refusal
+        return found
+
+    def _make_all(self, new: Sequence[Topic]) -> dict[str, Delivered | PenstockError]:
+        """Those that the brokers have made, once no client can meet a broker that does not know of them, and those that
+        are over a limit.
+        """
+        for tenant in {topic.tenant_id: topic.tenant for topic in new}.values():
+            _tenant_first(tenant)
+        wanted = [TopicSettings.from_dict(topic.settings) for topic in new]
+        seen = brokers.brokers_lately() or brokers.describe().brokers
+        try:
+            placed = choice.assignments_of_all(
+                [(topic.partitions, each.replication) for topic, each in zip(new, wanted, strict=True)], seen
+            )
+        except (BrokerUnavailable, InvalidRequest):
+            return {}  # each topic says by itself what it lacks
+        answer = brokers.client().create_topics(
+            [
+                new_topic(
+                    topic.tenant.public_id,
+                    topic.name,
+                    each,
+                    assignments,
+                    topic_id=bytes.fromhex(topic.topic_id),
+                    generation=topic.generation,
+                )
+                for topic, each, assignments in zip(new, wanted, placed, strict=True)
+            ]
+        )
+        brokers.client().wait_until_seen(answer.outcome, _SEEN_S)
+        found: dict[str, Delivered | PenstockError] = {}
+        for topic, one in zip(new, answer.topics, strict=True):
+            if one.outcome.error == ErrorCode.LIMIT_EXCEEDED:
+                found[topic.public_id] = LimitExceeded(one.outcome.message)
+            elif not one.outcome.error and not one.outcome.ignored:
+                found[topic.public_id] = Delivered(
+                    generation=topic.generation, revision=answer.outcome.revision
+                )
+        return found
 
     def _create(self, topic: Topic) -> pb.Outcome:
         try:
@@ -176,7 +240,10 @@ class TopicDeliverer:
             return pb.Outcome()  # it never reached them, or an attempt whose answer was lost did it
 
     def delivered(self, object_id: str, done: Delivered) -> None:
-        topic_actions.note_delivered(object_id, done)
+        topic_actions.note_delivered({object_id: done})
+
+    def all_delivered(self, done: Mapping[str, Delivered]) -> None:
+        topic_actions.note_delivered(done)
 
     def failed(self, object_id: str, reason: str, message: str) -> None:
         topic_actions.put_condition(object_id, DELIVERY, reason, message)

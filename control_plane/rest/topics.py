@@ -8,10 +8,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import etags, shapes
+from control_plane.api import etags, problems, shapes
 from control_plane.brokers.view import DurabilitySeen
 from control_plane.rest.views import TenantView, answer_change, tagged
-from control_plane.topics import actions, queries
+from control_plane.topics import actions, creation, queries
+from penstock.contract import limits
+from penstock.contract.errors import LimitExceeded, PenstockError
 from penstock.rules.timestamps import moment_of
 from tenants.roles import Permission
 
@@ -45,6 +47,28 @@ class TopicShape(serializers.Serializer[Any]):
 
 class ChangedTopic(TopicShape, shapes.Delivery):
     pass
+
+
+class TopicsInput(shapes.StrictSerializer):
+    topics = serializers.ListField(
+        child=TopicInput(), allow_empty=False, max_length=limits.TOPICS_PER_CALL_MAX
+    )
+
+
+class TopicOutcome(serializers.Serializer[Any]):
+    """What became of one topic of the request: `topic` or `problem` is null."""
+
+    name = serializers.CharField()
+    status = serializers.IntegerField(
+        help_text="As if the topic had been asked for alone: 201 made, 202 made and not on all brokers yet, or the "
+        "problem's status."
+    )
+    topic = ChangedTopic(allow_null=True)
+    problem = shapes.Problem(allow_null=True)
+
+
+class TopicOutcomes(serializers.Serializer[Any]):
+    topics = TopicOutcome(many=True, help_text="One for each topic of the request, in its order.")
 
 
 class PartitionDurabilityShape(serializers.Serializer[Any]):
@@ -115,6 +139,40 @@ class TopicsView(TenantView):
         topic = actions.create_topic(self.actor, self.tenant, **given.validated_data)
         withdraw = partial(actions.withdraw, self.actor, topic)
         return answer_change(topic, actions.KIND_TOPIC, ChangedTopic, 201, take_back=withdraw)
+
+
+class TopicBatchView(TenantView):
+    permissions: ClassVar[Any] = {"POST": Permission.TOPICS_WRITE}
+
+    @extend_schema(
+        operation_id="topics_create_many",
+        request=TopicsInput,
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY],
+        responses={207: TopicOutcomes, **shapes.problems(403, 404, 422)},
+    )
+    def post(self, request: Request) -> Response:
+        """Make up to 1,000 topics, with up to 10,000 partitions together. Each is made or refused on its own."""
+        given = TopicsInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        asked = [actions.TopicAsked(**topic) for topic in given.validated_data["topics"]]
+        together = sum(topic.partitions for topic in asked)
+        if together > limits.PARTITIONS_PER_TOPIC_MAX:
+            raise LimitExceeded(
+                f"topics: {together} partitions together, {limits.PARTITIONS_PER_TOPIC_MAX} possible in one request"
+            )
+        found = creation.create_topics(self.actor, self.tenant, asked)
+        shapes_by_delivery = {there: ChangedTopic(context={"delivered": there}) for there in (False, True)}
+        outcomes = []
+        for topic, what in zip(asked, found, strict=True):
+            if isinstance(what, PenstockError):
+                refused = problems.problem_of(what)
+                outcome = {"status": refused["status"], "topic": None, "problem": refused}
+            else:
+                delivered = what.delivered_generation >= what.generation
+                shown = shapes_by_delivery[delivered].to_representation(what)
+                outcome = {"status": 201 if delivered else 202, "topic": shown, "problem": None}
+            outcomes.append({"name": topic.name, **outcome})
+        return Response({"topics": outcomes}, status=207)
 
 
 class TopicView(TenantView):

@@ -34,6 +34,7 @@ urlpatterns = [
     path("sign-ins", accounts.SignInsView.as_view()),
     path("sign-ins/<str:sign_in>", accounts.SignInView.as_view()),
     path("topics", topics.TopicsView.as_view()),
+    path("topics:batch", topics.TopicBatchView.as_view()),
     path("topics/<str:name>", topics.TopicView.as_view()),
     path("topics/<str:name>/durability", topics.TopicDurabilityView.as_view()),
     path("keys", keys.KeysView.as_view()),

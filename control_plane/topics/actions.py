@@ -1,10 +1,13 @@
 """Writes topics: created, changed and deleted as desired state; each change with audit entry and outbox row."""
 
+import json
 import secrets
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
 
@@ -17,7 +20,13 @@ from control_plane.outbox.registry import Delivered
 from control_plane.topics.models import Topic
 from control_plane.topics.queries import cluster_size, cluster_size_now, copies_possible
 from penstock.contract import limits
-from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
+from penstock.contract.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    PenstockError,
+)
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.names import check_topic_name
@@ -31,6 +40,15 @@ COPIES = "copies"
 """Condition of a topic whose number of copies cannot be reached now: why."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAsked:
+    """A topic that is asked for: the settings named, the service's defaults for the rest."""
+
+    name: str
+    partitions: int
+    settings: Mapping[str, Any]
+
+
 def create_topic(
     actor: Actor, tenant: Tenant, *, name: str, partitions: int, settings: Mapping[str, Any]
 ) -> Topic:
@@ -38,33 +56,75 @@ def create_topic(
 
     Raises `InvalidRequest`, `AlreadyExists`, `LimitExceeded` (the tenant's partitions, the cluster's brokers).
     """
-    check_topic_name(tenant.public_id, name)
-    checked_partitions(partitions)
-    whole = complete(settings)
-    _has_brokers_for(whole.replication)
+    asked = TopicAsked(name=name, partitions=partitions, settings=settings)
+    made = create_topics(actor, tenant, [asked])[0]
+    if isinstance(made, PenstockError):
+        raise made
+    return made
+
+
+def create_topics(actor: Actor, tenant: Tenant, asked: Sequence[TopicAsked]) -> list[Topic | PenstockError]:
+    """Topics in one transaction. Each is made or refused on its own: the topic, or its refusal as `create_topic` raises
+    it, in the order of `asked`.
+
+    The tenant's limit is used up in that order. All topics of one name are refused, because none is meant more than the
+    others.
+    """
+    checked = _checked(tenant, asked)
+    found: list[Topic | PenstockError] = []
+    made: list[Topic] = []
     with transaction.atomic():
-        _within_limit(tenant, name, partitions)
-        try:
-            with transaction.atomic():
-                topic = Topic.objects.create(
-                    public_id=new_topic_id(),
-                    tenant=tenant,
-                    name=name,
-                    topic_id=secrets.token_hex(16),
-                    partitions=partitions,
-                    settings=whole.to_dict(),
+        # Under its lock two requests can neither pass the limit together nor take one name.
+        Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        allowed, used = _limit(tenant)
+        there = Topic.objects.filter(
+            tenant=tenant, deleted_at=None, name__in=[topic.name for topic in asked]
+        ).values_list("name", flat=True)
+        taken = set(there)
+        for topic, whole in zip(asked, checked, strict=True):
+            if isinstance(whole, PenstockError):
+                found.append(whole)
+            elif topic.name in taken:
+                found.append(AlreadyExists(f"topic {topic.name!r} exists"))
+            elif allowed and used + topic.partitions > allowed:
+                found.append(_limit_reached(topic.name, topic.partitions, used, allowed))
+            else:
+                used += topic.partitions
+                made.append(
+                    Topic(
+                        public_id=new_topic_id(),
+                        tenant=tenant,
+                        name=topic.name,
+                        topic_id=secrets.token_hex(16),
+                        partitions=topic.partitions,
+                        settings=whole.to_dict(),
+                    )
                 )
-        except IntegrityError:
-            raise AlreadyExists(f"topic {name!r} exists") from None
-        audit.record(
-            actor,
-            tenant=tenant.public_id,
-            action="topic.create",
-            object_id=topic.public_id,
-            after={"name": name, "partitions": partitions, "settings": topic.settings},
-        )
-        _deliver(topic)
-    return topic
+                found.append(made[-1])
+        if made:
+            _store(actor, tenant, made)
+    return found
+
+
+def _store(actor: Actor, tenant: Tenant, made: Sequence[Topic]) -> None:
+    Topic.objects.bulk_create(made)
+    audit.record_all(
+        actor,
+        tenant=tenant.public_id,
+        entries=[
+            audit.Entry(
+                action="topic.create",
+                object_id=topic.public_id,
+                after={"name": topic.name, "partitions": topic.partitions, "settings": topic.settings},
+            )
+            for topic in made
+        ],
+    )
+    outbox.enqueue_all(
+        kind=KIND_TOPIC,
+        tenant=tenant.public_id,
+        generations={topic.public_id: topic.generation for topic in made},
+    )
 
 
 def update_topic(
@@ -282,23 +342,23 @@ def note_found(public_id: str, topic_id: str) -> None:
     Topic.objects.filter(public_id=public_id).update(on_brokers=True, topic_id=topic_id)
 
 
-def note_delivered(public_id: str, done: Delivered) -> None:
-    """The brokers have this generation."""
-    topic = Topic.objects.select_for_update(no_key=True).get(public_id=public_id)
-    topic.delivered_generation = max(topic.delivered_generation, done.generation)
-    topic.delivered_revision = max(topic.delivered_revision, done.revision)
-    # An older generation may be of another topic id, which the brokers have lost since.
-    topic.on_brokers = topic.on_brokers or (done.generation == topic.generation and topic.deleted_at is None)
-    topic.conditions = conditions.without(topic.conditions, conditions.DELIVERY)
-    topic.save(
-        update_fields=[
-            "delivered_generation",
-            "delivered_revision",
-            "on_brokers",
-            "conditions",
-            "updated_at",
-        ]
-    )
+def note_delivered(done: Mapping[str, Delivered]) -> None:
+    """The brokers have these generations of topics, by public id. In a transaction."""
+    rows = Topic.objects.select_for_update(no_key=True).filter(public_id__in=list(done))
+    alike: dict[str, tuple[dict[str, Any], list[int]]] = {}
+    for topic in rows:
+        one = done[topic.public_id]
+        after: dict[str, Any] = {
+            "delivered_generation": max(topic.delivered_generation, one.generation),
+            "delivered_revision": max(topic.delivered_revision, one.revision),
+            # An older generation may be of another topic id, which the brokers have lost since.
+            "on_brokers": topic.on_brokers
+            or (one.generation == topic.generation and topic.deleted_at is None),
+            "conditions": conditions.without(topic.conditions, conditions.DELIVERY),
+        }
+        alike.setdefault(json.dumps(after), (after, []))[1].append(topic.pk)
+    for after, pks in alike.values():
+        Topic.objects.filter(pk__in=pks).update(**after, updated_at=timezone.now())
 
 
 def put_condition(public_id: str, kind: str, reason: str, message: str) -> None:
@@ -358,13 +418,54 @@ def _not_before_the_copies(topic: Topic, merged: Mapping[str, Any]) -> None:
         )
 
 
+def _checked(tenant: Tenant, asked: Sequence[TopicAsked]) -> list[TopicSettings | PenstockError]:
+    """All settings of each topic, or why it can never be made as it is asked for."""
+    number = Counter(topic.name for topic in asked)
+    known: dict[str, TopicSettings | PenstockError] = {}
+    found: list[TopicSettings | PenstockError] = []
+    for topic in asked:
+        try:
+            if number[topic.name] > 1:
+                raise InvalidRequest(
+                    f"name: {topic.name[:64]!r} stands {number[topic.name]} times in the request"
+                )
+            check_topic_name(tenant.public_id, topic.name)
+            checked_partitions(topic.partitions)
+        except InvalidRequest as refusal:
+            found.append(refusal)
+            continue
+        text = json.dumps(topic.settings, sort_keys=True)  # most topics of a request have the same ones
+        if text not in known:
+            known[text] = _possible(topic.settings)
+        found.append(known[text])
+    return found
+
+
+def _possible(settings: Mapping[str, Any]) -> TopicSettings | PenstockError:
+    try:
+        whole = complete(settings)
+        _has_brokers_for(whole.replication)
+    except PenstockError as refusal:
+        return refusal
+    return whole
+
+
 def _within_limit(tenant: Tenant, name: str, more: int) -> None:
     """Under the tenant's lock, so that two requests cannot pass the limit together."""
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
-    allowed = limits_of(tenant).partitions_max
-    used = Topic.objects.filter(tenant=tenant, deleted_at=None).aggregate(n=Sum("partitions"))["n"] or 0
+    allowed, used = _limit(tenant)
     if allowed and used + more > allowed:
-        raise LimitExceeded(f"partitions_max: {name} needs {more}, {used} of {allowed} are used")
+        raise _limit_reached(name, more, used, allowed)
+
+
+def _limit(tenant: Tenant) -> tuple[int, int]:
+    """How many partitions the tenant may have (0: any number), and how many its topics have."""
+    used = Topic.objects.filter(tenant=tenant, deleted_at=None).aggregate(n=Sum("partitions"))["n"] or 0
+    return limits_of(tenant).partitions_max, used
+
+
+def _limit_reached(name: str, more: int, used: int, allowed: int) -> LimitExceeded:
+    return LimitExceeded(f"partitions_max: {name} needs {more}, {used} of {allowed} are used")
 
 
 def _locked(tenant: Tenant, name: str) -> Topic:

@@ -87,6 +87,12 @@ def topic_for_delivery(public_id: str) -> Topic:
     return Topic.objects.select_related("tenant").get(public_id=public_id)
 
 
+def topics_for_delivery(public_ids: Sequence[str]) -> dict[str, Topic]:
+    """Topics by their ids, deleted or not: for the service itself."""
+    rows = Topic.objects.select_related("tenant").filter(public_id__in=public_ids)
+    return {topic.public_id: topic for topic in rows}
+
+
 def topics_of_all() -> QuerySet[Topic]:
     """Topics of every tenant, deleted ones included: for reconciliation."""
     return Topic.objects.select_related("tenant")

@@ -202,17 +202,22 @@ class AdminClient:
         timeout_s: float = CHANGE_S,
     ) -> pb.CreateTopicResponse:
         """Create a topic on the brokers assigned. Only with a `topic_id` may it be repeated. Raises `AlreadyExists`."""
-        request = pb.CreateTopicRequest(
-            tenant=tenant,
-            name=name,
-            settings_json=json.dumps(settings.to_dict()),
-            assignments=_assignments(assignments),
-            generation=generation,
-            topic_id=topic_id,
-        )
+        request = new_topic(tenant, name, settings, assignments, generation=generation, topic_id=topic_id)
         repeatable = bool(topic_id)
         return self._calls.change(
             methods.CREATE_TOPIC, request, pb.CreateTopicResponse, timeout_s, repeatable=repeatable
+        )
+
+    def create_topics(
+        self, topics: Sequence[pb.CreateTopicRequest], *, timeout_s: float = CHANGE_S
+    ) -> pb.CreateTopicsResponse:
+        """Create topics, each made by `new_topic` with a `topic_id`; at most `TOPICS_PER_CALL_MAX`.
+
+        The answer has an outcome for each of them, in order: refused ones are not raised. May be repeated.
+        """
+        request = pb.CreateTopicsRequest(topics=topics)
+        return self._calls.change(
+            methods.CREATE_TOPICS, request, pb.CreateTopicsResponse, timeout_s, repeatable=True
         )
 
     def update_topic(
@@ -339,6 +344,26 @@ class AdminClient:
         """Remove what the metadata knows of a broker that was drained and stopped."""
         request = pb.ForgetBrokerRequest(broker=broker)
         return self._calls.change(methods.FORGET_BROKER, request, pb.Outcome, timeout_s, repeatable=True)
+
+
+def new_topic(
+    tenant: str,
+    name: str,
+    settings: TopicSettings,
+    assignments: Sequence[Sequence[int]],
+    *,
+    generation: int = 0,
+    topic_id: bytes = b"",
+) -> pb.CreateTopicRequest:
+    """A topic to be created on the brokers assigned to its partitions."""
+    return pb.CreateTopicRequest(
+        tenant=tenant,
+        name=name,
+        settings_json=json.dumps(settings.to_dict()),
+        assignments=_assignments(assignments),
+        generation=generation,
+        topic_id=topic_id,
+    )
 
 
 def _assignments(brokers: Sequence[Sequence[int]]) -> list[pb.Assignment]:

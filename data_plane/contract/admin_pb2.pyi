@@ -70,6 +70,20 @@ class CreateTopicResponse(_message.Message):
     topic_id: bytes
     def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
 
+class CreateTopicsRequest(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[CreateTopicRequest]
+    def __init__(self, topics: _Optional[_Iterable[_Union[CreateTopicRequest, _Mapping]]] = ...) -> None: ...
+
+class CreateTopicsResponse(_message.Message):
+    __slots__ = ("outcome", "topics")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    outcome: Outcome
+    topics: _containers.RepeatedCompositeFieldContainer[CreateTopicResponse]
+    def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[CreateTopicResponse, _Mapping]]] = ...) -> None: ...
+
 class UpdateTopicRequest(_message.Message):
     __slots__ = ("tenant", "topic_id", "settings_json", "added", "generation")
     TENANT_FIELD_NUMBER: _ClassVar[int]

@@ -57,8 +57,11 @@ def create_topic(
     assignments: Sequence[Sequence[int]],
     *,
     generation: int = 0,
+    beside: int = 0,
 ) -> NewTopic:
     """A new topic with these replicas; `topic_id` is 16 fresh random bytes (RL1).
+
+    `beside`: partitions that the same transaction gives the tenant already.
 
     Each partition is led by its first active replica, its active replicas are in sync. The registrations of
     all of them are compared (RL35), so no replica that was fenced meanwhile is in sync. A topic that has this id
@@ -92,7 +95,7 @@ def create_topic(
         generation=generation,
     )
     _check_partitions(name, len(assignments), 1)
-    within_limit = _within_limit(image, tenant, name, len(assignments))
+    within_limit = _within_limit(image, tenant, name, len(assignments), beside)
     added = _added(image, topic, 0, assignments, {})
     name_key, topic_key = model.name_key(tenant, name), model.topic_key(topic_id)
     return NewTopic(
@@ -179,7 +182,7 @@ def update_topic(
     if after == topic:
         return NewTopic(compares=(), changes=(), record=topic)
     _check_partitions(topic.name, after.partitions, topic.partitions)
-    within_limit = _within_limit(image, tenant, topic.name, len(added)) if added else _NOTHING
+    within_limit = _within_limit(image, tenant, topic.name, len(added), 0) if added else _NOTHING
     eased = {}
     if settings.min_insync_replicas < topic.settings.min_insync_replicas:
         eased = _eased(image, topic_id, settings.min_insync_replicas)
@@ -203,8 +206,8 @@ def _check_partitions(name: str, wanted: int, lowest: int) -> None:
         )
 
 
-def _within_limit(image: ClusterImage, tenant: TenantId, name: str, more: int) -> Transaction:
-    """The tenant's partition limit allows `more`. Raises `LimitExceeded`.
+def _within_limit(image: ClusterImage, tenant: TenantId, name: str, more: int, beside: int) -> Transaction:
+    """The tenant's partition limit allows `more`, and those `beside` it. Raises `LimitExceeded`.
 
     With a limit, every change that raises the use rewrites one key, so of two at once one must look again.
     """
@@ -213,7 +216,7 @@ def _within_limit(image: ClusterImage, tenant: TenantId, name: str, more: int) -
     limit = 0 if known is None else known.quotas.partitions_max
     if limit == 0:
         return Transaction(compares=(same_limit,), changes=())
-    used = image.partitions_used(tenant)
+    used = image.partitions_used(tenant) + beside
     if used + more > limit:
         raise LimitExceeded(
             f"{name}: partitions_max of the tenant is {limit}, {used} are used and {more} more were asked for"

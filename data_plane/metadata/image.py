@@ -62,6 +62,8 @@ class ClusterImage:
         """Partitions that each broker should lead now; those without a leader are counted under NO_BROKER."""
         self.replica_counts: Counter[BrokerId] = Counter()
         """Partitions that each broker holds."""
+        self._partitions_of: Counter[TenantId] = Counter()
+        """Partitions of all topics, by tenant."""
         self.names_of: dict[TenantId, dict[str, TopicId]] = {}
         """The same by tenant."""
         self.tombstones: dict[TopicId, int] = {}
@@ -166,8 +168,7 @@ class ClusterImage:
 
     def partitions_used(self, tenant: TenantId) -> int:
         """Partitions of all topics of the tenant."""
-        ids = self.names_of.get(tenant, {}).values()
-        return sum(self.topics[topic_id].partitions for topic_id in ids if topic_id in self.topics)
+        return self._partitions_of[tenant]
 
     def epoch_of(self, broker: int) -> int:
         """Epoch of the broker's live registration, 0 = fenced or unknown."""
@@ -211,6 +212,8 @@ class ClusterImage:
         elif kind == "topics":
             topic = model.TopicRecord.decode(value)
             _put_in_order(self.topics_in_order, rest)
+            self._count_topic(self.topics.get(topic.topic_id), -1)
+            self._count_topic(topic, 1)
             self.topics[topic.topic_id] = topic
             self.topic_revisions[topic.topic_id] = revision
             for block in self.blocks.get(topic.topic_id, ()):
@@ -275,7 +278,7 @@ class ClusterImage:
             self.brokers_changed_at = revision
         elif kind == "topics":
             _take_from_order(self.topics_in_order, rest)
-            self.topics.pop(TopicId(bytes.fromhex(rest)), None)
+            self._count_topic(self.topics.pop(TopicId(bytes.fromhex(rest)), None), -1)
             self.topic_revisions.pop(TopicId(bytes.fromhex(rest)), None)
         elif kind == "names":
             tenant, _, name = rest.partition("/")
@@ -325,6 +328,13 @@ class ClusterImage:
                 self.leader_counts[record.leader] += by
                 for broker in record.replicas:
                     self.replica_counts[broker] += by
+
+    def _count_topic(self, topic: model.TopicRecord | None, by: int) -> None:
+        """It comes (1) or goes (-1)."""
+        if topic is not None:
+            self._partitions_of[TenantId(topic.tenant)] += by * topic.partitions
+            if not self._partitions_of[TenantId(topic.tenant)]:
+                del self._partitions_of[TenantId(topic.tenant)]
 
     def _bury(self, topic_id: TopicId, tombstone: model.Tombstone, revision: int) -> None:
         self.tombstones[topic_id] = revision

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from typing import Any
 
 from penstock.admin.blocking import Admin
-from penstock.admin.objects import Key, NewKey, Topic
+from penstock.admin.objects import Key, NewKey, NewTopic, Topic, TopicOutcome
 
 
 class AwaitedAdmin:
@@ -21,6 +21,11 @@ class AwaitedAdmin:
     ) -> Topic:
         call = functools.partial(self._admin.create_topic, name, partitions, timeout=timeout, **settings)
         return await asyncio.to_thread(call)
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, timeout: float | None = None
+    ) -> list[TopicOutcome]:
+        return await asyncio.to_thread(self._admin.create_topics, topics, timeout=timeout)
 
     async def topics(self, *, timeout: float | None = None) -> list[Topic]:
         return await asyncio.to_thread(self._admin.topics, timeout=timeout)

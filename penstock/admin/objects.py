@@ -1,10 +1,11 @@
 """What the control plane tells about a tenant's topics and keys."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.contract.errors import InternalError
+from penstock.contract.errors import InternalError, PenstockError
+from penstock.rest.problems import refusal_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,25 @@ class Topic:
     def delivered(self) -> bool:
         """Whether the brokers have what is wanted."""
         return self.delivered_generation >= self.generation
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be made; `settings` by name, the rest as the service's defaults."""
+
+    name: str
+    partitions: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOutcome:
+    """What became of one topic of `create_topics`: either `topic` or `error` is there."""
+
+    name: str
+    topic: Topic | None
+    error: PenstockError | None
+    """What `create_topic` would have raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +93,23 @@ def topic_of(fields: Mapping[str, Any]) -> Topic:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InternalError(f"the answer is no topic: {type(error).__name__}: {error}") from error
+
+
+def outcomes_of(answer: Mapping[str, Any]) -> list[TopicOutcome]:
+    """Read the answer. Raises `InternalError` when it holds no outcomes."""
+    try:
+        return [_outcome_of(fields) for fields in answer["topics"]]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InternalError(f"the answer holds no outcomes: {type(error).__name__}: {error}") from error
+
+
+def _outcome_of(fields: Mapping[str, Any]) -> TopicOutcome:
+    made = fields["topic"]
+    return TopicOutcome(
+        name=fields["name"],
+        topic=None if made is None else topic_of(made),
+        error=refusal_of(int(fields["status"]), dict(fields["problem"])) if made is None else None,
+    )
 
 
 def key_of(fields: Mapping[str, Any]) -> Key:

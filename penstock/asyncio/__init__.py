@@ -16,6 +16,7 @@ import penstock
 import penstock.transport.process  # before grpc, whose settings for the process it makes
 
 if TYPE_CHECKING:
+    from penstock.admin.objects import NewTopic, TopicOutcome
     from penstock.asyncio.client import Client
     from penstock.asyncio.consumer import Consumer
     from penstock.asyncio.delivery import Delivery
@@ -98,6 +99,8 @@ __all__ = [  # noqa: RUF022 -- the SDK's own first, then the errors
     "PartitionDescription",
     "PartitionDurability",
     "BrokerDescription",
+    "NewTopic",
+    "TopicOutcome",
     "GroupSummary",
     "GroupDescription",
     "GroupMemberDescription",

@@ -1,22 +1,29 @@
 """`penstock topic create`, `alter` and `delete`: changes of the tenant's topics, over REST."""
 
-from collections.abc import Callable
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from penstock.admin.objects import NewTopic, TopicOutcome
 from penstock.cli.confirmation import must_agree
+from penstock.cli.exit_codes import exit_code
 from penstock.cli.invocation import Command, current
-from penstock.cli.output import print_json, progress, say
+from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.quantities import Duration, Size
 from penstock.cli.rest import admin_client
+from penstock.contract import limits
 from penstock.contract.topic_settings import Durability, RetentionBasis, TimestampType
 
 if TYPE_CHECKING:
     from penstock.admin.objects import Topic
 
 _TIMEOUT_S = 15.0
+_NAMES_MAX = 100_000
+"""Names that one call of the command takes from a file."""
 _NOT_YET = "no answer of the brokers yet; they get it as soon as they can be reached"
 
 _KEYS_MOVE = (
@@ -69,22 +76,113 @@ def _changeable(command: _FunctionT) -> _FunctionT:
 @click.command(
     "create",
     cls=Command,
+    short_help="Create a topic, or many.",
     examples=[
         "penstock topic create orders --partitions 6",
         "penstock topic create clicks --partitions 3 --durability replicated --retention-ms 1d --retention-bytes 1GiB",
+        "penstock topic create north south east west --partitions 3",
+        "penstock topic create --file lines.txt --partitions 3",
     ],
 )
-@click.argument("name")
+@click.argument("names", nargs=-1, metavar="NAME...")
+@click.option(
+    "--file", "stream", type=click.File("r"), help="One name a line from this file; - = standard input."
+)
 @click.option("--partitions", type=int, required=True, help="How many partitions; more keys in parallel.")
 @click.option("--replication", type=int, help="Copies of each message.")
 @click.option("--timestamp-type", type=_names(TimestampType), help="Whose clock stamps messages.")
 @_changeable
 @timeout_option
-def topic_create(name: str, partitions: int, timeout: float, **options: Any) -> None:
-    """Create a topic. What is not given is as the service's defaults say."""
-    with closing(admin_client()) as admin, progress(f"Creating {name}"):
-        topic = admin.create_topic(name, partitions, timeout=timeout, **_settings(options))
-    _tell("Created", "created", topic)
+@click.pass_context
+def topic_create(
+    context: click.Context,
+    /,
+    names: tuple[str, ...],
+    stream: TextIO | None,
+    partitions: int,
+    timeout: float,
+    **options: Any,
+) -> None:
+    """Create a topic, or many with the same settings. What is not given is as the service's defaults say.
+
+    Of many topics each is made or refused on its own, up to 1,000 in one request. The first refusal is what the command
+    ends with.
+    """
+    if bool(names) == (stream is not None):
+        raise click.UsageError("Give names, or a file of them with --file.")
+    if stream is None and len(names) == 1:
+        with closing(admin_client()) as admin, progress(f"Creating {names[0]}"):
+            topic = admin.create_topic(names[0], partitions, timeout=timeout, **_settings(options))
+        _tell("Created", "created", topic)
+        return
+    wanted = list(names) if stream is None else _lines(stream)
+    settings = _settings(options)
+    outcomes: list[TopicOutcome] = []
+    with closing(admin_client()) as admin, progress("Creating topics", total=len(wanted)) as bar:
+        for some in _together(wanted, partitions):
+            asked = [NewTopic(name, partitions, settings) for name in some]
+            outcomes += admin.create_topics(asked, timeout=timeout)
+            bar.to(len(outcomes))
+    _tell_outcomes(outcomes)
+    refused = next((outcome.error for outcome in outcomes if outcome.error is not None), None)
+    if refused is not None:
+        sys.stdout.flush()
+        context.exit(int(exit_code(refused)))
+
+
+def _lines(stream: TextIO) -> list[str]:
+    """The names in a file, without empty lines. Raises `click.UsageError`."""
+    names: list[str] = []
+    for line in stream:
+        if line.strip():
+            names.append(line.strip())
+        if len(names) > _NAMES_MAX:
+            raise click.UsageError(f"--file: over {_NAMES_MAX} names; divide it.")
+    if not names:
+        raise click.UsageError("--file: no name in it.")
+    return names
+
+
+def _together(names: Sequence[str], partitions: int) -> Iterator[Sequence[str]]:
+    """As many as one request takes.."""
+    most = max(1, min(limits.TOPICS_PER_CALL_MAX, limits.PARTITIONS_PER_TOPIC_MAX // max(1, partitions)))
+    for first in range(0, len(names), most):
+        yield names[first : first + most]
+
+
+def _tell_outcomes(outcomes: Sequence[TopicOutcome]) -> None:
+    """Each topic with what became of it, and how many of them there are."""
+    if current().json:
+        print_json({"topics": [_outcome_json(outcome) for outcome in outcomes]})
+        return
+    rows = [
+        [outcome.name, _state(outcome), outcome.error.message if outcome.error else ""]
+        for outcome in outcomes
+    ]
+    print_table(["topic", "state", "why"], rows)
+    states = Counter(_state(outcome) for outcome in outcomes)
+    said = [f"{states['created']} created"]
+    if states["on its way"]:
+        said.append(f"{states['on its way']} on their way: {_NOT_YET}")
+    if states["refused"]:
+        said.append(f"{states['refused']} refused")
+    say(", ".join(said) + ".")
+
+
+def _state(outcome: TopicOutcome) -> str:
+    if outcome.topic is None:
+        return "refused"
+    return "created" if outcome.topic.delivered else "on its way"
+
+
+def _outcome_json(outcome: TopicOutcome) -> dict[str, Any]:
+    if outcome.topic is not None:
+        return topic_json(outcome.topic)
+    error = outcome.error
+    return {
+        "topic": outcome.name,
+        "error": None if error is None else {"code": error.code.name, "message": error.message},
+    }
 
 
 @click.command(

@@ -10,6 +10,10 @@ TOPIC_NAME_LENGTH_MAX: Final = 249
 """The length other clients of this field accept; leaves space for a file name's suffix."""
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 """Partitions of one topic: the metadata hold up to 100 of them in one value, and a client asks for all at once."""
+TOPICS_PER_CALL_MAX: Final = 1_000
+"""Topics that one request may make, with `PARTITIONS_PER_TOPIC_MAX` partitions together: one transaction of the control
+plane, some thirty of the metadata store.
+"""
 REPLICATION_FACTOR_MAX: Final = 5
 """Copies of each message."""
 REPLICATION_DEFAULT: Final = 3

@@ -53,6 +53,11 @@ def problem_error(status: int, body: bytes, url: str) -> PenstockError:
     if document is None:
         text = body.decode(errors="replace").strip()[:_SHOWN_CHARACTERS]
         return _class_of(status)(f"{url}: status {status}" + (f": {text}" if text else ""))
+    return refusal_of(status, document)
+
+
+def refusal_of(status: int, document: dict[str, Any]) -> PenstockError:
+    """The error that a problem document of this status stands for."""
     known = _code(document.get("code"))
     kind = _class_of(status) if known is None else error_class(known)
     if kind is BrokerUnavailable:

@@ -44,6 +44,7 @@ MAY = {
     ("DELETE", "v1/sign-ins/<str:sign_in>"): PEOPLE,
     ("GET", "v1/topics"): EVERYBODY,
     ("POST", "v1/topics"): WRITERS,
+    ("POST", "v1/topics:batch"): WRITERS,
     ("GET", "v1/topics/<str:name>"): EVERYBODY,
     ("PATCH", "v1/topics/<str:name>"): WRITERS,
     ("DELETE", "v1/topics/<str:name>"): WRITERS,

@@ -430,7 +430,7 @@ class Answering:
         return Delivered(generation=generation, revision=3)
 
     def delivered(self, object_id: str, done: Delivered) -> None:
-        topics.note_delivered(object_id, done)
+        topics.note_delivered({object_id: done})
 
     def failed(self, object_id: str, reason: str, message: str) -> None:
         topics.put_condition(object_id, conditions.DELIVERY, reason, message)

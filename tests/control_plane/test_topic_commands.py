@@ -1,10 +1,12 @@
 """Commands that delete ask before, and `topic alter --partitions` says that keys move; against the real REST."""
 
+import json
 import os
 import pty
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ import pytest
 from control_plane.access.actions import create_key
 from control_plane.topics import actions, queries
 from penstock.cli.__main__ import run
+from penstock.cli.exit_codes import ExitCode
+from penstock.contract.limits import PARTITIONS_PER_TOPIC_MAX
 from tenants.actions import create_operator
 from tests.control_plane.world import ACTOR, House, make_house
 from tests.waiting import PATIENCE_S
@@ -110,3 +114,44 @@ def test_retention_is_taken_in_days_and_gibibytes(house: House, command: Command
     assert code == 0, told
     settings = queries.topic(house.tenant, "orders").settings
     assert (settings["retention_ms"], settings["retention_bytes"]) == (604_800_000, 2**30)
+
+
+def test_many_topics_are_made_in_one_request_and_each_is_told_of(house: House, command: Command) -> None:
+    code, told = command("topic", "create", "north", "orders", "south", "--partitions", "2")
+    rows = [line.split("\t") for line in told.splitlines()]
+    assert ["orders", "refused", "topic 'orders' exists"] in rows and code == ExitCode.REFUSED
+    assert [row[1] for row in rows if row[0] in ("north", "south")] == ["on its way"] * 2
+    assert "0 created, 2 on their way" in told and "1 refused." in told
+    assert {queries.topic(house.tenant, name).partitions for name in ("north", "south")} == {2}
+
+
+def test_names_of_topics_are_read_from_a_file(house: House, command: Command, tmp_path: Path) -> None:
+    names = tmp_path / "names"
+    names.write_text("".join(f"topic-{number}\n\n" for number in range(5)))
+    code, told = command(
+        "topic", "create", "--file", str(names), "--partitions", "1", "--retention-ms", "7d", "--json"
+    )
+    assert code == 0, told
+    found = json.loads(told)["topics"]
+    assert [topic["topic"] for topic in found] == [f"topic-{number}" for number in range(5)]
+    assert {topic["settings"]["retention_ms"] for topic in found} == {604_800_000}
+
+
+def test_topics_are_named_in_one_way(command: Command, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.write_text("\n")
+    for words in ([], ["a", "--file", str(empty)], ["--file", str(empty)]):
+        code, told = command("topic", "create", *words, "--partitions", "1")
+        assert code == ExitCode.USAGE and ("--file" in told), told
+
+
+def test_more_topics_than_one_request_takes_are_made_in_several(
+    house: House, command: Command, tmp_path: Path
+) -> None:
+    names = tmp_path / "names"
+    names.write_text("a\nb\nc\n")
+    most = str(PARTITIONS_PER_TOPIC_MAX // 2)
+    code, told = command("topic", "create", "--file", str(names), "--partitions", most, "--json")
+    outcomes = json.loads(told)["topics"]
+    assert [topic["topic"] for topic in outcomes] == ["a", "b", "c"]
+    assert {topic["error"]["code"] for topic in outcomes} == {"LIMIT_EXCEEDED"} and code == ExitCode.REFUSED

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from data_plane.contract import admin_pb2 as pb
-from data_plane.controller import tenants, topics
+from data_plane.controller import new_topics, tenants, topics
+from data_plane.controller.new_topics import NewTopics, WantedTopic
 from data_plane.metadata import model
 from data_plane.metadata.port import (
     Compare,
@@ -23,6 +24,7 @@ from data_plane.node.control.declared_losses import describe_loss
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed, Rng
 from data_plane.node.requests import parsed
+from penstock.contract import limits
 from penstock.contract.errors import (
     ErrorCode,
     InvalidRequest,
@@ -101,6 +103,47 @@ class AdminCalls:
         async with self._one_by_one:
             outcome = await self.carry_out(decide, applied=lambda: topic_id in self._view.image.topics)
         return pb.CreateTopicResponse(outcome=outcome, topic_id=topic_id).SerializeToString()
+
+    async def create_topics(self, caller: Caller, request: bytes) -> bytes:
+        asked = parsed(pb.CreateTopicsRequest, request)
+        if len(asked.topics) > limits.TOPICS_PER_CALL_MAX:
+            raise CallFailed(
+                ErrorCode.INVALID_REQUEST,
+                f"topics: {len(asked.topics)} in one call, {limits.TOPICS_PER_CALL_MAX} allowed",
+            )
+        answers = [pb.CreateTopicResponse(topic_id=topic.topic_id) for topic in asked.topics]
+        settings: dict[str, TopicSettings] = {}
+        waiting: list[tuple[pb.CreateTopicResponse, WantedTopic]] = []
+        for answer, topic in zip(answers, asked.topics, strict=True):
+            try:
+                waiting.append((answer, _wanted(topic, settings)))
+            except PenstockError as refusal:
+                answer.outcome.CopyFrom(pb.Outcome(error=refusal.code, message=refusal.message))
+        outcome = self._done(self._view.image.revision)
+        while waiting and not outcome.error:
+            outcome, settled = await self._create_some([topic for _, topic in waiting])
+            for (answer, _), said in zip(waiting, settled, strict=False):
+                if said.refusal is not None:
+                    answer.outcome.error, answer.outcome.message = said.refusal.code, said.refusal.message
+                else:
+                    answer.outcome.revision, answer.outcome.ignored = outcome.revision, said.ignored
+            waiting = waiting[len(settled) :]
+        response = pb.CreateTopicsResponse(outcome=outcome, topics=() if outcome.error else answers)
+        return response.SerializeToString()
+
+    async def _create_some(
+        self, wanted: Sequence[WantedTopic]
+    ) -> tuple[pb.Outcome, Sequence[new_topics.Settled]]:
+        """The first of them in one transaction, with what became of each. Others may change topics in between."""
+        decided: list[NewTopics] = []
+
+        def decide() -> Change:
+            decided[:] = [new_topics.create_topics(self._view.image, wanted)]
+            return decided[0]
+
+        async with self._one_by_one:
+            outcome = await self.carry_out(decide)
+        return outcome, () if outcome.error else decided[0].settled
 
     async def update_topic(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.UpdateTopicRequest, request)
@@ -294,6 +337,20 @@ def _object(name: str, text: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InvalidRequest(f"{name}: a JSON object is required")
     return values
+
+
+def _wanted(topic: pb.CreateTopicRequest, settings: dict[str, TopicSettings]) -> WantedTopic:
+    """`settings` by their text: most topics of a call have the same ones."""
+    if topic.settings_json not in settings:
+        settings[topic.settings_json] = _settings(topic.settings_json)
+    return WantedTopic(
+        topic_id=TopicId(topic.topic_id),
+        tenant=TenantId(topic.tenant),
+        name=topic.name,
+        settings=settings[topic.settings_json],
+        assignments=[list(assignment.brokers) for assignment in topic.assignments],
+        generation=topic.generation,
+    )
 
 
 def _settings(text: str) -> TopicSettings:

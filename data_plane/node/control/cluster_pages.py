@@ -5,6 +5,7 @@ A page is made in one turn of the event loop, so it holds little, however much t
 
 import json
 from bisect import bisect_right
+from functools import lru_cache
 from itertools import islice
 
 from data_plane.contract import admin_pb2 as pb
@@ -13,9 +14,14 @@ from data_plane.metadata.image import ClusterImage
 from data_plane.node.ports import CallFailed
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId, TopicId
+from penstock.contract.topic_settings import TopicSettings
 
 PAGE_ITEMS = 500
 """A few ms of one turn. The partitions of one topic stay together, so a page may hold those of one topic more."""
+
+
+_SETTINGS_KEPT = 1_000
+"""Of most topics the settings are the same as of many others."""
 
 
 def add_page(
@@ -74,7 +80,12 @@ def _add_topic(response: pb.DescribeClusterResponse, image: ClusterImage, topic_
 def describe_topic(described: pb.DescribedTopic, topic: model.TopicRecord) -> None:
     described.tenant, described.name, described.topic_id = topic.tenant, topic.name, topic.topic_id
     described.partitions, described.generation = topic.partitions, topic.generation
-    described.settings_json = json.dumps(topic.settings.to_dict())
+    described.settings_json = _settings_json(topic.settings)
+
+
+@lru_cache(maxsize=_SETTINGS_KEPT)
+def _settings_json(settings: TopicSettings) -> str:
+    return json.dumps(settings.to_dict())
 
 
 def _add_key(response: pb.DescribeClusterResponse, image: ClusterImage, key_id: str) -> int:

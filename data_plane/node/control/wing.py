@@ -68,6 +68,7 @@ class Control:
             methods.DECLARE_LOSS: self.losses.declare_loss,
             methods.PUT_TENANT: admin.put_tenant,
             methods.CREATE_TOPIC: admin.create_topic,
+            methods.CREATE_TOPICS: admin.create_topics,
             methods.UPDATE_TOPIC: admin.update_topic,
             methods.DELETE_TOPIC: admin.delete_topic,
             methods.PUT_KEY: admin.put_key,

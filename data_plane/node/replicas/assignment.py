@@ -2,7 +2,7 @@
 
 from data_plane.controller.losses import declared_here
 from data_plane.metadata.image import ClusterImage
-from data_plane.metadata.model import PARTITIONS_PER_BLOCK, PartitionRecord
+from data_plane.metadata.model import PartitionRecord
 from data_plane.metadata.port import WatchBatch
 from data_plane.node.membership.registration import Registration
 from data_plane.node.replicas.due_work import DueWork
@@ -66,10 +66,8 @@ class Assignment:
         block = self._image.blocks.get(topic_id, {}).get(number)
         if topic is None or block is None:
             return
-        for partition in range(number * PARTITIONS_PER_BLOCK, (number + 1) * PARTITIONS_PER_BLOCK):
-            record = block.partitions.get(partition)
-            if record is None:
-                continue
+        for partition in sorted(block.partitions):
+            record = block.partitions[partition]
             where = TopicPartition(topic_id, partition)
             replica = self._replicas.find(where)
             if replica is not None and not self._still_mine(record, replica):

@@ -71,6 +71,7 @@ def test_names_are_found_by_tenant_and_a_tenant_without_any_is_forgotten() -> No
     assert image.names_of == {ACME: {"orders": TOPIC}}
     assert image.partitions_used(ACME) == 3
     put(model.name_key(ACME, "orders"), None)
+    put(model.topic_key(TOPIC), None)
     assert image.names_of == {} and image.names == {}
     assert image.partitions_used(ACME) == 0
 
