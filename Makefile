@@ -22,7 +22,8 @@ RUN := $(if $(COMPILED),$(COMPILE) && $(AS_COMPILED))
 # What runs needs less than what tests: no browser, no shells, no tools of developers.
 RUNNING := .venv/.running-packages-ready .venv/.running-lock-ready .venv/.project-ready
 # What runs on compiled cores once more.
-COMPILED_TESTS := $(wildcard tests/unit tests/golden tests/properties tests/compiled)
+COMPILED_TESTS := $(wildcard tests/compiled tests/golden tests/properties $(addprefix tests/unit/,authz contract controller \
+	disk groups log metadata metering node placement records replication rules throttling))
 READY := $(RUNNING) .venv/.packages-ready .venv/.lock-ready
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
@@ -33,10 +34,10 @@ help:  ## List the commands
 
 setup: $(READY)  ## Install Debian packages (as root) and the locked Python packages into .venv
 
-dev: $(RUNNING)  ## Start the whole service on this machine, until Ctrl-C
+dev: $(if $(COMPILED),$(READY),$(RUNNING))  ## Start the whole service on this machine, until Ctrl-C
 	$(RUN) $(BIN)/penstock dev up
 
-demo: $(RUNNING)  ## Sixteen tenants' messages, metered, billed and proven; ONCE=1 stops everything at the end
+demo: $(if $(COMPILED),$(READY),$(RUNNING))  ## Sixteen tenants' messages, metered, billed and proven; ONCE=1 stops everything at the end
 	$(RUN) $(BIN)/python -m demo $(if $(ONCE),--once) $(if $(DATA),--data $(DATA))
 
 check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fast tests
@@ -47,7 +48,7 @@ test: $(READY) .lint  ## Everything that must pass; FULL=1 runs the long forms, 
 	$(COMPILE)
 	$(AS_COMPILED) $(BIN)/pytest --numprocesses $(JOBS) $(COMPILED_TESTS)
 
-compile: $(READY)  ## Compile the hot cores with mypyc into build/compiled; COMPILED=1 runs dev, demo, sim, bench and chaos on them
+compile: $(READY)  ## Compile the hot cores to native modules; COMPILED=1 runs dev, demo, sim, bench and chaos on them
 	$(COMPILE)
 
 sim: $(READY)  ## Run the simulator: SEED=7 repeats one seed, SEEDS=500 runs that many; SHRINK=1 makes a failure small

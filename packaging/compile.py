@@ -36,7 +36,6 @@ COMPILED = (
     "data_plane/replication",
     "data_plane/throttling",
     "penstock/build.py",
-    "penstock/client",
     "penstock/contract",
     "penstock/records",
     "penstock/rules",

@@ -15,6 +15,7 @@ COMMANDS = [
     "demo",
     "check",
     "test",
+    "compile",
     "sim",
     "planted",
     "mutants",

@@ -61,6 +61,7 @@ def target_without_release(
         ("data_plane.groups.group.reconcile", target_without_release),
     ],
 )
+@pytest.mark.pure
 def test_the_model_finds_the_planted_bug(
     monkeypatch: pytest.MonkeyPatch, where: str, bug: Callable[..., object]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -182,6 +183,7 @@ def contents(image: ClusterImage) -> dict[str, Any]:
 
 
 @given(revisions, st.integers(0, 30))
+@pytest.mark.pure
 def test_an_image_that_followed_the_watch_equals_one_listed_at_the_same_revision(
     history: list[list[tuple[tuple[str, bytes], bool]]], listed_at: int
 ) -> None:
@@ -208,6 +210,7 @@ def test_an_image_that_followed_the_watch_equals_one_listed_at_the_same_revision
 
 
 @given(revisions)
+@pytest.mark.pure
 def test_a_revision_that_was_applied_already_changes_nothing(
     history: list[list[tuple[tuple[str, bytes], bool]]],
 ) -> None:

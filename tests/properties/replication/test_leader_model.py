@@ -122,6 +122,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("bug", PLANTED)
+@pytest.mark.pure
 def test_the_model_finds_the_planted_bug(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, wrong = PLANTED[bug]
     monkeypatch.setattr(owner, name, wrong)

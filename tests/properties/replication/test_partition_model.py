@@ -128,10 +128,12 @@ PLANTED: dict[str, tuple[object, str, Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("bug", PLANTED)
+@pytest.mark.pure
 def test_the_model_finds_the_planted_bug(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_found(bug, *PLANTED[bug], monkeypatch, range(600))
 
 
+@pytest.mark.pure
 def test_the_model_finds_that_the_own_epochs_end_is_ignored_when_truncating(
     full: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

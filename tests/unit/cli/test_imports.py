@@ -36,6 +36,7 @@ def imported_by(arguments: list[str]) -> set[str]:
     return set(modules)
 
 
+@pytest.mark.pure
 def test_the_version_imports_no_library_but_that_of_the_command_line() -> None:
     modules = imported_by(["--version"])
     assert [name for name in HEAVY if name in modules] == []

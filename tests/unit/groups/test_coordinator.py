@@ -148,6 +148,7 @@ def story_of_an_unused_group(group: Running) -> list[str]:
     return left
 
 
+@pytest.mark.pure
 def test_a_group_is_forgotten_only_when_nobody_used_it_for_the_retention_time() -> None:
     group = Running()
     assert story_of_an_unused_group(group) == ["group"] * 5 + ["nothing"]
@@ -158,6 +159,7 @@ def test_a_group_is_forgotten_only_when_nobody_used_it_for_the_retention_time() 
 
 
 @pytest.mark.parametrize("ignored", ["members", "unused_ms", "known_ms"])
+@pytest.mark.pure
 def test_each_condition_alone_keeps_a_group(ignored: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The story tells each broken rule from the right one."""
     enough = {"members": 0, "unused_ms": float("inf"), "known_ms": float("inf")}
@@ -210,6 +212,7 @@ def test_offsets_are_kept_by_hand_only_while_there_are_no_members() -> None:
         group.commit("", -1, {partition("orders", 0): 4})
 
 
+@pytest.mark.pure
 def test_what_a_tenant_has_committed_is_bounded_over_all_its_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "COMMITTED_BYTES_PER_TENANT_MAX", 1_000)
     running = Running()
@@ -308,6 +311,7 @@ def test_members_of_one_group_assign_by_one_rule() -> None:
     assert group.beat("a", 0, assignor="sticky").epoch == 2, "alone it may choose anew"
 
 
+@pytest.mark.pure
 def test_the_topics_of_all_members_of_a_group_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "GROUP_SUBSCRIPTIONS_MAX", 3)
     group = Running(one=1, two=1)
@@ -321,6 +325,7 @@ def test_the_topics_of_all_members_of_a_group_are_bounded(monkeypatch: pytest.Mo
     group.beat("b", -1)
 
 
+@pytest.mark.pure
 def test_the_members_of_all_groups_of_a_tenant_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MEMBERS_PER_TENANT_MAX", 2)
     group = Running()
@@ -334,6 +339,7 @@ def test_the_members_of_all_groups_of_a_tenant_are_bounded(monkeypatch: pytest.M
     group.beat("c", 0)
 
 
+@pytest.mark.pure
 def test_a_member_more_than_allowed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "GROUP_MEMBERS_MAX", 2)
     group = Running()

@@ -122,6 +122,7 @@ def test_a_record_that_forgets_what_is_not_known_makes_no_group() -> None:
     assert group.core.groups(TENANT) == []
 
 
+@pytest.mark.pure
 def test_a_tenants_groups_are_bounded_and_another_tenants_do_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -40,6 +40,7 @@ def image() -> ClusterImage:
         model.credential_key("gone"),
     ],
 )
+@pytest.mark.pure
 def test_what_may_be_of_a_tenant_concerns_it(image: ClusterImage, key: str) -> None:
     assert image.concerns(key, MINE)
 
@@ -61,6 +62,7 @@ def test_what_may_be_of_a_tenant_concerns_it(image: ClusterImage, key: str) -> N
         model.credential_key("foreign"),
     ],
 )
+@pytest.mark.pure
 def test_what_is_another_tenants_concerns_nobody_else(image: ClusterImage, key: str) -> None:
     assert not image.concerns(key, MINE)
     assert image.concerns(key, OTHER) or key in (model.tombstone_key(GONE), model.tenant_key("tn_a2"))

@@ -53,6 +53,7 @@ def fairness() -> tuple[Fairness, Hands, Charges]:
     return made, hands, charges
 
 
+@pytest.mark.pure
 def test_each_step_is_charged_and_what_lies_between_is_not() -> None:
     fair, hands, charges = fairness()
 
@@ -74,6 +75,7 @@ def test_each_step_is_charged_and_what_lies_between_is_not() -> None:
     assert charges.charged == [(GREEDY, 3.0), (GREEDY, 4.0)]
 
 
+@pytest.mark.pure
 def test_a_step_that_fails_is_charged_too_and_its_error_is_raised() -> None:
     fair, hands, charges = fairness()
 
@@ -86,6 +88,7 @@ def test_a_step_that_fails_is_charged_too_and_its_error_is_raised() -> None:
     assert charges.charged == [(GREEDY, 5.0)]
 
 
+@pytest.mark.pure
 def test_a_cancelled_piece_of_work_learns_of_it_and_is_charged_for_what_it_does_then() -> None:
     fair, hands, charges = fairness()
     ends: list[str] = []
@@ -110,6 +113,7 @@ def test_a_cancelled_piece_of_work_learns_of_it_and_is_charged_for_what_it_does_
     assert charges.charged == [(GREEDY, 0.0), (GREEDY, 7.0)]
 
 
+@pytest.mark.pure
 def test_what_is_cancelled_before_its_task_began_is_not_begun_at_all() -> None:
     fair, _, _ = fairness()
     begun: list[str] = []
@@ -131,6 +135,7 @@ def test_what_is_cancelled_before_its_task_began_is_not_begun_at_all() -> None:
     assert begun == []
 
 
+@pytest.mark.pure
 def test_who_waits_begins_in_the_order_it_came_and_holds_up_nobody_else() -> None:
     fair, _, charges = fairness()
     began: list[str] = []
@@ -148,6 +153,7 @@ def test_who_waits_begins_in_the_order_it_came_and_holds_up_nobody_else() -> Non
     assert not fair._work.queues
 
 
+@pytest.mark.pure
 def test_nobody_waits_for_ever() -> None:
     fair, _, charges = fairness()
     charges.waits[GREEDY] = 1_000_000
@@ -155,6 +161,7 @@ def test_nobody_waits_for_ever() -> None:
     asyncio.run(asyncio.wait_for(fair.of(GREEDY).turn(), PATIENCE_S))
 
 
+@pytest.mark.pure
 def test_a_question_pauses_where_it_lets_others_run_while_there_is_no_room_for_it() -> None:
     fair, hands, charges = fairness()
     charges.wait = 60_000.0
@@ -184,6 +191,7 @@ def test_a_question_pauses_where_it_lets_others_run_while_there_is_no_room_for_i
     assert charges.charged == [(GREEDY, 2.0), (GREEDY, 0.0)]
 
 
+@pytest.mark.pure
 def test_a_question_goes_on_after_its_pause_and_what_is_paid_for_does_not_pause() -> None:
     fair, _, charges = fairness()
 
@@ -303,6 +311,7 @@ def test_members_show_in_time_that_they_live_while_their_tenant_asks_for_much() 
         loop.close()
 
 
+@pytest.mark.pure
 def test_how_late_timers_fire_is_looked_at_while_somebody_asks() -> None:
     fair, hands, _ = fairness()
     fair._spare.observe = lambda late_ms: seen.append(late_ms)  # type: ignore[method-assign]

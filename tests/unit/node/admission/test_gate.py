@@ -70,6 +70,7 @@ def of(tenant: str, principal: Principal | None = None, *, peer: str = "p", conn
     )
 
 
+@pytest.mark.pure
 def test_a_tenant_has_so_many_calls_open_and_no_more_and_others_have_theirs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -87,6 +88,7 @@ def test_a_tenant_has_so_many_calls_open_and_no_more_and_others_have_theirs(
     assert not door._calls
 
 
+@pytest.mark.pure
 def test_who_was_admitted_is_not_asked_for_his_secret_again_but_whether_his_key_still_counts() -> None:
     door, keys = gate()
     with door.enter(of("a")) as principal:
@@ -97,6 +99,7 @@ def test_who_was_admitted_is_not_asked_for_his_secret_again_but_whether_his_key_
             door.admit(of("", principal))
 
 
+@pytest.mark.pure
 def test_a_tenant_has_calls_on_so_many_connections_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CONNECTIONS_PER_TENANT_MAX", 2)
     door, _ = gate()
@@ -113,6 +116,7 @@ def test_a_tenant_has_calls_on_so_many_connections_and_no_more(monkeypatch: pyte
     assert (door.connections, door._stats.calls_over_limits) == (0, 1)
 
 
+@pytest.mark.pure
 def test_an_address_with_too_many_connections_is_refused_before_its_key_is_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -164,6 +168,7 @@ async def silence() -> None:
     await asyncio.sleep(3_600)
 
 
+@pytest.mark.pure
 def test_a_key_that_expires_ends_its_open_streams_in_time_and_those_of_no_other_key() -> None:
     loop = SimLoop(1)
 
@@ -188,6 +193,7 @@ def test_a_key_that_expires_ends_its_open_streams_in_time_and_those_of_no_other_
     _run(story(), loop)
 
 
+@pytest.mark.pure
 def test_a_change_of_keys_ends_at_once_every_stream_whose_key_was_revoked_however_many() -> None:
     loop = SimLoop(1)
 
@@ -212,6 +218,7 @@ def test_a_change_of_keys_ends_at_once_every_stream_whose_key_was_revoked_howeve
     _run(story(), loop)
 
 
+@pytest.mark.pure
 def test_a_stream_that_ends_by_itself_is_forgotten_and_its_own_end_is_told() -> None:
     loop = SimLoop(1)
 
@@ -235,6 +242,7 @@ def test_a_stream_that_ends_by_itself_is_forgotten_and_its_own_end_is_told() -> 
     _run(story(), loop)
 
 
+@pytest.mark.pure
 def test_a_key_revoked_while_its_stream_is_being_ended_is_no_failure_of_ours() -> None:
     loop = SimLoop(1)
 
@@ -262,6 +270,7 @@ def test_a_key_revoked_while_its_stream_is_being_ended_is_no_failure_of_ours() -
     assert not loop.failures
 
 
+@pytest.mark.pure
 def test_a_call_with_a_key_that_is_not_known_is_counted_each_time() -> None:
     door, keys = gate()
 

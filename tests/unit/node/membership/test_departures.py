@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from data_plane.metadata import model
 from data_plane.metadata.port import CHANGES_PER_TXN_MAX, Change, Compare, Delete, TxnResult
 from data_plane.node.membership.registration import Registration
@@ -58,6 +60,7 @@ def filled() -> Store:
     return store
 
 
+@pytest.mark.pure
 def test_many_partitions_are_left_in_few_transactions() -> None:
     store = filled()
     store.txn((), (Delete(model.live_key(ME)),))
@@ -69,6 +72,7 @@ def test_many_partitions_are_left_in_few_transactions() -> None:
     assert len(written.sizes) <= TOPICS / (CHANGES_PER_TXN_MAX - 2) + 1
 
 
+@pytest.mark.pure
 def test_a_broker_that_is_registered_meanwhile_does_not_go_on() -> None:
     store = filled()
     assert not asyncio.run(departing(store, Written(store))._depart(store.revision, False))

@@ -40,6 +40,7 @@ def registered(clock: Clock, lost: list[str] | None = None) -> Registration:
     return made
 
 
+@pytest.mark.pure
 def test_a_broker_that_stood_still_serves_nothing_until_its_session_is_confirmed() -> None:
     registration = registered(Clock())
     assert registration.confident()
@@ -49,6 +50,7 @@ def test_a_broker_that_stood_still_serves_nothing_until_its_session_is_confirmed
     assert registration.confident()
 
 
+@pytest.mark.pure
 def test_silence_of_the_store_ends_confidence_at_two_thirds_of_the_session() -> None:
     clock = Clock()
     registration = registered(clock)
@@ -86,6 +88,7 @@ class Living:
 
 
 @pytest.mark.parametrize(("mod_revision", "confident"), [(7, True), (8, False), (0, False)])
+@pytest.mark.pure
 def test_a_session_that_lives_confirms_nothing_once_the_broker_was_fenced(
     mod_revision: int, confident: bool
 ) -> None:
@@ -102,6 +105,7 @@ def test_a_session_that_lives_confirms_nothing_once_the_broker_was_fenced(
 
 
 @pytest.mark.parametrize("trouble", [None, StoreUnavailable(), OutcomeUnknown(), SessionLost()])
+@pytest.mark.pure
 def test_a_broker_that_leaves_ends_its_session_and_says_once_that_it_is_no_longer_registered(
     trouble: Exception | None,
 ) -> None:
@@ -114,6 +118,7 @@ def test_a_broker_that_leaves_ends_its_session_and_says_once_that_it_is_no_longe
     assert lost == ["the broker stops"]
 
 
+@pytest.mark.pure
 def test_a_broker_that_never_registered_leaves_without_a_word() -> None:
     lost: list[str] = []
     registration = registered(Clock(), lost)

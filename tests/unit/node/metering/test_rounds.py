@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any, cast
 
+import pytest
+
 from data_plane.contract import usage_pb2 as pb
 from data_plane.node.metering.final_readings import FinalReadings
 from data_plane.node.metering.metering import Metering
@@ -78,6 +80,7 @@ class Metered:
         return len(self.metering._unsettled)
 
 
+@pytest.mark.pure
 def test_a_partition_is_looked_at_from_a_batch_on_until_it_is_read_and_then_no_more() -> None:
     metered = Metered()
     assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
@@ -88,6 +91,7 @@ def test_a_partition_is_looked_at_from_a_batch_on_until_it_is_read_and_then_no_m
     assert metered.round_after(1_000) == [] and metered.looks_at == 0
 
 
+@pytest.mark.pure
 def test_a_partition_at_rest_is_read_once_an_hour() -> None:
     metered = Metered()
     assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
@@ -97,6 +101,7 @@ def test_a_partition_at_rest_is_read_once_an_hour() -> None:
     assert hourly == [("HOURLY", 0)]
 
 
+@pytest.mark.pure
 def test_a_partition_that_is_led_again_is_read_again() -> None:
     metered = Metered()
     assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
@@ -110,6 +115,7 @@ def test_a_partition_that_is_led_again_is_read_again() -> None:
     assert metered.round_after(1_000) == [("LEADER_CHANGE", 0)]
 
 
+@pytest.mark.pure
 def test_a_replica_that_has_left_the_set_is_forgotten() -> None:
     metered = Metered()
     changes = metered.replicas.changes()

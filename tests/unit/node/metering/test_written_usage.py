@@ -76,6 +76,7 @@ def ends(count: int) -> list[KeptEnd]:
 
 
 @pytest.mark.parametrize(("count", "records"), [(0, []), (1, [1]), (3, [3]), (7, [3, 3, 1])])
+@pytest.mark.pure
 def test_ends_of_a_cut_are_written_each_once_in_records_of_a_bounded_size(
     monkeypatch: pytest.MonkeyPatch, count: int, records: list[int]
 ) -> None:
@@ -88,6 +89,7 @@ def test_ends_of_a_cut_are_written_each_once_in_records_of_a_bounded_size(
     assert {(reading.cut_id, reading.cut_end_ms) for reading in written} <= {("cut_1", 9)}
 
 
+@pytest.mark.pure
 def test_no_cut_is_written_while_too_many_records_wait_or_the_broker_does_not_meter() -> None:
     usage = Usage()
     metering_here = metered(usage)
@@ -105,6 +107,7 @@ def test_no_cut_is_written_while_too_many_records_wait_or_the_broker_does_not_me
     assert not usage.records
 
 
+@pytest.mark.pure
 def test_readings_of_a_cut_fill_a_record_with_their_rows_by_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metering, "_ROWS_MAX", 5)
     usage, replica = Usage(), lost_after(1)
@@ -120,6 +123,7 @@ def test_readings_of_a_cut_fill_a_record_with_their_rows_by_minute(monkeypatch: 
 
 
 @pytest.mark.parametrize("takes_records", [True, False])
+@pytest.mark.pure
 def test_a_clean_stop_writes_the_end_of_the_boot_once_and_nothing_after_it(takes_records: bool) -> None:
     usage = Usage()
     usage.takes_records = takes_records
@@ -137,6 +141,7 @@ def test_a_clean_stop_writes_the_end_of_the_boot_once_and_nothing_after_it(takes
         asyncio.run(metering_here.write_ends(TENANT, ends(1), "cut_1", 9))
 
 
+@pytest.mark.pure
 def test_a_broker_that_does_not_meter_ends_without_a_word() -> None:
     usage = Usage()
     usage.topic_id = None
@@ -175,10 +180,12 @@ def read_loss(replica: Any) -> tuple[bool, list[tuple[int, ReadingKind]]]:
     return read, [(due.mark.end_offset, due.kind) for _, _, due in draft.read]
 
 
+@pytest.mark.pure
 def test_the_first_reading_of_a_log_generation_is_made_where_the_old_one_ended() -> None:
     assert read_loss(lost_after(1)) == (True, [(6, ReadingKind.GENERATION_START)])
 
 
+@pytest.mark.pure
 def test_no_other_reading_comes_before_it() -> None:
     nobody_leads = lost_after(1)
     nobody_leads.leading = None

@@ -42,11 +42,13 @@ def test_a_rate_is_kept_over_time_and_counts_what_went_out() -> None:
     assert stats.catch_up_bytes == sent
 
 
+@pytest.mark.pure
 def test_nothing_waits_without_a_rate() -> None:
     catch_up = CatchUp(0, HandMovedClock(), NodeStats())
     assert not catch_up.concerns(partition(), leader({FAR: 0}), FAR, 1)
 
 
+@pytest.mark.pure
 def test_only_who_is_far_behind_and_not_in_sync_is_concerned() -> None:
     catch_up = CatchUp(RATE, HandMovedClock(), NodeStats())
     ends = {FAR: 0, NEAR: 990, IN_SYNC: 0}

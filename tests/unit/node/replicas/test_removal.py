@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from data_plane.log.layout import partition_directory
 from data_plane.node.replicas.due_work import DueWork
 from data_plane.node.replicas.removal import Removal
@@ -45,6 +47,7 @@ async def some_turns() -> None:
         await asyncio.sleep(0)
 
 
+@pytest.mark.pure
 def test_the_files_go_once_all_that_was_handed_out_is_durable() -> None:
     async def story() -> None:
         world, due, replica = World(), DueWork(), led()

@@ -4,6 +4,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from data_plane.broker.clock import SystemRng
 from data_plane.disk.port import DiskFault
 from data_plane.log.outcomes import Slice
@@ -62,6 +64,7 @@ class BadSector:
         self.damage.append(reason)
 
 
+@pytest.mark.pure
 def test_a_read_that_fails_after_the_client_went_elsewhere_ends_nothing() -> None:
     loop = SimLoop(1)
     clock = SimClock(loop)

@@ -122,6 +122,7 @@ def stream_of(
     )
 
 
+@pytest.mark.pure
 def test_others_have_their_turn_while_a_frame_is_taken() -> None:
     slow = Slow()
     seen: list[int] = []
@@ -142,6 +143,7 @@ def test_others_have_their_turn_while_a_frame_is_taken() -> None:
     assert list(dict.fromkeys(seen)) == list(range(PER_TURN, BATCHES + 1, PER_TURN))
 
 
+@pytest.mark.pure
 def test_a_key_that_is_revoked_meanwhile_has_nothing_more_taken() -> None:
     slow = Slow()
 
@@ -160,6 +162,7 @@ def test_a_key_that_is_revoked_meanwhile_has_nothing_more_taken() -> None:
     assert slow.refused == list(range(PER_TURN))
 
 
+@pytest.mark.pure
 def test_a_stream_whose_batches_no_retry_mends_waits_for_a_turn_of_such_before_its_next_frame() -> None:
     wire, turns = Wire(frame()), Turns()
     wire.frames.append(frame())
@@ -173,6 +176,7 @@ def test_a_stream_whose_batches_no_retry_mends_waits_for_a_turn_of_such_before_i
     assert turns.asked == ["turn", refused, "turn of refused", "turn", refused]
 
 
+@pytest.mark.pure
 def test_a_stream_whose_batches_may_be_sent_again_waits_for_no_such_turn() -> None:
     wire, turns, slow = Wire(frame()), Turns(), Slow()
     wire.frames.append(frame())
@@ -186,6 +190,7 @@ def test_a_stream_whose_batches_may_be_sent_again_waits_for_no_such_turn() -> No
     assert turns.asked == ["turn", "turn"]
 
 
+@pytest.mark.pure
 def test_what_is_too_small_to_be_a_batch_is_refused_at_once_however_slow_the_tenants_rate_is() -> None:
     slow = Slow()
     with pytest.raises(ConnectionLost):

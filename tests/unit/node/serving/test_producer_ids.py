@@ -4,6 +4,8 @@ import asyncio
 import random
 from typing import Any
 
+import pytest
+
 from data_plane.node.ports import Caller
 from data_plane.node.serving.client_calls import ClientCalls
 from data_plane.testkit.store import SimulatedStore
@@ -32,6 +34,7 @@ async def given(calls: ClientCalls, producer_id: int, epoch: int) -> tuple[int, 
     return answer.producer_id, answer.producer_epoch
 
 
+@pytest.mark.pure
 def test_a_producer_goes_on_in_the_next_epoch_and_a_used_up_id_is_replaced() -> None:
     async def scenario() -> None:
         nobody: Any = None
