@@ -68,6 +68,8 @@ class Watcher:
         self.ledgers: dict[TopicPartition, Ledger] = {}
         self.records: dict[TopicPartition, PartitionRecord] = {}
         """The truth in the store, whatever brokers believe."""
+        self._epochs: dict[TopicPartition, int] = {}
+        """The last leader epoch in the store, of partitions of deleted topics as well."""
         self.topics: dict[TopicId, TopicRecord] = {}
         self.deleted: dict[TopicId, TopicRecord] = {}
         self.elections = self.in_sync_changes = self.advances = self.moves = 0
@@ -224,8 +226,7 @@ class Watcher:
         other = self._led.setdefault((where, epoch), broker.host)
         if other != broker.host:
             raise InvariantViolated(Invariant.I10, f"{name}: both {other} and {life} led epoch {epoch}")
-        record = self.records.get(where)
-        if record is not None and record.leader_epoch > epoch:
+        if self._epochs.get(where, epoch) > epoch:
             return  # it hears late of an election that is over; whatever it would commit is judged by itself
         ledger = self.ledger(where)
         if replica.log.log_end_offset < ledger.end:
@@ -319,6 +320,7 @@ class Watcher:
             if before == record:
                 continue
             self.records[where] = record
+            self._epochs[where] = record.leader_epoch
             self.in_sync_changes += 1
             topic = self.topics.get(topic_id)
             name = f"{topic.name if topic else topic_id.hex()}-{number}"

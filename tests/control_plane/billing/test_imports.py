@@ -203,7 +203,7 @@ def test_seals_are_kept_for_ever_and_damaged_or_other_ones_are_named(world: Worl
 
 def test_availability_and_cost_are_what_the_data_sets_say(world: World) -> None:
     acme, other = world.tenant("acme"), world.tenant("other")
-    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    hour = datetime.combine(TODAY, time.min, UTC)
     world.day(acme, "orders", TODAY, "messages_in", 2_000_000)
     for index, (valid, bad) in enumerate([(1_000, 1), (10, 0), (2_000, 0)]):
         world.rows["sla_5m"].append(
