@@ -116,7 +116,7 @@ def test_a_group_without_members_is_empty_and_keeps_its_offsets() -> None:
     assert group.offsets() == {partition("orders", 0): 7}
 
 
-HOUR_MS = 3_600_000.0
+HOUR_MS = 3_600_000
 
 
 def story_of_an_unused_group(group: Running) -> list[str]:
@@ -148,7 +148,6 @@ def story_of_an_unused_group(group: Running) -> list[str]:
     return left
 
 
-@pytest.mark.pure
 def test_a_group_is_forgotten_only_when_nobody_used_it_for_the_retention_time() -> None:
     group = Running()
     assert story_of_an_unused_group(group) == ["group"] * 5 + ["nothing"]

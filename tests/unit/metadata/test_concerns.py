@@ -1,13 +1,11 @@
 """Whose callers a change of the metadata may tell something new: brokers' are everybody's, topics' their tenant's."""
 
-from types import SimpleNamespace
-from typing import Any, cast
-
 import pytest
 
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from penstock.contract.ids import TenantId, TopicId
+from penstock.contract.topic_settings import TopicSettings
 
 MINE, OTHER = TenantId("tn_a"), TenantId("tn_b")
 OWN, FOREIGN, GONE = (TopicId(bytes([number]) * 16) for number in (1, 2, 3))
@@ -16,10 +14,14 @@ OWN, FOREIGN, GONE = (TopicId(bytes([number]) * 16) for number in (1, 2, 3))
 @pytest.fixture
 def image() -> ClusterImage:
     made = ClusterImage()
-    made.topics[OWN] = cast(Any, SimpleNamespace(tenant=MINE))
-    made.topics[FOREIGN] = cast(Any, SimpleNamespace(tenant=OTHER))
-    made.keys["own"] = cast(Any, SimpleNamespace(tenant=MINE))
-    made.keys["foreign"] = cast(Any, SimpleNamespace(tenant=OTHER))
+    for topic_id, tenant in ((OWN, MINE), (FOREIGN, OTHER)):
+        made.topics[topic_id] = model.TopicRecord(
+            topic_id=topic_id, tenant=tenant, name="orders", partitions=1, settings=TopicSettings()
+        )
+    for key_id, tenant in (("own", MINE), ("foreign", OTHER)):
+        made.keys[key_id] = model.KeyRecord(
+            key_id=key_id, tenant=tenant, name="app", principal=1, pepper_version=1, secret_hmac="", scram={}
+        )
     return made
 
 
@@ -40,7 +42,6 @@ def image() -> ClusterImage:
         model.credential_key("gone"),
     ],
 )
-@pytest.mark.pure
 def test_what_may_be_of_a_tenant_concerns_it(image: ClusterImage, key: str) -> None:
     assert image.concerns(key, MINE)
 
@@ -62,7 +63,6 @@ def test_what_may_be_of_a_tenant_concerns_it(image: ClusterImage, key: str) -> N
         model.credential_key("foreign"),
     ],
 )
-@pytest.mark.pure
 def test_what_is_another_tenants_concerns_nobody_else(image: ClusterImage, key: str) -> None:
     assert not image.concerns(key, MINE)
     assert image.concerns(key, OTHER) or key in (model.tombstone_key(GONE), model.tenant_key("tn_a2"))
