@@ -263,17 +263,19 @@ def reserve(connection: sqlite3.Connection, second: sqlite3.Connection, busy_ms:
     patiently(partial(connection.execute, "DELETE FROM reserve"), busy_ms)
 
 
-def checkpoint(connection: sqlite3.Connection, second: sqlite3.Connection, busy_ms: int) -> None:
-    """Copy the write-ahead log into the file while the write lock keeps every other writer out. Raises `sqlite3.Error`.
+def checkpoint(connection: sqlite3.Connection, second: sqlite3.Connection, busy_ms: int) -> int:
+    """Copy the write-ahead log into the file while the write lock keeps every other writer out; the pages that were in
+    the log. Raises `sqlite3.Error`.
 
     SQLite before 3.51.3 can lose committed pages when a commit resets the log while another connection
     checkpoints (its "WAL-reset bug"); automatic checkpoints are therefore off, and no commit meets one.
     """
     patiently(lambda: connection.execute("BEGIN IMMEDIATE"), busy_ms)
     try:
-        second.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        _, logged, _ = second.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     finally:
         connection.execute("ROLLBACK")
+    return int(logged)
 
 
 def refuse_network_filesystem(directory: Path, mounts: Mapping[str, str]) -> None:

@@ -35,8 +35,6 @@ CHANGES_PER_GROUP = 1_000
 """A group that has that many changes takes no further operation: bounds how long the write lock is held."""
 CHECKPOINT_COMMITS = 256
 """A commit appends about four pages; the log stays at a few MiB for each process."""
-SPACE_TRIES = 3
-"""For a commit on a full disk: for a moment, a reader of another process may keep the log from beginning again."""
 
 Answer = Callable[[Outcome], None]
 
@@ -146,7 +144,7 @@ class Writer:
         assert self._connection is not None
         config = self._config
         deadline = time.monotonic() + config.busy_ms / 1000
-        attempt = tries = 0
+        attempt = 0
         while True:
             committing = False
             try:
@@ -164,16 +162,17 @@ class Writer:
                 return outcomes
             except sqlite3.Error as error:
                 if lacks_space(error):
-                    tries += 1
-                    if tries < SPACE_TRIES and self._checkpoint():
-                        continue  # the log begins again, in the space that it has
+                    logged = self._checkpoint()
                     if self._fault is not None:
                         return self._open_outcomes(operations, committing=False)
-                    return self._without_space(operations, error)
-                if not has_moved(error) and not is_transient(error):
+                    # An empty log had begun again and was still too short. Any other begins again with the next try,
+                    # in the space that it has, unless a reader is in it: for a moment, or stopped there.
+                    if not logged or time.monotonic() >= deadline:
+                        return self._without_space(operations, error)
+                elif not has_moved(error) and not is_transient(error):
                     self._fail(error)
                     return self._open_outcomes(operations, committing)
-                if time.monotonic() >= deadline:
+                elif time.monotonic() >= deadline:
                     reason = f"metadata store {config.path} is held by another process: {describe(error)}"
                     return [StoreUnavailable(reason) for _ in operations]
                 if not has_moved(error):
@@ -229,16 +228,17 @@ class Writer:
                 connection.close()
         self._connection = self._checkpointer = None
 
-    def _checkpoint(self) -> bool:
-        """Keep the write-ahead log short; whether it was copied. Without disk space the log keeps what it has."""
+    def _checkpoint(self) -> int:
+        """Keep the write-ahead log short; the pages that were in it, 0 too when it could not be copied. Without disk
+        space the log keeps what it has."""
         assert self._connection is not None and self._checkpointer is not None
         self._checkpointed_at = self.commits
         try:
-            checkpoint(self._connection, self._checkpointer, self._config.busy_ms)
+            logged = checkpoint(self._connection, self._checkpointer, self._config.busy_ms)
             if not self._no_space:
                 reserve(self._connection, self._checkpointer, self._config.busy_ms)
         except sqlite3.Error as error:
             if not is_transient(error) and not lacks_space(error):
                 self._fail(error)
-            return False
-        return True
+            return 0
+        return logged

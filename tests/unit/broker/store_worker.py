@@ -38,6 +38,12 @@ async def full(path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (longest, hard))
     for number in range(300):
         await store.txn([], [Put("/small", b"%d" % number)])
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM meta").fetchall()
+    asyncio.get_running_loop().call_later(0.3, reader.close)
+    for number in range(300):
+        await store.txn([], [Put("/small", b"%d" % number)])
     listing = await store.range("/")
     try:
         await store.txn([], [Put("/a", b"lost"), Put("/big", b"x" * 4_000_000)])
