@@ -36,6 +36,7 @@ COMPILED = (
     "data_plane/replication",
     "data_plane/throttling",
     "penstock/build.py",
+    "penstock/client",
     "penstock/contract",
     "penstock/records",
     "penstock/rules",
@@ -43,6 +44,9 @@ COMPILED = (
 """What each message meets on its way, in the broker and in the SDK."""
 PURE = {
     "data_plane/node/membership/trusted_store.py": "an async generator",
+    "penstock/client/arguments.py": "it says what is wrong with a user's argument, whatever its type",
+    "penstock/client/settings.py": "the same",
+    "penstock/client/producing/delivery.py": "the surfaces' deliveries are below its class",
     "penstock/contract/documents.py": "msgspec reads the annotations of its classes; mypyc keeps the plain ones only",
 }
 """What stays pure Python among it, and why."""

@@ -16,8 +16,10 @@ from data_plane.testkit.sdk_clients import SdkTransport
 from data_plane.testkit.transport import SimTransport
 from penstock.asyncio import Client
 from penstock.asyncio.consumer import Consumer
+from penstock.client.consuming.consumer import ConsumerCore
+from penstock.client.groups.assignment import AssignedPosition
 from penstock.contract.errors import PenstockError
-from penstock.contract.ids import TopicPartition
+from penstock.contract.ids import NamedPartition, TopicPartition
 
 GROUP = "readers"
 _BETWEEN_S = (0.5, 4.0)
@@ -156,15 +158,9 @@ class GroupReaders:
 
     def _look_at_positions(self, consumer: Consumer) -> None:
         """A member that gets a partition goes on where the group has committed."""
-        add_partition = consumer._core.add_partition
-
-        def watched(tp: tuple[str, int], offset: int, epoch: int, *, new: bool) -> None:
-            seen = self.life.committed.get(tp[1], 0)
-            if offset < 0 and seen > 0:
-                self.life.forgotten.append((tp[1], seen))
-            add_partition(tp, offset, epoch, new=new)
-
-        consumer._core.add_partition = watched  # type: ignore[method-assign]
+        core = consumer._core
+        assert core.member is not None
+        core.member._consumer = _WatchedPartitions(core, self.life)
 
     def _revoked(self, places: list[tuple[str, int]]) -> None:
         self.life.moved += len(places)
@@ -244,3 +240,33 @@ class GroupReaders:
         loads = [len(share) for share in self.life.shares]
         owned = sorted(partition for share in self.life.shares for partition in share)
         return owned == list(range(self._partitions)) and max(loads) - min(loads) <= 1
+
+
+class _WatchedPartitions:
+    """The partitions of a member's consumer; notes where one is read again from its beginning."""
+
+    def __init__(self, consumer: ConsumerCore, life: Life) -> None:
+        self._consumer, self._life = consumer, life
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return self._consumer.topics
+
+    @property
+    def positions(self) -> Mapping[NamedPartition, AssignedPosition]:
+        return self._consumer.positions
+
+    def add_partition(self, tp: NamedPartition, offset: int, epoch: int, *, new: bool) -> None:
+        seen = self._life.committed.get(tp[1], 0)
+        if offset < 0 and seen > 0:
+            self._life.forgotten.append((tp[1], seen))
+        self._consumer.add_partition(tp, offset, epoch, new=new)
+
+    def deliver_partition(self, tp: NamedPartition) -> None:
+        self._consumer.deliver_partition(tp)
+
+    def hold_partition(self, tp: NamedPartition) -> None:
+        self._consumer.hold_partition(tp)
+
+    def remove_partition(self, tp: NamedPartition) -> None:
+        self._consumer.remove_partition(tp)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from penstock.asyncio.delivery import Delivery, outcome
 from penstock.asyncio.runtime import Runtime
+from penstock.client.arguments import topic_name
 from penstock.client.core import unavailable
 from penstock.client.messages import HeaderList
 from penstock.client.producing.accumulator import Route
@@ -41,7 +42,7 @@ class Producer(Generic[_Value, _Key]):
         self._serializer = serializer
         self._client = client  # which lives as long as what it made is used
         self._client_core = runtime.core
-        self._keeper = keeper_of(runtime.core, settings)
+        self._keeper = keeper_of(runtime, settings)
         self._core: ProducerCore = runtime.core.add_producer(settings, self._keeper)
         self._accumulator = self._core.accumulator
 
@@ -174,7 +175,7 @@ class Producer(Generic[_Value, _Key]):
         deadline = runtime.now_ms() + core.settings.max_block_ms
         while True:
             self._check()
-            route: Route | None = core.route(topic)
+            route: Route | None = core.route(topic_name(topic))
             if route is not None:
                 delivery = accumulator.append(
                     route, value, key, headers, timestamp_ms, partition, runtime.now_ms, Delivery

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from penstock.blocking.delivery import Delivery, outcomes_missing
 from penstock.blocking.runtime import Runtime, now_ms
+from penstock.client.arguments import topic_name
 from penstock.client.core import unavailable
 from penstock.client.messages import HeaderList
 from penstock.client.producing.delivery import flush_timeout_after, run_callbacks
@@ -42,7 +43,7 @@ class Producer(Generic[_Value, _Key]):
         self._client = client  # which lives as long as what it made is used
         self._lock = runtime.lock
         self._client_core = runtime.core
-        self._keeper = keeper_of(runtime.core, settings)
+        self._keeper = keeper_of(runtime, settings)
         with runtime.lock:
             self._core: ProducerCore = runtime.core.add_producer(settings, self._keeper)
         self._accumulator = self._core.accumulator
@@ -157,7 +158,7 @@ class Producer(Generic[_Value, _Key]):
             while True:
                 self._check()
                 runtime.start()
-                route: Route | None = core.route(topic)
+                route: Route | None = core.route(topic_name(topic))
                 if route is not None:
                     delivery = accumulator.append(
                         route, value, key, headers, timestamp_ms, partition, now_ms, Delivery

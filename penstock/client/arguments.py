@@ -21,6 +21,13 @@ def producer_settings(*, acks: int | str, receipts: object = None, **rest: Any) 
     return ProducerSettings(acks=acks_number(acks), receipts=path, **rest)
 
 
+def topic_name(given: object) -> str:
+    """Raises `TypeError` for what is none. Asked where a topic is met for the first time."""
+    if not isinstance(given, str):
+        raise TypeError(f"topic: {given!r} is not a name")
+    return given
+
+
 def consumer_settings(
     *,
     topics: str | Sequence[Any],

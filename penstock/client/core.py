@@ -329,8 +329,6 @@ class ClientCore:
 
         Raises what the brokers finally answered, once; the next call asks again.
         """
-        if not isinstance(name, str):
-            raise TypeError(f"topic: {name!r} is not a name")
         error = self._topic_errors.pop(name, None)
         if error is not None:
             raise error

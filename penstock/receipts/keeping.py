@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from penstock.client.settings import ProducerSettings
 
 if TYPE_CHECKING:
-    from penstock.client.core import ClientCore
     from penstock.receipts.keeper import ReceiptsKeeper
 
 
-def keeper_of(client: ClientCore, settings: ProducerSettings) -> ReceiptsKeeper | None:
-    """The keeper that these settings ask for, which ends at the latest with `client`. Raises `ConfigurationError`."""
+def keeper_of(runtime: object, settings: ProducerSettings) -> ReceiptsKeeper | None:
+    """The keeper that these settings ask for, which ends at the latest with its client's runtime. Raises
+    `ConfigurationError`."""
     if settings.receipts is None:
         return None
     from penstock.receipts.keeper import ReceiptsKeeper
 
     keeper = ReceiptsKeeper(settings.receipts, settings.acks)
-    left = weakref.finalize(client, keeper.begin_close)
+    left = weakref.finalize(runtime, keeper.begin_close)
     left.atexit = False  # the keeper's own exit waits for the disk
     return keeper

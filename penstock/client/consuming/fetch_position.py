@@ -201,7 +201,7 @@ class FetchPosition:
         return not self.paused and not self.withheld and (bool(self.buffer) or self.part is not None)
 
 
-def seek_target(offset: int | None, timestamp_ms: int | None, to: SeekTo | None) -> int | None:
+def seek_target(offset: int | None, timestamp_ms: int | None, to: str | None) -> int | None:
     """The time to look up (or `BEGINNING`, `END`); None = go to `offset`. Raises `InvalidRequest` unless
     exactly one is given.
     """

@@ -106,7 +106,8 @@ class RecordAccumulator:
     def __init__(self, settings: ProducerSettings, sender: Sender) -> None:
         self._settings, self._sender = settings, sender
         self._buffer_bytes, self._batch_messages = settings.buffer_bytes, settings.batch_messages
-        self._hook = settings.partitioner
+        self._hook: Callable[..., object] | None = settings.partitioner
+        """What it gives, and what a caller names as a partition, may be anything."""
         self._compression = Compression[settings.compression.upper()]
         self.routes: dict[str, Route] = {}
         """Topics that messages can be sent to now."""
@@ -121,7 +122,7 @@ class RecordAccumulator:
         key: bytes | None,
         headers: HeaderList | None,
         timestamp_ms: int,
-        partition: int | None,
+        partition: object,
         now: Callable[[], float],
         delivery: DeliveryType[_Delivery],
     ) -> _Delivery | None:
@@ -175,7 +176,7 @@ class RecordAccumulator:
         start: int,
         headers: HeaderList | None,
         timestamp_ms: int,
-        partition: int | None,
+        partition: object,
         now: Callable[[], float],
         delivery: DeliveryType[_Delivery],
     ) -> list[_Delivery]:
@@ -206,7 +207,7 @@ class RecordAccumulator:
         values: Sequence[bytes | None],
         longest: int,
         timestamp_ms: int,
-        partition: int | None,
+        partition: object,
         now: Callable[[], float],
         delivery: DeliveryType[_Delivery],
     ) -> list[_Delivery]:
@@ -282,7 +283,7 @@ class RecordAccumulator:
         self.close_batches()
 
     def _choose(
-        self, route: Route, key: bytes | None, value: bytes | None, partition: int | None
+        self, route: Route, key: bytes | None, value: bytes | None, partition: object
     ) -> PartitionQueue:
         if partition is None:
             if self._hook is None:

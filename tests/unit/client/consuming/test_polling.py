@@ -4,15 +4,8 @@ from penstock.client.consuming.polling import PolledMessages, TopicWait
 from penstock.client.messages import Message
 
 
-class Taken:
-    """What polled messages need of a message."""
-
-    def __init__(self, topic: str, partition: int, offset: int) -> None:
-        self.topic, self.partition, self.offset = topic, partition, offset
-
-
 def messages(*places: tuple[str, int, int]) -> list[Message]:
-    return [Taken(*place) for place in places]  # type: ignore[misc]
+    return [Message(topic, partition, offset, -1, None, b"", []) for topic, partition, offset in places]
 
 
 def places(found: list[Message]) -> list[tuple[str, int, int]]:

@@ -80,7 +80,7 @@ def test_a_seek_names_exactly_one_place() -> None:
         with pytest.raises(InvalidRequest, match="-1; 0 or more required"):
             seek_target(*below)
     with pytest.raises(InvalidRequest, match="neither"):
-        seek_target(None, None, "middle")  # type: ignore[arg-type]
+        seek_target(None, None, "middle")
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FORBIDDEN, ErrorCode.NOT_LEADER])
