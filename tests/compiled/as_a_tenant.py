@@ -122,6 +122,9 @@ MESSAGES: list[dict[str, Any]] = [
     {"topic": "orders", "value": b"", "headers": {7: b""}},
     {"topic": "orders", "value": b"", "headers": {"trace": 7}},
     {"topic": "orders", "value": b"", "timestamp_ms": -1},
+    {"topic": "orders", "value": b"", "timestamp_ms": "now"},
+    {"topic": "orders", "value": b"", "timestamp_ms": 1.5},
+    {"topic": "orders", "value": b"", "timestamp_ms": 2**70},
     {"topic": "orders", "value": b"", "partition": 9},
     {"topic": "orders", "value": b"", "partition": "0"},
     {"topic": "orders", "value": b"", "partition": 2**70},
@@ -147,8 +150,8 @@ def mistakes_with_calls(client: Client, producer: "Producer[Any, Any]") -> Itera
     yield said(lambda: producer.send_many("orders", [b""], keys=[]))
 
 
-def session(bootstrap: str) -> dict[str, Any]:
-    """Messages there and back by each codec, and mistakes on the way."""
+def session(bootstrap: str) -> tuple[list[Any], list[str]]:
+    """What is read of messages that went there by each codec, and what is said of mistakes on the way."""
     with Client(bootstrap) as client:
         for codec in CODECS:
             with client.producer(compression=codec) as producer:
@@ -164,19 +167,19 @@ def session(bootstrap: str) -> dict[str, Any]:
                     for message in consumer.poll(timeout=PATIENCE_S)
                     if message.key is not None
                 ]
-    return {"read": read, "mistakes": mistakes}
+    return read, mistakes
 
 
 def main() -> None:
-    frozen = (Path(sys.argv[1]) / "batch-none.bin").read_bytes()
+    frozen = {codec: (Path(sys.argv[1]) / f"batch-{codec}.bin").read_bytes() for codec in CODECS}
+    plain = frozen["none"]
+    messages, mistakes = session(sys.argv[2])
     report = {
         "cores": CORES,
-        "batches": dict(built(frozen)),
-        "read": [
-            str(records_of((Path(sys.argv[1]) / f"batch-{codec}.bin").read_bytes())) for codec in CODECS
-        ],
-        "mistakes": [*mistakes_with_bytes(frozen), *mistakes_with_settings()],
-        "session": session(sys.argv[2]),
+        "batches": dict(built(plain)),
+        "frozen batches": [str(records_of(batch)) for batch in frozen.values()],
+        "messages": messages,
+        "mistakes": [*mistakes_with_bytes(plain), *mistakes_with_settings(), *mistakes],
     }
     print(json.dumps(report))
 

@@ -125,10 +125,11 @@ def test_a_tenant_gets_the_same_from_both_wheels(
     pure, compiled = (
         report(tenants[cores], cores, cluster, tmp_path) for cores in ("pure Python", "compiled")
     )
-    assert compiled == pure
+    for what, said in pure.items():
+        assert compiled[what] == said, what
     assert compiled["batches"]["none"] == (_FROZEN / "batch-none.bin").read_bytes().hex()
     assert len(set(compiled["batches"].values())) == len(Compression)
-    assert len(compiled["session"]["read"]) == 3 * len(Compression)
+    assert len(compiled["messages"]) == 3 * len(Compression)
 
 
 def report(tenant: Installation, cores: str, cluster: Brokers, folder: Path) -> dict[str, Any]:
