@@ -15,6 +15,7 @@ import pytest
 import penstock
 import penstock.asyncio
 from penstock.contract.ids import TopicId, TopicPartition
+from penstock.contract.topic_settings import TimestampType
 from penstock.receipts import Receipts, read_receipts
 from penstock.receipts.keeper import WRITE_MS
 from penstock.records.batch import read_header, split_batches
@@ -109,7 +110,7 @@ def test_a_killed_producers_receipts_are_true_and_lack_no_more_than_is_said(
     cluster: Brokers, tenant: Tenant, tmp_path: Path, surface: str, timestamps: str
 ) -> None:
     topic = f"killed-{surface}"
-    topic_id = cluster.create_topic(tenant, topic, 2, timestamp_type=timestamps)
+    topic_id = cluster.create_topic(tenant, topic, 2, timestamp_type=TimestampType[timestamps.upper()])
     path = tmp_path / "receipts"
     missing = 0
     for turn in range(ROUNDS):
