@@ -27,7 +27,7 @@ COMPILED_TESTS := $(wildcard tests/compiled tests/golden tests/properties tests/
 READY := $(RUNNING) .venv/.packages-ready .venv/.lock-ready
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: help setup dev demo check test compile sim planted mutants bench chaos fresh proto docs .lint
+.PHONY: help setup dev demo check test compile wheel sim planted mutants bench chaos fresh proto docs .lint
 
 help:  ## List the commands
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -50,6 +50,10 @@ test: $(READY) .lint  ## Everything that must pass; FULL=1 runs the long forms, 
 
 compile: $(READY)  ## Compile the hot cores to native modules; COMPILED=1 runs dev, demo, sim, bench and chaos on them
 	$(COMPILE)
+
+wheel: $(if $(COMPILED),$(READY),$(RUNNING))  ## Build the SDK's wheel into dist; COMPILED=1 for this machine's kind alone, with native modules
+	$(if $(COMPILED),HATCH_BUILD_HOOK_ENABLE_CUSTOM=1) $(BIN)/python -m pip wheel --disable-pip-version-check \
+		--no-deps --no-build-isolation --wheel-dir dist .
 
 sim: $(READY)  ## Run the simulator: SEED=7 repeats one seed, SEEDS=500 runs that many; SHRINK=1 makes a failure small
 	$(RUN) $(BIN)/python -m data_plane.testkit.run $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20)) $(if $(SHRINK),--shrink)

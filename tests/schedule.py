@@ -34,6 +34,7 @@ LONGEST_FIRST = (
     "tests/integration/losses/test_replication_factors.py",
     "tests/integration/metering/test_deletion.py",
     "tests/integration/bad_input/test_full_disk.py",
+    "tests/compiled/test_compiled_wheel.py",
 )
 
 

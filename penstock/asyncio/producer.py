@@ -15,7 +15,7 @@ from penstock.client.messages import HeaderList
 from penstock.client.producing.accumulator import Route
 from penstock.client.producing.delivery import flush_timeout_after
 from penstock.client.producing.producer import ProducerCore
-from penstock.client.serialization import Headers, MessageSerializer, all_plain, header_list
+from penstock.client.serialization import Headers, MessageSerializer, all_plain, header_list, time_of_message
 from penstock.client.settings import ProducerSettings
 from penstock.client.timing import NEVER
 from penstock.contract.errors import Closed, TimedOut
@@ -81,6 +81,8 @@ class Producer(Generic[_Value, _Key]):
             runtime.check()
         if timestamp_ms is None:
             timestamp_ms = runtime.wall_ms()
+        else:
+            timestamp_ms = time_of_message(topic, timestamp_ms)
         route = accumulator.routes.get(topic)
         if route is not None:
             delivery = accumulator.append(
@@ -126,6 +128,8 @@ class Producer(Generic[_Value, _Key]):
         runtime, accumulator = self._runtime, self._accumulator
         if timestamp_ms is None:
             timestamp_ms = runtime.wall_ms()
+        else:
+            timestamp_ms = time_of_message(topic, timestamp_ms)
         stored = header_list(topic, headers)
         if self._serializer.adds or not all_plain(values, keys):
             pairs = zip(values, keys or [None] * len(values), strict=True)

@@ -14,7 +14,7 @@ from penstock.client.core import unavailable
 from penstock.client.messages import HeaderList
 from penstock.client.producing.delivery import flush_timeout_after, run_callbacks
 from penstock.client.producing.producer import ProducerCore
-from penstock.client.serialization import Headers, MessageSerializer, all_plain, header_list
+from penstock.client.serialization import Headers, MessageSerializer, all_plain, header_list, time_of_message
 from penstock.client.settings import ProducerSettings
 from penstock.contract.errors import Closed, TimedOut
 from penstock.receipts.keeping import keeper_of
@@ -82,6 +82,8 @@ class Producer(Generic[_Value, _Key]):
             self._runtime.check()
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
+        else:
+            timestamp_ms = time_of_message(topic, timestamp_ms)
         accumulator, client_core = self._accumulator, self._client_core
         with self._lock:
             route = accumulator.routes.get(topic)
@@ -118,6 +120,8 @@ class Producer(Generic[_Value, _Key]):
             raise ValueError(f"send_many: {len(keys)} keys for {len(values)} values; as many required")
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
+        else:
+            timestamp_ms = time_of_message(topic, timestamp_ms)
         stored = header_list(topic, headers)
         if self._serializer.adds or not all_plain(values, keys):
             pairs = zip(values, keys or [None] * len(values), strict=True)

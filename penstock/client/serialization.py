@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import index
 from typing import Any
 
 from penstock.client.messages import HeaderList, Message
-from penstock.contract.errors import ConfigurationError, SerializationFailed
+from penstock.contract.errors import ConfigurationError, InvalidRequest, SerializationFailed
 from penstock.records.batch import Buffer
 from penstock.serializers import CONTENT_TYPE, MESSAGE_ID, Serializer, header, media_type
 
 Headers = Mapping[str, Buffer | None] | Iterable[tuple[str, Buffer | None]]
 """What an application may give; a name that is to come twice needs pairs."""
 _PLAIN = {bytes, type(None)}
+_TIME_MS_MAX = 2**63 - 1
 _SHOWN = 200
 """Characters of a serializer's own complaint that an error repeats."""
 
@@ -86,6 +88,19 @@ def header_list(topic: str, given: Any) -> HeaderList | None:
         if content is not None and type(content) is not bytes:
             pairs[number] = name, _buffered(content, f"{topic}: header {name!r}", _as_bytes(content))
     return pairs
+
+
+def time_of_message(topic: str, given: Any) -> int:
+    """The time in ms that an application gives a message. Raises `TypeError` for what is no whole number, and
+    `InvalidRequest` for what is below 0 or too large for a batch.
+    """
+    try:
+        time_ms = index(given)
+    except TypeError:
+        raise TypeError(f"{topic}: timestamp_ms {given!r} is not a whole number") from None
+    if not 0 <= time_ms <= _TIME_MS_MAX:
+        raise InvalidRequest(f"{topic}: timestamp_ms {time_ms}, 0 to {_TIME_MS_MAX} required")
+    return time_ms
 
 
 def _as_stored(given: Any, topic: str, what: str, serializer: Serializer[Any] | None) -> bytes:

@@ -16,6 +16,7 @@ COMMANDS = [
     "check",
     "test",
     "compile",
+    "wheel",
     "sim",
     "planted",
     "mutants",

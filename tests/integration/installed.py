@@ -15,16 +15,24 @@ from packaging.utils import canonicalize_name
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
+_CORES_THAT_RUN = ("PYTHONPATH", "PYTHONSAFEPATH")
+"""What `make` sets for tests on compiled cores."""
 
 
-def build_wheel(folder: Path) -> Path:
-    """Build the wheel of the tree into `folder`, without a network."""
+def build_wheel(folder: Path, *, compiled: bool = False, of: Path = ROOT) -> Path:
+    """Build the wheel of a tree or of a source distribution into `folder`, which has none. It uses no network, and it
+    does not matter which cores run here.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in _CORES_THAT_RUN}
+    if compiled:
+        environment["HATCH_BUILD_HOOK_ENABLE_CUSTOM"] = "1"
     subprocess.run(
         [
             *(sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-index"),
-            *("--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT)),
+            *("--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(of)),
         ],
         check=True,
+        env=environment,
         timeout=PATIENCE_S,
     )
     (wheel,) = folder.glob("*.whl")

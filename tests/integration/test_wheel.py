@@ -1,11 +1,15 @@
 """The wheel holds the SDK alone, works with what it requires, and says what to install for the rest."""
 
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from .installed import Installation, build_wheel, install
+from tests.waiting import PATIENCE_S
+
+from .installed import ROOT, Installation, build_wheel, install
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -57,10 +61,25 @@ def test_every_module_of_the_wheel_imports_with_what_the_wheel_requires(
     assert "penstock.contract.v1.log_pb2" in walked.stdout.split()
 
 
-def test_the_version_says_which_codec_is_in_use(tenant: Installation, tmp_path: Path) -> None:
+def test_the_version_says_which_cores_and_which_codec_are_in_use(
+    tenant: Installation, tmp_path: Path
+) -> None:
     said = tenant.run("penstock", "--version", cwd=tmp_path)
     assert said.returncode == 0, said.stderr
-    assert "codec: compiled" in said.stdout
+    assert "(cores: pure Python, codec: compiled)" in said.stdout
+
+
+def test_a_source_distribution_gives_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", str(tmp_path)],
+        cwd=ROOT,
+        check=True,
+        timeout=PATIENCE_S,
+    )
+    (source,) = tmp_path.glob("*.tar.gz")
+    built = build_wheel(tmp_path, of=source)
+    assert built.name == wheel.name
+    assert built.read_bytes() == wheel.read_bytes()
 
 
 @pytest.mark.parametrize("command", [("dev", "up"), ("dev", "status")])

@@ -90,6 +90,10 @@ def test_what_is_no_message_is_refused_at_the_send_and_harms_nothing(brokers: Fa
                 await producer.send("orders", "text")  # type: ignore[arg-type]
             with pytest.raises(TypeError, match="key_serializer=JSON"):
                 await producer.send("orders", b"x", key=5)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match=r"timestamp_ms 1.5 is not a whole number"):
+                await producer.send("orders", b"x", timestamp_ms=1.5)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="timestamp_ms 'now' is not a whole number"):
+                await producer.send_many("orders", [b"x"], timestamp_ms="now")  # type: ignore[arg-type]
             with pytest.raises(TypeError, match="topic: 5 is not a name"):
                 await producer.send(nothing, b"x")
             with pytest.raises(TypeError, match="value_serializer=TEXT"):

@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 
 from penstock.client.consuming.fetch_collector import FetchCollector
 from penstock.client.messages import Message
-from penstock.client.serialization import MessageDeserializer, message_deserializer, message_serializer
-from penstock.contract.errors import ConfigurationError, SerializationFailed
+from penstock.client.serialization import (
+    MessageDeserializer,
+    message_deserializer,
+    message_serializer,
+    time_of_message,
+)
+from penstock.contract.errors import ConfigurationError, InvalidRequest, SerializationFailed
 from penstock.contract.v1.log_pb2 import InitProducerRequest, InitProducerResponse
 from penstock.serializers import JSON, MESSAGE_ID, TEXT, Avro, Protobuf, Serializer, new_message_id
 from tests.unit.client.runner import Runner
@@ -222,6 +227,26 @@ def test_a_key_that_is_not_bytes_is_told_likewise_whatever_the_values_have(
 def test_headers_that_cannot_be_stored_are_told_by_name_or_place(headers: Any, said: str) -> None:
     with pytest.raises(TypeError, match=f"orders: {said}"):
         message_serializer(None, None, None).serialize("orders", b"", None, headers)
+
+
+@pytest.mark.parametrize("time", ["now", 1.5, b"5"])
+def test_a_time_that_is_no_whole_number_is_told_with_its_topic(time: object) -> None:
+    with pytest.raises(TypeError, match=f"orders: timestamp_ms {time!r} is not a whole number"):
+        time_of_message("orders", time)
+
+
+@pytest.mark.parametrize("time", [-1, 2**63])
+def test_a_time_that_no_batch_can_hold_is_refused(time: int) -> None:
+    with pytest.raises(InvalidRequest, match=f"orders: timestamp_ms {time}, 0 to {2**63 - 1} required"):
+        time_of_message("orders", time)
+
+
+def test_a_time_may_be_whatever_is_a_whole_number() -> None:
+    class Whole:
+        def __index__(self) -> int:
+            return 5
+
+    assert [time_of_message("orders", time) for time in (Whole(), 0, 2**63 - 1)] == [5, 0, 2**63 - 1]
 
 
 def test_headers_are_a_mapping_or_any_pairs_and_whatever_is_like_bytes_is_stored() -> None:
