@@ -25,7 +25,7 @@ class OwnFiles:
         self._closed = False
 
     def creation_steps(self) -> list[SyncStep]:
-        """What makes a new directory durable."""
+        """What makes a new directory durable; then `end_creation`."""
         file = self.identity_file
         invariant(file is not None, f"{self._segments.where}: only a log just made has creation steps")
         steps: list[SyncStep] = [SyncFile(file)] if file is not None else []
@@ -34,6 +34,12 @@ class OwnFiles:
             steps.append(SyncDirectory(path))
             path = layout.parent(path)
         return [*steps, SyncDirectory("")]
+
+    def end_creation(self) -> None:
+        """The steps were synced. A partition that nobody writes to holds no file open."""
+        if self.identity_file is not None:
+            self.identity_file.close()
+            self.identity_file = None
 
     def begin_checkpoint(self, high_watermark: int, log_end: int) -> Sequence[SyncStep]:
         """Write the caches that are due; steps that sync everything as it is now. Another one that did not end is
@@ -63,7 +69,6 @@ class OwnFiles:
         """Close what needs not stay open; the next use opens it again."""
         self._segments.release_files()
         self._seals.close()
-        self._close_identity()
 
     def close(self, high_watermark: int, *, clean: bool) -> None:
         """Close everything, once; before a clean stop write all caches."""
@@ -75,9 +80,4 @@ class OwnFiles:
             self._write_caches(high_watermark, unindexed_max=1)
         self._segments.close()
         self._seals.close(abandon=True)
-        self._close_identity()
-
-    def _close_identity(self) -> None:
-        if self.identity_file is not None:
-            self.identity_file.close()
-            self.identity_file = None
+        self.end_creation()

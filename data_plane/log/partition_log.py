@@ -121,8 +121,12 @@ class PartitionLog:
         return log
 
     def creation_steps(self) -> list[SyncStep]:
-        """What makes a new directory durable."""
+        """What makes a new directory durable; then `end_creation`."""
         return self._own_files.creation_steps()
+
+    def end_creation(self) -> None:
+        """The steps were synced."""
+        self._own_files.end_creation()
 
     @classmethod
     def recover(

@@ -24,6 +24,9 @@ from data_plane.node.log_directory.stray_directories import StrayDirectories
 from penstock.contract.ids import TenantId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
 
+_SYNCED_AT_ONCE = 256
+"""New partitions whose files are open at the same time, until one sync makes them durable."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
@@ -94,15 +97,16 @@ class Boot:
 
     def _make_durable(self, made: Sequence[TopicPartition]) -> None:
         """The same of what was written into a directory when it was made."""
-        steps: list[SyncStep] = []
-        for where in made:
-            path = layout.partition_directory(where)
-            file = self._disk.open(f"{path}/{layout.PARTITION_FILE}")
-            steps += [SyncFile(file), SyncDirectory(path)]
-        self._disk.sync_now(steps)
-        for step in steps:
-            if isinstance(step, SyncFile):
-                step.file.close()
+        for first in range(0, len(made), _SYNCED_AT_ONCE):
+            steps: list[SyncStep] = []
+            for where in made[first : first + _SYNCED_AT_ONCE]:
+                path = layout.partition_directory(where)
+                file = self._disk.open(f"{path}/{layout.PARTITION_FILE}")
+                steps += [SyncFile(file), SyncDirectory(path)]
+            self._disk.sync_now(steps)
+            for step in steps:
+                if isinstance(step, SyncFile):
+                    step.file.close()
 
     def _read_checkpoint(self) -> tuple[Checkpoint, str]:
         """The checkpoint, and why it tells nothing. A lost one is damage, never a new directory (RL54)."""

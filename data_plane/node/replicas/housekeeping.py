@@ -1,6 +1,7 @@
 """The replicas' comings and trims: those of the boot, new ones as the metadata says, and where each log begins."""
 
 import asyncio
+import itertools
 
 from data_plane.disk.port import DiskFault, DiskFull
 from data_plane.log import layout
@@ -28,6 +29,8 @@ _MADE_PER_TURN = 2
 """New partitions before others have their turn of the event loop: some 5 ms (RL137), and 40 where others want the
 processor too.
 """
+_MADE_AT_ONCE = 256
+"""New partitions that one sync makes durable; each holds a file open until then."""
 
 
 class Housekeeping:
@@ -84,10 +87,16 @@ class Housekeeping:
                     await self._move_log_start(replica, offset)
 
     async def _make(self) -> None:
-        made: list[tuple[TopicPartition, PartitionLog]] = []
-        async for wanted in in_turns(list(self._due.to_make), _MADE_PER_TURN):
+        while self._due.to_make:
+            wanted = list(itertools.islice(self._due.to_make, _MADE_AT_ONCE))
             for where in wanted:
-                self._due.to_make.pop(where, None)
+                del self._due.to_make[where]
+            await self._make_some(wanted)
+
+    async def _make_some(self, wanted: list[TopicPartition]) -> None:
+        made: list[tuple[TopicPartition, PartitionLog]] = []
+        async for some_wanted in in_turns(wanted, _MADE_PER_TURN):
+            for where in some_wanted:
                 log = self._create(where)
                 if log is not None:
                     made.append((where, log))
@@ -97,6 +106,7 @@ class Housekeeping:
             raise LogDirectoryFailed(f"new partitions: {fault}") from fault
         async for some in in_turns(made, _MADE_PER_TURN):
             for where, log in some:
+                log.end_creation()
                 topic, record = self._image.topics.get(where.topic_id), self._wanted(where)
                 if topic is None or record is None or self._generation(record) != log.replica_generation:
                     log.close(clean=False)
