@@ -102,6 +102,8 @@ class ConsumerCore:
                 return name
             self._check_assigned(view)
             self._known[name] = None
+            # An assignment keeps positions; their leaders may have moved since then.
+            self._follow_leaders(view, self._positions_in(name))
             self._grow(view, self._initial_target())
         return None
 
@@ -146,7 +148,7 @@ class ConsumerCore:
         self._core.changed = True
         if view.name not in self._known:
             return
-        positions = [position for (topic, _), position in self.positions.items() if topic == view.name]
+        positions = self._positions_in(view.name)
         error = view.error
         if error is None and any(position.topic_id != view.topic_id for position in positions):
             error = _created_again(view.name)
@@ -155,15 +157,23 @@ class ConsumerCore:
                 self._fetcher.close_partition(position)
                 position.halt(error)
             return
+        self._follow_leaders(view, positions)
+        self._grow(view, BEGINNING)
+        self._core.attend()
+
+    def _positions_in(self, topic: str) -> list[FetchPosition]:
+        return [position for (name, _), position in self.positions.items() if name == topic]
+
+    def _follow_leaders(self, view: TopicView, positions: Iterable[FetchPosition]) -> None:
         for position in positions:
+            if position.topic_id != view.topic_id:
+                continue  # its topic is gone; it is halted when a broker says so
             partition = view.partitions[position.partition]
             if (position.leader, position.leader_epoch) != (partition.leader, partition.leader_epoch):
                 position.leader, position.leader_epoch = partition.leader, partition.leader_epoch
                 if position.state is PositionState.OPEN:
                     self._fetcher.close_partition(position)
-                position.retry_at, position.failures = now, 0
-        self._grow(view, BEGINNING)
-        self._core.attend()
+                position.retry_at, position.failures = 0.0, 0
 
     def assignment(self) -> list[NamedPartition]:
         """What is read, in order."""
