@@ -170,6 +170,27 @@ def test_connections_beyond_the_bound_are_hung_up_on_and_the_others_stay() -> No
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    "said", [b"", hello()[:-1], hello(secret="x" * 64)], ids=["nothing", "half", "wrong"]
+)
+def test_connections_without_the_secret_keep_no_broker_out(said: bytes) -> None:
+    async def scenario(world: World) -> None:
+        async with contextlib.AsyncExitStack() as strangers:
+            oldest, _ = await strangers.enter_async_context(raw(world))
+            for _ in range(CONNECTIONS - 1):
+                _, writer = await strangers.enter_async_context(raw(world))
+                writer.write(said)
+            await until("all are there", lambda: len(world.peer_listener._connections) == CONNECTIONS)
+            connection = await world.transport.connect(world.peer, "/s/echo", MS)
+            assert await oldest.read() == b""
+            assert len(world.peer_listener._connections) == CONNECTIONS
+            await connection.send(b"inside")
+            assert await connection.receive() == b"inside"
+            assert world.peer_listener.turned_away()["127.0.0.1"] >= 1
+
+    run(scenario)
+
+
 def test_the_kernel_clears_away_what_a_dead_network_has_left() -> None:
     async def scenario(world: World) -> None:
         connection = await world.transport.connect(world.peer, "/s/echo", MS)
@@ -350,6 +371,19 @@ def test_a_length_over_the_limit_ends_the_connection_before_memory_is_taken(leng
     run(scenario)
 
 
+def test_no_memory_is_taken_for_what_comes_behind_a_wrong_secret() -> None:
+    async def scenario(world: World) -> None:
+        async with raw(world) as (reader, writer):
+            writer.write(hello(secret="x" * 64) + HEAD.pack(wire.Kind.FRAME, wire.FRAME_LENGTH_MAX))
+            assert (await end_of(reader))[0] == ErrorCode.UNAUTHENTICATED
+            (accepted,) = world.peer_listener._connections
+            writer.write(bytes(100_000))
+            await writer.drain()
+            assert len(accepted._incoming.free()) == 64 * limits.KIB
+
+    run(scenario)
+
+
 def test_a_frame_that_no_peer_would_read_is_not_sent() -> None:
     async def scenario(world: World) -> None:
         connection = await world.transport.connect(world.peer, "/s/echo", MS)
@@ -383,6 +417,20 @@ def test_no_more_is_read_ahead_than_the_bound_and_one_buffer() -> None:
         world.release.set()
         await until("more has gone", lambda: sent > before + 100)
         flooding.cancel()
+
+    run(scenario)
+
+
+def test_empty_frames_are_not_read_ahead_without_a_bound() -> None:
+    async def scenario(world: World) -> None:
+        async with raw(world) as (_, writer):
+            writer.write(hello("/s/deaf") + 1_000_000 * wire.frame(b""))
+            await world.began.wait()
+            (accepted,) = world.peer_listener._connections
+            await until("reading has paused", lambda: accepted._reading_paused)
+            assert len(accepted._frames) <= peer_connection.READ_AHEAD_FRAMES + 64 * limits.KIB // HEAD.size
+            world.release.set()
+            await until("all are received", lambda: len(world.seen) == 1_000_000)
 
     run(scenario)
 
