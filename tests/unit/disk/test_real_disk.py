@@ -70,6 +70,18 @@ def test_an_appended_file_goes_through_the_page_cache_when_the_device_refuses_it
     file.close()
 
 
+def test_a_disk_with_space_for_a_part_of_a_block_is_full_and_not_broken(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.open_appended("a", create=True)
+    file.write_at(0, [b"x" * 5_000])
+    with monkeypatch.context() as full, pytest.raises(DiskFull, match="took 1024 bytes, a block required"):
+        full.setattr(os, "pwritev", lambda *_: 1_024)
+        file.write_at(5_000, [b"y" * 9_000])
+    file.write_at(5_000, [b"z" * 10])
+    assert file.read_at(4_990, 20) == b"x" * 10 + b"z" * 10
+
+
 def test_after_a_failed_sync_nothing_is_ever_said_to_be_durable_again(disk: RealDisk, tmp_path: Path) -> None:
     (tmp_path / "bad").symlink_to("/dev/null")  # which refuses to be synced
     bad, good = disk.open("bad"), disk.open("good", create=True)
