@@ -421,6 +421,42 @@ def test_no_more_is_read_ahead_than_the_bound_and_one_buffer() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("lengths", [(0, 2**16 - 1, 0), (2**16 - 1,) * 3, (1, wire.HELLO_BYTES_MAX - 13, 1)])
+def test_a_hello_that_says_it_is_too_long_is_refused_before_it_has_come(
+    lengths: tuple[int, int, int],
+) -> None:
+    async def scenario(world: World) -> None:
+        async with raw(world) as (reader, writer):
+            writer.write(struct.pack(">4sBBHHH", wire.MAGIC, wire.VERSION, wire.Form.STREAM, *lengths))
+            code, reason = await end_of(reader)
+        assert code == ErrorCode.INVALID_REQUEST
+        assert reason == f"a hello of {12 + sum(lengths)} bytes, at most {wire.HELLO_BYTES_MAX} allowed"
+        assert world.peer_listener.turned_away() == {"127.0.0.1": 1}
+
+    run(scenario)
+
+
+def test_frames_that_end_anywhere_in_the_buffer_are_read() -> None:
+    """Space for a frame's rest is made in front, behind, or by a longer buffer, and is never of no bytes."""
+    whole = 64 * limits.KIB
+    for first in (0, 1, 30_000, whole - HEAD.size - 1, whole - HEAD.size):
+        for beyond in (-HEAD.size - 1, -1, 0, 1, 2, 100_000):
+            frames = [bytes([1]) * first, bytes([2]) * max(0, whole - first - 2 * HEAD.size + beyond), b"3"]
+            left = memoryview(b"".join(map(wire.frame, frames)))
+            incoming, found = wire.Incoming(), []
+            while len(left):
+                space = incoming.free()
+                assert len(space), (first, beyond)
+                # As it comes where the first frame's end and a part of the next one arrive together.
+                some = left[: min(len(space), first + 2 * HEAD.size if not found else 40_000)]
+                space[: len(some)] = some
+                incoming.filled(len(some))
+                left = left[len(some) :]
+                while (message := incoming.take()) is not None:
+                    found.append(message)
+            assert found == [(wire.Kind.FRAME, frame) for frame in frames], (first, beyond)
+
+
 def test_empty_frames_are_not_read_ahead_without_a_bound() -> None:
     async def scenario(world: World) -> None:
         async with raw(world) as (_, writer):
@@ -447,6 +483,24 @@ def test_a_sender_of_much_lets_others_have_their_turn(monkeypatch: pytest.Monkey
         assert turns == []
         await connection.send(bytes(600))
         assert turns == ["another's"]
+
+    run(scenario)
+
+
+def test_nothing_is_sent_behind_an_end_that_was_said_while_a_sender_let_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peer_connection, "_TURN_BYTES", 1_000)
+
+    async def scenario(world: World) -> None:
+        connection = await world.transport.connect(world.peer, "/s/deaf", MS)
+        await connection.send(bytes(1_000))
+        asyncio.get_running_loop().call_soon(connection.close)
+        with pytest.raises(ConnectionLost, match="closed by this side"):
+            await connection.send(b"too late")
+        world.release.set()
+        await until("it has ended", lambda: not world.peer_listener._connections)
+        assert world.seen == [bytes(1_000)]
 
     run(scenario)
 
@@ -533,6 +587,59 @@ def test_calls_leave_no_connection_behind() -> None:
             "no socket is left", lambda: not world.transport._open and not world.peer_listener._connections
         )
         assert asyncio.get_running_loop().time() - began < peer_connection._LINGER_S
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("said", [wire.frame(b"early"), wire.frame(b"early") + wire.welcome()])
+def test_a_peer_that_sends_before_it_has_welcomed_is_hung_up_on(said: bytes) -> None:
+    async def scenario(world: World) -> None:
+        gone = asyncio.Event()
+
+        async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(said)
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            gone.set()
+            writer.close()
+
+        server = await asyncio.start_server(speak, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(ConnectionLost, match="sends before it has welcomed"):
+                await world.transport.connect(f"127.0.0.1:{port}", "/s/echo", MS)
+            await gone.wait()
+
+    run(scenario)
+
+
+def test_a_caller_hangs_up_on_a_peer_that_answers_and_does_not_end() -> None:
+    async def scenario(world: World) -> None:
+        ends: list[tuple[int, str]] = []
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(wire.welcome() + wire.frame(b"one") + wire.frame(b"two"))
+            await reader.readexactly(len(hello("/c/echo", form=wire.Form.CALL, request_id="0" * 16)))
+            ends.append(await end_of(reader))
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            assert await world.transport.call(f"127.0.0.1:{port}", "/c/echo", b"x", MS) == b"one"
+            await until("it heard the end", lambda: ends == [(0, "")])
+            await until("nothing is left", lambda: not world.transport._open)
+
+    run(scenario)
+
+
+def test_a_send_on_a_socket_that_is_being_closed_is_a_lost_connection() -> None:
+    async def scenario(world: World) -> None:
+        connection = await world.transport.connect(world.peer, "/s/echo", MS)
+        assert isinstance(connection, PeerConnection)
+        connection._transport.abort()  # as the loop does when a write has failed
+        with pytest.raises(ConnectionLost):
+            await connection.send(b"into the void")
 
     run(scenario)
 
