@@ -443,7 +443,8 @@ def test_frames_that_end_anywhere_in_the_buffer_are_read() -> None:
         for beyond in (-HEAD.size - 1, -1, 0, 1, 2, 100_000):
             frames = [bytes([1]) * first, bytes([2]) * max(0, whole - first - 2 * HEAD.size + beyond), b"3"]
             left = memoryview(b"".join(map(wire.frame, frames)))
-            incoming, found = wire.Incoming(), []
+            incoming = wire.Incoming()
+            found: list[tuple[int, bytes]] = []
             while len(left):
                 space = incoming.free()
                 assert len(space), (first, beyond)
