@@ -124,7 +124,7 @@ class ConsumerCore:
                 continue
             self._handles += 1
             position = FetchPosition(view.name, view.topic_id, number, self._handles)
-            position.leader, position.leader_epoch = partition.leader, partition.leader_epoch
+            position.follow(partition)
             self.positions[tp] = position
             self._start(position, target)
         self._core.attend()
@@ -166,14 +166,9 @@ class ConsumerCore:
 
     def _follow_leaders(self, view: TopicView, positions: Iterable[FetchPosition]) -> None:
         for position in positions:
-            if position.topic_id != view.topic_id:
-                continue  # its topic is gone; it is halted when a broker says so
-            partition = view.partitions[position.partition]
-            if (position.leader, position.leader_epoch) != (partition.leader, partition.leader_epoch):
-                position.leader, position.leader_epoch = partition.leader, partition.leader_epoch
-                if position.state is PositionState.OPEN:
-                    self._fetcher.close_partition(position)
-                position.retry_at, position.failures = 0.0, 0
+            # Of a topic that is gone: it is halted when a broker says so.
+            if position.topic_id == view.topic_id and position.follow(view.partitions[position.partition]):
+                self._fetcher.close_partition(position)
 
     def assignment(self) -> list[NamedPartition]:
         """What is read, in order."""
@@ -189,11 +184,8 @@ class ConsumerCore:
         partition = view.partitions[tp[1]]
         self._handles += 1
         position = FetchPosition(view.name, view.topic_id, tp[1], self._handles)
-        position.leader, position.leader_epoch, position.withheld = (
-            partition.leader,
-            partition.leader_epoch,
-            True,
-        )
+        position.follow(partition)
+        position.withheld = True
         self.positions[tp] = position
         if self._assigned is not None:
             self._assigned[tp] = None
