@@ -155,7 +155,7 @@ class TopicBatchView(TenantView):
         given = TopicsInput(data=request.data)
         given.is_valid(raise_exception=True)
         asked = [actions.TopicAsked(**topic) for topic in given.validated_data["topics"]]
-        together = sum(topic.partitions for topic in asked)
+        together = sum(max(0, topic.partitions) for topic in asked)
         if together > limits.PARTITIONS_PER_TOPIC_MAX:
             raise LimitExceeded(
                 f"topics: {together} partitions together, {limits.PARTITIONS_PER_TOPIC_MAX} possible in one request"

@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 
 from data_plane.broker.real_file import RealFile, disk_fault
-from data_plane.disk.port import APPENDED_BLOCK_BYTES, Buffer, DiskFault
+from data_plane.disk.port import APPENDED_BLOCK_BYTES, Buffer, DiskFull
 
 _SPACE_BYTES = 1 << 20
 """What goes to the device at once: enough to keep it busy, and little enough for a processor's cache."""
@@ -113,7 +113,8 @@ class AppendedFile(RealFile):
             written = self._write_some(at, [blocks])
             whole = written - written % APPENDED_BLOCK_BYTES
             if not whole:
-                raise DiskFault(f"{self.path}: write at {at} took {written} bytes, a block required")
+                # A file system whose blocks are smaller, with no space for all of this one.
+                raise DiskFull(f"{self.path}: write at {at} took {written} bytes, a block required")
             blocks = blocks[whole:]
             at += whole
 

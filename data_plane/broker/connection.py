@@ -17,6 +17,8 @@ from penstock.contract import limits
 
 READ_AHEAD_BYTES = 256 * limits.KIB
 """Nothing more is read while that much waits to be received; one frame of any size fits."""
+READ_AHEAD_FRAMES = 1_000
+"""Nor while so many frames do: empty ones have no bytes to count."""
 GRPC_ERRORS = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 
 
@@ -102,7 +104,7 @@ class GrpcConnection:
                 self._frames.append(frame)
                 self._buffered_bytes += len(frame)
                 self._wake()
-                while self._buffered_bytes >= READ_AHEAD_BYTES:
+                while self._buffered_bytes >= READ_AHEAD_BYTES or len(self._frames) >= READ_AHEAD_FRAMES:
                     self._space.clear()
                     await self._space.wait()
         except grpc.aio.AioRpcError as error:

@@ -17,6 +17,8 @@ from penstock.contract import limits
 
 READ_AHEAD_BYTES = 256 * limits.KIB
 """Nothing more is read while that much waits to be received; one frame of any size fits."""
+READ_AHEAD_FRAMES = 1_000
+"""Nor while so many frames do: empty ones have no bytes to count."""
 WRITE_BUFFER_BYTES = 256 * limits.KIB
 """A send waits while that much has not gone out; one frame of any size is added to it."""
 _TURN_BYTES = limits.MIB
@@ -87,7 +89,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             await self._receiver
         frame = self._frames.popleft()
         self._buffered_bytes -= len(frame)
-        if self._reading_paused and self._buffered_bytes < READ_AHEAD_BYTES:
+        if self._reading_paused and not self._enough_waits:
             self._read_on()
         return frame
 
@@ -110,6 +112,11 @@ class PeerConnection(asyncio.BufferedProtocol):
         # A socket that is closed while bytes wait in it is reset, and the end might be lost with that.
         self._read_on()
         self._linger = self._loop.call_later(_LINGER_S, self._transport.abort)
+
+    def refuse(self, code: int, reason: str) -> None:
+        """`finish`, and look at nothing that still arrives: the peer was not let in."""
+        self._deaf, self._incoming = True, wire.Incoming()
+        self.finish(code, reason)
 
     def abort(self, reason: str) -> None:
         """Hang up at once, without a word."""
@@ -138,6 +145,10 @@ class PeerConnection(asyncio.BufferedProtocol):
     def _check_open(self) -> None:
         if self._lost:
             raise ConnectionLost(f"{self._peer}: {self._lost}")
+
+    @property
+    def _enough_waits(self) -> bool:
+        return self._buffered_bytes >= READ_AHEAD_BYTES or len(self._frames) >= READ_AHEAD_FRAMES
 
     def _read_on(self) -> None:
         if self._reading_paused:
@@ -212,7 +223,7 @@ class PeerConnection(asyncio.BufferedProtocol):
                 return
             self._frames.append(payload)
             self._buffered_bytes += len(payload)
-            if self._buffered_bytes >= READ_AHEAD_BYTES and not self._reading_paused:
+            if self._enough_waits and not self._reading_paused:
                 self._reading_paused = True
                 self._transport.pause_reading()
             self._wake(self._receiver)

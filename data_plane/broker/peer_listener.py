@@ -41,12 +41,15 @@ class PeerListener:
         fault: Callable[[BaseException], None],
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Connections beyond `connections_max` are hung up on at once. With `tls` all of them are in it."""
+        """Beyond `connections_max` the oldest connection that has not shown the secret is hung up on, or else the new
+        one. With `tls` all connections are in it."""
         self._streams, self._calls = streams, calls
         self._secret, self._connections_max, self._tls = cluster_secret.encode(), connections_max, tls
         self._handlers = Handlers(fault)
         self._turned_away = TurnedAway()
         self._connections: dict[_Accepted, None] = {}
+        self._strangers: dict[_Accepted, None] = {}
+        """Those that have not shown the secret, the oldest first."""
         self._server: asyncio.Server | None = None
 
     async def start(self, bound: socket.socket) -> None:
@@ -75,19 +78,25 @@ class PeerListener:
     # -- for its connections ---------------------------------------------------------------------------------
 
     def entered(self, connection: "_Accepted") -> bool:
-        """False when there are too many."""
+        """False when there are too many. A broker shows the secret at once, so one that has not makes way: connecting
+        alone keeps no broker out."""
         if len(self._connections) >= self._connections_max:
-            return False
-        self._connections[connection] = None
+            stranger = next(iter(self._strangers), None)
+            if stranger is None:
+                return False
+            self.left(stranger)
+            stranger.make_way()
+        self._connections[connection] = self._strangers[connection] = None
         return True
 
     def left(self, connection: "_Accepted") -> None:
         self._connections.pop(connection, None)
+        self._strangers.pop(connection, None)
 
     def refused(self, connection: "_Accepted", code: ErrorCode, reason: str) -> None:
         """It is counted, and hears why."""
         self._turned_away.count(connection.host)
-        connection.finish(code, reason)
+        connection.refuse(code, reason)
 
     def hung_up_on(self, connection: "_Accepted", why: str) -> None:
         """It is counted, and hears nothing: it would not understand."""
@@ -101,6 +110,7 @@ class PeerListener:
                 connection, ErrorCode.UNAUTHENTICATED, "the peer listener demands the cluster secret"
             )
             return
+        self._strangers.pop(connection, None)
         caller = Caller(
             peer=connection.host,
             connection=connection.peer,
@@ -154,6 +164,13 @@ class _Accepted(PeerConnection):
 
     def welcome(self) -> None:
         self._transport.write(wire.welcome())
+
+    def make_way(self) -> None:
+        """It has not shown the secret, and another one wants its place."""
+        if self._closed:
+            self.abort("it was refused before")
+        else:
+            self._listener.hung_up_on(self, "there are too many connections")
 
     def _greet(self) -> bool:
         hello = self._incoming.take_hello()

@@ -145,6 +145,8 @@ class Writer:
         config = self._config
         deadline = time.monotonic() + config.busy_ms / 1000
         attempt = 0
+        unknown = False
+        """Whether an attempt that failed may come back after a crash, whatever became of the next ones."""
         while True:
             committing = False
             try:
@@ -161,29 +163,32 @@ class Writer:
                     self._committed()
                 return outcomes
             except sqlite3.Error as error:
+                unknown = unknown or may_be_applied(error)
                 if lacks_space(error):
                     logged = self._checkpoint()
                     if self._fault is not None:
-                        return self._open_outcomes(operations, committing=False)
+                        return self._open_outcomes(operations, unknown)
                     # An empty log had begun again and was still too short. Any other begins again with the next try,
                     # in the space that it has, unless a reader is in it: for a moment, or stopped there.
                     if not logged or time.monotonic() >= deadline:
-                        return self._without_space(operations, error)
+                        return self._without_space(operations, error, unknown)
                 elif not has_moved(error) and not is_transient(error):
                     self._fail(error)
-                    return self._open_outcomes(operations, committing)
+                    return self._open_outcomes(operations, committing or unknown)
                 elif time.monotonic() >= deadline:
                     reason = f"metadata store {config.path} is held by another process: {describe(error)}"
-                    return [StoreUnavailable(reason) for _ in operations]
+                    return _failures(operations, reason, unknown)
                 if not has_moved(error):
                     time.sleep(BUSY_SLEEP_S[min(attempt, len(BUSY_SLEEP_S) - 1)])
                     attempt += 1
             except Exception as error:
                 # Our own bug: what was read may not be what is stored. Nothing more may be written.
                 self._fail(error)
-                return self._open_outcomes(operations, committing)
+                return self._open_outcomes(operations, committing or unknown)
 
-    def _without_space(self, operations: list[Operation], error: sqlite3.Error) -> list[Outcome]:
+    def _without_space(
+        self, operations: list[Operation], error: sqlite3.Error, unknown: bool
+    ) -> list[Outcome]:
         """Nothing of this group is in the file."""
         if not self._no_space:
             self._no_space = True
@@ -192,11 +197,7 @@ class Writer:
                 extra={"path": str(self._config.path), "error": describe(error)},
             )
         reason = f"metadata store {self._config.path} has no disk space: {describe(error)}; free some"
-        unknown = may_be_applied(error)
-        return [
-            OutcomeUnknown(reason) if unknown and isinstance(operation, Txn) else StoreUnavailable(reason)
-            for operation in operations
-        ]
+        return _failures(operations, reason, unknown)
 
     def _log_space(self) -> None:
         if self._no_space:
@@ -205,11 +206,7 @@ class Writer:
 
     def _open_outcomes(self, operations: list[Operation], committing: bool) -> list[Outcome]:
         """After a failure: a transaction whose commit had begun may have been applied."""
-        reason = str(self._fault)
-        return [
-            OutcomeUnknown(reason) if committing and isinstance(operation, Txn) else StoreUnavailable(reason)
-            for operation in operations
-        ]
+        return _failures(operations, str(self._fault), committing)
 
     def _fail(self, error: Exception) -> None:
         """The file's durable state is unknown from here on: ask it nothing more (RL126)."""
@@ -230,9 +227,10 @@ class Writer:
 
     def _checkpoint(self) -> int:
         """Keep the write-ahead log short; the pages that were in it, 0 too when it could not be copied. Without disk
-        space the log keeps what it has."""
+        space the log keeps what it has, and there is nothing to reserve."""
         assert self._connection is not None and self._checkpointer is not None
         self._checkpointed_at = self.commits
+        logged = 0
         try:
             logged = checkpoint(self._connection, self._checkpointer, self._config.busy_ms)
             if not self._no_space:
@@ -240,5 +238,12 @@ class Writer:
         except sqlite3.Error as error:
             if not is_transient(error) and not lacks_space(error):
                 self._fail(error)
-            return 0
         return logged
+
+
+def _failures(operations: list[Operation], reason: str, unknown: bool) -> list[Outcome]:
+    """`unknown`: what was to be committed may be applied."""
+    return [
+        OutcomeUnknown(reason) if unknown and isinstance(operation, Txn) else StoreUnavailable(reason)
+        for operation in operations
+    ]

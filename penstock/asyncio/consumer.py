@@ -134,6 +134,7 @@ class Consumer:
     ) -> list[_T]:
         while True:
             unknown = self._prepare()
+            looked_at = self._runtime.changes
             if self._core.member is not None:
                 await self._tell(self._core.member)
             await self._give_way()
@@ -150,7 +151,7 @@ class Consumer:
             self._runtime.signal()
             if self._core.has_readable() and self._runtime.now_ms() < deadline:
                 continue
-            if not await self._runtime.wait(deadline):
+            if not await self._runtime.wait(deadline, looked_at):
                 if self._topic_wait.in_vain(unknown, timeout, self._runtime.now_ms()):
                     raise unavailable(self._runtime.core.topic_waits(str(unknown)))
                 if self._core.member is not None:

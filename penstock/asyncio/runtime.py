@@ -90,6 +90,8 @@ class Runtime:
         self._streams: dict[int, _Stream] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._waiting: list[asyncio.Future[bool]] = []
+        self.changes = 0
+        """How often waiting callers were woken: what a caller saw before it awaited something else may be old."""
         self.closed = False
         self.unusable: PenstockError | None = None
         """Set once and never reset: closed, or a copy in a forked child."""
@@ -135,17 +137,27 @@ class Runtime:
             self._driver_sleeper.wake()
         if core.changed:
             core.changed = False
-            waiting, self._waiting = self._waiting, []
-            for future in waiting:
-                _resolve(future, True)
+            self._let_look_again()
         if core.completed:
             completed, core.completed = core.completed, []
             run_callbacks(completed)
 
-    async def wait(self, deadline_ms: float) -> bool:
-        """Wait for a change; False when the deadline has passed."""
+    def _let_look_again(self) -> None:
+        self.changes += 1
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            _resolve(future, True)
+
+    async def wait(self, deadline_ms: float, since: int | None = None) -> bool:
+        """Wait for a change; False when the deadline has passed.
+
+        A caller that awaited something else after it had looked says `since`, what `changes` was then: no change of
+        meanwhile is waited for again.
+        """
         if self._loop is None or self.now_ms() >= deadline_ms:
             return False
+        if since is not None and since != self.changes:
+            return True
         future: asyncio.Future[bool] = self._loop.create_future()
         self._waiting.append(future)
         await _or_clock(self._loop, future, deadline_ms / 1000)
@@ -206,11 +218,11 @@ class Runtime:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
-        if not task.cancelled() and task.exception() is not None:
-            self._broken(task.exception())
-        for future in self._waiting:
-            _resolve(future, True)
-        self._waiting.clear()
+        try:
+            if not task.cancelled() and task.exception() is not None:
+                self._broken(task.exception())
+        finally:  # also where what broke cannot be closed in order
+            self._let_look_again()
 
     def _broken(self, error: BaseException | None) -> None:
         """A task of ours failed in a way it must not: the client stops and says so, rather than hang

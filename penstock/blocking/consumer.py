@@ -129,6 +129,7 @@ class Consumer:
         while True:
             with self._lock:
                 unknown = self._prepare()
+                looked_at = self._runtime.changes
             if self._core.member is not None:
                 self._tell(self._core.member)
             found = gather()
@@ -144,7 +145,7 @@ class Consumer:
                 if self._core.has_readable() and now_ms() < deadline:
                     continue
                 self._runtime.wake()
-                if not self._runtime.wait(deadline):
+                if not self._runtime.wait(deadline, looked_at):
                     if self._topic_wait.in_vain(unknown, timeout, now_ms()):
                         raise unavailable(self._runtime.core.topic_waits(str(unknown)))
                     if self._core.member is not None:

@@ -67,6 +67,8 @@ class Runtime:
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
         """Notified when a waiting caller may look again."""
+        self.changes = 0
+        """How often that was: what a caller saw before it gave the lock away may be old."""
         self._driver_wake = threading.Condition(self.lock)
         self._driver_waits = False
         self._channels = Channels(settings)
@@ -119,15 +121,24 @@ class Runtime:
             self._driver_wake.notify()
             self._driver_waits = False
         if core.changed:
-            self.changed.notify_all()
+            self._let_look_again()
             core.changed = False
 
-    def wait(self, deadline: float) -> bool:
-        """Under the lock: wait for a change; False when `deadline` (of `now_ms`) has passed."""
+    def _let_look_again(self) -> None:
+        self.changes += 1
+        self.changed.notify_all()
+
+    def wait(self, deadline: float, since: int | None = None) -> bool:
+        """Under the lock: wait for a change; False when `deadline` (of `now_ms`) has passed.
+
+        A caller that gave the lock away after it had looked says `since`, what `changes` was then: no change of
+        meanwhile is waited for again.
+        """
         left = deadline - now_ms()
         if left <= 0:
             return False
-        self.changed.wait(min(left / 1000, _WAIT_S_MAX))
+        if since is None or since == self.changes:
+            self.changed.wait(min(left / 1000, _WAIT_S_MAX))
         return True
 
     def close(self) -> None:
@@ -388,9 +399,13 @@ class Runtime:
         if self.unusable is None:
             self.unusable = Closed(f"client: stopped after an internal error: {error!r}")
         with self.lock:
-            self.core.close(now_ms())
-            batches = self.signal()
-            self.changed.notify_all()
+            batches: list[ProducerBatch] = []
+            try:
+                self.core.close(now_ms())
+                batches = self.signal()
+            except Exception:  # callers wait all the same
+                _log.exception("penstock: the client that stops cannot end its streams in order")
+            self._let_look_again()
         run_callbacks(batches)
 
     def _request_id(self) -> str:

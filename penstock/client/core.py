@@ -374,6 +374,9 @@ class ClientCore:
     def _ask_topic(self, name: str) -> None:
         def failed(error: PenstockError, now: float) -> None:
             self._topics_asked.pop(name, None)
+            view = self.view.topics.get(name)
+            if view is not None and view.error is None:
+                return  # a watch described it meanwhile, and its owners go on hearing of it
             self._topic_errors[name] = error
             self._interest.pop(name, None)
             self._interest_changed = self.changed = True

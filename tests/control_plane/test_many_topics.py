@@ -160,6 +160,11 @@ def test_the_limit_of_partitions_is_used_up_in_order(admin: AdminClient, tenant:
             422,
             "topics: 10001 partitions together, 10000 possible in one request",
         ),
+        (
+            [asked("a", PARTITIONS_PER_TOPIC_MAX), asked("b"), asked("c", -1)],
+            422,
+            "topics: 10001 partitions together, 10000 possible in one request",
+        ),
         ([asked("a"), {"name": "b", "partitions": "2"}], 400, "a whole number required"),
         ([asked("a"), {"name": "b", "copies": 2}], 400, "no such field"),
         ([asked("a"), "b"], 400, "topics"),

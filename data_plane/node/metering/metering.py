@@ -329,6 +329,8 @@ class Metering:
     async def _round(self, *, at_once: bool) -> None:
         """Write what is due, in as many records as it takes."""
         draft = _Draft()
+        # What is asked for while this round writes is for the next one: its turn here may be over.
+        hurried, self._hurried = self._hurried, {}
         for replica in self._to_look_at(at_once=at_once):
             self._unsettled[replica] = None
         async for some in in_turns(list(self._unsettled), _LOOKED_AT_ONCE):
@@ -339,11 +341,10 @@ class Metering:
                 new = replica.metered_generation != replica.log.usage.log_generation
                 if new and not await self._read_loss(replica, draft):
                     continue
-                self._read(replica, draft, at_once)
+                self._read(replica, draft, at_once or replica.where in hurried)
                 if draft.rows >= _ROWS_MAX:
                     await self._write(draft)
                     draft = _Draft()
-        self._hurried.clear()
         for replica, _ in list(self._waiting.values()):
             if replica.where not in self._finals:
                 await self._read_last(replica, draft)
@@ -404,7 +405,7 @@ class Metering:
                 periods=self._periods,
                 mark_end=log.usage.mark,
                 minute_marks=log.usage.minute_marks,
-                at_once=at_once or replica.where in self._hurried,
+                at_once=at_once,
             ):
                 draft.read_one(replica, due)
         draft.add_seals(replica)

@@ -102,6 +102,8 @@ class ConsumerCore:
                 return name
             self._check_assigned(view)
             self._known[name] = None
+            # An assignment keeps positions; their leaders may have moved since then.
+            self._follow_leaders(view, self._positions_in(name))
             self._grow(view, self._initial_target())
         return None
 
@@ -122,7 +124,7 @@ class ConsumerCore:
                 continue
             self._handles += 1
             position = FetchPosition(view.name, view.topic_id, number, self._handles)
-            position.leader, position.leader_epoch = partition.leader, partition.leader_epoch
+            position.follow(partition)
             self.positions[tp] = position
             self._start(position, target)
         self._core.attend()
@@ -146,7 +148,7 @@ class ConsumerCore:
         self._core.changed = True
         if view.name not in self._known:
             return
-        positions = [position for (topic, _), position in self.positions.items() if topic == view.name]
+        positions = self._positions_in(view.name)
         error = view.error
         if error is None and any(position.topic_id != view.topic_id for position in positions):
             error = _created_again(view.name)
@@ -155,15 +157,18 @@ class ConsumerCore:
                 self._fetcher.close_partition(position)
                 position.halt(error)
             return
-        for position in positions:
-            partition = view.partitions[position.partition]
-            if (position.leader, position.leader_epoch) != (partition.leader, partition.leader_epoch):
-                position.leader, position.leader_epoch = partition.leader, partition.leader_epoch
-                if position.state is PositionState.OPEN:
-                    self._fetcher.close_partition(position)
-                position.retry_at, position.failures = now, 0
+        self._follow_leaders(view, positions)
         self._grow(view, BEGINNING)
         self._core.attend()
+
+    def _positions_in(self, topic: str) -> list[FetchPosition]:
+        return [position for (name, _), position in self.positions.items() if name == topic]
+
+    def _follow_leaders(self, view: TopicView, positions: Iterable[FetchPosition]) -> None:
+        for position in positions:
+            # Of a topic that is gone: it is halted when a broker says so.
+            if position.topic_id == view.topic_id and position.follow(view.partitions[position.partition]):
+                self._fetcher.close_partition(position)
 
     def assignment(self) -> list[NamedPartition]:
         """What is read, in order."""
@@ -179,11 +184,8 @@ class ConsumerCore:
         partition = view.partitions[tp[1]]
         self._handles += 1
         position = FetchPosition(view.name, view.topic_id, tp[1], self._handles)
-        position.leader, position.leader_epoch, position.withheld = (
-            partition.leader,
-            partition.leader_epoch,
-            True,
-        )
+        position.follow(partition)
+        position.withheld = True
         self.positions[tp] = position
         if self._assigned is not None:
             self._assigned[tp] = None

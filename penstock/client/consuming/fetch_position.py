@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from penstock.client.cluster_view import NO_LEADER, UNKNOWN_EPOCH
+from penstock.client.cluster_view import NO_LEADER, UNKNOWN_EPOCH, PartitionView
 from penstock.client.messages import Message
 from penstock.client.timing import NEVER
 from penstock.contract.errors import InvalidRequest, PenstockError
@@ -136,6 +136,14 @@ class FetchPosition:
     def has_offset(self) -> bool:
         """`offset` means something."""
         return self.offset >= 0
+
+    def follow(self, partition: PartitionView) -> bool:
+        """Take over who leads it now; whether it is open elsewhere and must be closed there."""
+        if (self.leader, self.leader_epoch) == (partition.leader, partition.leader_epoch):
+            return False
+        self.leader, self.leader_epoch = partition.leader, partition.leader_epoch
+        self.retry_at, self.failures = 0.0, 0
+        return self.state is PositionState.OPEN
 
     def look_up(self, target: int | None) -> None:
         """Begin again where a lookup of `target` will say."""

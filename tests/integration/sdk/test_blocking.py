@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,23 @@ def test_a_mistake_of_ours_in_an_answer_stops_the_client_and_says_so(
         for _ in range(2):
             with pytest.raises(penstock.Closed, match=r"internal error.*planted"):
                 client.topics(timeout=60)
+
+
+def test_a_client_says_that_it_stopped_also_where_what_broke_cannot_be_closed(
+    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    with Client(bootstrap=brokers.bootstrap, api_key="key") as client:
+        client.topics()
+        with monkeypatch.context() as broken:
+            broken.setattr(client._runtime.core, "call_answered", fail)
+            broken.setattr(client._runtime.core, "close", fail)
+            with ThreadPoolExecutor(1) as asking:
+                asked = asking.submit(client.topics, timeout=10 * PATIENCE_S)
+                refused = asked.exception(PATIENCE_S)
+        assert isinstance(refused, penstock.Closed) and "planted" in refused.message
 
 
 def test_an_interrupt_does_not_wait_for_what_cannot_be_sent(brokers: FakeBrokers) -> None:

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from data_plane.broker import peer_wire as wire
+from data_plane.broker.connection import READ_AHEAD_FRAMES, GrpcConnection
 from data_plane.broker.handling import REQUEST_BYTES_MAX
 from data_plane.broker.peer_connection import READ_AHEAD_BYTES
 from data_plane.node.ports import CallFailed, ConnectionLost
@@ -109,6 +110,32 @@ def test_a_peer_that_does_not_receive_holds_up_the_sender_within_a_bound(way: st
         flooding.cancel()
 
     run(scenario)
+
+
+def test_empty_messages_of_a_client_are_not_read_ahead_without_a_bound() -> None:
+    async def scenario() -> None:
+        reads = 0
+
+        async def read() -> bytes:
+            nonlocal reads
+            reads += 1
+            await asyncio.sleep(0)
+            return b""
+
+        async def write(frame: bytes) -> None:
+            raise AssertionError("nothing is sent")
+
+        connection = GrpcConnection("client", read=read, write=write)
+        for _ in range(5 * READ_AHEAD_FRAMES):
+            await asyncio.sleep(0)
+        assert reads == READ_AHEAD_FRAMES
+        assert await connection.receive() == b""
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert reads == READ_AHEAD_FRAMES + 1
+        connection.stop_reading()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("way", WAYS)

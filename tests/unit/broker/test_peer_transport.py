@@ -170,6 +170,27 @@ def test_connections_beyond_the_bound_are_hung_up_on_and_the_others_stay() -> No
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    "said", [b"", hello()[:-1], hello(secret="x" * 64)], ids=["nothing", "half", "wrong"]
+)
+def test_connections_without_the_secret_keep_no_broker_out(said: bytes) -> None:
+    async def scenario(world: World) -> None:
+        async with contextlib.AsyncExitStack() as strangers:
+            oldest, _ = await strangers.enter_async_context(raw(world))
+            for _ in range(CONNECTIONS - 1):
+                _, writer = await strangers.enter_async_context(raw(world))
+                writer.write(said)
+            await until("all are there", lambda: len(world.peer_listener._connections) == CONNECTIONS)
+            connection = await world.transport.connect(world.peer, "/s/echo", MS)
+            assert await oldest.read() == b""
+            assert len(world.peer_listener._connections) == CONNECTIONS
+            await connection.send(b"inside")
+            assert await connection.receive() == b"inside"
+            assert world.peer_listener.turned_away()["127.0.0.1"] >= 1
+
+    run(scenario)
+
+
 def test_the_kernel_clears_away_what_a_dead_network_has_left() -> None:
     async def scenario(world: World) -> None:
         connection = await world.transport.connect(world.peer, "/s/echo", MS)
@@ -350,6 +371,19 @@ def test_a_length_over_the_limit_ends_the_connection_before_memory_is_taken(leng
     run(scenario)
 
 
+def test_no_memory_is_taken_for_what_comes_behind_a_wrong_secret() -> None:
+    async def scenario(world: World) -> None:
+        async with raw(world) as (reader, writer):
+            writer.write(hello(secret="x" * 64) + HEAD.pack(wire.Kind.FRAME, wire.FRAME_LENGTH_MAX))
+            assert (await end_of(reader))[0] == ErrorCode.UNAUTHENTICATED
+            (accepted,) = world.peer_listener._connections
+            writer.write(bytes(100_000))
+            await writer.drain()
+            assert len(accepted._incoming.free()) == 64 * limits.KIB
+
+    run(scenario)
+
+
 def test_a_frame_that_no_peer_would_read_is_not_sent() -> None:
     async def scenario(world: World) -> None:
         connection = await world.transport.connect(world.peer, "/s/echo", MS)
@@ -387,6 +421,35 @@ def test_no_more_is_read_ahead_than_the_bound_and_one_buffer() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("lengths", [(0, 2**16 - 1, 0), (2**16 - 1,) * 3, (1, wire.HELLO_BYTES_MAX - 13, 1)])
+def test_a_hello_that_says_it_is_too_long_is_refused_before_it_has_come(
+    lengths: tuple[int, int, int],
+) -> None:
+    async def scenario(world: World) -> None:
+        async with raw(world) as (reader, writer):
+            writer.write(struct.pack(">4sBBHHH", wire.MAGIC, wire.VERSION, wire.Form.STREAM, *lengths))
+            code, reason = await end_of(reader)
+        assert code == ErrorCode.INVALID_REQUEST
+        assert reason == f"a hello of {12 + sum(lengths)} bytes, at most {wire.HELLO_BYTES_MAX} allowed"
+        assert world.peer_listener.turned_away() == {"127.0.0.1": 1}
+
+    run(scenario)
+
+
+def test_empty_frames_are_not_read_ahead_without_a_bound() -> None:
+    async def scenario(world: World) -> None:
+        async with raw(world) as (_, writer):
+            writer.write(hello("/s/deaf") + 1_000_000 * wire.frame(b""))
+            await world.began.wait()
+            (accepted,) = world.peer_listener._connections
+            await until("reading has paused", lambda: accepted._reading_paused)
+            assert len(accepted._frames) <= peer_connection.READ_AHEAD_FRAMES + 64 * limits.KIB // HEAD.size
+            world.release.set()
+            await until("all are received", lambda: len(world.seen) == 1_000_000)
+
+    run(scenario)
+
+
 def test_a_sender_of_much_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_connection, "_TURN_BYTES", 1_000)
 
@@ -399,6 +462,24 @@ def test_a_sender_of_much_lets_others_have_their_turn(monkeypatch: pytest.Monkey
         assert turns == []
         await connection.send(bytes(600))
         assert turns == ["another's"]
+
+    run(scenario)
+
+
+def test_nothing_is_sent_behind_an_end_that_was_said_while_a_sender_let_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peer_connection, "_TURN_BYTES", 1_000)
+
+    async def scenario(world: World) -> None:
+        connection = await world.transport.connect(world.peer, "/s/deaf", MS)
+        await connection.send(bytes(1_000))
+        asyncio.get_running_loop().call_soon(connection.close)
+        with pytest.raises(ConnectionLost, match="closed by this side"):
+            await connection.send(b"too late")
+        world.release.set()
+        await until("it has ended", lambda: not world.peer_listener._connections)
+        assert world.seen == [bytes(1_000)]
 
     run(scenario)
 
@@ -485,6 +566,59 @@ def test_calls_leave_no_connection_behind() -> None:
             "no socket is left", lambda: not world.transport._open and not world.peer_listener._connections
         )
         assert asyncio.get_running_loop().time() - began < peer_connection._LINGER_S
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("said", [wire.frame(b"early"), wire.frame(b"early") + wire.welcome()])
+def test_a_peer_that_sends_before_it_has_welcomed_is_hung_up_on(said: bytes) -> None:
+    async def scenario(world: World) -> None:
+        gone = asyncio.Event()
+
+        async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(said)
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            gone.set()
+            writer.close()
+
+        server = await asyncio.start_server(speak, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(ConnectionLost, match="sends before it has welcomed"):
+                await world.transport.connect(f"127.0.0.1:{port}", "/s/echo", MS)
+            await gone.wait()
+
+    run(scenario)
+
+
+def test_a_caller_hangs_up_on_a_peer_that_answers_and_does_not_end() -> None:
+    async def scenario(world: World) -> None:
+        ends: list[tuple[int, str]] = []
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(wire.welcome() + wire.frame(b"one") + wire.frame(b"two"))
+            await reader.readexactly(len(hello("/c/echo", form=wire.Form.CALL, request_id="0" * 16)))
+            ends.append(await end_of(reader))
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            assert await world.transport.call(f"127.0.0.1:{port}", "/c/echo", b"x", MS) == b"one"
+            await until("it heard the end", lambda: ends == [(0, "")])
+            await until("nothing is left", lambda: not world.transport._open)
+
+    run(scenario)
+
+
+def test_a_send_on_a_socket_that_is_being_closed_is_a_lost_connection() -> None:
+    async def scenario(world: World) -> None:
+        connection = await world.transport.connect(world.peer, "/s/echo", MS)
+        assert isinstance(connection, PeerConnection)
+        connection._transport.abort()  # as the loop does when a write has failed
+        with pytest.raises(ConnectionLost):
+            await connection.send(b"into the void")
 
     run(scenario)
 

@@ -15,11 +15,20 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker import sqlite_notices, sqlite_reader, sqlite_schema
+from data_plane.broker import sqlite_notices, sqlite_reader, sqlite_schema, sqlite_writer
+from data_plane.broker.sqlite_group import Plan
 from data_plane.broker.sqlite_reader import PENDING_REVISIONS_MAX
 from data_plane.broker.sqlite_store import SqliteStore, StoreFault
 from data_plane.broker.sqlite_writer import CHECKPOINT_COMMITS
-from data_plane.metadata.port import Compacted, Compare, MetaStore, Put, SessionLost, StoreUnavailable
+from data_plane.metadata.port import (
+    Compacted,
+    Compare,
+    MetaStore,
+    OutcomeUnknown,
+    Put,
+    SessionLost,
+    StoreUnavailable,
+)
 from tests.waiting import PATIENCE_S
 
 WORKER = Path(__file__).with_name("store_worker.py")
@@ -155,6 +164,48 @@ def test_a_file_that_cannot_grow_refuses_what_has_no_room_keeps_sessions_and_rec
         assert (await store.txn([], [Put("/a", b"3")])).revision == listing.revision + 1
 
     run(path, scenario)
+
+
+def _sqlite_error(name: str) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("planted")
+    error.sqlite_errorcode, error.sqlite_errorname = getattr(sqlite3, name), name
+    return error
+
+
+def _failing(planted: list[str], work: Callable[..., Any]) -> Callable[..., Any]:
+    """`work` that fails with these errors first."""
+
+    def fail_first(*given: Any) -> Any:
+        if planted:
+            raise _sqlite_error(planted.pop(0))
+        return work(*given)
+
+    return fail_first
+
+
+def test_a_commit_goes_on_in_the_log_that_began_again_although_nothing_can_be_reserved(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await store.txn([], [Put("/a", b"1")])
+        monkeypatch.setattr(Plan, "commit", _failing(["SQLITE_FULL"], Plan.commit))
+        monkeypatch.setattr(sqlite_writer, "reserve", _failing(["SQLITE_FULL"] * 9, sqlite_schema.reserve))
+        assert (await store.txn([], [Put("/a", b"2")])).succeeded
+
+    run(path, scenario)
+
+
+def test_an_attempt_that_may_come_back_is_not_called_refused_because_the_next_one_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await store.txn([], [Put("/a", b"1")])
+        errors = ["SQLITE_IOERR_SHMSIZE", *["SQLITE_FULL"] * 99]
+        monkeypatch.setattr(Plan, "commit", _failing(errors, Plan.commit))
+        with pytest.raises(OutcomeUnknown, match="SQLITE_FULL"):
+            await store.txn([], [Put("/a", b"2")])
+
+    run(path, scenario, busy_ms=100)
 
 
 # -- notices of commits --------------------------------------------------------------------------------------

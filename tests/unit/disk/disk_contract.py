@@ -140,6 +140,12 @@ class DiskContract:
         file.write_at(0, [b"new"])
         assert file.read_at(0, 15_000) == b"new" + bytes(4_093) + (b"old" * 5_000)[4_096:]
 
+    def test_what_a_write_to_an_appended_file_leaves_out_is_zeros(self, disk: Disk) -> None:
+        file = disk.open_appended("a", create=True)
+        file.write_at(0, [b"x" * 100])
+        file.write_at(200, [b"y" * 100])
+        assert file.read_at(0, 400) == b"x" * 100 + bytes(100) + b"y" * 100 + bytes(100)
+
     def test_nothing_written_to_an_appended_file_changes_nothing(self, disk: Disk) -> None:
         file = disk.open_appended("a", create=True)
         file.write_at(10, [b"", memoryview(b"")])

@@ -2,6 +2,7 @@
 processes."""
 
 import asyncio
+import errno
 import fcntl
 import os
 import stat
@@ -10,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -51,23 +53,37 @@ def test_an_appended_file_goes_through_the_page_cache_where_there_is_no_other_wa
         disk.open_appended("full").write_at(0, [b"x"])
 
 
-class UnalignedSpaces(AlignedSpaces):
-    """What a device gets that wants more than a block's alignment."""
-
-    def take(self) -> memoryview:
-        return super().take()[1:]
-
-
 def test_an_appended_file_goes_through_the_page_cache_when_the_device_refuses_its_blocks(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    write = os.pwritev
+
+    def refuse_past_the_cache(fd: int, *rest: Any) -> int:
+        """As a device does that wants larger blocks."""
+        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return write(fd, *rest)
+
+    monkeypatch.setattr(os, "pwritev", refuse_past_the_cache)
     fd = open_past_the_cache(str(tmp_path / "a"), os.O_RDWR | os.O_CREAT)
-    file = AppendedFile("a", fd, UnalignedSpaces())
+    file = AppendedFile("a", fd, AlignedSpaces())
     file.write_at(0, [b"x" * 5_000])
     file.write_at(5_000, [b"y" * 100])
     assert file.read_at(4_990, 120) == b"x" * 10 + b"y" * 100 + bytes(10)
     assert not fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT
     file.close()
+
+
+def test_a_disk_with_space_for_a_part_of_a_block_is_full_and_not_broken(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.open_appended("a", create=True)
+    file.write_at(0, [b"x" * 5_000])
+    with monkeypatch.context() as full, pytest.raises(DiskFull, match="took 1024 bytes, a block required"):
+        full.setattr(os, "pwritev", lambda *_: 1_024)
+        file.write_at(5_000, [b"y" * 9_000])
+    file.write_at(5_000, [b"z" * 10])
+    assert file.read_at(4_990, 20) == b"x" * 10 + b"z" * 10
 
 
 def test_after_a_failed_sync_nothing_is_ever_said_to_be_durable_again(disk: RealDisk, tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ import pytest
 from penstock.client.consuming.consumer import ConsumerCore
 from penstock.client.consuming.fetch_collector import FetchCollector
 from penstock.client.consuming.fetch_position import BEGINNING, FetchedBatch, FetchPosition
-from penstock.contract import errors
+from penstock.contract import errors, methods
+from penstock.contract.errors import ErrorCode
 from tests.unit.client.consuming.test_consuming import expected, filled, values
+from tests.unit.client.fake_cluster import Refused
 from tests.unit.client.runner import Runner
 
 LOOKUPS_MS = 12_000
@@ -97,3 +99,35 @@ def test_a_position_that_moves_while_its_batch_is_decoded_goes_on_where_it_was_m
     )
     collector.messages(1_000)
     assert values(runner, consumer) == expected(range(10))
+
+
+def test_a_leader_that_moves_between_an_assignment_and_the_next_poll_is_followed() -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    assert values(runner, consumer) == expected(range(10))
+    consumer.assign([("orders", 0)])
+    before = consumer.position("orders", 0).leader
+    runner.cluster.move("orders", 0, (before + 1) % 3)
+    runner.run(200)
+    producer = runner.producer()
+    runner.send(producer, "orders", b"behind the move", partition=0)
+    assert values(runner, consumer) == [b"behind the move"]
+
+
+def test_a_topic_that_a_watch_described_is_heard_of_although_the_question_for_it_was_refused() -> None:
+    runner = filled()
+    ask = runner.cluster.call
+
+    def refuse_metadata(broker: int, method: str, request: bytes) -> bytes:
+        if method == methods.METADATA:
+            raise Refused(ErrorCode.UNAUTHENTICATED, "this broker does not know the key yet")
+        return ask(broker, method, request)
+
+    runner.cluster.call = refuse_metadata  # type: ignore[method-assign]
+    consumer = runner.consumer("orders")
+    assert values(runner, consumer) == expected(range(10))
+    runner.cluster.call = ask  # type: ignore[method-assign]
+    before = consumer.position("orders", 0).leader
+    runner.cluster.move("orders", 0, (before + 1) % 3)
+    runner.run(200)
+    assert consumer.position("orders", 0).leader == (before + 1) % 3

@@ -123,3 +123,25 @@ def test_a_replica_that_has_left_the_set_is_forgotten() -> None:
     metered.replicas.remove(where())
     assert changes.take() == {}
     assert metered.round_after(0) == [] and metered.looks_at == 0
+
+
+@pytest.mark.pure
+def test_a_reading_that_is_wanted_while_a_round_writes_is_made_in_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    metered = Metered()
+    assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
+    metered.produce()
+    read = metered.metering._read
+
+    def read_and_hurry(*asked: Any) -> None:
+        """As when a caller asks right after the partition's turn."""
+        read(*asked)
+        metered.metering.hurry(where())
+
+    with monkeypatch.context() as busy:
+        busy.setattr(metered.metering, "_read", read_and_hurry)
+        assert metered.round_after(1_000) == []
+    assert metered.round_after(1_000) == [("PERIODIC", 1)]
+    metered.produce()
+    assert metered.round_after(1_000) == [], "it was wanted once"

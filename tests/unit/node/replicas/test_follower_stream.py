@@ -362,3 +362,12 @@ def test_each_mark_that_moves_without_a_batch_goes_out_on_the_next_beat() -> Non
         assert _told(await wire.marks()) == (1, 1, 0, 0)
 
     pushing.run(story)
+
+
+def test_a_partition_at_rest_that_a_follower_opens_has_its_marks_pushed() -> None:
+    pushing = Pushing()
+
+    async def story() -> None:
+        assert _told(await pushing.wire.marks()) == (0, 0, 0, 0)
+
+    pushing.run(story)
