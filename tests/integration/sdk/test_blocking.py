@@ -286,6 +286,7 @@ def test_a_mistake_of_ours_in_an_answer_stops_the_client_and_says_so(
                 client.topics(timeout=60)
 
 
+@pytest.mark.pure
 def test_a_client_says_that_it_stopped_also_where_what_broke_cannot_be_closed(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

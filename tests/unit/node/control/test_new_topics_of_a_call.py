@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, cast
 
+import pytest
+
 from data_plane.contract import admin_pb2 as pb
 from data_plane.controller.new_topics import TOPICS_A_TURN
 from data_plane.metadata.port import Change, Compare, OutcomeUnknown, StoreUnavailable, TxnResult
@@ -16,6 +18,8 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import BrokerId
 from penstock.contract.topic_settings import TopicSettings
 from tests.unit.controller.setup import Store
+
+pytestmark = pytest.mark.pure  # one object stands in for the store and for the view of it
 
 CONFIG = NodeConfig(
     broker_id=BrokerId(1),
