@@ -10,14 +10,11 @@ from data_plane.metadata.model import TopicRecord
 from data_plane.metering.increments import PRODUCE, RequestTally
 from data_plane.node.admission.fairness import Fairness, TenantTurns
 from data_plane.node.admission.gate import Gate
-from data_plane.node.log_directory.disk_space import DiskSpace
-from data_plane.node.log_directory.quarantine import Quarantine
 from data_plane.node.ports import CallFailed, ConnectionLost
-from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.serving.produce_stream import ProduceStream
 from data_plane.node.stats import NodeStats
-from data_plane.node.tasks import TURN_MS, Turn
+from data_plane.node.tasks import TURN_MS
 from data_plane.testkit.loop import SimLoop
 from data_plane.throttling.pacing import Pace
 from data_plane.throttling.refusals import AT_ONCE
@@ -29,7 +26,7 @@ from penstock.contract.topic_settings import TopicSettings
 from penstock.contract.v1 import log_pb2 as pb
 from tests.unit.authz.setup import ACME, NOW_MS, Tenants, key_number
 from tests.unit.log.miniature import Miniature
-from tests.unit.node.storage import CONFIG
+from tests.unit.node.storage import committer_of
 
 BATCHES = 12
 PER_TURN = 2
@@ -99,15 +96,6 @@ def frame() -> bytes:
     return pack_frame(FrameKind.PRODUCE, head.SerializeToString(), [bytes(BATCHES)])
 
 
-def committer(slow: Slow) -> Committer:
-    """Nothing is written, so it waits for nothing."""
-    storage = Miniature()
-    space = DiskSpace(CONFIG, storage.disk, Quarantine(storage.disk, CONFIG.damaged_keep_ms))
-    return Committer(
-        storage.disk, storage.journal, CONFIG, slow, slow.stats, list, space, lambda: Turn(slow, SystemRng())
-    )
-
-
 def stream_of(
     slow: Slow, wire: Wire | None = None, turns: TenantTurns | None = None, pace: Pace | None = None
 ) -> ProduceStream:
@@ -116,7 +104,7 @@ def stream_of(
         slow.tenants.enter(key_number(1)),
         slow.gate,
         slow.find,
-        committer(slow),
+        committer_of(Miniature(), slow, slow.stats),
         slow,
         SystemRng(),
         slow.stats,
