@@ -44,7 +44,7 @@ def test_a_beat_is_of_a_member_that_has_joined_and_changes_nothing(
     assert is_beat(method, sent) is expected
 
 
-@pytest.mark.pure
+@pytest.mark.pure  # its handlers stand in for those of many classes
 def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
     hands, (door, _) = Hands(), gate()
     fair = Fairness(hands, NodeStats())
