@@ -36,7 +36,7 @@ class OwnFiles:
         return [*steps, SyncDirectory("")]
 
     def end_creation(self) -> None:
-        """The steps were synced. A partition that nobody writes to holds no file open."""
+        """The steps were synced. A partition without writes holds no file open."""
         if self.identity_file is not None:
             self.identity_file.close()
             self.identity_file = None

@@ -11,7 +11,7 @@ the totals of the cut; of what lies before only the readings at both ends tell.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from penstock.contract.errors import CorruptBatch, UnsupportedCompression
 from penstock.contract.invariant import InvariantBroken
@@ -336,7 +336,7 @@ class PartitionCheck:
         if made == seal:
             self.finding.segments_sealed += 1
             return
-        differing = [name for name in Seal.__slots__ if getattr(made, name) != getattr(seal, name)]
+        differing = [one.name for one in fields(Seal) if getattr(made, one.name) != getattr(seal, one.name)]
         if "digest" in differing:
             difference = "its batch headers and stamps are not those that were sealed"
             others = [name for name in differing if name != "digest"]

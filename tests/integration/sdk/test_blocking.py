@@ -271,7 +271,7 @@ def test_a_description_that_cannot_be_read_is_asked_for_again(client: Client, br
     assert truncation.left == 0
 
 
-@pytest.mark.pure
+@pytest.mark.pure  # it plants a mistake into a compiled object
 def test_a_mistake_of_ours_in_an_answer_stops_the_client_and_says_so(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

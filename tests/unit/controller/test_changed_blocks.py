@@ -111,7 +111,7 @@ def test_one_look_takes_at_most_a_block_more_than_fits() -> None:
     assert sizes == [3, 3, 3]
 
 
-@pytest.mark.pure
+@pytest.mark.pure  # it counts the calls of a function of a compiled module
 def test_a_topic_made_beside_thousands_costs_the_controller_one_record(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

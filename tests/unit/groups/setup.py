@@ -8,11 +8,13 @@ from data_plane.groups.records import (
     CommittedOffset,
     GroupKey,
     KnownTopic,
+    Member,
     MemberKey,
     OffsetKey,
     Record,
     group_of,
     member_of,
+    member_record,
     offset_of,
     read_key,
 )
@@ -120,6 +122,15 @@ class Running:
         decision = self.core.commit(request)
         self.commit_all(decision.records)
         return decision.answer
+
+    def put_members(self, group: str, count: int, topics: tuple[str, ...] = ()) -> None:
+        """They are in the log, whatever a coordinator says to them now."""
+        for number in range(count):
+            name = f"{group}-{number}"
+            member = Member(
+                member_id=name, topics=topics, session_timeout_ms=10_000, rebalance_timeout_ms=60_000
+            )
+            self.commit_all((member_record(TENANT, group, name, member),))
 
     def offsets(self) -> dict[TopicPartition, int]:
         return {where: kept.offset for where, kept in self.core.offsets(TENANT, GROUP).items()}

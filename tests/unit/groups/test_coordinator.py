@@ -158,7 +158,7 @@ def test_a_group_is_forgotten_only_when_nobody_used_it_for_the_retention_time() 
 
 
 @pytest.mark.parametrize("ignored", ["members", "unused_ms", "known_ms"])
-@pytest.mark.pure
+@pytest.mark.pure  # it plants a broken rule, which a compiled module does not take
 def test_each_condition_alone_keeps_a_group(ignored: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The story tells each broken rule from the right one."""
     enough = {"members": 0, "unused_ms": float("inf"), "known_ms": float("inf")}
@@ -211,15 +211,17 @@ def test_offsets_are_kept_by_hand_only_while_there_are_no_members() -> None:
         group.commit("", -1, {partition("orders", 0): 4})
 
 
-@pytest.mark.pure
-def test_what_a_tenant_has_committed_is_bounded_over_all_its_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "COMMITTED_BYTES_PER_TENANT_MAX", 1_000)
+def test_what_a_tenant_has_committed_is_bounded_over_all_its_groups() -> None:
+    most = limits.COMMITTED_BYTES_PER_TENANT_MAX
     running = Running()
     places = [partition("orders", number) for number in range(6)]
+    large = CommittedOffset(offset=1, metadata="-" * (most - 6 * 200))
+    commit = Commit(tenant=TENANT, group="large", member_id="", epoch=-1, offsets={places[0]: large})
+    running.commit_all(running.core.commit(commit).records)
     for number in range(2):
         running.commit("", -1, {places[number]: 1, places[number + 1]: 1}, group=f"g{number}")
     running.commit("", -1, {places[4]: 1}, group="g2")
-    with pytest.raises(errors.LimitExceeded, match="of 1000 bytes here, at most 1000 allowed"):
+    with pytest.raises(errors.LimitExceeded, match=f"of {most} bytes here, at most {most} allowed"):
         running.commit("", -1, {places[5]: 1}, group="g3")
     # What is there already may go on, and what is deleted makes room, also for the next coordinator.
     running.commit("", -1, {places[4]: 2}, group="g2")
@@ -235,7 +237,7 @@ def test_what_a_tenant_has_committed_is_bounded_over_all_its_groups(monkeypatch:
         group="g",
         member_id="",
         epoch=-1,
-        offsets={places[0]: CommittedOffset(offset=1, metadata="é" * 401)},
+        offsets={places[0]: CommittedOffset(offset=1, metadata="é" * (most // 2 - 99))},
     )
     with pytest.raises(errors.LimitExceeded, match="of 0 bytes"):
         running.core.commit(noted)
@@ -310,41 +312,43 @@ def test_members_of_one_group_assign_by_one_rule() -> None:
     assert group.beat("a", 0, assignor="sticky").epoch == 2, "alone it may choose anew"
 
 
-@pytest.mark.pure
-def test_the_topics_of_all_members_of_a_group_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "GROUP_SUBSCRIPTIONS_MAX", 3)
+def test_the_topics_of_all_members_of_a_group_are_bounded() -> None:
+    most = limits.GROUP_SUBSCRIPTIONS_MAX
     group = Running(one=1, two=1)
+    group.put_members(GROUP, 1, tuple(f"topic-{number}" for number in range(most - 3)))
     group.beat("a", 0, topics=("one", "two"))
     epoch = group.beat("b", 0, topics=("one",)).epoch
-    told = "its members subscribe to 4 topics, each member's counted, at most 3 allowed"
+    told = f"its members subscribe to {most + 1} topics, each member's counted, at most {most} allowed"
     with pytest.raises(errors.LimitExceeded, match=told):
         group.beat("c", 0, topics=("one",))
-    monkeypatch.setattr(limits, "GROUP_SUBSCRIPTIONS_MAX", 2)
+    group.put_members(GROUP, 2, tuple(f"topic-{number}" for number in range(most)))
     assert group.beat("b", epoch).epoch == epoch, "who is in stays in"
+    with pytest.raises(errors.LimitExceeded):
+        group.beat("c", 0, topics=("one",))
     group.beat("b", -1)
 
 
-@pytest.mark.pure
-def test_the_members_of_all_groups_of_a_tenant_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MEMBERS_PER_TENANT_MAX", 2)
+def test_the_members_of_all_groups_of_a_tenant_are_bounded() -> None:
+    most = limits.MEMBERS_PER_TENANT_MAX
     group = Running()
+    group.put_members("many", most - 2)
     group.beat("a", 0)
     group.beat("b", 0, group="others")
     group.beat("a", 0)
     group.fail_over()
-    with pytest.raises(errors.LimitExceeded, match="have 2 members here, at most 2 allowed"):
+    with pytest.raises(errors.LimitExceeded, match=f"have {most} members here, at most {most} allowed"):
         group.beat("c", 0)
     group.beat("b", -1, group="others")
     group.beat("c", 0)
 
 
-@pytest.mark.pure
-def test_a_member_more_than_allowed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "GROUP_MEMBERS_MAX", 2)
+def test_a_member_more_than_allowed_is_refused() -> None:
+    most = limits.GROUP_MEMBERS_MAX
     group = Running()
+    group.put_members(GROUP, most - 2)
     group.beat("a", 0)
     group.beat("b", 0)
-    with pytest.raises(errors.LimitExceeded, match="2 members, at most 2"):
+    with pytest.raises(errors.LimitExceeded, match=f"{most} members, at most {most}"):
         group.beat("c", 0)
 
 

@@ -14,12 +14,19 @@ from data_plane.metadata.port import KeyValue
 from data_plane.node.config import NodeConfig
 from data_plane.node.log_directory.boot import Boot, Booted
 from data_plane.node.log_directory.directory import Directory, open_directory
+from data_plane.node.log_directory.disk_space import DiskSpace
+from data_plane.node.log_directory.quarantine import Quarantine
 from data_plane.node.log_directory.stray_directories import StrayDirectories
+from data_plane.node.ports import Clock
+from data_plane.node.replicas.committer import Committer
+from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import Turn
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.medium import Medium
 from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
 from tests.unit.log.batches import NOW_MS, made_batch, with_header
+from tests.unit.log.miniature import Miniature
 
 ME = BrokerId(1)
 DAY_MS = 86_400_000
@@ -149,3 +156,11 @@ def boot(
 ) -> Booted:
     tail = TailBudget(0)
     return Boot(disk, config, image, directory, strays, tail, now_ms=NOW_MS, monotonic_ms=0.0).run()
+
+
+def committer_of(storage: Miniature, clock: Clock, stats: NodeStats) -> Committer:
+    """The only writer of the journal; its `run` makes durable what the logs take."""
+    space = DiskSpace(CONFIG, storage.disk, Quarantine(storage.disk, CONFIG.damaged_keep_ms))
+    return Committer(
+        storage.disk, storage.journal, CONFIG, clock, stats, list, space, lambda: Turn(clock, _Rng())
+    )

@@ -114,7 +114,7 @@ def test_a_damaged_batch_is_not_called_malformed() -> None:
         what_is_malformed(forged(plain_block(3), 3, codec=5))
 
 
-@pytest.mark.pure
+@pytest.mark.pure  # it replaces a function of a compiled module
 def test_a_machine_without_memory_says_nothing_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a consumer short of memory would skip sound messages."""
 

@@ -105,7 +105,6 @@ def test_one_altered_byte_of_a_batch_is_found_at_its_offset(index: int) -> None:
 @pytest.mark.parametrize(
     "changes", [{"accepted_ms": BEGIN_MS + 2}, {"principal": 8}, {"position": 9}], ids=lambda c: next(iter(c))
 )
-@pytest.mark.pure
 def test_a_stamp_altered_with_a_good_checksum_breaks_the_seal_of_its_segment(changes: dict[str, int]) -> None:
     log = two_days()
     service = billed(log)
@@ -304,7 +303,6 @@ def test_a_last_reading_may_be_younger_than_the_period_and_no_other() -> None:
     assert Kind.CUT_DIFFERS in kinds(billed(kept).verify())
 
 
-@pytest.mark.pure
 def test_a_seal_of_the_brokers_that_does_not_fit_the_log_is_found() -> None:
     log = two_days()
     service = billed(log)

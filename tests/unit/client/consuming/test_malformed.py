@@ -172,7 +172,7 @@ def test_a_consumer_that_would_rather_stop_is_told_how_to_go_on() -> None:
     assert runner.skipped == []
 
 
-@pytest.mark.pure
+@pytest.mark.pure  # it replaces a function of a compiled module
 def test_a_consumer_short_of_memory_stops_and_skips_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = poisoned(bad=0)
     consumer = runner.consumer("orders")

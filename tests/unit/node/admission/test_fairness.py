@@ -1,17 +1,19 @@
 """What a tenant's work costs is charged to it step by step, and its work begins in order when it has to wait."""
 
 import asyncio
+import math
 from collections.abc import Coroutine
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from data_plane.node.admission.fairness import Fairness
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.loop import SimLoop
+from data_plane.throttling.shares import WAIT_MS_MAX
 from data_plane.throttling.spare import ALWAYS, LOOK_MS
+from data_plane.throttling.use import WINDOW_MS
 from penstock.contract.ids import TenantId
-from tests.waiting import PATIENCE_S
 
 GREEDY, MODEST = TenantId("greedy"), TenantId("modest")
 
@@ -29,33 +31,41 @@ class Hands:
         return int(self.at_ms)
 
 
-class Charges:
-    """In place of `Use` and `Shares`: what was charged, and a wait of one look for each name in `waits`."""
+class WorkingHands(Hands):
+    """A clock that goes on with a loop's virtual time, and when somebody works."""
 
-    def __init__(self) -> None:
-        self.charged: list[tuple[str, float]] = []
-        self.waits: dict[str, int] = {}
-        self.wait = 0.001
+    def __init__(self, loop: SimLoop) -> None:
+        super().__init__()
+        self._loop = loop
 
-    def charge(self, tenant: str, spent_ms: float, now_ms: float) -> None:
-        self.charged.append((tenant, spent_ms))
-
-    def wait_ms(self, tenant: str, now_ms: float) -> float:
-        left = self.waits.get(tenant, 0)
-        self.waits[tenant] = max(0, left - 1)
-        return self.wait if left else 0.0
+    def monotonic_ms(self) -> float:
+        return self.at_ms + self._loop.time() * 1_000
 
 
-def fairness() -> tuple[Fairness, Hands, Charges]:
-    hands, charges = Hands(), Charges()
-    made = Fairness(hands, NodeStats())
-    made._use = made._shares = cast(Any, charges)
-    return made, hands, charges
+OVER_SHARE_MS = 900.0
+"""Of use at once: more than a tenant's share, also of one that works alone, so that it waits."""
 
 
-@pytest.mark.pure
+def fairness() -> tuple[Fairness, Hands]:
+    """By a clock that stands while nobody works."""
+    hands = Hands()
+    return Fairness(hands, NodeStats()), hands
+
+
+def _used_ms(fair: Fairness, hands: Hands) -> float:
+    return fair._use.of(GREEDY, hands.monotonic_ms())
+
+
+def _run(story: Coroutine[Any, Any, None], loop: SimLoop) -> None:
+    try:
+        loop.run_until_complete(story)
+        assert not loop.failures
+    finally:
+        loop.close()
+
+
 def test_each_step_is_charged_and_what_lies_between_is_not() -> None:
-    fair, hands, charges = fairness()
+    fair, hands = fairness()
 
     async def work() -> str:
         hands.at_ms += 3
@@ -72,12 +82,12 @@ def test_each_step_is_charged_and_what_lies_between_is_not() -> None:
         assert await task == "done"
 
     asyncio.run(story())
-    assert charges.charged == [(GREEDY, 3.0), (GREEDY, 4.0)]
+    faded = math.exp(-104 / WINDOW_MS)
+    assert _used_ms(fair, hands) == pytest.approx(3 * faded + 4), "each step at its end"
 
 
-@pytest.mark.pure
 def test_a_step_that_fails_is_charged_too_and_its_error_is_raised() -> None:
-    fair, hands, charges = fairness()
+    fair, hands = fairness()
 
     async def work() -> None:
         hands.at_ms += 5
@@ -85,12 +95,11 @@ def test_a_step_that_fails_is_charged_too_and_its_error_is_raised() -> None:
 
     with pytest.raises(KeyError, match="ours"):
         asyncio.run(fair.of(GREEDY).asked(work))
-    assert charges.charged == [(GREEDY, 5.0)]
+    assert _used_ms(fair, hands) == 5
 
 
-@pytest.mark.pure
 def test_a_cancelled_piece_of_work_learns_of_it_and_is_charged_for_what_it_does_then() -> None:
-    fair, hands, charges = fairness()
+    fair, hands = fairness()
     ends: list[str] = []
 
     async def work() -> None:
@@ -110,12 +119,11 @@ def test_a_cancelled_piece_of_work_learns_of_it_and_is_charged_for_what_it_does_
 
     asyncio.run(story())
     assert ends == ["cancelled"]
-    assert charges.charged == [(GREEDY, 0.0), (GREEDY, 7.0)]
+    assert _used_ms(fair, hands) == 7
 
 
-@pytest.mark.pure
 def test_what_is_cancelled_before_its_task_began_is_not_begun_at_all() -> None:
-    fair, _, _ = fairness()
+    fair, _ = fairness()
     begun: list[str] = []
 
     async def work() -> None:
@@ -135,41 +143,59 @@ def test_what_is_cancelled_before_its_task_began_is_not_begun_at_all() -> None:
     assert begun == []
 
 
-@pytest.mark.pure
 def test_who_waits_begins_in_the_order_it_came_and_holds_up_nobody_else() -> None:
-    fair, _, charges = fairness()
-    began: list[str] = []
-    charges.waits[GREEDY] = 3
+    loop = SimLoop(1)
+    hands = WorkingHands(loop)
+    fair = Fairness(hands, NodeStats())
+    began: dict[str, float] = {}
+
+    async def work() -> None:
+        hands.at_ms += 100
 
     async def piece(tenant: TenantId, name: str) -> None:
         await fair.of(tenant).turn()
-        began.append(name)
+        began[name] = loop.time()
+        if name == "greedy 0":
+            await fair.of(tenant).turn()
+            began["greedy 0 again"] = loop.time()
+        elif tenant == GREEDY:
+            await fair.of(tenant).charged(work)
 
     async def story() -> None:
-        await asyncio.gather(*(piece(GREEDY, f"greedy {n}") for n in range(3)), piece(MODEST, "modest"))
+        fair._use.charge(GREEDY, OVER_SHARE_MS, hands.monotonic_ms())
+        pieces: list[asyncio.Task[None]] = []
+        for number in range(3):
+            pieces.append(asyncio.create_task(piece(GREEDY, f"greedy {number}")))
+            await asyncio.sleep(0.005)
+        await asyncio.gather(*pieces, piece(MODEST, "modest"))
 
-    asyncio.run(story())
-    assert began == ["modest", "greedy 0", "greedy 1", "greedy 2"]
+    _run(story(), loop)
+    assert list(began) == ["modest", "greedy 0", "greedy 1", "greedy 2", "greedy 0 again"]
+    assert began["modest"] < 0.03, "at once"
+    assert began["greedy 2"] - began["greedy 1"] > 0.01, "one waits for the other's work"
     assert not fair._work.queues
 
 
-@pytest.mark.pure
 def test_nobody_waits_for_ever() -> None:
-    fair, _, charges = fairness()
-    charges.waits[GREEDY] = 1_000_000
+    loop = SimLoop(1, time_limit_s=60)
+    fair, hands = fairness()
 
-    asyncio.run(asyncio.wait_for(fair.of(GREEDY).turn(), PATIENCE_S))
+    async def story() -> None:
+        fair._use.charge(GREEDY, 1e9, hands.monotonic_ms())
+        await fair.of(GREEDY).turn()
+        assert fair._shares.wait_ms(GREEDY, hands.monotonic_ms()) == WAIT_MS_MAX, "nothing has faded"
+        assert WAIT_MS_MAX < loop.time() * 1_000 < 20 * WAIT_MS_MAX
+
+    _run(story(), loop)
 
 
-@pytest.mark.pure
 def test_a_question_pauses_where_it_lets_others_run_while_there_is_no_room_for_it() -> None:
-    fair, hands, charges = fairness()
-    charges.wait = 60_000.0
+    loop = SimLoop(1)
+    fair, hands = fairness()
     ends: list[str] = []
 
     async def question() -> None:
-        hands.at_ms += 2
-        charges.waits[GREEDY] = 2
+        hands.at_ms += OVER_SHARE_MS
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -179,42 +205,35 @@ def test_a_question_pauses_where_it_lets_others_run_while_there_is_no_room_for_i
 
     async def story() -> None:
         asked = asyncio.create_task(fair.of(GREEDY).asked(question))
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await asyncio.sleep(0.1)
         assert ends == []
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asked
 
-    asyncio.run(story())
+    _run(story(), loop)
     assert ends == ["cancelled"]
-    assert charges.charged == [(GREEDY, 2.0), (GREEDY, 0.0)]
+    assert _used_ms(fair, hands) == OVER_SHARE_MS
 
 
-@pytest.mark.pure
 def test_a_question_goes_on_after_its_pause_and_what_is_paid_for_does_not_pause() -> None:
-    fair, _, charges = fairness()
+    loop = SimLoop(1)
+    hands = WorkingHands(loop)
+    fair = Fairness(hands, NodeStats())
 
     async def work() -> str:
-        charges.waits[GREEDY] = 1
+        hands.at_ms += OVER_SHARE_MS
         await asyncio.sleep(0)
         return "done"
 
-    assert asyncio.run(fair.of(GREEDY).asked(work)) == "done"
-    assert charges.waits[GREEDY] == 0, "it paused"
-    assert asyncio.run(fair.of(GREEDY).charged(work)) == "done"
-    assert charges.waits[GREEDY] == 1, "it did not"
+    async def story() -> None:
+        assert await fair.of(GREEDY).asked(work) == "done"
+        paused_s = loop.time()
+        assert paused_s > 0.1
+        assert await fair.of(GREEDY).charged(work) == "done"
+        assert loop.time() - paused_s < 0.01
 
-
-class WorkingHands(Hands):
-    """A clock that goes on with a loop's virtual time, and when somebody works."""
-
-    def __init__(self, loop: SimLoop) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def monotonic_ms(self) -> float:
-        return self.at_ms + self._loop.time() * 1_000
+    _run(story(), loop)
 
 
 def test_many_questions_at_once_get_no_more_of_the_processor_than_one() -> None:
@@ -257,10 +276,7 @@ def test_many_questions_at_once_get_no_more_of_the_processor_than_one() -> None:
             task.cancel()
         await asyncio.gather(beside, short, *questions, return_exceptions=True)
 
-    try:
-        loop.run_until_complete(story())
-    finally:
-        loop.close()
+    _run(story(), loop)
     assert not fair._questions.queues
     assert not fair._paused.queues
 
@@ -305,36 +321,43 @@ def test_members_show_in_time_that_they_live_while_their_tenant_asks_for_much() 
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    try:
-        loop.run_until_complete(story())
-    finally:
-        loop.close()
+    _run(story(), loop)
 
 
-@pytest.mark.pure
 def test_how_late_timers_fire_is_looked_at_while_somebody_asks() -> None:
-    fair, hands, _ = fairness()
-    fair._spare.observe = lambda late_ms: seen.append(late_ms)  # type: ignore[method-assign]
-    seen: list[float] = []
+    loop = SimLoop(1)
+    hands = WorkingHands(loop)
+    fair = Fairness(hands, NodeStats())
 
     async def question() -> None:
         hands.at_ms += 50
 
+    async def busy() -> None:
+        while True:
+            await asyncio.sleep(LOOK_MS / 1_000)
+            hands.at_ms += 5
+
     async def story() -> None:
         looking = asyncio.create_task(fair.run())
-        await asyncio.sleep(3 * LOOK_MS / 1000)
-        assert seen == []
+        fair._spare.part = ALWAYS
+        await asyncio.sleep(1)
+        assert fair._spare.part == ALWAYS, "nobody asks"
         await fair.of(GREEDY).asked(question)
-        for _ in range(500):
-            if seen:
-                break
-            await asyncio.sleep(LOOK_MS / 1000)
-        assert seen == [-LOOK_MS], "by a clock that stands still"
+        await asyncio.sleep(1)
+        in_time = fair._spare.part
+        assert in_time > ALWAYS, "timers fire in time"
+        beside = asyncio.create_task(busy())
+        await asyncio.sleep(1)
+        late = fair._spare.part
+        assert late < in_time, "and late beside other work"
         hands.at_ms += 60_000  # the question has faded
-        seen.clear()
-        await asyncio.sleep(10 * LOOK_MS / 1000)
-        assert len(seen) <= 1
+        await asyncio.sleep(10 * LOOK_MS / 1_000)
+        beside.cancel()
+        fair._spare.part = in_time
+        await asyncio.sleep(1)
+        assert fair._spare.part == in_time, "nobody asks any more"
         looking.cancel()
+        await asyncio.wait([looking, beside])
 
-    asyncio.run(story())
+    _run(story(), loop)
     assert not fair._somebody_asked.is_set()

@@ -2,13 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from data_plane.metadata import model
 from data_plane.metadata.port import CHANGES_PER_TXN_MAX, Change, Compare, Delete, TxnResult
+from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from penstock.contract.ids import BrokerId, TopicId
 from tests.unit.controller.setup import Store, record
@@ -30,20 +28,12 @@ class Written:
         return TxnResult(self._store.txn(compares, changes), self._store.revision)
 
 
-class Following:
-    """The view: its image is always as new as the store."""
-
-    def __init__(self, store: Store) -> None:
-        self.image = store.image
-
-    async def reached(self, revision: int, timeout_ms: int) -> bool:
-        return self.image.revision >= revision
-
-
 def departing(store: Store, written: Written) -> Registration:
-    nobody: Any = SimpleNamespace(monotonic_ms=lambda: 0.0)
-    view: Any = Following(store)
+    """Its view is always as new as the store."""
+    nobody: Any = None
     to_store: Any = written
+    view = MetadataView(nobody, CONFIG.timings)
+    view.image = store.image
     return Registration(
         CONFIG, "directory", view, to_store, nobody, nobody,
         data_lost=lambda topic_id: False, damaged=lambda where: False,
@@ -60,7 +50,6 @@ def filled() -> Store:
     return store
 
 
-@pytest.mark.pure
 def test_many_partitions_are_left_in_few_transactions() -> None:
     store = filled()
     store.txn((), (Delete(model.live_key(ME)),))
@@ -72,7 +61,6 @@ def test_many_partitions_are_left_in_few_transactions() -> None:
     assert len(written.sizes) <= TOPICS / (CHANGES_PER_TXN_MAX - 2) + 1
 
 
-@pytest.mark.pure
 def test_a_broker_that_is_registered_meanwhile_does_not_go_on() -> None:
     store = filled()
     assert not asyncio.run(departing(store, Written(store))._depart(store.revision, False))

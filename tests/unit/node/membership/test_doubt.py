@@ -7,6 +7,7 @@ import pytest
 
 from data_plane.metadata.model import live_key
 from data_plane.metadata.port import KeyValue, OutcomeUnknown, RangeResult, SessionLost, StoreUnavailable
+from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from tests.unit.node.storage import CONFIG
 
@@ -27,7 +28,7 @@ def registered(clock: Clock, lost: list[str] | None = None) -> Registration:
     made = Registration(
         CONFIG,
         "directory",
-        nobody,
+        MetadataView(nobody, CONFIG.timings),
         nobody,
         clock,
         nobody,
@@ -40,7 +41,6 @@ def registered(clock: Clock, lost: list[str] | None = None) -> Registration:
     return made
 
 
-@pytest.mark.pure
 def test_a_broker_that_stood_still_serves_nothing_until_its_session_is_confirmed() -> None:
     registration = registered(Clock())
     assert registration.confident()
@@ -50,7 +50,6 @@ def test_a_broker_that_stood_still_serves_nothing_until_its_session_is_confirmed
     assert registration.confident()
 
 
-@pytest.mark.pure
 def test_silence_of_the_store_ends_confidence_at_two_thirds_of_the_session() -> None:
     clock = Clock()
     registration = registered(clock)
@@ -88,7 +87,6 @@ class Living:
 
 
 @pytest.mark.parametrize(("mod_revision", "confident"), [(7, True), (8, False), (0, False)])
-@pytest.mark.pure
 def test_a_session_that_lives_confirms_nothing_once_the_broker_was_fenced(
     mod_revision: int, confident: bool
 ) -> None:
@@ -105,7 +103,6 @@ def test_a_session_that_lives_confirms_nothing_once_the_broker_was_fenced(
 
 
 @pytest.mark.parametrize("trouble", [None, StoreUnavailable(), OutcomeUnknown(), SessionLost()])
-@pytest.mark.pure
 def test_a_broker_that_leaves_ends_its_session_and_says_once_that_it_is_no_longer_registered(
     trouble: Exception | None,
 ) -> None:
@@ -118,7 +115,6 @@ def test_a_broker_that_leaves_ends_its_session_and_says_once_that_it_is_no_longe
     assert lost == ["the broker stops"]
 
 
-@pytest.mark.pure
 def test_a_broker_that_never_registered_leaves_without_a_word() -> None:
     lost: list[str] = []
     registration = registered(Clock(), lost)

@@ -1,21 +1,16 @@
 """Which partitions a round of metering looks at: what happened decides, not how many there are."""
 
-import asyncio
-from typing import Any, cast
+from collections.abc import Iterator
 
 import pytest
 
 from data_plane.contract import usage_pb2 as pb
-from data_plane.node.metering.final_readings import FinalReadings
-from data_plane.node.metering.metering import Metering
-from data_plane.node.metering.usage_topic import UsageTopic
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
-from data_plane.node.stats import NodeStats
 from tests.unit.log.batches import made_batch, with_header
 from tests.unit.log.miniature import Miniature, where
-from tests.unit.node.metering.test_written_usage import Usage
-from tests.unit.node.replicas.test_follower_stream import CONFIG, held_by_other, led
+from tests.unit.node.metering.usage import Usage, metering_of
+from tests.unit.node.replicas.test_follower_stream import held_by_other, led
 
 HOUR_MS = 3_600_000
 
@@ -37,16 +32,9 @@ class Metered:
     """One partition that is led here, and rounds of metering."""
 
     def __init__(self) -> None:
-        self.replicas, self.usage, self.clock = ReplicaSet(), Usage(), Clock()
-        self.metering = Metering(
-            CONFIG,
-            cast(UsageTopic, self.usage),
-            self.clock,
-            NodeStats(),
-            self.replicas,
-            dict,
-            cast(FinalReadings, cast(Any, None)),
-        )
+        self.replicas, self.clock = ReplicaSet(), Clock()
+        self.usage = Usage(self.clock)
+        self.metering = metering_of(self.usage, self.clock, self.replicas)
         self.storage = Miniature(tail_bytes=1 << 22)
         self.replica = led(self.storage, wrote=self._wrote)
         self.replica.in_generation(1)
@@ -68,7 +56,7 @@ class Metered:
         """(kind, end offset) of the readings that it wrote."""
         self.clock.passed_ms += passed_ms
         before = len(self.usage.records)
-        asyncio.run(self.metering._tick())
+        self.usage.run(self.metering._tick())
         return [
             (pb.ReadingKind.Name(reading.kind), reading.end_offset)
             for record in self.usage.records[before:]
@@ -80,9 +68,14 @@ class Metered:
         return len(self.metering._unsettled)
 
 
-@pytest.mark.pure
-def test_a_partition_is_looked_at_from_a_batch_on_until_it_is_read_and_then_no_more() -> None:
-    metered = Metered()
+@pytest.fixture
+def metered() -> Iterator[Metered]:
+    made = Metered()
+    with made.usage:
+        yield made
+
+
+def test_a_partition_is_looked_at_from_a_batch_on_until_it_is_read_and_then_no_more(metered: Metered) -> None:
     assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
     assert metered.round_after(1_000) == [] and metered.looks_at == 0
     metered.produce()
@@ -91,9 +84,7 @@ def test_a_partition_is_looked_at_from_a_batch_on_until_it_is_read_and_then_no_m
     assert metered.round_after(1_000) == [] and metered.looks_at == 0
 
 
-@pytest.mark.pure
-def test_a_partition_at_rest_is_read_once_an_hour() -> None:
-    metered = Metered()
+def test_a_partition_at_rest_is_read_once_an_hour(metered: Metered) -> None:
     assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
     hourly: list[tuple[str, int]] = []
     for _ in range(62):
@@ -101,9 +92,7 @@ def test_a_partition_at_rest_is_read_once_an_hour() -> None:
     assert hourly == [("HOURLY", 0)]
 
 
-@pytest.mark.pure
-def test_a_partition_that_is_led_again_is_read_again() -> None:
-    metered = Metered()
+def test_a_partition_that_is_led_again_is_read_again(metered: Metered) -> None:
     assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
     assert metered.round_after(1_000) == []
     record = metered.replica.record
@@ -115,9 +104,7 @@ def test_a_partition_that_is_led_again_is_read_again() -> None:
     assert metered.round_after(1_000) == [("LEADER_CHANGE", 0)]
 
 
-@pytest.mark.pure
-def test_a_replica_that_has_left_the_set_is_forgotten() -> None:
-    metered = Metered()
+def test_a_replica_that_has_left_the_set_is_forgotten(metered: Metered) -> None:
     changes = metered.replicas.changes()
     metered.produce()
     metered.replicas.remove(where())

@@ -1,16 +1,18 @@
 """The rate of catching up: shared, never for replicas in sync or near the end."""
 
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from data_plane.node.replicas.catch_up import CatchUp
+from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
-from penstock.contract.ids import BrokerId
+from data_plane.replication.leader import LeaderState
+from tests.unit.log.miniature import SMALL, Miniature
+from tests.unit.node.replicas.test_follower_stream import FOLLOWER, OTHER, held_by, led
 
 RATE = 1_000_000
-FAR, NEAR, IN_SYNC = BrokerId(4), BrokerId(5), BrokerId(2)
+OFFSETS = 100
 
 
 class HandMovedClock:
@@ -42,27 +44,25 @@ def test_a_rate_is_kept_over_time_and_counts_what_went_out() -> None:
     assert stats.catch_up_bytes == sent
 
 
-@pytest.mark.pure
 def test_nothing_waits_without_a_rate() -> None:
-    catch_up = CatchUp(0, HandMovedClock(), NodeStats())
-    assert not catch_up.concerns(partition(), leader({FAR: 0}), FAR, 1)
+    replica, leading = far_ahead(0)
+    assert not CatchUp(0, HandMovedClock(), NodeStats()).concerns(replica, leading, FOLLOWER, 1)
+    assert CatchUp(RATE, HandMovedClock(), NodeStats()).concerns(replica, leading, FOLLOWER, 1)
 
 
-@pytest.mark.pure
 def test_only_who_is_far_behind_and_not_in_sync_is_concerned() -> None:
     catch_up = CatchUp(RATE, HandMovedClock(), NodeStats())
-    ends = {FAR: 0, NEAR: 990, IN_SYNC: 0}
-    assert catch_up.concerns(partition(), leader(ends), FAR, 2_000)
-    assert not catch_up.concerns(partition(), leader(ends), NEAR, 2_000), "10 offsets are 1,000 bytes"
-    assert not catch_up.concerns(partition(), leader(ends), IN_SYNC, 2_000)
+    assert catch_up.concerns(*far_ahead(0), FOLLOWER, 2_000)
+    assert not catch_up.concerns(*far_ahead(OFFSETS - 10), FOLLOWER, 2_000), "10 offsets are some 1,300 bytes"
+    assert not catch_up.concerns(*far_ahead(0), OTHER, 2_000)
 
 
-def partition() -> Any:
-    """1,000 offsets of 100 bytes."""
-    return SimpleNamespace(log=SimpleNamespace(log_end_offset=1_000, log_start_offset=0, size_bytes=100_000))
-
-
-def leader(ends: dict[BrokerId, int]) -> Any:
-    return SimpleNamespace(
-        record=SimpleNamespace(in_sync=(IN_SYNC,)), counted_end_of=lambda broker: ends[broker]
-    )
+def far_ahead(follower_end: int) -> tuple[Replica, LeaderState]:
+    """A leader of OFFSETS offsets, some 130 bytes each, and its state. What is in sync has nothing of them either."""
+    broker = Miniature(settings=replace(SMALL, segment_bytes=1 << 20))
+    replica = led(broker)
+    broker.fill(OFFSETS // 2)
+    held_by(FOLLOWER, replica, follower_end)
+    held_by(OTHER, replica, 0)
+    assert replica.leading is not None
+    return replica, replica.leading

@@ -323,14 +323,19 @@ def test_behind_large_pushes_nothing_waits() -> None:
 
 def held_by_other(replica: Replica, end_offset: int) -> None:
     """The replica that is in sync has everything up to there."""
+    held_by(OTHER, replica, end_offset)
+
+
+def held_by(follower: BrokerId, replica: Replica, end_offset: int) -> None:
+    """The follower has everything up to there."""
     leading = replica.leading
     assert leading is not None
     position = Position(log_end_offset=0, durable_end_offset=0, last_epoch=NO_EPOCH, log_start_offset=0)
     leading.follower_opened(
-        OTHER, REGISTERED, 1, position, 1_000.0, leader_epoch=1, registered_epoch=REGISTERED,
+        follower, REGISTERED, 1, position, 1_000.0, leader_epoch=1, registered_epoch=REGISTERED,
         epoch_lookup=replica.log.end_offset_for_epoch, stored_from=0,
     )  # fmt: skip
-    assert leading.follower_acked(OTHER, REGISTERED, end_offset, end_offset, 1_000.0, leader_epoch=1)
+    assert leading.follower_acked(follower, REGISTERED, end_offset, end_offset, 1_000.0, leader_epoch=1)
     replica.carry_out()
 
 

@@ -95,7 +95,7 @@ async def _nothing(*_: object, **__: object) -> list[str]:
         (None, False, True),
     ],
 )
-@pytest.mark.pure
+@pytest.mark.pure  # its logs stand in for real ones, to note what they are asked
 def test_age_counts_only_while_the_clock_is_known_to_agree(
     off_ms: int | None, by_time: bool, trusted: bool
 ) -> None:
@@ -105,7 +105,7 @@ def test_age_counts_only_while_the_clock_is_known_to_agree(
     assert retention.clock_trusted == trusted
 
 
-@pytest.mark.pure
+@pytest.mark.pure  # its logs stand in for real ones, to note what they are asked
 def test_hours_that_pass_while_a_broker_looks_are_not_gone_by() -> None:
     times = Times()
 
@@ -117,7 +117,7 @@ def test_hours_that_pass_while_a_broker_looks_are_not_gone_by() -> None:
     assert [log.asked for log in logs] == [[(NOW_MS, 0.0, True)]] * 2
 
 
-@pytest.mark.pure
+@pytest.mark.pure  # its logs stand in for real ones, to note what they are asked
 def test_hours_that_pass_once_the_clock_is_known_to_agree_are_not_gone_by() -> None:
     times, log = Times(), Log()
     asked_ms: list[int] = []

@@ -13,8 +13,8 @@ from data_plane.node.serving.client_service import client_service
 from data_plane.node.stats import NodeStats
 from data_plane.throttling.spare import ALWAYS
 from penstock.contract import methods
-from penstock.contract.ids import TenantId
 from penstock.contract.v1 import groups_pb2 as pb
+from tests.unit.authz.setup import ACME, GLOBEX
 from tests.unit.node.admission.test_fairness import Hands
 from tests.unit.node.admission.test_gate import gate, of
 
@@ -44,7 +44,7 @@ def test_a_beat_is_of_a_member_that_has_joined_and_changes_nothing(
     assert is_beat(method, sent) is expected
 
 
-@pytest.mark.pure
+@pytest.mark.pure  # its handlers stand in for those of many classes
 def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
     hands, (door, _) = Hands(), gate()
     fair = Fairness(hands, NodeStats())
@@ -65,7 +65,7 @@ def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
 
     others = dict.fromkeys(("streams", "calls", "proofs", "commitments", "deletion", "scrubber"), Unasked())
     service = client_service(cast(Any, SimpleNamespace(groups=Groups(), **others)), door, fair)
-    caller, beat, joins = of("greedy"), request(1), request(0, "orders")
+    caller, beat, joins = of(ACME), request(1), request(0, "orders")
 
     async def call(method: str, sent: bytes) -> bytes:
         await service.turn(method, caller, sent)
@@ -74,8 +74,8 @@ def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
     async def story() -> None:
         fair._spare.part = ALWAYS
         for use in (fair._use, fair._spare.asked):
-            use.charge(TenantId("greedy"), 400, 0)
-        fair._use.charge(TenantId("modest"), 20, 0)
+            use.charge(ACME, 400, 0)
+        fair._use.charge(GLOBEX, 20, 0)
         waiting = [
             asyncio.create_task(call(*one))
             for one in ((methods.GROUP_HEARTBEAT, joins), (methods.LIST_GROUPS, b""))
@@ -83,7 +83,7 @@ def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
         await asyncio.sleep(0)
         assert await call(methods.GROUP_HEARTBEAT, beat) == b"heard"
         assert heard == [beat]
-        assert fair._spare.beats.of(TenantId("greedy"), hands.at_ms) > 0
+        assert fair._spare.beats.of(ACME, hands.at_ms) > 0
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)

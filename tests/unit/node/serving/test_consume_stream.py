@@ -64,7 +64,7 @@ class BadSector:
         self.damage.append(reason)
 
 
-@pytest.mark.pure
+@pytest.mark.pure  # one stand-in is the partition, its log and its disk
 def test_a_read_that_fails_after_the_client_went_elsewhere_ends_nothing() -> None:
     loop = SimLoop(1)
     clock = SimClock(loop)

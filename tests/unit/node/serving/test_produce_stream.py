@@ -1,57 +1,71 @@
 """A frame of many batches that take long is taken in more than one turn of the event loop (RL134, RL137)."""
 
 import asyncio
-from typing import Any, cast
 
 import pytest
 
-from data_plane.authz.access import Principal
 from data_plane.broker.clock import SystemRng
+from data_plane.metadata import model
+from data_plane.metadata.model import TopicRecord
 from data_plane.metering.increments import PRODUCE, RequestTally
-from data_plane.node.admission.fairness import Fairness
+from data_plane.node.admission.fairness import Fairness, TenantTurns
+from data_plane.node.admission.gate import Gate
 from data_plane.node.ports import CallFailed, ConnectionLost
+from data_plane.node.replicas.replica import Replica
 from data_plane.node.serving.produce_stream import ProduceStream
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import TURN_MS
-from penstock.contract.errors import ErrorCode, NotFound, NotLeader, PenstockError
+from data_plane.testkit.loop import SimLoop
+from data_plane.throttling.pacing import Pace
+from data_plane.throttling.refusals import AT_ONCE
+from penstock.contract import limits
+from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame
-from penstock.contract.ids import TenantId
+from penstock.contract.ids import TopicId, TopicPartition
+from penstock.contract.topic_settings import TopicSettings
 from penstock.contract.v1 import log_pb2 as pb
+from tests.unit.authz.setup import ACME, NOW_MS, Tenants, key_number
+from tests.unit.log.miniature import Miniature
+from tests.unit.node.storage import committer_of
 
 BATCHES = 12
 PER_TURN = 2
+TOPIC_ID = TopicId(b"f" * 16)
 
 
 class Slow:
-    """A broker that knows no topic, and takes half a turn to say so."""
+    """A broker that has no replica here, and takes half a turn to find that out; its own clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: SimLoop | None = None) -> None:
+        self.tenants, self.stats = Tenants(), NodeStats()
+        self.gate = Gate(self.tenants.authenticator, self, self.stats, lambda: 0.0)
         self.passed_ms = 0.0
         self.refused: list[int] = []
+        self.refused_s: list[float] = []
         self.has_begun = asyncio.Event()
-        self.key_is_revoked = False
-        self.refusal: PenstockError = NotFound("no such topic")
+        self._loop = loop
 
     def now_ms(self) -> int:
-        return int(self.passed_ms)
+        return NOW_MS + int(self.passed_ms)
 
     def monotonic_ms(self) -> float:
         return self.passed_ms
 
-    def check(self, principal: Principal) -> None:
-        if self.key_is_revoked:
-            raise CallFailed(ErrorCode.UNAUTHENTICATED, "the key was revoked")
+    def find(self, where: TopicPartition) -> Replica | None:
+        """Asked more than once about one batch."""
+        if self.refused[-1:] != [where.partition]:
+            self.passed_ms += TURN_MS / PER_TURN
+            self.refused.append(where.partition)
+            self.refused_s.append(0.0 if self._loop is None else self._loop.time())
+            self.has_begun.set()
+        return None
 
-    def refuse_unknown(
-        self, principal: Principal, operation: object, topic_id: bytes, partition: int
-    ) -> None:
-        self.passed_ms += TURN_MS / PER_TURN
-        self.refused.append(partition)
-        self.has_begun.set()
-        raise self.refusal
-
-    async def below_bound(self) -> None:
-        """There is."""
+    def lead_elsewhere(self) -> None:
+        """The topic exists, and another broker leads it."""
+        topic = TopicRecord(
+            topic_id=TOPIC_ID, tenant=ACME, name="far", partitions=BATCHES, settings=TopicSettings()
+        )
+        self.tenants.put(model.topic_key(TOPIC_ID), topic.encode())
 
 
 class Wire:
@@ -78,51 +92,30 @@ class Wire:
 def frame() -> bytes:
     head = pb.ProduceHead(acks=-1)
     for partition in range(BATCHES):
-        head.batches.add(id=partition, topic_id=bytes(16), partition=partition, size=1)
+        head.batches.add(id=partition, topic_id=TOPIC_ID, partition=partition, size=1)
     return pack_frame(FrameKind.PRODUCE, head.SerializeToString(), [bytes(BATCHES)])
 
 
-class Turns:
-    """In place of the tenant's turns: what was asked of them."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    async def turn(self) -> None:
-        self.asked.append("turn")
-
-    async def turn_of_refused(self) -> None:
-        self.asked.append("turn of refused")
-
-    def refused(self, batches: int) -> None:
-        self.asked.append(f"{batches} refused")
-
-    async def charged(self, work: Any) -> Any:
-        return await work()
-
-
 def stream_of(
-    slow: Slow, wire: Wire | None = None, turns: Turns | None = None, pace: object = None
+    slow: Slow, wire: Wire | None = None, turns: TenantTurns | None = None, pace: Pace | None = None
 ) -> ProduceStream:
-    tenant = TenantId("t")
     return ProduceStream(
         wire or Wire(frame()),
-        cast(Any, None),
-        cast(Any, slow),
-        lambda where: None,
-        cast(Any, slow),
+        slow.tenants.enter(key_number(1)),
+        slow.gate,
+        slow.find,
+        committer_of(Miniature(), slow, slow.stats),
         slow,
         SystemRng(),
-        NodeStats(),
+        slow.stats,
         refuses_writes=lambda: "",
         confident=lambda: True,
-        pace=lambda: cast(Any, pace),
-        tally=RequestTally(tenant, PRODUCE),
-        turns=cast(Any, turns) or Fairness(slow, NodeStats()).of(tenant),
+        pace=lambda: pace,
+        tally=RequestTally(ACME, PRODUCE),
+        turns=turns or Fairness(slow, slow.stats).of(ACME),
     )
 
 
-@pytest.mark.pure
 def test_others_have_their_turn_while_a_frame_is_taken() -> None:
     slow = Slow()
     seen: list[int] = []
@@ -143,13 +136,12 @@ def test_others_have_their_turn_while_a_frame_is_taken() -> None:
     assert list(dict.fromkeys(seen)) == list(range(PER_TURN, BATCHES + 1, PER_TURN))
 
 
-@pytest.mark.pure
 def test_a_key_that_is_revoked_meanwhile_has_nothing_more_taken() -> None:
     slow = Slow()
 
     async def revoke() -> None:
         await slow.has_begun.wait()
-        slow.key_is_revoked = True
+        slow.tenants.change_key(1, revoked=True)
 
     async def story() -> None:
         revoking = asyncio.create_task(revoke())
@@ -162,37 +154,41 @@ def test_a_key_that_is_revoked_meanwhile_has_nothing_more_taken() -> None:
     assert slow.refused == list(range(PER_TURN))
 
 
-@pytest.mark.pure
+def waited_s(slow: Slow, loop: SimLoop) -> float:
+    """Between two frames of a tenant that was refused nearly as much as goes at once when the first has been taken."""
+    fair = Fairness(slow, slow.stats)
+    forgotten = BATCHES // PER_TURN * TURN_MS * limits.REFUSED_BATCHES_PER_S_MAX / 1_000
+    fair.refused(ACME, AT_ONCE + int(forgotten) - 30)
+    wire = Wire(frame())
+    wire.frames.append(frame())
+
+    async def story() -> None:
+        with pytest.raises(ConnectionLost):
+            await stream_of(slow, wire, fair.of(ACME)).serve()
+
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
+    assert slow.refused == [*range(BATCHES), *range(BATCHES)]
+    return slow.refused_s[BATCHES] - slow.refused_s[BATCHES - 1]
+
+
 def test_a_stream_whose_batches_no_retry_mends_waits_for_a_turn_of_such_before_its_next_frame() -> None:
-    wire, turns = Wire(frame()), Turns()
-    wire.frames.append(frame())
-
-    async def story() -> None:
-        with pytest.raises(ConnectionLost):
-            await stream_of(Slow(), wire, turns).serve()
-
-    asyncio.run(story())
-    refused = f"{BATCHES} refused"
-    assert turns.asked == ["turn", refused, "turn of refused", "turn", refused]
+    loop = SimLoop(1)
+    assert waited_s(Slow(loop), loop) > 0.01
 
 
-@pytest.mark.pure
 def test_a_stream_whose_batches_may_be_sent_again_waits_for_no_such_turn() -> None:
-    wire, turns, slow = Wire(frame()), Turns(), Slow()
-    wire.frames.append(frame())
-    slow.refusal = NotLeader("leadership moved")
-
-    async def story() -> None:
-        with pytest.raises(ConnectionLost):
-            await stream_of(slow, wire, turns).serve()
-
-    asyncio.run(story())
-    assert turns.asked == ["turn", "turn"]
+    loop = SimLoop(1)
+    slow = Slow(loop)
+    slow.lead_elsewhere()
+    assert waited_s(slow, loop) < 0.005
 
 
-@pytest.mark.pure
 def test_what_is_too_small_to_be_a_batch_is_refused_at_once_however_slow_the_tenants_rate_is() -> None:
-    slow = Slow()
+    slow, pace = Slow(), Pace(1)
     with pytest.raises(ConnectionLost):
-        asyncio.run(stream_of(slow, pace="nobody asks it").serve())
+        asyncio.run(stream_of(slow, pace=pace).serve())
     assert slow.refused == list(range(BATCHES))
+    assert pace.clears_in_ms(0) == 0, "it was not asked"
