@@ -1,6 +1,7 @@
 """Which partitions a round of metering looks at: what happened decides, not how many there are."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -114,9 +115,8 @@ def test_a_replica_that_has_left_the_set_is_forgotten(metered: Metered) -> None:
 
 @pytest.mark.pure
 def test_a_reading_that_is_wanted_while_a_round_writes_is_made_in_the_next_one(
-    monkeypatch: pytest.MonkeyPatch,
+    metered: Metered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    metered = Metered()
     assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
     metered.produce()
     read = metered.metering._read
