@@ -1,6 +1,6 @@
 """The arguments of `Client.producer` and `Client.consumer`, as both surfaces take them, made into settings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from penstock.client.settings import (
@@ -47,6 +47,8 @@ def consumer_settings(
         raise no_group("instance_id")
     if on_malformed is not None and malformed == "stop":
         raise ConfigurationError("on_malformed: reports skipped batches, and malformed='stop' skips none")
+    if not isinstance(topics, Iterable):
+        raise ConfigurationError(f"topics: {topics!r} is not a topic name, nor a sequence of such")
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     if not all(isinstance(name, str) and name for name in names):
         raise ConfigurationError(f"topics: {topics!r} is not a topic name, nor a sequence of such")

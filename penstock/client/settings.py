@@ -67,14 +67,16 @@ class ProducerSettings:
             raise ConfigurationError(
                 f"compression: {self.compression!r} is not one of {', '.join(COMPRESSIONS)}"
             )
+        if not isinstance(self.idempotent, bool):
+            raise ConfigurationError(f"idempotent: {self.idempotent!r} is not True or False")
         _bounded("linger_ms", self.linger_ms, 0, 60_000)
-        _bounded("batch_bytes", self.batch_bytes, 1, limits.BATCH_BYTES_MAX_LIMIT)
-        _bounded("batch_messages", self.batch_messages, 1, limits.RECORDS_PER_BATCH_MAX)
+        _whole("batch_bytes", self.batch_bytes, 1, limits.BATCH_BYTES_MAX_LIMIT)
+        _whole("batch_messages", self.batch_messages, 1, limits.RECORDS_PER_BATCH_MAX)
         _bounded("delivery_timeout_ms", self.delivery_timeout_ms, 1, 24 * 3600 * 1000)
-        _bounded("buffer_bytes", self.buffer_bytes, 1, 2**40)
+        _whole("buffer_bytes", self.buffer_bytes, 1, 2**40)
         _bounded("max_block_ms", self.max_block_ms, 0, 24 * 3600 * 1000)
         if self.max_attempts is not None:
-            _bounded("max_attempts", self.max_attempts, 1, 1_000_000)
+            _whole("max_attempts", self.max_attempts, 1, 1_000_000)
         _bounded("retry_backoff_ms", self.retry_backoff_ms, 1, 60_000)
         _bounded("retry_backoff_max_ms", self.retry_backoff_max_ms, self.retry_backoff_ms, 600_000)
         if self.on_full not in ("block", "fail", "drop"):
@@ -165,13 +167,19 @@ class ConsumerSettings:
             raise ConfigurationError(
                 f"auto_offset_reset: {self.auto_offset_reset!r} is not one of earliest, latest, error"
             )
-        _bounded("fetch_bytes", self.fetch_bytes, 1, limits.FETCH_CREDIT_BYTES_MAX)
-        _bounded("partition_fetch_bytes", self.partition_fetch_bytes, 1, limits.FETCH_CREDIT_BYTES_MAX)
+        _whole("fetch_bytes", self.fetch_bytes, 1, limits.FETCH_CREDIT_BYTES_MAX)
+        _whole("partition_fetch_bytes", self.partition_fetch_bytes, 1, limits.FETCH_CREDIT_BYTES_MAX)
 
 
 def _named(name: str, value: object, most: int) -> None:
     if not isinstance(value, str) or not is_printable_name(value, most):
         raise ConfigurationError(f"{name}: {value!r} is no text of 1 to {most} printable characters")
+
+
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int):
+        raise ConfigurationError(f"{name}: {value!r} is not a whole number")
+    _bounded(name, value, low, high)
 
 
 def _bounded(name: str, value: object, low: float, high: float) -> None:

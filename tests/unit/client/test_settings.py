@@ -29,6 +29,11 @@ from tests.unit.client.runner import CONSUMER, PRODUCER
         ("on_full", "explode"),
         ("retry_backoff_max_ms", 1),
         ("linger_ms", "5"),
+        ("batch_bytes", 1.5),
+        ("batch_messages", "many"),
+        ("buffer_bytes", 2.5),
+        ("max_attempts", 1.0),
+        ("idempotent", "yes"),
     ],
 )
 def test_a_producers_argument_out_of_its_bounds_is_named(name: str, value: object) -> None:
@@ -52,6 +57,8 @@ def test_acks_are_named_as_people_name_them() -> None:
         ({"auto_offset_reset": "newest"}, "auto_offset_reset: 'newest' is not one of"),
         ({"fetch_bytes": 0}, "fetch_bytes: 0 is not within"),
         ({"partition_fetch_bytes": 1 << 40}, "partition_fetch_bytes: "),
+        ({"fetch_bytes": 2.5}, "fetch_bytes: 2.5 is not a whole number"),
+        ({"topics": 7}, "topics: 7 is not a topic name"),
         ({"topics": [5]}, "topics: "),
         ({"topics": [""]}, "topics: "),
     ],
