@@ -12,13 +12,9 @@ from typing import Any
 
 import grpc
 
+from data_plane.broker.handling import READ_AHEAD_BYTES, READ_AHEAD_FRAMES
 from data_plane.node.ports import ConnectionLost
-from penstock.contract import limits
 
-READ_AHEAD_BYTES = 256 * limits.KIB
-"""Nothing more is read while that much waits to be received; one frame of any size fits."""
-READ_AHEAD_FRAMES = 1_000
-"""Nor while so many frames do: empty ones have no bytes to count."""
 GRPC_ERRORS = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 
 

@@ -1,4 +1,4 @@
-"""What both kinds of listener do alike: run handlers, judge how they end, and count who was not admitted."""
+"""What both kinds of listener do alike: bound what waits, run handlers, judge how they end, count refusals."""
 
 import asyncio
 import logging
@@ -16,6 +16,10 @@ _log = logging.getLogger("penstock.server")
 
 REQUEST_BYTES_MAX = limits.FRAME_HEAD_BYTES_MAX
 """Of one call."""
+READ_AHEAD_BYTES = 256 * limits.KIB
+"""Nothing more is read of a connection while that much waits to be received; one frame of any size fits."""
+READ_AHEAD_FRAMES = 1_000
+"""Nor while so many frames do: empty ones have no bytes to count."""
 _REQUEST_ID_LENGTH_MAX = 100
 _REQUEST_ID_SIGNS = frozenset(string.ascii_letters + string.digits + "-_.:/")
 _ADDRESSES_LOGGED_MAX = 100

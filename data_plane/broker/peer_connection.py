@@ -12,13 +12,10 @@ from collections import deque
 from typing import cast
 
 from data_plane.broker import peer_wire as wire
+from data_plane.broker.handling import READ_AHEAD_BYTES, READ_AHEAD_FRAMES
 from data_plane.node.ports import ConnectionLost
 from penstock.contract import limits
 
-READ_AHEAD_BYTES = 256 * limits.KIB
-"""Nothing more is read while that much waits to be received; one frame of any size fits."""
-READ_AHEAD_FRAMES = 1_000
-"""Nor while so many frames do: empty ones have no bytes to count."""
 WRITE_BUFFER_BYTES = 256 * limits.KIB
 """A send waits while that much has not gone out; one frame of any size is added to it."""
 _TURN_BYTES = limits.MIB

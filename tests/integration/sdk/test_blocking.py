@@ -271,33 +271,31 @@ def test_a_description_that_cannot_be_read_is_asked_for_again(client: Client, br
     assert truncation.left == 0
 
 
+def planted(*_: object) -> None:
+    raise RuntimeError("planted")
+
+
 @pytest.mark.pure  # it plants a mistake into a compiled object
 def test_a_mistake_of_ours_in_an_answer_stops_the_client_and_says_so(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError("planted")
-
     with Client(bootstrap=brokers.bootstrap, api_key="key") as client:
         client.topics()
-        monkeypatch.setattr(client._runtime.core, "call_answered", fail)
+        monkeypatch.setattr(client._runtime.core, "call_answered", planted)
         for _ in range(2):
             with pytest.raises(penstock.Closed, match=r"internal error.*planted"):
                 client.topics(timeout=60)
 
 
-@pytest.mark.pure
+@pytest.mark.pure  # likewise
 def test_a_client_says_that_it_stopped_also_where_what_broke_cannot_be_closed(
     brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError("planted")
-
     with Client(bootstrap=brokers.bootstrap, api_key="key") as client:
         client.topics()
         with monkeypatch.context() as broken:
-            broken.setattr(client._runtime.core, "call_answered", fail)
-            broken.setattr(client._runtime.core, "close", fail)
+            broken.setattr(client._runtime.core, "call_answered", planted)
+            broken.setattr(client._runtime.core, "close", planted)
             with ThreadPoolExecutor(1) as asking:
                 asked = asking.submit(client.topics, timeout=10 * PATIENCE_S)
                 refused = asked.exception(PATIENCE_S)

@@ -7,9 +7,8 @@ import os
 import pytest
 
 from data_plane.broker import peer_wire as wire
-from data_plane.broker.connection import READ_AHEAD_FRAMES, GrpcConnection
-from data_plane.broker.handling import REQUEST_BYTES_MAX
-from data_plane.broker.peer_connection import READ_AHEAD_BYTES
+from data_plane.broker.connection import GrpcConnection
+from data_plane.broker.handling import READ_AHEAD_BYTES, READ_AHEAD_FRAMES, REQUEST_BYTES_MAX
 from data_plane.node.ports import CallFailed, ConnectionLost
 from penstock.contract import limits
 from penstock.contract.errors import ErrorCode

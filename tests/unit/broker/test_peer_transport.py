@@ -14,7 +14,8 @@ import pytest
 
 from data_plane.broker import peer_connection, peer_listener
 from data_plane.broker import peer_wire as wire
-from data_plane.broker.peer_connection import READ_AHEAD_BYTES, PeerConnection
+from data_plane.broker.handling import READ_AHEAD_BYTES, READ_AHEAD_FRAMES
+from data_plane.broker.peer_connection import PeerConnection
 from data_plane.broker.peer_listener import bind_peers
 from data_plane.broker.peer_transport import PeerTransport
 from data_plane.node.ports import CallFailed, ConnectionLost
@@ -443,7 +444,7 @@ def test_empty_frames_are_not_read_ahead_without_a_bound() -> None:
             await world.began.wait()
             (accepted,) = world.peer_listener._connections
             await until("reading has paused", lambda: accepted._reading_paused)
-            assert len(accepted._frames) <= peer_connection.READ_AHEAD_FRAMES + 64 * limits.KIB // HEAD.size
+            assert len(accepted._frames) <= READ_AHEAD_FRAMES + 64 * limits.KIB // HEAD.size
             world.release.set()
             await until("all are received", lambda: len(world.seen) == 1_000_000)
 

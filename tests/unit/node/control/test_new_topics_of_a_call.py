@@ -11,26 +11,14 @@ import pytest
 from data_plane.contract import admin_pb2 as pb
 from data_plane.controller.new_topics import TOPICS_A_TURN
 from data_plane.metadata.port import Change, Compare, OutcomeUnknown, StoreUnavailable, TxnResult
-from data_plane.node.config import NodeConfig
 from data_plane.node.control.admin_calls import AdminCalls
 from data_plane.node.ports import Caller
 from penstock.contract.errors import ErrorCode
-from penstock.contract.ids import BrokerId
 from penstock.contract.topic_settings import TopicSettings
 from tests.unit.controller.setup import Store
+from tests.unit.node.storage import CONFIG
 
 pytestmark = pytest.mark.pure  # one object stands in for the store and for the view of it
-
-CONFIG = NodeConfig(
-    broker_id=BrokerId(1),
-    cluster_id="c",
-    client_address="",
-    internal_address="",
-    peer_address="",
-    zone="",
-    cluster_secret="",
-    peppers={},
-)
 
 
 class Meta:
