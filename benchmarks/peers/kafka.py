@@ -99,7 +99,14 @@ class Kafka:
     def _format(self, cluster: str, number: int) -> None:
         config = self._configured(number)
         run_tool(
-            [*self._java(), "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(config)],
+            [
+                *self._java(),
+                "kafka.tools.StorageTool",
+                "format",
+                f"--cluster-id={cluster}",
+                "-c",
+                str(config),
+            ],
             cwd=self._folder,
             timeout_s=_TOOL_S,
         )

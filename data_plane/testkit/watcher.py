@@ -41,6 +41,9 @@ class Ledger:
     entries: list[Committed] = field(default_factory=list)
     by_base: dict[int, int] = field(default_factory=dict)
     """Base offset -> index in `entries`."""
+    claimed_end: int = 0
+    """The highest watermark of a replica that a fault has struck. It is no evidence, and yet a leader may have
+    committed so much: of a topic that is deleted then no other replica shows it any more."""
 
     @property
     def end(self) -> int:
@@ -126,6 +129,8 @@ class Watcher:
             seen.repairs, seen.high_watermark = replica.repairs, mark
         if self.damaged(broker, replica.where):
             before, seen.high_watermark = seen.high_watermark, mark
+            ledger = self.ledger(replica.where)
+            ledger.claimed_end = max(ledger.claimed_end, mark)
             if not replica.stopped:
                 self._compare_sound(broker, replica, max(before, replica.log.log_start_offset), mark)
             return
