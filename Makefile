@@ -6,7 +6,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
-PYTHON ?= python3.11
+# Debian's is built with profile-guided optimisation. An interpreter that is not takes a sixth more processor time.
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11) python3.11)
 TARGET ?= test
 # Tests wait for processes half of their time: one more than a small machine has cores.
 JOBS ?= 3

@@ -1,5 +1,5 @@
-"""The real disk: one log directory over the operating system's files, synced off the loop (RL119, RL126,
-RL127, RL135)."""
+"""The real disk: one log directory over the operating system's files, synced off the loop unless that takes longer
+(RL119, RL126, RL127, RL135)."""
 
 import asyncio
 import errno
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from data_plane.broker.appended_file import AlignedSpaces, AppendedFile, open_past_the_cache
+from data_plane.broker.quick_syncs import QuickSyncs
 from data_plane.broker.real_file import RealFile, disk_fault
 from data_plane.disk.port import (
     DirectoryLocked,
@@ -28,6 +29,7 @@ from data_plane.disk.port import (
     WriteFile,
 )
 from data_plane.node.stats import Histogram
+from penstock.contract import limits
 from penstock.contract.invariant import invariant
 
 T = TypeVar("T")
@@ -35,6 +37,8 @@ T = TypeVar("T")
 SYNC_THREADS = 2
 """One for the commits and one for the checkpoint beside them, so that neither waits for the other."""
 READ_THREADS = 4
+_SMALL_BYTES = 64 * limits.KIB
+"""A larger write is copied for longer than a hand-over takes."""
 
 
 @dataclass(slots=True)
@@ -42,9 +46,9 @@ class DiskStats:
     """Durations, written by the disk's threads and the loop, read where metrics are made."""
 
     fsync_ms: Histogram = field(default_factory=Histogram)
-    """Time of one fsync or fdatasync as its thread sees it, its wait for the interpreter included."""
+    """Time of one fsync or fdatasync, the wait for the interpreter after it included."""
     fsync_return_ms: Histogram = field(default_factory=Histogram)
-    """Time from the end of a `sync` in its thread until the event loop resumes the task that waits for it."""
+    """Time from the end of a sync in a thread until the event loop resumes the task that waits for it."""
 
 
 class RealDisk:
@@ -60,6 +64,7 @@ class RealDisk:
         self._lock_fd = -1
         self._failure = ""
         self._spaces = AlignedSpaces()
+        self._quick_syncs = QuickSyncs()
         self._syncing = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="disk-sync")
         self._reading = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="disk-read")
 
@@ -147,11 +152,26 @@ class RealDisk:
 
     # -- durability and slow reads ---------------------------------------------------------------------------
 
+    def sync_at_once(self, steps: Sequence[SyncStep]) -> bool:
+        if not self._quick_syncs.at_once or not _is_small(steps):
+            return False
+        taken = self._take(steps)
+        began = time.perf_counter()
+        try:
+            self._perform(steps, taken)
+        finally:
+            self._quick_syncs.took_at_once((time.perf_counter() - began) * 1000)
+        return True
+
     async def sync(self, steps: Sequence[SyncStep]) -> None:
         """Goes on when the waiter is cancelled: what was begun is finished (RL19)."""
         taken = self._take(steps)
+        began = time.perf_counter()
         ended = await _done_by(self._syncing, lambda: self._perform(steps, taken))
-        self.stats.fsync_return_ms.observe((time.perf_counter() - ended) * 1000)
+        now = time.perf_counter()
+        self.stats.fsync_return_ms.observe((now - ended) * 1000)
+        if _is_small(steps):
+            self._quick_syncs.took_in_thread((now - began) * 1000)
 
     def sync_now(self, steps: Sequence[SyncStep]) -> None:
         self._perform(steps, self._take(steps))
@@ -192,7 +212,7 @@ class RealDisk:
         return taken
 
     def _perform(self, steps: Sequence[SyncStep], taken: Sequence[RealFile]) -> float:
-        """Do the steps in order; when the last had ended. Runs in a thread."""
+        """Do the steps in order; when the last had ended."""
         try:
             for step in steps:
                 if isinstance(step, WriteFile):
@@ -240,6 +260,18 @@ class RealDisk:
             return action(self._where(path))
         except OSError as error:
             raise disk_fault(path, what, error) from error
+
+
+def _is_small(steps: Sequence[SyncStep]) -> bool:
+    """One small write and its sync, as most commits are."""
+    if len(steps) != 2:
+        return False
+    write, sync = steps
+    return (
+        isinstance(write, WriteFile)
+        and isinstance(sync, SyncFile)
+        and sum(map(len, write.buffers)) <= _SMALL_BYTES
+    )
 
 
 def _done_by(threads: ThreadPoolExecutor, work: Callable[[], T]) -> "asyncio.Future[T]":

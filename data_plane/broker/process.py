@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import grpc
+import uvloop
 from prometheus_client import CollectorRegistry
 
 from daemon import logs
@@ -355,7 +356,7 @@ def main(arguments: list[str]) -> NoReturn:
         config = read_config(chosen.config, os.environ)
         logs.set_up("broker", level=config.log_level, broker=config.broker_id)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        asyncio.run(_run(config))
+        uvloop.run(_run(config))
     except _CANNOT_START as wrong:
         print(f"penstock-broker: {wrong}", file=sys.stderr, flush=True)
         _end_process(EXIT_CANNOT_START)

@@ -1,9 +1,9 @@
 """The Disk port: what a broker demands of a disk.
 
 Reading, writing and renaming are synchronous (they touch the page cache); making durable is asynchronous
-and happens off the event loop. Paths are relative to the log directory, with `/` between parts. After any
-`DiskFault` from `sync` the durability of the named file is unknown permanently (RL126): the caller must not
-retry.
+and happens off the event loop, but for small syncs on a disk that answers sooner than a thread would.
+Paths are relative to the log directory, with `/` between parts. After any `DiskFault` from a sync the durability
+of the named file is unknown permanently (RL126): the caller must not retry.
 """
 
 from collections.abc import Callable, Sequence
@@ -124,6 +124,10 @@ class Disk(Protocol):
     def reserve(self, path: str, size: int) -> None:
         """Make a file that takes up `size` bytes, in place of one of another size; nothing of it is written or
         durable. Raises `DiskFull`."""
+
+    def sync_at_once(self, steps: Sequence[SyncStep]) -> bool:
+        """As `sync`, blocking, where that is known to take less than a hand-over to a thread. False when nothing was
+        done: then `sync` is to do it."""
 
     async def sync(self, steps: Sequence[SyncStep]) -> None:
         """Perform the steps in order, off the loop. Returning means durable.

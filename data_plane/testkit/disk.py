@@ -41,6 +41,8 @@ class DiskTiming:
     sync_jitter_ms: float = 0.0
     tail_chance: float = 0.0
     tail_ms: float = 0.0
+    at_once_chance: float = 0.0
+    """How often the disk answers sooner than a thread would."""
     read_ms: float = 0.0
 
 
@@ -255,6 +257,13 @@ class SimDisk:
         """What `File.truncate` does."""
         if self._may("truncate", file.path):
             file.inode.resize(size)
+
+    def sync_at_once(self, steps: Sequence[SyncStep]) -> bool:
+        chance = self.timing.at_once_chance
+        if not chance or self.faults.extra_sync_ms or self._rng.random() >= chance:
+            return False
+        self.sync_now(steps)
+        return not self._dead
 
     async def sync(self, steps: Sequence[SyncStep]) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

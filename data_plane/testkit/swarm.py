@@ -128,13 +128,16 @@ def draw_plan(seed: int) -> Plan:
         plan = with_metering(plan)
     if rng.random() < 0.2:
         plan = with_operator(plan)
-    return replace(
+    plan = replace(
         plan,
         grouped=rng.random() < 0.2,
         throttled=rng.random() < 0.2,
         changing=rng.random() < 0.25,
         stopped=rng.random() < 0.3,
     )
+    if rng.random() < 0.3:
+        plan = replace(plan, disk=replace(plan.disk, at_once_chance=rng.choice((0.5, 0.95))))
+    return plan
 
 
 def _draw_workload(seed: int) -> Plan:

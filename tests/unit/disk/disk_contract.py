@@ -299,6 +299,11 @@ class DiskContract:
         disk.sync_now([WriteFile(file, 0, [b"abc"]), SyncFile(file), SyncDirectory("")])
         assert file.read_at(0, 3) == b"abc"
 
+    def test_a_sync_at_once_does_all_of_it_or_says_that_it_did_nothing(self, disk: Disk) -> None:
+        file = disk.open("a", create=True)
+        done = disk.sync_at_once([WriteFile(file, 0, [b"abc"]), SyncFile(file)])
+        assert file.read_at(0, 3) == (b"abc" if done else b"")
+
     def test_syncing_a_directory_that_is_not_there_fails(self, disk: Disk) -> None:
         with pytest.raises(FileMissing):
             disk.sync_now([SyncDirectory("none")])

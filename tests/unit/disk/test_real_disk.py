@@ -18,7 +18,17 @@ import pytest
 
 from data_plane.broker.appended_file import AlignedSpaces, AppendedFile, open_past_the_cache
 from data_plane.broker.disk import RealDisk
-from data_plane.disk.port import DirectoryLocked, DiskFault, DiskFull, SyncDirectory, SyncFile, WriteFile
+from data_plane.broker.quick_syncs import STALL_MS
+from data_plane.disk.port import (
+    DirectoryLocked,
+    DiskFault,
+    DiskFull,
+    SyncDirectory,
+    SyncFile,
+    SyncStep,
+    WriteFile,
+)
+from penstock.contract import limits
 from penstock.contract.invariant import InvariantBroken
 
 
@@ -212,3 +222,80 @@ def test_syncs_of_commit_and_checkpoint_do_not_queue_behind_each_other(disk: Rea
         assert checkpoint.result()
 
     asyncio.run(scenario())
+
+
+def _commit(disk: RealDisk, size: int = 100) -> list[SyncStep]:
+    """As the committer asks for it."""
+    file = disk.open("journal", create=True)
+    return [WriteFile(file, 0, [bytes(size - 1), b"x"]), SyncFile(file)]
+
+
+def test_a_small_commit_is_done_at_once_and_counted(disk: RealDisk) -> None:
+    assert disk.sync_at_once(_commit(disk, 64 * limits.KIB))
+    assert disk.open("journal").size() == 64 * limits.KIB
+    assert sum(disk.stats.fsync_ms.counts) == 1
+    assert sum(disk.stats.fsync_return_ms.counts) == 0
+
+
+def test_large_writes_and_other_steps_are_left_to_a_thread(disk: RealDisk) -> None:
+    file = disk.open("a", create=True)
+    others: tuple[list[SyncStep], ...] = (
+        _commit(disk, 64 * limits.KIB + 1),
+        [SyncFile(file)],
+        [SyncFile(file), SyncFile(file)],
+        [WriteFile(file, 0, [b"x"]), SyncDirectory("")],
+        [*_commit(disk), SyncDirectory("")],
+        [],
+    )
+    for steps in others:
+        assert not disk.sync_at_once(steps)
+    assert disk.open("journal").size() == file.size() == 0
+
+
+def test_after_a_slow_sync_the_next_ones_are_left_to_a_thread(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fdatasync
+
+    def slow(fd: int) -> None:
+        threading.Event().wait(2 * STALL_MS / 1000)
+        sync(fd)
+
+    monkeypatch.setattr(os, "fdatasync", slow)
+    assert disk.sync_at_once(_commit(disk))
+    assert not disk.sync_at_once(_commit(disk))
+
+
+def test_slow_syncs_in_a_thread_end_those_at_once(disk: RealDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync = os.fdatasync
+
+    def slow(fd: int) -> None:
+        threading.Event().wait(2 * STALL_MS / 1000)
+        sync(fd)
+
+    monkeypatch.setattr(os, "fdatasync", slow)
+    asyncio.run(disk.sync(_commit(disk)))
+    assert not disk.sync_at_once(_commit(disk))
+
+
+def test_a_sync_at_once_that_fails_takes_the_directory_offline(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fdatasync", failing)
+    with pytest.raises(DiskFault, match="journal: sync failed"):
+        disk.sync_at_once(_commit(disk))
+    monkeypatch.undo()
+    for ask in (lambda: disk.sync_at_once(_commit(disk)), lambda: asyncio.run(disk.sync(_commit(disk)))):
+        with pytest.raises(DiskFault, match="offline since a sync failed"):
+            ask()
+
+
+def test_a_full_disk_at_once_is_full_and_not_broken(disk: RealDisk, tmp_path: Path) -> None:
+    (tmp_path / "full").symlink_to("/dev/full")
+    full = disk.open("full")
+    with pytest.raises(DiskFull):
+        disk.sync_at_once([WriteFile(full, 0, [b"x"]), SyncFile(full)])
+    assert disk.sync_at_once(_commit(disk))

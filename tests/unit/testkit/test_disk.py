@@ -414,3 +414,24 @@ def test_the_page_cache_may_drop_what_a_failed_sync_left_in_it() -> None:
     disk.medium.evict()
     content = file.read_at(0, 2048)
     assert content[:512] == b"c" * 512 and b"a" * 512 in content
+
+
+def test_a_sync_at_once_survives_every_cut() -> None:
+    disk = _settled_file(b"before")
+    disk.timing = DiskTiming(at_once_chance=1.0)
+    file = disk.open("f")
+    assert disk.sync_at_once([WriteFile(file, 0, [b"behind"]), SyncFile(file)])
+    assert {_content(medium, "f") for medium in _cuts(disk.medium)} == {b"behind"}
+
+
+def test_a_disk_that_is_slow_or_dead_does_nothing_at_once() -> None:
+    disk = _settled_file(b"before")
+    steps: list[SyncStep] = [WriteFile(disk.open("f"), 0, [b"behind"]), SyncFile(disk.open("f"))]
+    assert not disk.sync_at_once(steps)
+    disk.timing = DiskTiming(at_once_chance=1.0)
+    disk.faults.extra_sync_ms = 5.0
+    assert not disk.sync_at_once(steps)
+    disk.faults.extra_sync_ms = 0.0
+    disk.kill()
+    assert not disk.sync_at_once(steps)
+    assert _content(disk.medium, "f") == b"before"
