@@ -20,6 +20,7 @@ from benchmarks.frames import BENCHMARK as FRAMES
 from benchmarks.latency import steady_load
 from benchmarks.many_partitions import BENCHMARK as MANY_PARTITIONS
 from benchmarks.metering import BENCHMARK as METERING
+from benchmarks.metering import NOISE as METERING_NOISE
 from benchmarks.noisy_neighbour import BENCHMARK as NOISY_NEIGHBOUR
 from benchmarks.peers.benchmark import PEERS, PEERS_QUICK
 from benchmarks.planned_moves import planned_moves
@@ -66,6 +67,7 @@ BENCHMARKS = (
     Benchmark(figures=("planned_move_ms",), run=planned_moves, seconds=60),
     RECOVERY,
     METERING,
+    METERING_NOISE,
     DURABILITY,
     FRAMES,
     NOISY_NEIGHBOUR,
