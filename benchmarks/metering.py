@@ -4,9 +4,10 @@ Both count: the odometer is part of the log. What is compared is what the settin
 partitions, records of `__usage` with their replication, the tally of requests and of what consumers took.
 
 Two clusters are up at once. Side by side, at one rate for both, they show the brokers' processor time a batch: each
-slice of a few seconds meets both of them with the machine as it is then, and gives one ratio. In turns of a second or
-two each, in the order A B B A and as fast as they can, they show the throughput. The figures are medians, their
-spread is the quartiles.
+slice meets both of them with the machine as it is then, and takes as long as a reading's period. In turns of a second
+or two each, as fast as they can, they show the throughput. Processes of one and the same program differ by a percent
+from start to start, so all of it is done in laps with clusters of their own, which start in one order and the other.
+The figures are the medians of the laps, their spread is the quartiles.
 """
 
 import asyncio
@@ -25,15 +26,15 @@ from benchmarks.figures import Benchmark, Measured, median, percentile
 from benchmarks.throughput import RECORDS_PER_BATCH, batch_of, leader_address
 from benchmarks.wire import Placed, ProduceWire, replay, until_writable
 
-SLICES = 14
-TURNS = 10
+LAPS = 5
 _FULL, _SMALL, _FOLLOWED = "full", "small", "followed"
 _PARTITIONS = {_FULL: 3, _SMALL: 1_000, _FOLLOWED: 200}
 _BATCHES = {_FULL: 120, _SMALL: 8_000, _FOLLOWED: 8_000}
 """Of a turn."""
 _PACED = {_FULL: 18, _SMALL: 1_600, _FOLLOWED: 960}
 """Batches a second and cluster, side by side: both take half of the machine."""
-_SLICE_S = 4.0
+_SLICE_S = 10.0
+_WARM_S = 2.0
 _SMALL_PER_FRAME = 64
 _WINDOW = {_FULL: 16, _SMALL: 32, _FOLLOWED: 32}
 _SILENCE_S = 30.0
@@ -95,18 +96,18 @@ class _Side:
         )
         return _BATCHES[load] / (time.perf_counter() - began)
 
-    async def paced(self, load: str, late: float) -> None:
-        """For the time of a slice, a frame at each turn of the clock; `late` is the share of it that they wait."""
+    async def paced(self, load: str, seconds: float, late: float) -> None:
+        """A frame at each turn of the clock; `late` is the share of it that they wait."""
         wires = self._wires[load]
         frames = [cycle(frames) for frames in self._frames[load]]
         size = len(self._frames[load][0][0])
-        count = round(_PACED[load] * _SLICE_S / size)
+        count = round(_PACED[load] * seconds / size)
 
         async def send() -> None:
             answers: list[asyncio.Future[float]] = []
             began = time.perf_counter()
             for number in range(count):
-                due = began + (number + late) * _SLICE_S / count
+                due = began + (number + late) * seconds / count
                 await asyncio.sleep(max(0.0, due - time.perf_counter()))
                 answers += await wires[number % len(wires)].send(next(frames[number % len(wires)]))
             await asyncio.gather(*answers)
@@ -138,12 +139,16 @@ def metering_noise(folder: Path) -> list[Measured]:
 
 
 def _compared(folder: Path, name: str, *, metered: bool) -> list[Measured]:
-    with ExitStack() as stack:
-        clusters = []
-        for side, metering in (("a", metered), ("b", False)):
-            (folder / side).mkdir()
-            clusters.append(stack.enter_context(BenchCluster(folder / side, metering=metering)))
-        cpu, rates = run(_both(clusters))
+    cpu: _Pairs = {load: [] for load in _BATCHES}
+    rates: _Pairs = {load: [] for load in _BATCHES}
+    for lap in range(LAPS):
+        with ExitStack() as stack:
+            clusters = {}
+            for first in (True, False) if lap % 2 else (False, True):
+                own = folder / f"{lap}-{'first' if first else 'second'}"
+                own.mkdir()
+                clusters[first] = stack.enter_context(BenchCluster(own, metering=metered and first))
+            run(_lap((clusters[True], clusters[False]), cpu, rates))
     beside: dict[str, float] = {}
     for load in _BATCHES:
         for what, values in (
@@ -161,34 +166,20 @@ def _compared(folder: Path, name: str, *, metered: bool) -> list[Measured]:
     return [Measured(name=name, value=beside[f"{worst}_cpu_percent"], unit=unit, beside=beside)]
 
 
-async def _both(clusters: Sequence[BenchCluster]) -> tuple[_Pairs, _Pairs]:
-    """Of each load the brokers' microseconds a batch in each slice, and the batches a second of each pair of turns. The
-    first of both is left out: files are made, code is warmed up."""
-    cpu: _Pairs = {load: [] for load in _BATCHES}
-    rates: _Pairs = {load: [] for load in _BATCHES}
+async def _lap(clusters: Sequence[BenchCluster], cpu: _Pairs, rates: _Pairs) -> None:
+    """Adds of each load the brokers' microseconds a batch side by side, and the batches a second of two turns."""
     async with AsyncExitStack() as stack:
         sides = [await stack.enter_async_context(_Side(cluster)) for cluster in clusters]
         gc.collect()
-        gc.freeze()
-        for number in range(TURNS + 1):
-            order = sides if number % 2 else sides[::-1]
-            for load, found in rates.items():
-                turns = {side: await side.turn(load) for side in order}
-                if number:
-                    found.append((turns[sides[0]], turns[sides[1]]))
-        for load, found in cpu.items():
-            for number in range(SLICES + 1):
-                late = (0.0, 0.5) if number % 2 else (0.5, 0.0)
-                before = [cluster.cpu_s() for cluster in clusters]
-                await asyncio.gather(
-                    *(side.paced(load, share) for side, share in zip(sides, late, strict=True))
-                )
-                used = [cluster.cpu_s() - was for cluster, was in zip(clusters, before, strict=True)]
-                if number:
-                    a, b = (1e6 * one / (_PACED[load] * _SLICE_S) for one in used)
-                    found.append((a, b))
-    return cpu, rates
+        for load in _BATCHES:
+            await asyncio.gather(*(side.paced(load, _WARM_S, 0.0) for side in sides))
+            before = [cluster.cpu_s() for cluster in clusters]
+            await asyncio.gather(*(side.paced(load, _SLICE_S, 0.5 * at) for at, side in enumerate(sides)))
+            used = [cluster.cpu_s() - was for cluster, was in zip(clusters, before, strict=True)]
+            batches = _PACED[load] * _SLICE_S
+            cpu[load].append((1e6 * used[0] / batches, 1e6 * used[1] / batches))
+            rates[load].append((await sides[0].turn(load), await sides[1].turn(load)))
 
 
-BENCHMARK = Benchmark(figures=("metering_overhead_percent",), run=metering_overhead, seconds=240, quick=False)
-NOISE = Benchmark(figures=("metering_noise_percent",), run=metering_noise, seconds=240, named_only=True)
+BENCHMARK = Benchmark(figures=("metering_overhead_percent",), run=metering_overhead, seconds=330, quick=False)
+NOISE = Benchmark(figures=("metering_noise_percent",), run=metering_noise, seconds=330, named_only=True)
