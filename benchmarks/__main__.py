@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.client_rates import kilobyte_rates, sdk_rates
+from benchmarks.curves.benchmark import BENCHMARK as CURVES
 from benchmarks.durability import BENCHMARK as DURABILITY
 from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
@@ -70,6 +71,7 @@ BENCHMARKS = (
     METERING_NOISE,
     DURABILITY,
     FRAMES,
+    CURVES,
     NOISY_NEIGHBOUR,
     TOPIC_CREATION,
     TOGETHER_BENCHMARK,
