@@ -55,10 +55,10 @@ def _panel(axis: Axis, points: Points) -> str:
     low, high = math.floor(math.log10(min(costs))), math.ceil(math.log10(max(costs)))
     high = max(high, low + 1)
     values = [int(value) for value in points]
-    most = max(math.log10(max(values)), 0.1)
+    least, most = math.log10(min(values)), math.log10(max(values))
 
     def across(value: int) -> float:
-        return _MARGIN + inner_width * math.log10(value) / most
+        return _MARGIN + inner_width * (math.log10(value) - least) / (most - least)
 
     def down(cost: float) -> float:
         return 25 + inner_height * (high - math.log10(cost)) / (high - low)
