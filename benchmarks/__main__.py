@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.client_rates import kilobyte_rates, sdk_rates
+from benchmarks.curves.benchmark import BENCHMARK as CURVES
 from benchmarks.durability import BENCHMARK as DURABILITY
 from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
@@ -20,6 +21,7 @@ from benchmarks.frames import BENCHMARK as FRAMES
 from benchmarks.latency import steady_load
 from benchmarks.many_partitions import BENCHMARK as MANY_PARTITIONS
 from benchmarks.metering import BENCHMARK as METERING
+from benchmarks.metering import NOISE as METERING_NOISE
 from benchmarks.noisy_neighbour import BENCHMARK as NOISY_NEIGHBOUR
 from benchmarks.peers.benchmark import PEERS, PEERS_QUICK
 from benchmarks.planned_moves import planned_moves
@@ -66,8 +68,10 @@ BENCHMARKS = (
     Benchmark(figures=("planned_move_ms",), run=planned_moves, seconds=60),
     RECOVERY,
     METERING,
+    METERING_NOISE,
     DURABILITY,
     FRAMES,
+    CURVES,
     NOISY_NEIGHBOUR,
     TOPIC_CREATION,
     TOGETHER_BENCHMARK,

@@ -77,6 +77,7 @@ GOALS: dict[str, Goal] = {
     "many_partitions_idle_percent": Goal(value=5.0, at_least=False),
     "many_partitions_fail_over_p99_s": Goal(value=5.0, at_least=False),
     "many_partitions_restart_s": Goal(value=30.0, at_least=False),
+    "metering_overhead_percent": Goal(value=3.0, at_least=False),
     "noisy_neighbour": Goal(value=1.25, at_least=False),
     "broker_recovery_10gb_s": Goal(value=30.0, at_least=False),
 }

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
 import penstock
-from benchmarks.cluster import BenchCluster
+from benchmarks.cluster import BenchCluster, cpu_s
 from benchmarks.figures import Benchmark, Measured, percentile
 from benchmarks.metrics import gauge
 from data_plane.contract.admin_client import new_topic
@@ -54,7 +52,7 @@ def many_partitions(folder: Path) -> list[Measured]:
         _wait_whole(cluster)
         made_s = time.monotonic() - began
         time.sleep(_SETTLED_S)
-        memory = [process.memory_full_info() for process in _processes(cluster)]
+        memory = [process.memory_full_info() for process in cluster.processes()]
         idle = _idle_percent(cluster)
         gaps = _fail_over(cluster)
         began = time.monotonic()
@@ -128,17 +126,12 @@ def _wait_whole(cluster: BenchCluster) -> None:
         time.sleep(_POLL_S)
 
 
-def _processes(cluster: BenchCluster) -> list[psutil.Process]:
-    found = [cluster.dev.process_of(broker.id) for broker in cluster.spec.brokers]
-    return [one.process for one in found if one is not None]
-
-
 def _idle_percent(cluster: BenchCluster) -> list[float]:
     """Processor time of each broker in percent of a core, without clients."""
-    running = _processes(cluster)
-    before = [sum(process.cpu_times()[:2]) for process in running]
+    running = cluster.processes()
+    before = [cpu_s(process) for process in running]
     time.sleep(_IDLE_S)
-    after = [sum(process.cpu_times()[:2]) for process in running]
+    after = [cpu_s(process) for process in running]
     return [100 * (late - early) / _IDLE_S for early, late in zip(before, after, strict=True)]
 
 

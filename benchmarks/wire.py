@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import grpc
@@ -18,6 +18,10 @@ OPTIONS = [
     ("grpc.max_receive_message_length", limits.FRAME_BYTES_MAX + (1 << 20)),
     ("grpc.max_send_message_length", limits.FRAME_BYTES_MAX + (1 << 20)),
     ("grpc.http2.max_frame_size", 1 << 20),
+    (
+        "grpc.use_local_subchannel_pool",
+        1,
+    ),  # a connection for each, as producers in processes of their own have
 ]
 _RETRIABLE_S = 10.0
 
@@ -116,11 +120,11 @@ async def until_writable(address: str, api_key: str, wanted: Sequence[Placed]) -
 
 
 async def replay(
-    wires: Sequence[ProduceWire], frames: Sequence[Sequence[Sequence[Placed]]], window: int
+    wires: Sequence[ProduceWire], frames: Sequence[Iterable[Sequence[Placed]]], window: int
 ) -> float:
     """Send `frames[i]` on `wires[i]`, at most `window` frames unanswered on each; seconds until all are answered."""
 
-    async def one(wire: ProduceWire, mine: Sequence[Sequence[Placed]]) -> None:
+    async def one(wire: ProduceWire, mine: Iterable[Sequence[Placed]]) -> None:
         open_frames: deque[list[asyncio.Future[float]]] = deque()
         try:
             for frame in mine:

@@ -40,6 +40,11 @@ class LogUsage:
         odometer = self._derived.odometer
         return None if odometer is None else odometer.mark()
 
+    @property
+    def has_minute_marks(self) -> bool:
+        """Whether a minute has ended that was not read for good."""
+        return bool(self._derived.minute_marks)
+
     def minute_marks(self, above: int, high_watermark: int) -> Iterator[OdometerMark]:
         """The totals at the end of each minute's last batch above `above`, once a batch of a later minute is
         committed."""

@@ -19,11 +19,12 @@ class PushedBatches:
     def pushed(self, stamps: bytes, skipped: int) -> None:
         """Batches went out. `skipped` messages of the first one lie before the consumer's position: it did not ask
         for them."""
-        batches = deque(_COUNT_AND_SIZE.iter_unpack(stamps))
-        if skipped > 0 and batches:
-            count, size = batches.popleft()
-            batches.appendleft((max(0, count - skipped), size))
-        self._pushed.extend(batches)
+        pushed = self._pushed
+        first = len(pushed)
+        pushed.extend(_COUNT_AND_SIZE.iter_unpack(stamps))
+        if skipped > 0 and len(pushed) > first:
+            count, size = pushed[first]
+            pushed[first] = (max(0, count - skipped), size)
 
     def returned(self, credit_bytes: int) -> tuple[int, int]:
         """(messages, bytes) of the whole batches that are taken now, when so much credit returned."""

@@ -72,6 +72,18 @@ class PartitionMeter:
             and now_ms - self._read_ms < periods.idle_ms
         )
 
+    def early(self, log_end: int, now_ms: float, periods: MeterPeriods) -> bool:
+        """Something was appended since the last reading, and the time of the next one has not come: only the end of a
+        minute can be due, or what is wanted at once."""
+        since_ms = now_ms - self._read_ms
+        return (
+            self._waiting is None
+            and self._begun
+            and log_end != self._read_end
+            and since_ms < periods.changed_ms
+            and since_ms < periods.idle_ms
+        )
+
     def look(
         self,
         *,

@@ -1,6 +1,6 @@
 """What metering counts of a log's prefix: running totals, and rows by minute and principal."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Self
 
 from penstock.contract.invariant import invariant
@@ -28,25 +28,44 @@ class Totals:
     control_bytes: int = 0
 
     def __post_init__(self) -> None:
-        invariant(
-            all(0 <= value < 1 << 63 for value in self.as_tuple()), "totals are whole numbers from 0 on"
-        )
+        numbers = self.as_tuple()
+        invariant(min(numbers) >= 0 and max(numbers) < 1 << 63, "totals are whole numbers from 0 on")
 
     def as_tuple(self) -> tuple[int, ...]:
         """The six numbers in the order of the fields."""
-        return tuple(getattr(self, name) for name in TOTALS_FIELDS)
+        return (
+            self.committed_messages,
+            self.committed_bytes,
+            self.aborted_messages,
+            self.aborted_bytes,
+            self.control_records,
+            self.control_bytes,
+        )
 
     @classmethod
     def from_tuple(cls, values: tuple[int, ...]) -> Self:
-        return cls(**dict(zip(TOTALS_FIELDS, values, strict=True)))
+        """What `as_tuple` gave."""
+        (
+            committed_messages,
+            committed_bytes,
+            aborted_messages,
+            aborted_bytes,
+            control_records,
+            control_bytes,
+        ) = values
+        return cls(
+            committed_messages=committed_messages,
+            committed_bytes=committed_bytes,
+            aborted_messages=aborted_messages,
+            aborted_bytes=aborted_bytes,
+            control_records=control_records,
+            control_bytes=control_bytes,
+        )
 
     def since(self, earlier: Self) -> "Totals":
         """The difference to an earlier reading."""
         pairs = zip(self.as_tuple(), earlier.as_tuple(), strict=True)
         return Totals.from_tuple(tuple(later - sooner for later, sooner in pairs))
-
-
-TOTALS_FIELDS = tuple(field.name for field in fields(Totals))
 
 
 @dataclass(frozen=True, slots=True, order=True)

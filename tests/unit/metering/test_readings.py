@@ -57,6 +57,19 @@ def test_a_reading_waits_until_its_offset_is_committed() -> None:
     assert partition.look(2_000) == [(ReadingKind.LEADER_CHANGE, 100)]
 
 
+def test_it_is_early_from_a_batch_after_a_reading_until_the_next_one_is_due() -> None:
+    partition = Partition()
+    assert not partition.meter.early(5, 0, PERIODS), "it was never read"
+    partition.look(0)
+    assert not partition.meter.early(0, 1, PERIODS), "nothing came since then"
+    assert partition.meter.early(5, 9_999, PERIODS)
+    assert not partition.meter.early(5, 10_000, PERIODS)
+    assert not partition.meter.early(5, 9_999, MeterPeriods(changed_ms=10_000, idle_ms=9_999))
+    partition.log_end = 5
+    assert partition.look(10_000) == []
+    assert not partition.meter.early(6, 10_001, PERIODS), "a reading waits until it is committed"
+
+
 def test_what_changes_is_read_every_period_and_what_rests_every_hour() -> None:
     partition = Partition()
     partition.look(0)

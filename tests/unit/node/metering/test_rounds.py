@@ -1,7 +1,6 @@
 """Which partitions a round of metering looks at: what happened decides, not how many there are."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -37,7 +36,7 @@ class Metered:
         self.usage = Usage(self.clock)
         self.metering = metering_of(self.usage, self.clock, self.replicas)
         self.storage = Miniature(tail_bytes=1 << 22)
-        self.replica = led(self.storage, wrote=self._wrote)
+        self.replica = led(self.storage, wrote=self._wrote, clock=self.clock)
         self.replica.in_generation(1)
         self.replicas.by_partition[where()] = self.replica
         self.replicas.changed(self.replica)
@@ -85,6 +84,26 @@ def test_a_partition_is_looked_at_from_a_batch_on_until_it_is_read_and_then_no_m
     assert metered.round_after(1_000) == [] and metered.looks_at == 0
 
 
+def test_the_end_of_a_minute_is_read_in_the_next_round_though_the_period_is_not_over(
+    metered: Metered,
+) -> None:
+    assert metered.round_after(58_000) == [("LEADER_CHANGE", 0)]
+    metered.produce()
+    assert metered.round_after(1_000) == []
+    metered.clock.passed_ms += 1_000
+    metered.produce()
+    assert metered.round_after(0) == [("MINUTE_END", 1)]
+    assert metered.round_after(1_000) == [] and metered.looks_at == 1
+    assert metered.round_after(7_000) == [("PERIODIC", 2)]
+
+
+def test_what_a_caller_wants_is_read_though_the_period_is_not_over(metered: Metered) -> None:
+    assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
+    metered.produce()
+    metered.metering.hurry(where())
+    assert metered.round_after(1_000) == [("PERIODIC", 1)]
+
+
 def test_a_partition_at_rest_is_read_once_an_hour(metered: Metered) -> None:
     assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
     hourly: list[tuple[str, int]] = []
@@ -119,15 +138,16 @@ def test_a_reading_that_is_wanted_while_a_round_writes_is_made_in_the_next_one(
 ) -> None:
     assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
     metered.produce()
-    read = metered.metering._read
+    is_early = metered.metering._is_early
 
-    def read_and_hurry(*asked: Any) -> None:
+    def look_and_hurry(replica: Replica, now_ms: float) -> bool:
         """As when a caller asks right after the partition's turn."""
-        read(*asked)
+        early = is_early(replica, now_ms)
         metered.metering.hurry(where())
+        return early
 
     with monkeypatch.context() as busy:
-        busy.setattr(metered.metering, "_read", read_and_hurry)
+        busy.setattr(metered.metering, "_is_early", look_and_hurry)
         assert metered.round_after(1_000) == []
     assert metered.round_after(1_000) == [("PERIODIC", 1)]
     metered.produce()

@@ -10,7 +10,7 @@ from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import KeyValue
 from data_plane.node.config import NodeConfig
-from data_plane.node.ports import ConnectionLost
+from data_plane.node.ports import Clock, ConnectionLost
 from data_plane.node.replicas.catch_up import CatchUp
 from data_plane.node.replicas.follower_stream import HOLD_OFF_MS, SMALL_WINDOW_BYTES, FollowerStream
 from data_plane.node.replicas.replica import LookAtInSync, Replica
@@ -133,13 +133,14 @@ def led(
     *,
     look_at_in_sync: LookAtInSync = lambda replica, look: None,
     wrote: Callable[[Replica, int], None] = lambda replica, size: None,
+    clock: Clock | None = None,
 ) -> Replica:
     """A replica that leads, in sync with another one than the follower."""
     topic = model.TopicRecord(
         topic_id=TOPIC, tenant=TenantId("t"), name="orders", partitions=1, settings=SMALL
     )
     replica = Replica(
-        where(), topic, (broker or Miniature()).create(), me=ME, clock=StillClock(), stats=NodeStats(),
+        where(), topic, (broker or Miniature()).create(), me=ME, clock=clock or StillClock(), stats=NodeStats(),
         wrote=wrote, look_at_in_sync=look_at_in_sync, stopped=lambda replica: None,
         stored_more=lambda replica: None, replica_lag_ms_max=10_000, read_only=lambda: "", disk_full=lambda: None,
     )  # fmt: skip

@@ -1,0 +1,1 @@
+"""How the cost of a message grows over partitions, producers, sizes and copies."""
