@@ -35,6 +35,7 @@ COMPILED = (
     "data_plane/placement",
     "data_plane/replication",
     "data_plane/throttling",
+    "penstock/blocking/sending.py",
     "penstock/build.py",
     "penstock/client",
     "penstock/contract",
