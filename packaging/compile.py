@@ -35,6 +35,7 @@ COMPILED = (
     "data_plane/placement",
     "data_plane/replication",
     "data_plane/throttling",
+    "penstock/blocking/sending.py",
     "penstock/build.py",
     "penstock/client",
     "penstock/contract",
@@ -46,7 +47,8 @@ PURE = {
     "data_plane/node/membership/trusted_store.py": "an async generator",
     "penstock/client/arguments.py": "it says what is wrong with a user's argument, whatever its type",
     "penstock/client/settings.py": "the same",
-    "penstock/client/producing/delivery.py": "the surfaces' deliveries are below its class",
+    "penstock/client/messages.py": "msgspec makes its class of messages",
+    "penstock/client/producing/delivery.py": "msgspec makes its class, and those of the surfaces are below it",
     "penstock/contract/documents.py": "msgspec reads the annotations of its classes; mypyc keeps the plain ones only",
 }
 """What stays pure Python among it, and why."""

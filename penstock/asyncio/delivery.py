@@ -12,7 +12,7 @@ from penstock.client.producing.delivery import BatchDelivery, Receipt, add_done_
 from penstock.contract.errors import PenstockError
 
 
-class Delivery(BatchDelivery):
+class Delivery(BatchDelivery, eq=False, gc=False):
     """What became of one message. Light: all messages of a batch share its outcome, and a receipt is made
     when asked for.
 
@@ -20,8 +20,6 @@ class Delivery(BatchDelivery):
     `result` and `exception` give the outcome that is known. `asyncio.timeout` and `asyncio.wait_for` bound the wait;
     the message stays under way when that ends.
     """
-
-    __slots__ = ()
 
     def result(self) -> Receipt:
         """The receipt.

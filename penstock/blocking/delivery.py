@@ -11,12 +11,10 @@ from penstock.client.producing.delivery import BatchDelivery, Receipt, add_done_
 from penstock.contract.errors import PenstockError, TimedOut
 
 
-class Delivery(BatchDelivery):
+class Delivery(BatchDelivery, eq=False, gc=False):
     """What became of one message. Light: all messages of a batch share its outcome, and a receipt is made
     when asked for.
     """
-
-    __slots__ = ()
 
     def result(self, timeout: float | None = None) -> Receipt:
         """Wait up to `timeout` seconds for the receipt.

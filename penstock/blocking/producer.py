@@ -5,22 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from penstock.blocking.delivery import Delivery, outcomes_missing
 from penstock.blocking.runtime import Runtime, now_ms
-from penstock.client.arguments import topic_name
-from penstock.client.core import unavailable
-from penstock.client.messages import HeaderList
+from penstock.blocking.sending import MessageSender
 from penstock.client.producing.delivery import flush_timeout_after, run_callbacks
 from penstock.client.producing.producer import ProducerCore
 from penstock.client.serialization import Headers, MessageSerializer, all_plain, header_list, time_of_message
 from penstock.client.settings import ProducerSettings
-from penstock.contract.errors import Closed, TimedOut
+from penstock.contract.errors import TimedOut
 from penstock.receipts.keeping import keeper_of
-
-if TYPE_CHECKING:
-    from penstock.client.producing.accumulator import Route
 
 _Value = TypeVar("_Value", contravariant=True)
 _Key = TypeVar("_Key", contravariant=True)
@@ -47,6 +42,7 @@ class Producer(Generic[_Value, _Key]):
         with runtime.lock:
             self._core: ProducerCore = runtime.core.add_producer(settings, self._keeper)
         self._accumulator = self._core.accumulator
+        self._sender = MessageSender(runtime, self._core, serializer)
 
     def send(
         self,
@@ -68,34 +64,7 @@ class Producer(Generic[_Value, _Key]):
         Raises `NotFound` (topic or partition), `MessageTooLarge`, `SerializationFailed`, `BufferFull`,
         `BrokerUnavailable`, `Unauthenticated`, `Closed`.
         """
-        stored_value: Any = value
-        stored_key: Any = key
-        stored_headers: HeaderList | None = None
-        if (
-            type(value) is not bytes
-            or headers is not None
-            or (key is not None and type(key) is not bytes)
-            or self._serializer.adds
-        ):
-            stored_value, stored_key, stored_headers = self._serializer.serialize(topic, value, key, headers)
-        if self._runtime.unusable is not None:
-            self._runtime.check()
-        if timestamp_ms is None:
-            timestamp_ms = int(time.time() * 1000)
-        else:
-            timestamp_ms = time_of_message(topic, timestamp_ms)
-        accumulator, client_core = self._accumulator, self._client_core
-        with self._lock:
-            route = accumulator.routes.get(topic)
-            if route is not None:
-                delivery = accumulator.append(
-                    route, stored_value, stored_key, stored_headers, timestamp_ms, partition, now_ms, Delivery
-                )
-                if delivery is not None:
-                    if client_core.woken or client_core.attention:
-                        self._runtime.wake()
-                    return delivery
-        return self._send_waiting(topic, stored_value, stored_key, stored_headers, timestamp_ms, partition)
+        return self._sender.send(topic, value, key, headers, timestamp_ms, partition)
 
     def send_many(
         self,
@@ -143,41 +112,9 @@ class Producer(Generic[_Value, _Key]):
             if len(deliveries) == at:
                 key = None if plain_keys is None else plain_keys[at]
                 deliveries.append(
-                    self._send_waiting(topic, plain_values[at], key, stored, timestamp_ms, partition)
+                    self._sender.wait_and_send(topic, plain_values[at], key, stored, timestamp_ms, partition)
                 )
         return deliveries
-
-    def _send_waiting(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: HeaderList | None,
-        timestamp_ms: int,
-        partition: int | None,
-    ) -> Delivery:
-        runtime, core, accumulator = self._runtime, self._core, self._accumulator
-        deadline = now_ms() + core.settings.max_block_ms
-        with self._lock:
-            while True:
-                self._check()
-                runtime.start()
-                route: Route | None = core.route(topic_name(topic))
-                if route is not None:
-                    delivery = accumulator.append(
-                        route, value, key, headers, timestamp_ms, partition, now_ms, Delivery
-                    )
-                    if delivery is not None:
-                        runtime.wake()
-                        return delivery
-                    if core.settings.on_full != "block":
-                        runtime.wake()
-                        return accumulator.rejected(route, timestamp_ms, Delivery)
-                runtime.wake()
-                if not runtime.wait(deadline):
-                    if route is None:
-                        raise unavailable(runtime.core.topic_waits(topic))
-                    raise accumulator.buffer_full()
 
     def flush(self, timeout: float | None = None) -> None:
         """Send what lingers and wait until every message sent so far has an outcome; each delivery has
@@ -232,11 +169,6 @@ class Producer(Generic[_Value, _Key]):
     def buffered_bytes(self) -> int:
         """Bytes of messages without an outcome."""
         return self._accumulator.buffered_bytes
-
-    def _check(self) -> None:
-        self._runtime.check()
-        if self._core.closed:
-            raise Closed("producer: closed")
 
     def __enter__(self) -> Self:
         return self

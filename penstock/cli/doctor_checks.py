@@ -89,13 +89,13 @@ def skipped(check: str, fact: str, remedy: str = "") -> Finding:
 
 def versions() -> Finding:
     """Which SDK on which Python, and whether records are built by compiled code."""
-    from penstock.records.codec import compiled_codec
+    from penstock.records.codec import codec_name
 
     try:
         number = version("penstock")
     except PackageNotFoundError:
         number = "unknown"
-    codec = "python" if compiled_codec() is None else "compiled"
+    codec = codec_name()
     fact = f"penstock {number}, Python {platform.python_version()}, grpcio {version('grpcio')}, codec {codec}"
     if codec != "compiled":
         return doubtful(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from penstock.records.parse import Columns, RecordHeaders
+import msgspec
+from msgspec.structs import astuple
+
+from penstock.records.parse import Columns
+from penstock.records.record_block import RecordHeaders
 from penstock.serializers import CONTENT_TYPE, MESSAGE_ID, header
 
 if TYPE_CHECKING:
@@ -17,8 +20,10 @@ HeaderList = Sequence[tuple[str, bytes | None]]
 """(name, content) pairs as they are stored."""
 
 
-class Message(NamedTuple):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One message as stored."""
+
+    # Bytes and numbers: nothing that the garbage collector has to look at.
 
     topic: str
     partition: int
@@ -32,6 +37,17 @@ class Message(NamedTuple):
     headers: RecordHeaders
     """(name, content) pairs in their order; names may repeat."""
 
+    def __iter__(self) -> Iterator[Any]:
+        """The fields in this order, so that a message can be unpacked."""
+        return iter(astuple(self))
+
+    def __len__(self) -> int:
+        return len(self.__struct_fields__)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """A field by its index, or several."""
+        return astuple(self)[index]
+
     @property
     def content_type(self) -> str | None:
         """What the message says of the form of its value, if it does."""
@@ -41,10 +57,6 @@ class Message(NamedTuple):
     def id(self) -> str | None:
         """The UUID that a producer with `message_ids` gave it."""
         return header(self.headers, MESSAGE_ID)
-
-
-_new_message: partial[Message] = partial(tuple.__new__, Message)
-"""Makes a message of an iterable of its fields without the interpreter."""
 
 
 class MessageBatch:
@@ -89,20 +101,17 @@ class MessageBatch:
         return self._columns.headers
 
     def messages(self) -> Iterator[Message]:
-        """The same, one light tuple a message."""
+        """The same, one light object a message."""
         columns = self._columns
         return map(
-            _new_message,
-            zip(
-                repeat(self.topic, len(columns)),
-                repeat(self.partition, len(columns)),
-                columns.offsets,
-                columns.timestamps_ms,
-                columns.keys,
-                columns.values,
-                columns.headers,
-                strict=True,
-            ),
+            Message,
+            repeat(self.topic),
+            repeat(self.partition),
+            columns.offsets,
+            columns.timestamps_ms,
+            columns.keys,
+            columns.values,
+            columns.headers,
         )
 
     def __iter__(self) -> Iterator[Message]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
 from typing import Any
 
+from msgspec.structs import replace
+
 from penstock.client.messages import HeaderList, Message
 from penstock.contract.errors import ConfigurationError, InvalidRequest, SerializationFailed
 from penstock.records.batch import Buffer
@@ -156,7 +158,7 @@ class MessageDeserializer:
             value = _run_serializer(self._chosen(message).deserialize, value, "the value")
         if key is not None and self._key is not None:
             key = _run_serializer(self._key.deserialize, key, "the key")
-        return message._replace(value=value, key=key)
+        return replace(message, value=value, key=key)
 
     def _chosen(self, message: Message) -> Serializer[Any]:
         """By the message's content type; a message that names none is taken for what is expected, if that is one."""

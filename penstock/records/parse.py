@@ -5,10 +5,9 @@ A batch may come from any client that may produce to the topic, so all of it is 
 1. header, lengths and CRC-32C (`check_batch`): what fails here is damaged, `CorruptBatch`. What fails from here on
    is malformed, `MalformedBatch`: it is what its producer sent;
 2. inflation bounded by `DECOMPRESSED_BATCH_BYTES_MAX` (`compression`);
-3. blocks up to `COMPILED_BLOCK_BYTES_MAX` go through the compiled parser, in a buffer with space behind it
-   (`codec`): its objects then stay below about 160 MB even for a block made of empty headers, which it does
-   not count. Larger blocks go through `record_block`, which counts them; that is ten times slower, and such
-   batches are rare.
+3. blocks go through `record_block`, which counts headers before it makes objects of them. Where that is not compiled,
+   blocks up to `EXTENSION_BLOCK_BYTES_MAX` go through aiokafka's parser, in a buffer with space behind it (`codec`):
+   its objects stay below about 160 MB even for a block made of empty headers, which it does not count.
 
 The offset of a record is its place in the batch, since a producer's batch has one record an offset; a batch
 whose first or last record says otherwise is malformed. Only batches cleaned by compaction are read by their
@@ -33,18 +32,15 @@ from penstock.records.batch import (
     Buffer,
     check_batch,
 )
-from penstock.records.codec import READ_PAST_BYTES, CompiledCodec, compiled_codec
+from penstock.records.codec import READ_PAST_BYTES, ExtensionCodec, chosen_extension
 from penstock.records.compression import decompress
-from penstock.records.record_block import RawRecord, decode_records
+from penstock.records.record_block import RecordColumns, RecordHeaders, decode_records
 
 if TYPE_CHECKING:
     import pyarrow
 
-COMPILED_BLOCK_BYTES_MAX = 4 * MIB
+EXTENSION_BLOCK_BYTES_MAX = 4 * MIB
 _SPACE_BEHIND = bytes(READ_PAST_BYTES)
-_TWO_63 = 1 << 63
-
-RecordHeaders = list[tuple[str, bytes | None]]
 
 
 class Record(NamedTuple):
@@ -80,26 +76,34 @@ class Columns:
     """Of the whole batch's records, also of those before the first one here."""
 
     def __init__(
-        self, header: BatchHeader, offsets: Sequence[int], records: "list[Any]", inflated_bytes: int
+        self, header: BatchHeader, offsets: Sequence[int], parsed: "Parsed", inflated_bytes: int
     ) -> None:
+        """`parsed` are the records at `offsets`."""
         self.header = header
         self.offsets = offsets
         self.inflated_bytes = inflated_bytes
-        self._records = records
+        self._records: list[Any] = []
         self._timestamps_ms: list[int] | None = None
         self._keys: list[bytes | None] | None = None
         self._values: list[bytes | None] | None = None
         self._headers: list[RecordHeaders] | None = None
+        if isinstance(parsed, RecordColumns):
+            self._timestamps_ms = parsed.timestamps_ms
+            self._keys = parsed.keys
+            self._values = parsed.values
+            self._headers = parsed.headers
+        else:
+            self._records = parsed
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self.offsets)
 
     @property
     def timestamps_ms(self) -> list[int]:
         """Producer's time, or the broker's where the topic says so; UTC, -1 = none."""
         if self._timestamps_ms is None:
             read = list(map(_timestamp, self._records))
-            # The compiled codec says None for -1; no other timestamp but 0 is false.
+            # aiokafka says None for -1; no other timestamp but 0 is false.
             self._timestamps_ms = (
                 read if all(read) else [NO_TIMESTAMP if time is None else time for time in read]
             )
@@ -122,7 +126,10 @@ class Columns:
     def headers(self) -> list[RecordHeaders]:
         """(name, content) pairs of each record; names may repeat, content may be None."""
         if self._headers is None:
-            self._headers = list(map(_headers, self._records))
+            if self._records:
+                self._headers = list(map(_headers, self._records))
+            else:
+                self._headers = [[] for _ in range(len(self.offsets))]
         return self._headers
 
     def records(self) -> Iterator[Record]:
@@ -160,15 +167,8 @@ _new_record: "partial[Record]" = partial(tuple.__new__, Record)
 """Makes a record of an iterable of its fields without the interpreter, at half of what `_make` costs."""
 
 
-class _PlainRecord:
-    """What the plain codec gives, under the compiled one's names."""
-
-    __slots__ = ("headers", "key", "offset", "timestamp", "value")
-
-    def __init__(self, base_offset: int, timestamp: int, raw: RawRecord) -> None:
-        self.offset = base_offset + raw[0]
-        self.timestamp = timestamp
-        self.key, self.value, self.headers = raw[2:]
+Parsed = RecordColumns | list[Any]
+"""The records of a batch: in columns, or aiokafka's objects of which columns are made when they are asked for."""
 
 
 def columns_of(batch: Buffer, from_offset: int | None = None) -> Columns:
@@ -183,14 +183,15 @@ def columns_of(batch: Buffer, from_offset: int | None = None) -> Columns:
     try:
         with memoryview(batch) as view:
             block = decompress(header.compression, view[BATCH_HEADER_BYTES:])
-            records = _parsed(header, bytes(view[:BATCH_HEADER_BYTES]), block)
-        offsets = _offsets(header, records)
+            parsed = _parsed(header, bytes(view[:BATCH_HEADER_BYTES]), block)
+        offsets = _offsets(header, parsed)
     except CorruptBatch as error:
         raise MalformedBatch(error.message) from error
     if from_offset is not None and from_offset > header.base_offset:
         first = bisect_left(offsets, from_offset)
-        offsets, records = offsets[first:], records[first:]
-    return Columns(header, offsets, records, len(block))
+        offsets = offsets[first:]
+        parsed = parsed.from_index(first) if isinstance(parsed, RecordColumns) else parsed[first:]
+    return Columns(header, offsets, parsed, len(block))
 
 
 def records_of(batch: Buffer, from_offset: int | None = None) -> list[Record]:
@@ -198,15 +199,15 @@ def records_of(batch: Buffer, from_offset: int | None = None) -> list[Record]:
     return list(columns_of(batch, from_offset).records())
 
 
-def _parsed(header: BatchHeader, head: bytes, block: Buffer) -> list[Any]:
-    codec = compiled_codec()
-    if codec is None or len(block) > COMPILED_BLOCK_BYTES_MAX:
-        return parse_plainly(header, block)
-    return parse_compiled(codec, header, head, block)
+def _parsed(header: BatchHeader, head: bytes, block: Buffer) -> Parsed:
+    extension = chosen_extension()
+    if extension is None or len(block) > EXTENSION_BLOCK_BYTES_MAX:
+        return parse_block(header, block)
+    return parse_by_extension(extension, header, head, block)
 
 
-def parse_compiled(codec: CompiledCodec, header: BatchHeader, head: bytes, block: Buffer) -> list[Any]:
-    """Records of an inflated block by the extension. `head` is the 61 bytes of `header`, already checked."""
+def parse_by_extension(extension: ExtensionCodec, header: BatchHeader, head: bytes, block: Buffer) -> Parsed:
+    """Records of an inflated block by aiokafka. `head` is the 61 bytes of `header`, already checked."""
     attributes = header.attributes & ~CODEC_MASK
     plain = b"".join(
         (
@@ -218,38 +219,39 @@ def parse_compiled(codec: CompiledCodec, header: BatchHeader, head: bytes, block
         )
     )
     try:
-        return list(codec.batch(memoryview(plain)[:-READ_PAST_BYTES]))
-    except (codec.corrupt, UnicodeDecodeError) as error:
+        return list(extension.batch(memoryview(plain)[:-READ_PAST_BYTES]))
+    except (extension.corrupt, UnicodeDecodeError) as error:
         raise CorruptBatch(
             f"batch: {header.record_count} records by its header, which cannot be read: {error}"
         ) from error
     except (MemoryError, OverflowError):
         # A record names a length that no memory holds, or this machine is short of memory: the other parser tells.
-        return parse_plainly(header, block)
+        return parse_block(header, block)
 
 
-def parse_plainly(header: BatchHeader, block: Buffer) -> list[Any]:
-    """Records of an inflated block without the extension."""
-    records: list[Any] = []
-    for raw in decode_records(block, header.record_count):
-        if header.append_time:
-            timestamp = header.max_timestamp
-        else:
-            timestamp = (header.base_timestamp + raw[1] + _TWO_63) % (2 * _TWO_63) - _TWO_63
-        records.append(_PlainRecord(header.base_offset, timestamp, raw))
-    return records
+def parse_block(header: BatchHeader, block: Buffer) -> RecordColumns:
+    """Records of an inflated block by our own parser."""
+    append_time = header.max_timestamp if header.append_time else None
+    return decode_records(block, header.record_count, header.base_timestamp, append_time)
 
 
-def _offsets(header: BatchHeader, records: list[Any]) -> Sequence[int]:
+def _offsets(header: BatchHeader, parsed: Parsed) -> Sequence[int]:
+    """Of all records, checked; `parsed` are as many as `header` says."""
     base, end = header.base_offset, header.base_offset + header.offset_span
     if header.record_count == header.offset_span:
-        if records[0].offset != base or records[-1].offset != end - 1:
+        if isinstance(parsed, RecordColumns):
+            first, last = base + parsed.offset_deltas[0], base + parsed.offset_deltas[-1]
+        else:
+            first, last = parsed[0].offset, parsed[-1].offset
+        if first != base or last != end - 1:
             raise CorruptBatch(
-                f"batch: its first record has offset {records[0].offset}, its last {records[-1].offset};"
-                f" {base} and {end - 1} required"
+                f"batch: its first record has offset {first}, its last {last}; {base} and {end - 1} required"
             )
         return range(base, end)
-    offsets = [record.offset for record in records]
+    if isinstance(parsed, RecordColumns):
+        offsets = [base + delta for delta in parsed.offset_deltas]
+    else:
+        offsets = [record.offset for record in parsed]
     if offsets and (
         offsets[0] < base or offsets[-1] >= end or any(later <= sooner for sooner, later in pairwise(offsets))
     ):

@@ -1,133 +1,301 @@
-"""The records inside a batch in plain Python: the codec where none is compiled, and for large blocks.
+"""The records inside a batch: the codec that mypyc makes native, and that runs without it where no other is installed.
 
 One record: length varint, then attributes b, timestamp delta varint, offset delta varint, key, value (each a
 varint length, -1 = none, and its bytes), header count varint, headers (name: length and UTF-8; value as
 above). Varints are zigzag and at most ten bytes.
 
 Every length is checked against what is left before it is used, and headers are counted before they are read.
+
+`i64` is a number of the machine where this is compiled, and any whole number where it is not. So nothing here relies
+on an overflow: what could pass 64 bits is reduced to them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any, Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
 
 from penstock.contract.errors import CorruptBatch
 from penstock.contract.limits import MIB
 from penstock.records.batch import Buffer
 
+RecordHeaders = list[tuple[str, bytes | None]]
 Headers = Sequence[tuple[str, bytes | None]]
-RawRecord = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
-"""(offset delta, timestamp delta in ms, key, value, headers)."""
 
 HEADERS_PER_BATCH_MAX = 2 * MIB
-"""A header of two bytes becomes an object of eighty. No block that the compiled parser reads, which does not count,
-can hold more: both parsers say the same of every batch.
+"""A header of two bytes becomes an object of eighty. No block that aiokafka's parser reads, which does not count, can
+hold more: both parsers say the same of every batch.
 """
-_VARINT_BITS_MAX = 63
-_RECORD_BYTES_MIN = 7
-_HEADER_BYTES_MIN = 2
+_RECORD_BYTES_MIN: Final = 7
+_HEADER_BYTES_MIN: Final = 2
+_TWO_63: Final = 2**63
+_NO_HEADERS: Final = b"\x00"
 
 
-def encode_varint(value: int) -> bytes:
-    """Zigzag varint of a signed 64-bit number, 1 to 10 bytes."""
-    value = (value << 1) ^ (value >> 63)
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+class RecordEncoder:
+    """Encodes one record behind the other, up to `bytes_max` bytes; the first is taken whatever its size."""
+
+    __slots__ = ("_base_timestamp", "_bytes_max", "_count", "_max_timestamp", "_out")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._out = BytesWriter()
+        self._bytes_max: i64 = bytes_max
+        self._count: i64 = 0
+        self._base_timestamp: i64 = -1
+        self._max_timestamp: i64 = -1
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return len(self._out)
+
+    @property
+    def base_timestamp(self) -> int:
+        """That of the first record."""
+        return self._base_timestamp
+
+    @property
+    def max_timestamp(self) -> int:
+        """The latest one."""
+        return self._max_timestamp
+
+    def append(
+        self, timestamp: i64, key: Buffer | None, value: Buffer | None, headers: Headers | None
+    ) -> int:
+        """The record's bytes, or 0 where it does not fit. `timestamp` is 0 or later.
+
+        Raises `TypeError` for a key, value or header of another type, and is then as before.
+        """
+        key_bytes = key if key is None or isinstance(key, bytes) else _bytes_of(key)
+        value_bytes = value if value is None or isinstance(value, bytes) else _bytes_of(value)
+        encoded_headers = _NO_HEADERS if not headers else _encoded_headers(headers)
+        count = self._count
+        base = self._base_timestamp if count else timestamp
+        delta: i64 = timestamp - base
+        body: i64 = 1 + _varint_bytes(delta) + _varint_bytes(count)
+        body += _field_bytes(key_bytes) + _field_bytes(value_bytes) + len(encoded_headers)
+        out = self._out
+        size: i64 = _varint_bytes(body) + body
+        if count and len(out) + size > self._bytes_max:
+            return 0
+        _write_varint(out, body)
+        out.append(0)
+        _write_varint(out, delta)
+        _write_varint(out, count)
+        _write_field(out, key_bytes)
+        _write_field(out, value_bytes)
+        out.write(encoded_headers)
+        self._base_timestamp = base
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        self._count = count + 1
+        return size
+
+    def block(self) -> bytes:
+        """All records."""
+        return self._out.getvalue()
 
 
-def encode_record(
-    offset_delta: int, timestamp_delta: int, key: Buffer | None, value: Buffer | None, headers: Headers
-) -> bytes:
-    """One record with its length before it. Raises `TypeError` for a key, value or header of another type."""
-    parts: list[Buffer] = [b"\x00", encode_varint(timestamp_delta), encode_varint(offset_delta)]
-    _add_bytes(parts, key)
-    _add_bytes(parts, value)
-    parts.append(encode_varint(len(headers)))
-    for name, content in headers:
-        _add_bytes(parts, name.encode())
-        _add_bytes(parts, content)
-    body = b"".join(parts)
-    return encode_varint(len(body)) + body
+def _encoded_headers(headers: Sequence[Any]) -> bytes:
+    """Their number, and each one's name and content."""
+    out = BytesWriter()
+    _write_varint(out, len(headers))
+    for pair in headers:
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise TypeError(f"a header is {pair!r:.200}; a pair of a str and bytes required")
+        content = pair[1]
+        _write_field(out, pair[0].encode())
+        _write_field(out, None if content is None else _bytes_of(content))
+    return out.getvalue()
 
 
-def _add_bytes(parts: list[Buffer], content: Buffer | None) -> None:
+def _bytes_of(content: Buffer) -> bytes:
+    """The bytes of anything bytes-like. Raises `TypeError` for anything else."""
+    if isinstance(content, bytes):
+        return content
+    with memoryview(content) as view:
+        return view.tobytes()
+
+
+def _write_field(out: BytesWriter, content: bytes | None) -> None:
     if content is None:
-        parts.append(b"\x01")
+        out.append(1)
     else:
-        with memoryview(content) as view:
-            parts.append(encode_varint(view.nbytes))
-        parts.append(content)
+        _write_varint(out, len(content))
+        out.write(content)
 
 
-def decode_records(block: Buffer, count: int) -> Iterator[RawRecord]:
-    """The `count` records that fill `block` exactly, one after the other.
+def _field_bytes(content: bytes | None) -> i64:
+    if content is None:
+        return 1
+    length: i64 = len(content)
+    return _varint_bytes(length) + length
 
-    Raises `CorruptBatch` at the first byte that is not theirs; what was given out before it was sound.
+
+def _write_varint(out: BytesWriter, value: i64) -> None:
+    """Zigzag varint of a signed 64-bit number, 1 to 10 bytes."""
+    left: i64 = (value << 1) ^ (value >> 63)
+    while left > 0x7F or left < 0:
+        out.append(left & 0x7F | 0x80)
+        # Its highest bit may be set, and is no sign.
+        left = left >> 7 & 0x01FF_FFFF_FFFF_FFFF
+    out.append(left)
+
+
+def _varint_bytes(value: i64) -> i64:
+    left: i64 = (value << 1) ^ (value >> 63)
+    size: i64 = 1
+    while left > 0x7F or left < 0:
+        left = left >> 7 & 0x01FF_FFFF_FFFF_FFFF
+        size += 1
+    return size
+
+
+class RecordColumns:
+    """The records of a block, column by column; all columns are as long as there are records."""
+
+    __slots__ = ("headers", "keys", "offset_deltas", "timestamps_ms", "values")
+
+    def __init__(
+        self,
+        offset_deltas: Sequence[int],
+        timestamps_ms: list[int],
+        keys: list[bytes | None],
+        values: list[bytes | None],
+        headers: list[RecordHeaders] | None,
+    ) -> None:
+        self.offset_deltas = offset_deltas
+        self.timestamps_ms = timestamps_ms
+        self.keys = keys
+        self.values = values
+        self.headers = headers
+        """None where no record has any."""
+
+    def from_index(self, first: int) -> "RecordColumns":
+        """Those of the records from that one on."""
+        return RecordColumns(
+            self.offset_deltas[first:],
+            self.timestamps_ms[first:],
+            self.keys[first:],
+            self.values[first:],
+            None if self.headers is None else self.headers[first:],
+        )
+
+
+def decode_records(
+    block: Buffer, count: int, base_timestamp: int = 0, append_time: int | None = None
+) -> RecordColumns:
+    """The `count` records that fill `block` exactly. Times are `append_time` where that is given, else `base_timestamp`
+    and what each record adds, modulo 64 bits.
+
+    Raises `CorruptBatch` for a block that holds anything else.
     """
-    data = bytes(block)
-    end = len(data)
+    data = block if isinstance(block, bytes) else bytes(block)
+    end: i64 = len(data)
     if count * _RECORD_BYTES_MIN > end:
         raise CorruptBatch(f"batch: {count} records in {end} bytes, {_RECORD_BYTES_MIN} required for each")
-    headers_left = HEADERS_PER_BATCH_MAX
-    at = 0
-    for index in range(count):
+    headers_left: i64 = HEADERS_PER_BATCH_MAX
+    keys: list[bytes | None] = []
+    values: list[bytes | None] = []
+    timestamps: list[int] = []
+    headers: list[RecordHeaders] | None = None
+    deltas: list[int] | None = None
+    last_delta: i64 = 0
+    # One object for all records of one time.
+    timestamp: int = base_timestamp if append_time is None else append_time
+    at: i64 = 0
+    index: i64 = 0
+    total: i64 = count
+    while index < total:
         length, start = _varint(data, at, end)
-        stop = start + length
-        if length < 0 or stop > end:
+        if length < 0 or length > end - start:
             raise CorruptBatch(f"batch: record {index} says {length} bytes, {end - start} left")
-        # No attribute is in use. The compiled parser takes them for a varint: both must say the same of every batch.
+        stop: i64 = start + length
+        # No attribute is in use. aiokafka's parser takes them for a varint: both must say the same of every batch.
         _, at = _varint(data, start, stop)
         timestamp_delta, at = _varint(data, at, stop)
         offset_delta, at = _varint(data, at, stop)
-        key, at = _bytes(data, at, stop)
-        value, at = _bytes(data, at, stop)
+        key, at = _field(data, at, stop)
+        value, at = _field(data, at, stop)
         header_count, at = _varint(data, at, stop)
-        headers: list[tuple[str, bytes | None]] = []
         if header_count:
-            if not 0 <= header_count * _HEADER_BYTES_MIN <= stop - at or header_count > headers_left:
+            if (
+                header_count < 0
+                or header_count > (stop - at) // _HEADER_BYTES_MIN
+                or header_count > headers_left
+            ):
                 raise CorruptBatch(
                     f"batch: record {index} says {header_count} headers in {stop - at} bytes,"
                     f" at most {HEADERS_PER_BATCH_MAX} in a batch allowed"
                 )
             headers_left -= header_count
-            for _ in range(header_count):
-                name, at = _bytes(data, at, stop)
-                content, at = _bytes(data, at, stop)
-                if name is None:
-                    raise CorruptBatch(f"batch: record {index} has a header without a name")
-                try:
-                    headers.append((name.decode(), content))
-                except UnicodeDecodeError as error:
-                    raise CorruptBatch(
-                        f"batch: record {index} has a header whose name is no UTF-8"
-                    ) from error
+            if headers is None:
+                headers = [[] for _ in range(index)]
+            of_record: RecordHeaders = []
+            at = _read_headers(data, at, stop, header_count, index, of_record)
+            headers.append(of_record)
+        elif headers is not None:
+            headers.append([])
         if at != stop:
             raise CorruptBatch(f"batch: record {index} ends at byte {at}, its length says {stop}")
-        yield offset_delta, timestamp_delta, key, value, headers
+        if timestamp_delta != last_delta and append_time is None:
+            last_delta = timestamp_delta
+            timestamp = _time_after(base_timestamp, timestamp_delta)
+        if deltas is not None:
+            deltas.append(offset_delta)
+        elif offset_delta != index:
+            deltas = [*range(index), offset_delta]
+        timestamps.append(timestamp)
+        keys.append(key)
+        values.append(value)
+        index += 1
     if at != end:
         raise CorruptBatch(f"batch: {end - at} bytes behind its {count} records")
+    return RecordColumns(range(count) if deltas is None else deltas, timestamps, keys, values, headers)
 
 
-def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+def _time_after(base: int, delta: int) -> int:
+    """Their sum, modulo 64 bits."""
+    time = base + delta
+    return time if -_TWO_63 <= time < _TWO_63 else (time + _TWO_63) % (2 * _TWO_63) - _TWO_63
+
+
+def _read_headers(data: bytes, at: i64, stop: i64, count: i64, index: i64, headers: RecordHeaders) -> i64:
+    """Add the headers that begin at byte `at`; the first byte after them."""
+    for _ in range(count):
+        name, at = _field(data, at, stop)
+        content, at = _field(data, at, stop)
+        if name is None:
+            raise CorruptBatch(f"batch: record {index} has a header without a name")
+        try:
+            headers.append((name.decode(), content))
+        except UnicodeDecodeError as error:
+            raise CorruptBatch(f"batch: record {index} has a header whose name is no UTF-8") from error
+    return at
+
+
+def _varint(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
     """(value, first byte after it)."""
-    if at < end and data[at] < 0x80:
-        raw = data[at]
-        return (raw >> 1) ^ -(raw & 1), at + 1
-    raw = shift = 0
-    while at < end and shift <= _VARINT_BITS_MAX:
-        byte = data[at]
+    raw: i64 = 0
+    shift: i64 = 0
+    while at < end:
+        byte: i64 = data[at]
         at += 1
+        if shift == 63:
+            # Of the tenth byte one bit is left.
+            if byte < 0x80:
+                raw |= (byte & 1) << 63
+                return (raw >> 1 & 0x7FFF_FFFF_FFFF_FFFF) ^ -(raw & 1), at
+            break
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
-            raw &= 0xFFFF_FFFF_FFFF_FFFF
-            return (raw >> 1) ^ -(raw & 1), at
+            return (raw >> 1 & 0x7FFF_FFFF_FFFF_FFFF) ^ -(raw & 1), at
         shift += 7
     raise CorruptBatch(f"batch: the number before byte {at} does not end")
 
 
-def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+def _field(data: bytes, at: i64, end: i64) -> tuple[bytes | None, i64]:
     """(content, first byte after it). Any negative length is none, as Kafka's readers have it."""
     length, at = _varint(data, at, end)
     if length < 0:

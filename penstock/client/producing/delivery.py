@@ -5,6 +5,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.client.producing.batch import ProducerBatch
 
 _log = logging.getLogger("penstock")
@@ -22,15 +24,16 @@ class Receipt(NamedTuple):
     """The broker had the message already, from an earlier attempt; `offset` is the one given then."""
 
 
-class BatchDelivery:
+class BatchDelivery(msgspec.Struct, eq=False, gc=False):
     """One message's share in a batch; the runtimes add how to wait for it. Nothing here is computed before
     it is asked.
     """
 
-    __slots__ = ("_batch", "_index", "_timestamp_ms")
+    # Without the garbage collector: a batch refers to its deliveries in its callbacks alone, until it has its outcome.
 
-    def __init__(self, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
-        self._batch, self._index, self._timestamp_ms = batch, index, timestamp_ms
+    _batch: ProducerBatch
+    _index: int
+    _timestamp_ms: int
 
     def done(self) -> bool:
         """Whether the outcome is known: applied, not applied, or given up as unknown."""

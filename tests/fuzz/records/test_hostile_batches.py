@@ -11,20 +11,19 @@ from hypothesis import strategies as st
 
 from penstock.contract.errors import CorruptBatch, UnsupportedCompression
 from penstock.records.batch import BATCH_HEADER_BYTES, Compression, check_batch, read_header, split_batches
-from penstock.records.codec import compiled_codec
+from penstock.records.codec import extension_codec
 from penstock.records.compression import compress, decompress
 from penstock.records.parse import (
-    COMPILED_BLOCK_BYTES_MAX,
+    EXTENSION_BLOCK_BYTES_MAX,
     Columns,
     columns_of,
-    parse_compiled,
-    parse_plainly,
+    parse_block,
+    parse_by_extension,
 )
-from penstock.records.record_block import encode_record, encode_varint
 from penstock.records.seal import SealCorrupt, unpack_seal
 from penstock.records.stamp import StampCorrupt, unpack_stamp
 from penstock.rules.odometer import Odometer, OdometerCorrupt
-from tests.unit.records.forging import forged
+from tests.unit.records.forging import encode_record, encode_varint, forged
 
 NUMBERS = st.sampled_from([0, 1, 2, 3, 7, 63, 64, 2**31 - 1, 2**31, 2**62, 2**63 - 1, -1, -2, -(2**63)])
 PIECES = st.one_of(
@@ -136,21 +135,22 @@ def test_a_damaged_frame_is_inflated_within_its_bound_or_refused(
 def test_both_parsers_read_the_same_and_refuse_the_same(
     block: bytes, count: int, base_timestamp: int
 ) -> None:
-    codec = compiled_codec()
-    assert codec is not None
+    extension = extension_codec()
+    assert extension is not None
     batch = forged(block, count, base_timestamp=base_timestamp)
     header = check_batch(batch, from_producer=False)
     try:
-        plain = parse_plainly(header, block)
+        own = parse_block(header, block)
     except CorruptBatch:
         # Else a batch would be skipped by some consumers and read by others.
         with pytest.raises(CorruptBatch):
-            parse_compiled(codec, header, batch[:BATCH_HEADER_BYTES], block)
+            parse_by_extension(extension, header, batch[:BATCH_HEADER_BYTES], block)
         return
-    compiled = parse_compiled(codec, header, batch[:BATCH_HEADER_BYTES], block)
-    by_parser = [Columns(header, range(count), records, len(block)) for records in (plain, compiled)]
+    theirs = parse_by_extension(extension, header, batch[:BATCH_HEADER_BYTES], block)
+    by_parser = [Columns(header, range(count), parsed, len(block)) for parsed in (own, theirs)]
     assert list(by_parser[0].records()) == list(by_parser[1].records())
-    assert [r.offset for r in plain] == [r.offset for r in compiled]
+    assert isinstance(theirs, list)
+    assert list(own.offset_deltas) == [record.offset for record in theirs]
 
 
 @given(st.binary(max_size=400))
@@ -163,21 +163,18 @@ def test_any_bytes_are_a_stamp_a_seal_an_odometer_or_refused(junk: bytes) -> Non
         Odometer.decode(junk, 1)
 
 
-def test_the_densest_blocks_that_the_compiled_parser_is_given_stay_small_in_memory() -> None:
+def test_the_densest_blocks_that_aiokafkas_parser_is_given_stay_small_in_memory() -> None:
     """Worst cases just below its limit: empty headers in one record, and empty records."""
-    headers = (COMPILED_BLOCK_BYTES_MAX - 20) // 2
+    headers = (EXTENSION_BLOCK_BYTES_MAX - 20) // 2
     body = b"\0\0\0\1\1" + encode_varint(headers) + b"\0\1" * headers
     one = encode_varint(len(body)) + body
     per_record = len(encode_record(500_000, 0, None, None, []))
-    records = COMPILED_BLOCK_BYTES_MAX // per_record
+    records = EXTENSION_BLOCK_BYTES_MAX // per_record
     many = b"".join(encode_record(index, 0, None, None, []) for index in range(records))
     for block, count in ((one, 1), (many, records)):
-        assert COMPILED_BLOCK_BYTES_MAX * 0.9 < len(block) <= COMPILED_BLOCK_BYTES_MAX
+        assert EXTENSION_BLOCK_BYTES_MAX * 0.9 < len(block) <= EXTENSION_BLOCK_BYTES_MAX
         columns = columns_of(forged(bytes(cramjam.lz4.compress(block)), count, codec=Compression.LZ4))
         pairs = columns.headers
         size = sum(sys.getsizeof(pair) + 16 for row in pairs for pair in row)
-        size += sum(
-            sys.getsizeof(row) + sys.getsizeof(record)
-            for row, record in zip(pairs, columns._records, strict=True)
-        )
+        size += sum(map(sys.getsizeof, [*pairs, *columns._records]))
         assert size < 200_000_000

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from penstock.contract.ids import TopicId, TopicPartition
-from penstock.records.batch import Compression, check_batch, placed
-from penstock.records.build import BatchBuilder, PlainEncoder
+from penstock.records.batch import BATCH_HEADER_BYTES, Compression, check_batch, placed
+from penstock.records.build import BatchBuilder
 from penstock.records.parse import Record, records_of
+from penstock.records.record_block import RecordEncoder
 from penstock.records.seal import Seal, SegmentDigest, pack_seal, unpack_seal
 from penstock.records.stamp import Stamp, StampFlag, pack_stamp, stamp_seed, unpack_stamp
 from penstock.rules.odometer import Odometer
@@ -90,10 +91,10 @@ def test_a_frozen_batch_is_read(codec: Compression) -> None:
 def test_a_batch_is_still_built_as_frozen_by_both_encoders() -> None:
     frozen = (FILES / "batch-none.bin").read_bytes()
     assert built(Compression.NONE) == frozen
-    plain = PlainEncoder(2, 0, False, 123_456_789_012, 2, 40, 10_000)
-    for index, message in enumerate(MESSAGES):
-        plain.append(index, message.timestamp_ms, message.key, message.value, message.headers)
-    assert b"".join(placed(bytes(plain.build()), BASE, 9)) == frozen
+    own = RecordEncoder(10_000)
+    for message in MESSAGES:
+        own.append(message.timestamp_ms, message.key, message.value, message.headers)
+    assert own.block() == frozen[BATCH_HEADER_BYTES:]
 
 
 def test_stamps_are_still_written_and_read_as_frozen() -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from penstock.records.batch import Compression, check_batch, placed, split_batches
 from penstock.records.build import BatchBuilder
-from penstock.records.parse import Columns, Record, parse_plainly, records_of
+from penstock.records.parse import Columns, Record, parse_block, records_of
 
 from .batches import CONTENTS, HEADERS, MESSAGES, TIMES
 
@@ -31,10 +31,10 @@ def test_what_is_built_is_read_back_at_its_place(
 
 
 @given(MESSAGES)
-def test_the_plain_parser_reads_what_the_compiled_encoder_wrote(messages: list[Message]) -> None:
+def test_our_own_parser_reads_what_the_encoder_wrote(messages: list[Message]) -> None:
     batch = built(messages, Compression.NONE)
     header = check_batch(batch)
-    columns = Columns(header, range(len(messages)), parse_plainly(header, batch[61:]), len(batch) - 61)
+    columns = Columns(header, range(len(messages)), parse_block(header, batch[61:]), len(batch) - 61)
     assert [record[1:] for record in columns.records()] == messages
 
 

@@ -13,7 +13,7 @@ import pytest
 import penstock
 from penstock.cli.__main__ import COMMANDS, cli
 from penstock.cli.invocation import Invocation
-from penstock.records.codec import codec_name, compiled_codec
+from penstock.records.codec import codec_name, extension_codec
 
 ROOT = Path(__file__).parents[3]
 HEAVY = (
@@ -59,4 +59,4 @@ def test_each_command_is_found_under_its_name(name: str) -> None:
 def test_the_version_is_that_of_the_distribution_and_the_codec_is_the_one_that_loads() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == penstock.__version__
-    assert (codec_name() == "compiled") == (compiled_codec() is not None)
+    assert (codec_name() == "compiled") == (extension_codec() is not None)

@@ -43,10 +43,8 @@ CONSUMER = {
 }
 
 
-class SyncDelivery(BatchDelivery):
+class SyncDelivery(BatchDelivery, eq=False, gc=False):
     """A delivery that is only ever asked when it is done."""
-
-    __slots__ = ()
 
     @property
     def batch(self) -> ProducerBatch:

@@ -6,14 +6,14 @@ import random
 import struct
 import sys
 
-from penstock.records.codec import compiled_codec
-from penstock.records.record_block import encode_record
+from penstock.records.codec import extension_codec
+from tests.unit.records.forging import encode_record
 
 PAGE = mmap.PAGESIZE
 
 
 def main(room: int) -> None:
-    codec = compiled_codec()
+    codec = extension_codec()
     assert codec is not None
     memory = mmap.mmap(-1, 2 * PAGE)
     view = memoryview(memory)

@@ -1,21 +1,24 @@
-"""The builder: what it takes, where it stops, and the same bytes from the compiled and the plain encoder."""
+"""The builder: what it takes, where it stops, and the same bytes from both encoders."""
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
+from penstock.build import CORES
 from penstock.contract import limits
 from penstock.contract.errors import CorruptBatch, InvalidRequest
 from penstock.contract.invariant import InvariantBroken
 from penstock.records.batch import BATCH_HEADER_BYTES, Compression, check_batch
-from penstock.records.build import BatchBuilder, PlainEncoder, with_producer
-from penstock.records.codec import codec_name, compiled_codec
-from penstock.records.parse import records_of
+from penstock.records.build import BatchBuilder, with_producer
+from penstock.records.codec import chosen_extension, codec_name, extension_codec
+from penstock.records.parse import Record, records_of
+from penstock.records.record_block import RecordEncoder, decode_records
 
 NOW_MS = 1_700_000_000_000
 
 
 def test_the_compiled_codec_is_what_runs_here() -> None:
     assert codec_name() == "compiled"
+    assert (chosen_extension() is None) == (CORES == "compiled")
 
 
 @pytest.mark.parametrize("codec", list(Compression))
@@ -169,22 +172,77 @@ def test_a_batch_gets_the_ids_of_a_new_epoch_and_nothing_else_changes(codec: Com
         with_producer(filled().build()[:-1], 0, 7, 1)
 
 
-def test_the_plain_encoder_makes_the_same_bytes_as_the_compiled_one() -> None:
-    codec = compiled_codec()
-    assert codec is not None
+def test_our_own_encoder_makes_the_same_bytes_as_aiokafkas() -> None:
+    extension = extension_codec()
+    assert extension is not None
     for limit in (300, 100_000):
-        encoders = [make(2, 0, True, 1, 2, 3, limit) for make in (codec.builder, PlainEncoder)]
+        own = RecordEncoder(limit - BATCH_HEADER_BYTES)
+        theirs = extension.builder(2, 0, True, 1, 2, 3, limit + 1)
         for offset in range(100):
             key = None if offset % 3 else b"k" * offset
             value = None if offset % 4 == 1 else bytearray(b"v" * (offset * 40))
             headers = [("ü" * offset, b"x" * offset), ("", None)] if offset % 2 else []
-            row = (offset, NOW_MS + 5_000 - 71 * offset, key, value, headers)
-            one, other = (encoder.append(*row) for encoder in encoders)
-            if one is None or other is None:
-                assert one is other
+            time = NOW_MS + 5_000 - 71 * offset
+            size = own.append(time, key, value, headers)
+            taken = theirs.append(offset, time, key, value, headers)
+            assert size == (0 if taken is None else taken.size)
+            assert own.size + BATCH_HEADER_BYTES == theirs.size()
+            if not size:
                 break
-            assert one.size == other.size
-            assert encoders[0].size() == encoders[1].size()
-        for encoder in encoders:
-            encoder.set_producer_state(4, 5, 6)
-        assert encoders[0].build() == encoders[1].build()
+        assert own.block() == theirs.build()[BATCH_HEADER_BYTES:]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        (0, 2**63 - 1),
+        (2**63 - 1, 0),
+        (2**62, 2**62 - 1),
+        *((NOW_MS, NOW_MS + step) for step in (63, 64, -64, -65)),
+    ],
+)
+def test_the_farthest_times_are_written_and_read(times: tuple[int, int]) -> None:
+    builder, own = BatchBuilder(), RecordEncoder(1_000)
+    for time in times:
+        assert builder.append(time, None, b"v") == own.append(time, None, b"v", None)
+    batch = builder.build()
+    assert batch[BATCH_HEADER_BYTES:] == own.block()
+    header = check_batch(batch)
+    assert (header.base_timestamp, header.max_timestamp) == (times[0], max(times))
+    assert [record.timestamp_ms for record in records_of(batch)] == list(times)
+
+
+@pytest.mark.parametrize("length", [0, 1, 63, 64, 8_191, 8_192, 1_048_575, 1_048_576])
+def test_lengths_at_which_a_number_takes_one_byte_more(length: int) -> None:
+    content = bytes(length)
+    headers = [("n" * min(length, 8_192), content), ("", None)]
+    for key, value in ((content, None), (None, content), (content, content)):
+        for batch_headers in ([], headers):
+            row = (NOW_MS, key, value, batch_headers)
+            builder, own = BatchBuilder(bytes_max=8 * limits.MIB), RecordEncoder(8 * limits.MIB)
+            for _ in range(2):
+                assert builder.append(*row) == own.append(*row)
+            batch = builder.build()
+            assert batch[BATCH_HEADER_BYTES:] == own.block()
+            assert records_of(batch) == [
+                Record(offset, NOW_MS, key, value, batch_headers) for offset in (0, 1)
+            ]
+
+
+def test_our_own_encoder_takes_what_is_bytes_like_and_nothing_else() -> None:
+    own = RecordEncoder(1_000)
+    assert own.append(NOW_MS, bytearray(b"k"), memoryview(b"value")[1:3], [("h", b"x")])
+    for key, value, headers in (
+        ("text", b"v", None),
+        (b"k", 5, None),
+        (b"k", b"v", [("name", "text")]),
+        (b"k", b"v", [(b"name", b"c")]),
+        (b"k", b"v", [("name", b"c", b"d")]),
+        (b"k", b"v", ["name"]),
+    ):
+        with pytest.raises(TypeError):
+            own.append(NOW_MS, key, value, headers)  # type: ignore[arg-type]
+    assert own.append(NOW_MS, None, b"", [["listed", None]])  # type: ignore[list-item]
+    columns = decode_records(own.block(), 2, NOW_MS)
+    assert (columns.keys, columns.values) == ([b"k", None], [b"al", b""])
+    assert columns.headers == [[("h", b"x")], [("listed", None)]]

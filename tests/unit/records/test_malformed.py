@@ -11,10 +11,9 @@ from penstock.records import compression
 from penstock.records.batch import Compression, check_batch, placed
 from penstock.records.compression import compress
 from penstock.records.malformed import what_is_malformed
-from penstock.records.parse import COMPILED_BLOCK_BYTES_MAX, columns_of
-from penstock.records.record_block import encode_record
+from penstock.records.parse import EXTENSION_BLOCK_BYTES_MAX, columns_of
 
-from .forging import forged, plain_block
+from .forging import encode_record, forged, plain_block
 
 CODECS = pytest.mark.parametrize("codec", list(Compression), ids=lambda codec: codec.name.lower())
 
@@ -48,9 +47,9 @@ def test_a_batch_with_another_count_than_its_header_says_is_malformed(
 
 
 @CODECS
-def test_a_batch_above_the_size_that_the_compiled_parser_reads_is_judged_alike(codec: Compression) -> None:
+def test_a_batch_above_the_size_that_aiokafkas_parser_reads_is_judged_alike(codec: Compression) -> None:
     block = plain_block(70, bytes(64 * 1024))
-    assert len(block) > COMPILED_BLOCK_BYTES_MAX
+    assert len(block) > EXTENSION_BLOCK_BYTES_MAX
     assert what_is_malformed(packed(block, 70, codec)) == ""
     assert what_is_malformed(packed(block, 69, codec))
     assert what_is_malformed(packed(block, 71, codec))

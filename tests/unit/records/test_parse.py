@@ -12,21 +12,21 @@ from penstock.contract.errors import CorruptBatch
 from penstock.contract.limits import MIB
 from penstock.records.batch import BATCH_HEADER_BYTES, Compression, check_batch, placed
 from penstock.records.build import BatchBuilder
-from penstock.records.codec import READ_PAST_BYTES, compiled_codec
+from penstock.records.codec import READ_PAST_BYTES, extension_codec
 from penstock.records.compression import compress
 from penstock.records.parse import (
-    COMPILED_BLOCK_BYTES_MAX,
+    EXTENSION_BLOCK_BYTES_MAX,
     Columns,
     Record,
     columns_of,
-    parse_compiled,
-    parse_plainly,
+    parse_block,
+    parse_by_extension,
     records_of,
 )
-from penstock.records.record_block import HEADERS_PER_BATCH_MAX, encode_record, encode_varint
+from penstock.records.record_block import HEADERS_PER_BATCH_MAX
 from tests.waiting import PATIENCE_S
 
-from .forging import forged, plain_block
+from .forging import encode_record, encode_varint, forged, plain_block
 
 NOW_MS = 1_700_000_000_000
 ROWS = [
@@ -122,11 +122,11 @@ def parsers_verdicts(block: bytes, count: int, **fields: int) -> list[str]:
     """What each parser says: the records' values, or its refusal."""
     batch = forged(block, count, **fields)
     header = check_batch(batch, from_producer=False)
-    codec = compiled_codec()
-    assert codec is not None
+    extension = extension_codec()
+    assert extension is not None
     parsers: tuple[Callable[[], Any], ...] = (
-        lambda: parse_compiled(codec, header, batch[:BATCH_HEADER_BYTES], block),
-        lambda: parse_plainly(header, block),
+        lambda: parse_by_extension(extension, header, batch[:BATCH_HEADER_BYTES], block),
+        lambda: parse_block(header, block),
     )
     verdicts = []
     for parse in parsers:
@@ -144,10 +144,24 @@ def test_both_parsers_read_the_same() -> None:
         (plain_block(5), 5),
         (plain_block(3, None), 3),
         (encode_record(0, -(2**62), b"k" * 300, b"", [("a", None), ("", b"x" * 200)]), 1),
+        # Numbers of ten bytes, of which the last one holds a bit, and attributes, which are in no use.
+        (encode_record(0, -(2**63), None, None, []), 1),
+        (encode_record(0, 2**63 - 1, None, None, []), 1),
+        (record(b"\xff" * 9 + b"\x7f" + b"\0\0\1\1\0"), 1),
+        # Headers in one record of several, and a header whose content is none by a length of -2.
+        (
+            encode_record(0, 0, None, None, [])
+            + encode_record(1, 3, None, b"v", [("h", b"")])
+            + plain_block(1),
+            3,
+        ),
+        (record(b"\0\0\0\1\1\2\0\3"), 1),
+        # Key and value of other negative lengths than -1.
+        (record(b"\0\0\0\3" + encode_varint(-(2**63)) + b"\0"), 1),
     ]
     for block, count in blocks:
-        compiled, plain = parsers_verdicts(block, count)
-        assert compiled == plain != "refused"
+        theirs, own = parsers_verdicts(block, count)
+        assert theirs == own != "refused"
 
 
 def record(body: bytes) -> bytes:
@@ -180,6 +194,8 @@ ENDLESS = b"\xff" * 11
         (record(b"\0\0\0\1\1" + encode_varint(2) + b"\0\1"), 1),
         (record(b"\0\0\0\1\1" + b"\xff"), 1),
         (encode_varint(-5) + b"\0\0\0\1\1\0", 1),
+        (record(b"\0" + b"\xff" * 9 + b"\x80" + b"\0\1\1\0"), 1),
+        (record(b"\0\0\0\1\1\0") + b"\x0c\0\0\0\1\1", 2),
     ],
 )
 def test_hostile_records_are_refused_by_both_parsers(block: bytes, count: int) -> None:
@@ -192,15 +208,15 @@ def test_a_large_block_of_headers_is_counted_before_it_becomes_objects() -> None
     claimed = HEADERS_PER_BATCH_MAX + 1
     body = b"\0\0\0\1\1" + encode_varint(claimed) + b"\0\1" * claimed
     block = record(body)
-    padding = encode_record(1, 0, None, bytes(COMPILED_BLOCK_BYTES_MAX), [])
+    padding = encode_record(1, 0, None, bytes(EXTENSION_BLOCK_BYTES_MAX), [])
     packed = bytes(compress(Compression.ZSTD, block + padding))
     with pytest.raises(CorruptBatch, match=f"at most {HEADERS_PER_BATCH_MAX} in a batch allowed"):
         columns_of(forged(packed, 2, codec=Compression.ZSTD))
 
 
-def test_a_large_block_is_read_by_the_careful_parser() -> None:
+def test_a_large_block_is_read_too() -> None:
     block = b"".join(encode_record(index, 0, None, bytes(MIB), []) for index in range(5))
-    assert len(block) > COMPILED_BLOCK_BYTES_MAX
+    assert len(block) > EXTENSION_BLOCK_BYTES_MAX
     batch = forged(bytes(compress(Compression.LZ4, block)), 5, codec=Compression.LZ4)
     assert columns_of(batch).values == [bytes(MIB)] * 5
 
@@ -214,7 +230,7 @@ def run_behind_guard_page(room: int) -> int:
     ).returncode
 
 
-def test_the_compiled_parser_reads_no_further_than_the_room_behind_a_block() -> None:
+def test_aiokafkas_parser_reads_no_further_than_the_room_behind_a_block() -> None:
     assert run_behind_guard_page(READ_PAST_BYTES) == 0
 
 

@@ -1,10 +1,12 @@
 """What waits for the outcome of a batch runs once, in order, whoever comes first; and what was lost is told."""
 
+import gc
 import logging
 from typing import Any, cast
 
 import pytest
 
+from penstock.blocking.delivery import Delivery
 from penstock.client.producing.batch import ProducerBatch
 from penstock.client.producing.delivery import (
     add_done_callback,
@@ -92,3 +94,11 @@ def test_messages_that_were_lost_are_counted_and_told_and_others_are_not(
     with pytest.warns(ResourceWarning, match=r"5 messages were not acknowledged before the end \(closed\)"):
         warn_unacknowledged(lost, "the end")
     assert "5 messages" in caplog.text
+
+
+def test_deliveries_are_told_apart_by_identity_and_leave_nothing_to_collect() -> None:
+    shared = batch(2)
+    one, other = Delivery(shared, 0, 5), Delivery(shared, 0, 5)
+    assert one != other
+    assert len({one, other}) == 2
+    assert not gc.is_tracked(one)
