@@ -133,19 +133,21 @@ def led(
     *,
     look_at_in_sync: LookAtInSync = lambda replica, look: None,
     wrote: Callable[[Replica, int], None] = lambda replica, size: None,
+    partition: int = 0,
 ) -> Replica:
     """A replica that leads, in sync with another one than the follower."""
     topic = model.TopicRecord(
         topic_id=TOPIC, tenant=TenantId("t"), name="orders", partitions=1, settings=SMALL
     )
+    log = (broker or Miniature()).create(partition)
     replica = Replica(
-        where(), topic, (broker or Miniature()).create(), me=ME, clock=StillClock(), stats=NodeStats(),
+        where(partition), topic, log, me=ME, clock=StillClock(), stats=NodeStats(),
         wrote=wrote, look_at_in_sync=look_at_in_sync, stopped=lambda replica: None,
         stored_more=lambda replica: None, replica_lag_ms_max=10_000, read_only=lambda: "", disk_full=lambda: None,
     )  # fmt: skip
     replica.lead(
         model.PartitionRecord(
-            partition=0,
+            partition=partition,
             replicas=(ME, FOLLOWER, OTHER),
             replica_generations=(1, 1, 1),
             leader=ME,
