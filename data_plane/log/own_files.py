@@ -58,6 +58,8 @@ class OwnFiles:
             self._checkpoint = None
 
     def _write_caches(self, high_watermark: int, *, unindexed_max: int) -> None:
+        if not self._segments.all:
+            return  # of epochs without records nothing needs to be known after a restart, and thousands may be empty
         self._derived.write_new_epochs()
         unsealed = self._sealing.unsealed_base
         self._derived.write_snapshot(high_watermark if unsealed is None else min(high_watermark, unsealed))

@@ -136,10 +136,10 @@ def open_log(
     derived.epochs = epochs_of(segments, bounds, kept or LeaderEpochs())
     if kept is None and segments.all:
         bounds.rebuilt.append("epochs")
-    if kept is None or kept.pairs() != derived.epochs.pairs():
-        derived.write_epochs()
-    else:
+    if kept is not None and kept.pairs() == derived.epochs.pairs():
         derived.written_epoch = derived.epochs.last
+    elif kept is not None or segments.all:
+        derived.write_epochs()
     bad = derived.load_snapshot(bounds.log_end)
     if bad:
         derived.forget_snapshots()
