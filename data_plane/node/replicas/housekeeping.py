@@ -152,7 +152,8 @@ class Housekeeping:
         asyncio.get_running_loop().call_later(wait_s, self._due.make, where)
 
     def _add(self, where: TopicPartition, topic: TopicRecord, log: PartitionLog) -> Replica:
-        replica = self._replicas.by_partition[where] = self._made(where, topic, log)
+        replica = self._made(where, topic, log)
+        self._replicas.add(replica)
         return replica
 
     def _made(self, where: TopicPartition, topic: TopicRecord, log: PartitionLog) -> Replica:
