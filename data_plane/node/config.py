@@ -74,8 +74,8 @@ class NodeConfig:
     """Pushed to a follower and not yet acknowledged by it, per follower."""
     catch_up_bytes_per_s: int = 64 * limits.MIB
     """To followers that are far behind and not in sync, all together; 0 = as fast as can be."""
-    replica_open_max: int = 10_000
-    """Partitions opened by one frame: some 600 KB of its head."""
+    replica_open_max: int = 1_000
+    """Partitions opened by one frame: some 60 KB of its head, 10 ms of a turn of the event loop."""
     push_bytes_max: int = 2 * limits.MIB
     """One frame to a follower or consumer stops growing here."""
     unsynced_bytes_max: int = 64 * limits.MIB

@@ -166,6 +166,8 @@ class LeaderLink:
                 await connection.send(frame)
             if not frames:
                 await self._wake.wait()
+            elif self._to_open:
+                await asyncio.sleep(0)  # the next thousand are opened in a later turn
 
     def _close_frames(self) -> list[bytes]:
         if not self._to_close:

@@ -149,4 +149,5 @@ class Hosting:
             environment.clock,
             environment.stats,
             catch_up=self.catch_up,
+            begin_turn=environment.begin_turn,
         ).serve()
