@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from data_plane.contract import replication_pb2 as pb
 from data_plane.contract.methods import REPLICATE
 from data_plane.controller.losses import begins_below
+from data_plane.disk import port
 from data_plane.disk.port import DiskFault
 from data_plane.log.outcomes import ReplicaRejected
 from data_plane.log.start_state import StartState
@@ -327,6 +328,8 @@ class LeaderLink:
         if not state.answers(answer.handle, answer.leader_epoch):
             return
         try:
+            if answer.start_over or answer.diverging:
+                replica.log.make_directory()
             if answer.start_over:
                 known = StartState(
                     offset=answer.log_start_offset, odometer=answer.odometer, producers=answer.producers
@@ -345,6 +348,8 @@ class LeaderLink:
             replica.stop(str(wrong))
         except CorruptLog as damage:
             replica.found_damage(damage.message)
+        except port.DiskFull:
+            self._later(replica)
 
     async def _truncate(self, replica: Replica, state: FollowerState, epoch: int, end: int) -> None:
         """Cut to where the logs agree and ask again (RL26, RL31); several rounds may be needed."""

@@ -46,16 +46,25 @@ def test_the_name_of_a_directory_that_a_kill_left_unsynced_is_durable_after_the_
     assert again.disk.medium.after_cut(CutChoice()).find(f"{layout.TOPICS}/made") is not None
 
 
-def test_what_a_kill_left_unsynced_in_a_new_directory_is_durable_after_the_boot() -> None:
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["committed", "checkpointed"])
+def test_what_a_kill_left_unsynced_in_a_new_directory_is_durable_before_anything_depends_on_it(
+    checkpointed: bool,
+) -> None:
     life = opened(image=image_of(1))
     life.disk.make_directories(path := layout.partition_directory(where(1)))
     identity = Identity(where=where(1), replica_generation=1, start_offset=0)
     write_identity(life.disk, path, identity).close()
     again = opened(life.disk.medium, image_of(1))
     assert end_of(again) == 0
+    if checkpointed:
+        again.checkpoint()
+    else:
+        again.append(1)
     after_a_power_cut = again.disk.medium.after_cut(CutChoice())
-    assert opened(after_a_power_cut, image_of(1)).logs[where(1)].log_end_offset == 0
     assert after_a_power_cut.find(f"{path}/{layout.PARTITION_FILE}") is not None
+    left_over = opened(after_a_power_cut, image_of(1))
+    assert left_over.booted.damaged == {}
+    assert left_over.logs[where(1)].log_end_offset == (0 if checkpointed else 2)
 
 
 def test_a_lost_checkpoint_is_damage_and_no_new_directory() -> None:
