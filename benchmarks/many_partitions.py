@@ -11,7 +11,7 @@ import psutil
 import penstock
 from benchmarks.cluster import BenchCluster
 from benchmarks.figures import Benchmark, Measured, percentile
-from benchmarks.metrics import gauge
+from benchmarks.metrics import gauges
 from data_plane.contract.admin_client import new_topic
 from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
@@ -29,6 +29,7 @@ _IDLE_S = 30.0
 _SETTLED_S = 15.0
 _WHOLE_S = 240.0
 _POLL_S = 0.5
+_COUNTED = ("penstock_replicas", "penstock_partitions_under_replicated", "penstock_partitions_led")
 _VICTIM = 1
 
 
@@ -115,14 +116,13 @@ def _wait_whole(cluster: BenchCluster) -> None:
     deadline = time.monotonic() + _WHOLE_S
     addresses = [broker.http_address for broker in cluster.spec.brokers]
     while True:
-        replicas = [gauge(address, "penstock_replicas") for address in addresses]
-        behind = [gauge(address, "penstock_partitions_under_replicated") for address in addresses]
-        led = sum(gauge(address, "penstock_partitions_led") for address in addresses)
-        if min(replicas) >= TOPICS * PARTITIONS <= led and not sum(behind):
+        told = [gauges(address, *_COUNTED) for address in addresses]
+        replicas, behind, led = zip(*told, strict=True)
+        if min(replicas) >= TOPICS * PARTITIONS <= sum(led) and not sum(behind):
             return
         if time.monotonic() > deadline:
             raise TimeoutError(
-                f"replicas {replicas}, behind {behind}, led {led} of {TOPICS * PARTITIONS}"
+                f"replicas {replicas}, behind {behind}, led {sum(led)} of {TOPICS * PARTITIONS}"
                 f" after {_WHOLE_S:g} s"
             )
         time.sleep(_POLL_S)
