@@ -103,6 +103,7 @@ class BrokerProcess:
 
     async def run(self) -> NoReturn:
         """Serve until drained, then end the process. Raises what keeps it from starting."""
+        gc.set_threshold(*GC_THRESHOLDS)  # from the boot on, half of which it was otherwise
         config = self._config
         tls = config.tls()
         credentials = None if tls is None else grpc.ssl_server_credentials([tls])
@@ -219,7 +220,6 @@ class BrokerProcess:
         # What the boot has built stays: later collections need not look at it again.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
         await client.start()
         await internal.start()
         await for_peers.start(peer)

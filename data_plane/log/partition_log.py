@@ -490,9 +490,9 @@ class PartitionLog:
         return self._pending.unapplied_sequence
 
     def begin_checkpoint(self, next_sequence: int) -> tuple[Sequence[SyncStep], CheckpointEntry | None]:
-        """For `take_checkpoint`: steps that sync the log's files, and what is true once they are. Nothing is known of a
-        log without a directory: what the next checkpoint knows and is not there was lost (RL54)."""
-        if not self._birth.made:
+        """For `take_checkpoint`: steps that sync the log's files, and what is true once they are. None of a log without
+        records whose directory a power cut may take: what a checkpoint knows and is not there was lost (RL54)."""
+        if not (self._birth.durable or self.log_end_offset or self._pending.change is not None):
             return (), None
         steps = self._own_files.begin_checkpoint(self.high_watermark, self.log_end_offset)
         entry = CheckpointEntry(

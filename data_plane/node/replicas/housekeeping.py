@@ -29,6 +29,8 @@ _BORN_AFTER_S = 2.0
 """From a new replica until its directory is made: what is made together is first usable together."""
 _BORN_AT_ONCE = 32
 """Directories that one sync makes durable; each holds a file open until then, and no checkpoint begins."""
+_BORN_EVERY_S = 0.05
+"""Tens of thousands take a minute, and an eighth of a disk's time."""
 
 
 class Housekeeping:
@@ -72,6 +74,8 @@ class Housekeeping:
                 self._removal.buried(replica)
                 continue
             replica = self._add(one.where, one.topic, one.log)
+            if not one.log.born:
+                self._bear(replica)
             replica.health = at_boot(
                 booted.damaged.get(one.where, booted.nothing_known),
                 tail_lost=bool(booted.nothing_known),
@@ -103,13 +107,15 @@ class Housekeeping:
                 self._assignment.give_role(replica)
 
     async def run_births(self) -> None:
-        """Make the directories of new replicas that nothing was written to."""
+        """Make the directories of replicas that nothing was written to, and make those durable that a boot found and no
+        checkpoint knew."""
         while True:
             await self._birth.wait()
             await asyncio.sleep(_BORN_AFTER_S)
             self._birth.clear()
             unborn, self._unborn = self._unborn, {}
             async for some in in_turns(list(unborn), _BORN_AT_ONCE):
+                await asyncio.sleep(_BORN_EVERY_S)
                 async with self._committer.no_checkpoint:  # nor is one of them removed meanwhile
                     await self._give_birth(some)
 
