@@ -54,6 +54,7 @@ def many_partitions(folder: Path) -> list[Measured]:
         called_s = time.monotonic() - began
         _wait_whole(cluster)
         made_s = time.monotonic() - began
+        _wait_born(cluster)
         time.sleep(_SETTLED_S)
         memory = [process.memory_full_info() for process in _processes(cluster)]
         idle = _idle_percent(cluster)
@@ -125,6 +126,16 @@ def _wait_whole(cluster: BenchCluster) -> None:
                 f"replicas {replicas}, behind {behind}, led {sum(led)} of {TOPICS * PARTITIONS}"
                 f" after {_WHOLE_S:g} s"
             )
+        time.sleep(_POLL_S)
+
+
+def _wait_born(cluster: BenchCluster) -> None:
+    """Until every replica has its directory. Raises `TimeoutError`."""
+    deadline = time.monotonic() + _WHOLE_S
+    addresses = [broker.http_address for broker in cluster.spec.brokers]
+    while unborn := sum(gauges(address, "penstock_replicas_unborn")[0] for address in addresses):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{unborn} replicas without a directory after {_WHOLE_S:g} s")
         time.sleep(_POLL_S)
 
 

@@ -75,10 +75,11 @@ class ReplicaSet:
     def gauges(self) -> dict[str, int]:
         """By name of the metric, of all replicas in one look: there may be tens of thousands, and it is the event loop
         that looks."""
-        broken = led = under_replicated = under_min_in_sync = log_bytes = 0
+        broken = unborn = led = under_replicated = under_min_in_sync = log_bytes = 0
         for replica in self.by_partition.values():
             log_bytes += replica.log.size_bytes
             broken += replica.stopped
+            unborn += not replica.log.born
             leading = replica.leading
             if leading is not None:
                 led += 1
@@ -88,6 +89,7 @@ class ReplicaSet:
         return {
             "replicas": len(self.by_partition),
             "replicas_broken": broken,
+            "replicas_unborn": unborn,
             "partitions_led": led,
             "partitions_under_replicated": under_replicated,
             "partitions_under_min_in_sync": under_min_in_sync,

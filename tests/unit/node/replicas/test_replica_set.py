@@ -27,6 +27,7 @@ def test_replicas_are_counted_by_what_is_wrong_with_them() -> None:
     assert replicas.gauges() == {
         "replicas": 3,
         "replicas_broken": 1,
+        "replicas_unborn": 0,
         "partitions_led": 2,
         "partitions_under_replicated": 2,
         "partitions_under_min_in_sync": 0,
