@@ -22,6 +22,9 @@ from penstock.contract.ids import BrokerId
 
 _LOOKED_A_TURN = 100
 """Partitions looked at in one turn of the event loop."""
+_LOOKED_A_PERIOD = 2_000
+"""Partitions looked at because time has passed. While a broker is away, all that it replicated wait for it, and are
+looked at by turns: each within the time after which a follower lags, up to 40,000 partitions."""
 _BLOCKS_AT_ONCE = 100
 """Partition blocks of one transaction, prepared in one turn of the event loop."""
 _TROUBLE = (StoreUnavailable, OutcomeUnknown, SessionLost)
@@ -66,9 +69,17 @@ class InSyncWriter:
                 looked, self._soon = list(self._soon), {}
             except TimeoutError:
                 due_ms = self._clock.monotonic_ms() + period_ms
-                looked, self._soon = list(self._unsettled), {}
+                looked, self._soon = self._next_unsettled(), {}
             self._wake.clear()
             await self._look(looked)
+
+    def _next_unsettled(self) -> list[Replica]:
+        """Those that were looked at longest ago."""
+        looked = list(itertools.islice(self._unsettled, _LOOKED_A_PERIOD))
+        for replica in looked:
+            del self._unsettled[replica]
+            self._unsettled[replica] = None
+        return looked
 
     def view_of(self, broker: BrokerId) -> BrokerView:
         """What the image says of a broker now."""

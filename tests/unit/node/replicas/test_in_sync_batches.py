@@ -22,8 +22,10 @@ from data_plane.node.membership.registration import Registration
 from data_plane.node.replicas.in_sync_writer import InSyncWriter
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
+from data_plane.replication.effects import Look
 from data_plane.replication.opening import Accepted, Position
 from penstock.contract.ids import BrokerId
+from tests.waiting import PATIENCE_S
 
 from .test_follower_stream import CONFIG, FOLLOWER, ME, OTHER, StillClock, led
 
@@ -39,6 +41,7 @@ class Counting:
         self._store = store
         self.transactions = 0
         self.lost = 0
+        self.answered = asyncio.Event()
 
     async def txn(self, compares: Sequence[Compare], changes: Sequence[Change]) -> TxnResult:
         self.transactions += 1
@@ -46,6 +49,7 @@ class Counting:
         if self.lost:
             self.lost -= 1
             raise OutcomeUnknown("the answer was lost")
+        self.answered.set()
         return result
 
     async def range(self, prefix: str) -> RangeResult:
@@ -83,6 +87,7 @@ class Leader:
             self.catch_up(replica, self.epoch)
             self.replicas.append(replica)
         self.store.transactions = 0
+        self.store.answered.clear()
         self.view = MetadataView(self.store, CONFIG.timings)
         await self.view.load()
         registration = Registration(
@@ -173,6 +178,21 @@ def test_a_partition_whose_record_has_moved_on_takes_that_record_and_the_others_
         assert await leader.in_sync() == [EVERYONE] * 13 + [{ME}] + [EVERYONE] * 26
 
     run(tmp_path, 40, story)
+
+
+def test_one_that_waits_behind_thousands_has_its_turn(tmp_path: Path) -> None:
+    async def story(leader: Leader) -> None:
+        for number in range(2_100):
+            leader.writer.look_at(led(partition=number), Look.IN_TIME)
+        (last,) = leader.replicas
+        leader.writer.look_at(last, Look.IN_TIME)
+        running = asyncio.create_task(leader.writer.run())
+        await asyncio.wait_for(leader.store.answered.wait(), PATIENCE_S)
+        running.cancel()
+        await asyncio.wait([running])
+        assert await leader.in_sync() == [EVERYONE]
+
+    run(tmp_path, 1, story)
 
 
 def test_a_lost_answer_to_many_leaves_each_unresolved_until_the_store_is_asked(tmp_path: Path) -> None:
