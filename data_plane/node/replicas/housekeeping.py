@@ -195,6 +195,7 @@ class Housekeeping:
             wrote=self._wrote,
             look_at_in_sync=self._in_sync.look_at,
             stopped=self._repair.stopped,
+            turned=self._replicas.turned,
             stored_more=self._links.tell,
             read_only=lambda: self._disk_space.read_only,
             disk_full=self._disk_space.lacked,

@@ -1,6 +1,7 @@
 """The replicas of one broker by partition."""
 
 from data_plane.node.replicas.replica import Replica
+from data_plane.replication.health import Sound
 from penstock.contract.ids import TopicId, TopicPartition
 
 
@@ -28,6 +29,8 @@ class ReplicaSet:
     def __init__(self) -> None:
         self.by_partition: dict[TopicPartition, Replica] = {}
         self._of_topic: dict[TopicId, dict[TopicPartition, None]] = {}
+        self.unsound: dict[Replica, None] = {}
+        """Those whose health is not `Sound`."""
         self.reassigning: dict[TopicPartition, None] = {}
         """Partitions led here whose replicas are being changed (RL52)."""
         self._changes: list[ReplicaChanges] = []
@@ -47,9 +50,17 @@ class ReplicaSet:
         self.by_partition[replica.where] = replica
         self._of_topic.setdefault(replica.where.topic_id, {})[replica.where] = None
 
+    def turned(self, replica: Replica) -> None:
+        """Its health is another one now."""
+        if self.has(replica) and not isinstance(replica.health, Sound):
+            self.unsound[replica] = None
+        else:
+            self.unsound.pop(replica, None)
+
     def remove(self, where: TopicPartition) -> Replica:
         """The replica of this partition leaves the set."""
         replica = self.by_partition.pop(where)
+        self.unsound.pop(replica, None)
         of_topic = self._of_topic[where.topic_id]
         del of_topic[where]
         if not of_topic:
@@ -75,10 +86,9 @@ class ReplicaSet:
     def gauges(self) -> dict[str, int]:
         """By name of the metric, of all replicas in one look: there may be tens of thousands, and it is the event loop
         that looks."""
-        broken = unborn = led = under_replicated = under_min_in_sync = log_bytes = 0
+        unborn = led = under_replicated = under_min_in_sync = log_bytes = 0
         for replica in self.by_partition.values():
             log_bytes += replica.log.size_bytes
-            broken += replica.stopped
             unborn += not replica.log.born
             leading = replica.leading
             if leading is not None:
@@ -88,7 +98,7 @@ class ReplicaSet:
                 under_min_in_sync += in_sync < leading.min_insync
         return {
             "replicas": len(self.by_partition),
-            "replicas_broken": broken,
+            "replicas_broken": sum(replica.stopped for replica in self.unsound),
             "replicas_unborn": unborn,
             "partitions_led": led,
             "partitions_under_replicated": under_replicated,

@@ -13,7 +13,7 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.ports import ConnectionLost
 from data_plane.node.replicas.catch_up import CatchUp
 from data_plane.node.replicas.follower_stream import HOLD_OFF_MS, SMALL_WINDOW_BYTES, FollowerStream
-from data_plane.node.replicas.replica import LookAtInSync, Replica
+from data_plane.node.replicas.replica import Listener, LookAtInSync, Replica
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
 from data_plane.replication.effects import Look
@@ -144,6 +144,7 @@ def led(
     *,
     look_at_in_sync: LookAtInSync = lambda replica, look: None,
     wrote: Callable[[Replica, int], None] = lambda replica, size: None,
+    turned: Listener = lambda replica: None,
     partition: int = 0,
 ) -> Replica:
     """A replica that leads, in sync with another one than the follower."""
@@ -153,7 +154,7 @@ def led(
     log = (broker or Miniature()).create(partition)
     replica = Replica(
         where(partition), topic, log, me=ME, clock=StillClock(), stats=NodeStats(),
-        wrote=wrote, look_at_in_sync=look_at_in_sync, stopped=lambda replica: None,
+        wrote=wrote, look_at_in_sync=look_at_in_sync, stopped=lambda replica: None, turned=turned,
         stored_more=lambda replica: None, replica_lag_ms_max=10_000, read_only=lambda: "", disk_full=lambda: None,
     )  # fmt: skip
     replica.lead(
