@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Coroutine
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -122,6 +122,8 @@ class BrokerProcess:
             "peer": _with_port(config.peer_listen, peer_port),
         }
         node_config = config.node_config(addresses["client"], addresses["internal"], addresses["peer"])
+        if not node_config.written_logs_max:
+            node_config = replace(node_config, written_logs_max=descriptors // 8)
         disk = RealDisk(config.data)
         store = await open_store(config.metadata, config.cluster_id)
         transport = PeerTransport(node_config.cluster_secret)

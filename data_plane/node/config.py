@@ -80,6 +80,10 @@ class NodeConfig:
     """One frame to a follower or consumer stops growing here."""
     unsynced_bytes_max: int = 64 * limits.MIB
     """Appended and not yet durable; above it produce frames wait."""
+    written_logs_max: int = 0
+    """Logs written to since the last checkpoint: each holds two or three files open until one has synced them. Above it
+    a checkpoint is due, and what was not written to meanwhile closes its files. 0 = an eighth of the descriptors that
+    the process may have."""
     disk_soft_free_bytes: int = 1_024 * limits.MIB
     """With less free, but never while 10 % of the disk are, produce is refused and everything else goes on (RL128)."""
     disk_hard_free_bytes: int = 256 * limits.MIB

@@ -26,7 +26,9 @@ from data_plane.replication.health import at_boot
 from penstock.contract.ids import TopicPartition
 
 _BORN_AFTER_S = 2.0
-"""From a new replica until its directory is made: what is made together is first usable together."""
+"""From the last new replica until directories are made: what is made together is first usable together."""
+_PUT_OFF_MAX = 10
+"""So often they wait for more that come."""
 _BORN_AT_ONCE = 32
 """Directories that one sync makes durable; each holds a file open until then, and no checkpoint begins."""
 _BORN_EVERY_S = 0.05
@@ -111,8 +113,11 @@ class Housekeeping:
         checkpoint knew."""
         while True:
             await self._birth.wait()
-            await asyncio.sleep(_BORN_AFTER_S)
-            self._birth.clear()
+            put_off = 0
+            while self._birth.is_set() and put_off < _PUT_OFF_MAX:
+                self._birth.clear()
+                put_off += 1
+                await asyncio.sleep(_BORN_AFTER_S)
             unborn, self._unborn = self._unborn, {}
             async for some in in_turns(list(unborn), _BORN_AT_ONCE):
                 await asyncio.sleep(_BORN_EVERY_S)
