@@ -117,8 +117,8 @@ def _wait_whole(cluster: BenchCluster) -> None:
     deadline = time.monotonic() + _WHOLE_S
     addresses = [broker.http_address for broker in cluster.spec.brokers]
     while True:
-        told = [gauges(address, *_COUNTED) for address in addresses]
-        replicas, behind, led = zip(*told, strict=True)
+        counts = [gauges(address, *_COUNTED) for address in addresses]
+        replicas, behind, led = zip(*counts, strict=True)
         if min(replicas) >= TOPICS * PARTITIONS <= sum(led) and not sum(behind):
             return
         if time.monotonic() > deadline:

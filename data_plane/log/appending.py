@@ -35,7 +35,7 @@ class Appender:
 
     def __init__(
         self, settings: TopicSettings, segments: Segments, derived: DerivedState, sealing: Sealing, tail: Tail,
-        pending: PendingWrites, damage: list[DamagedRange], end_offset: int, birth: Birth,
+        pending: PendingWrites, damage: list[DamagedRange], end_offset: int, *, birth: Birth,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.end_offset = end_offset

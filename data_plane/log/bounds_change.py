@@ -24,7 +24,7 @@ class BoundsChange:
 
     def __init__(
         self, segments: Segments, seals: SealFile, derived: DerivedState, sealing: Sealing, tail: Tail,
-        reader: LogReader, pending: PendingWrites, appender: Appender, birth: Birth,
+        reader: LogReader, pending: PendingWrites, appender: Appender, *, birth: Birth,
     ) -> None:  # fmt: skip
         self._birth = birth
         self._segments, self._seals, self._derived, self._sealing = segments, seals, derived, sealing

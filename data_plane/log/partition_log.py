@@ -80,7 +80,7 @@ class PartitionLog:
             self._pending,
             bounds.damage,
             bounds.log_end,
-            birth,
+            birth=birth,
         )
         self.usage = LogUsage(segments, derived, seals, self._sealing, self._reader)
         """What metering reads."""
@@ -94,7 +94,7 @@ class PartitionLog:
             self._reader,
             self._pending,
             self._appender,
-            birth,
+            birth=birth,
         )
         self._birth = birth
         self._own_files = OwnFiles(birth, segments, seals, derived, self._sealing, self._pending)

@@ -48,12 +48,20 @@ def test_partitions_that_are_all_written_to_give_their_files_back(tmp_path: Path
         pids = cluster.pids()
         topic_id = cluster.create_topic(tenant, "many", PARTITIONS)
         cluster.wait_until("all replicas are in sync", lambda: cluster.whole(topic_id))
-        for pid in pids.values():
-            process = psutil.Process(pid)
-            process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + SPARE_DESCRIPTORS,) * 2)
+        processes = [psutil.Process(pid) for pid in pids.values()]
+        at_rest = [process.num_fds() for process in processes]
+        for process, descriptors in zip(processes, at_rest, strict=True):
+            process.rlimit(resource.RLIMIT_NOFILE, (descriptors + SPARE_DESCRIPTORS,) * 2)
         with cluster.client(tenant) as client, client.producer() as producer:
             for first in range(0, PARTITIONS, WRITTEN_AT_ONCE):
                 numbers = range(first, min(first + WRITTEN_AT_ONCE, PARTITIONS))
                 sent = [producer.send("many", b"x", partition=number) for number in numbers]
                 assert {delivery.result(PATIENCE_S).offset for delivery in sent} == {0}
+                cluster.wait_until(
+                    "the files of what was written before are closed",
+                    lambda: all(
+                        process.num_fds() <= before + 5 * WRITTEN_AT_ONCE
+                        for process, before in zip(processes, at_rest, strict=True)
+                    ),
+                )
         assert cluster.pids() == pids
