@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from data_plane.log import layout
+from data_plane.log.checkpoint import read_checkpoint
 from data_plane.log.identity import Identity, write_identity
 from data_plane.node.log_directory.directory import CLEAN_FILE, IDENTITY_FILE, WrongDirectory, mark_clean
 from data_plane.node.log_directory.disk_space import DiskSpace
@@ -15,6 +16,7 @@ from data_plane.testkit.crash_states import explore_crashes
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.medium import CutChoice, Inode, Medium
 from penstock.contract.ids import BrokerId
+from tests.unit.log.batches import NOW_MS, made_batch, with_header
 from tests.unit.node.storage import CONFIG, Storage, born, image_of, opened, where
 
 
@@ -46,16 +48,41 @@ def test_the_name_of_a_directory_that_a_kill_left_unsynced_is_durable_after_the_
     assert again.disk.medium.after_cut(CutChoice()).find(f"{layout.TOPICS}/made") is not None
 
 
-def test_what_a_kill_left_unsynced_in_a_new_directory_is_durable_after_the_boot() -> None:
+def test_a_checkpoint_knows_no_log_without_records_whose_directory_a_power_cut_may_take() -> None:
+    life = opened(image=image_of(1))
+    life.disk.make_directories(path := layout.partition_directory(where(1)))
+    identity = Identity(where=where(1), replica_generation=1, start_offset=0)
+    write_identity(life.disk, path, identity).close()
+    again = opened(life.disk.medium, image_of(1))
+    again.checkpoint()
+    left_over = opened(again.disk.medium.after_cut(CutChoice()), image_of(1))
+    assert left_over.booted.damaged == {} and left_over.logs == {}, "it is made again, like a new one"
+
+
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["committed", "checkpointed"])
+def test_what_a_kill_left_unsynced_in_a_new_directory_is_durable_before_anything_depends_on_it(
+    checkpointed: bool,
+) -> None:
     life = opened(image=image_of(1))
     life.disk.make_directories(path := layout.partition_directory(where(1)))
     identity = Identity(where=where(1), replica_generation=1, start_offset=0)
     write_identity(life.disk, path, identity).close()
     again = opened(life.disk.medium, image_of(1))
     assert end_of(again) == 0
+    if checkpointed:
+        batch, header = with_header(made_batch(2))
+        again.logs[where(1)].append_as_leader(
+            batch, header, leader_epoch=1, now_ms=NOW_MS, floor_ms=0, principal=5
+        )
+        again.checkpoint()
+        assert where(1) in read_checkpoint(again.disk).entries
+    else:
+        again.append(1)
     after_a_power_cut = again.disk.medium.after_cut(CutChoice())
-    assert opened(after_a_power_cut, image_of(1)).logs[where(1)].log_end_offset == 0
     assert after_a_power_cut.find(f"{path}/{layout.PARTITION_FILE}") is not None
+    left_over = opened(after_a_power_cut, image_of(1))
+    assert left_over.booted.damaged == {}
+    assert left_over.logs[where(1)].log_end_offset == 2
 
 
 def test_a_lost_checkpoint_is_damage_and_no_new_directory() -> None:
