@@ -260,7 +260,7 @@ class Committer:
                 steps = self._journal.append_steps(unsynced)
                 self.sync_began_ms = self._clock.monotonic_ms()
                 try:
-                    return await self._sync(steps)
+                    return await self._sync(steps, commit=True)
                 except DiskFull:
                     self._journal.take_back()
                 finally:
@@ -272,12 +272,13 @@ class Committer:
                 self._disk_space.lacked()
             await asyncio.sleep(_DISK_FULL_S)
 
-    async def _sync(self, steps: list[SyncStep]) -> bool:
-        """Whether it was done at once."""
+    async def _sync(self, steps: list[SyncStep], *, commit: bool = False) -> bool:
+        """Whether it was done at once, as a commit may be. Small files of a checkpoint are new to the file system, which
+        takes its time for that."""
         if not steps:
             return False
         try:
-            if self._disk.sync_at_once(steps):
+            if commit and self._disk.sync_at_once(steps):
                 return True
             await self._disk.sync(steps)
         except DiskFull:

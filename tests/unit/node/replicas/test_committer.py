@@ -1,0 +1,120 @@
+"""Commit rounds: at once on a quick disk, kept apart where a thread does them, checkpoints always by the thread."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from data_plane.disk.port import SyncStep
+from data_plane.node.replicas.committer import Committer
+from data_plane.node.stats import NodeStats
+from data_plane.testkit.clock import SimClock
+from data_plane.testkit.disk import DiskTiming, SimDisk
+from data_plane.testkit.loop import SimLoop
+from data_plane.testkit.medium import Medium
+from tests.unit.log.miniature import Miniature
+from tests.unit.node.storage import committer_of
+
+from .test_follower_stream import led
+
+
+class _NotedDisk(SimDisk):
+    """Notes which syncs were asked for in which way."""
+
+    def __init__(self, at_once_chance: float) -> None:
+        super().__init__(Medium(), timing=DiskTiming(sync_ms=0.3, at_once_chance=at_once_chance))
+        self.asked: list[str] = []
+
+    def sync_at_once(self, steps: Sequence[SyncStep]) -> bool:
+        self.asked.append("at once")
+        return super().sync_at_once(steps)
+
+    async def sync(self, steps: Sequence[SyncStep]) -> None:
+        self.asked.append("handed over")
+        await super().sync(steps)
+
+
+def _run(disk: SimDisk, story: Callable[[Miniature, Committer, NodeStats], Awaitable[None]]) -> None:
+    loop = SimLoop(1)
+    storage, stats = Miniature(disk), NodeStats()
+    committer = committer_of(storage, SimClock(loop), stats)
+
+    async def life() -> None:
+        rounds = asyncio.create_task(committer.run())
+        await story(storage, committer, stats)
+        rounds.cancel()
+        await asyncio.wait([rounds])
+
+    try:
+        loop.run_until_complete(life())
+        assert not loop.failures
+    finally:
+        loop.close()
+
+
+def test_a_round_on_a_quick_disk_takes_no_time_and_acknowledges() -> None:
+    disk = _NotedDisk(at_once_chance=1.0)
+
+    async def story(storage: Miniature, committer: Committer, stats: NodeStats) -> None:
+        replica = led(storage)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for number in range(1, 6):
+            storage.append()
+            await committer.flushed(replica)
+            assert replica.log.durable_end_offset == number
+        assert loop.time() - began < 0.0003, "no wait for a thread, and none between two rounds"
+        assert stats.journal_rounds == 5
+
+    _run(disk, story)
+    assert disk.asked == ["at once"] * 5
+
+
+def test_rounds_that_a_thread_does_begin_two_milliseconds_apart() -> None:
+    disk = _NotedDisk(at_once_chance=0.0)
+
+    async def story(storage: Miniature, committer: Committer, stats: NodeStats) -> None:
+        replica = led(storage)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for number in range(1, 6):
+            storage.append()
+            await committer.flushed(replica)
+            assert replica.log.durable_end_offset == number
+        assert loop.time() - began >= 4 * 0.002
+
+    _run(disk, story)
+
+
+def test_others_have_their_turn_between_two_rounds_at_once() -> None:
+    disk = _NotedDisk(at_once_chance=1.0)
+
+    async def story(storage: Miniature, committer: Committer, stats: NodeStats) -> None:
+        replica = led(storage)
+        storage.append()
+        committer.wrote(replica)
+        committer.wrote(replica)
+        turns = 0
+        while stats.journal_rounds < 20:
+            # One round a turn of the loop: never two before this task goes on.
+            before = stats.journal_rounds
+            storage.append()
+            committer.wrote(replica)
+            await asyncio.sleep(0)
+            assert stats.journal_rounds <= before + 1
+            turns += 1
+        assert turns >= 20
+
+    _run(disk, story)
+
+
+def test_a_checkpoint_is_handed_over_on_a_quick_disk_too() -> None:
+    disk = _NotedDisk(at_once_chance=1.0)
+
+    async def story(storage: Miniature, committer: Committer, stats: NodeStats) -> None:
+        replica = led(storage)
+        storage.append()
+        await committer.flushed(replica)
+        disk.asked.clear()
+        await committer.checkpoint()
+
+    _run(disk, story)
+    assert disk.asked and set(disk.asked) == {"handed over"}
