@@ -44,9 +44,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     def __len__(self) -> int:
         return len(self.__struct_fields__)
 
-    def __getitem__(self, place: int | slice) -> Any:
-        """A field by its place, or several."""
-        return astuple(self)[place]
+    def __getitem__(self, index: int | slice) -> Any:
+        """A field by its index, or several."""
+        return astuple(self)[index]
 
     @property
     def content_type(self) -> str | None:

@@ -7,7 +7,7 @@ above). Varints are zigzag and at most ten bytes.
 Every length is checked against what is left before it is used, and headers are counted before they are read.
 
 `i64` is a number of the machine where this is compiled, and any whole number where it is not. So nothing here relies
-on an overflow: what could pass 64 bits is cut to them, or found before it is added.
+on an overflow: what could pass 64 bits is reduced to them.
 """
 
 from collections.abc import Sequence
@@ -187,7 +187,7 @@ def decode_records(
     block: Buffer, count: int, base_timestamp: int = 0, append_time: int | None = None
 ) -> RecordColumns:
     """The `count` records that fill `block` exactly. Times are `append_time` where that is given, else `base_timestamp`
-    and what each record adds, cut to 64 bits.
+    and what each record adds, modulo 64 bits.
 
     Raises `CorruptBatch` for a block that holds anything else.
     """
@@ -256,7 +256,7 @@ def decode_records(
 
 
 def _time_after(base: int, delta: int) -> int:
-    """Their sum, cut to 64 bits."""
+    """Their sum, modulo 64 bits."""
     time = base + delta
     return time if -_TWO_63 <= time < _TWO_63 else (time + _TWO_63) % (2 * _TWO_63) - _TWO_63
 
