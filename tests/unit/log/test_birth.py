@@ -1,5 +1,8 @@
 """A log whose directory is made with its first record: beside checkpoints, and once for all who make it durable."""
 
+from pathlib import Path
+
+from data_plane.broker.disk import RealDisk
 from data_plane.disk.port import SyncDirectory
 from data_plane.log import layout
 from data_plane.testkit.disk import SimDisk
@@ -34,14 +37,16 @@ def test_a_checkpoint_that_makes_the_directory_durable_ends_the_birth() -> None:
     assert miniature.log.creation_steps() == ()
 
 
-def test_who_made_the_directory_durable_first_leaves_the_others_their_steps() -> None:
-    disk, miniature = unborn()
-    first, second = miniature.log.creation_steps(), miniature.log.creation_steps()
+def test_who_made_the_directory_durable_first_leaves_the_others_their_steps(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path)
+    log = Miniature(disk).create(born=False)
+    first, second = log.creation_steps(), log.creation_steps()
     disk.sync_now(first)
-    miniature.log.end_creation()
-    assert miniature.log.born
+    log.end_creation()
+    assert log.born
     disk.sync_now(second)
-    miniature.log.end_creation()
+    log.end_creation()
+    disk.close()
 
 
 def test_a_checkpoint_beside_the_first_change_of_a_log_keeps_the_changes_record() -> None:

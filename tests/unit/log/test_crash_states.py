@@ -364,7 +364,9 @@ def test_a_clean_stop_can_be_cut_anywhere() -> None:
 
 
 @pytest.mark.parametrize("rolled", [False, True], ids=["first batch", "new segment"])
-def test_a_new_file_behind_the_last_checkpoint_of_a_clean_stop_is_there_after_a_later_cut(rolled: bool) -> None:
+def test_a_new_file_behind_the_last_checkpoint_of_a_clean_stop_is_there_after_a_later_cut(
+    rolled: bool,
+) -> None:
     """A leader may push until the connection ends. The journal has it, and gives it back at the next checkpoint."""
     miniature = Miniature(journal_bytes=2048)
     miniature.create(born=False)

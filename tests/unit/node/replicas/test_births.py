@@ -9,7 +9,7 @@ from data_plane.log.identity import Identity, write_identity
 from data_plane.testkit.disk import DISK_BYTES, SimDisk
 from data_plane.testkit.loop import SimLoop
 from data_plane.testkit.medium import CutChoice, Medium
-from tests.unit.node.storage import CONFIG, where
+from tests.unit.node.storage import where
 from tests.waiting import PATIENCE_S
 
 from .test_coming_back import ANEW, LEADER, REGISTERED, Follower, _metadata
