@@ -1,4 +1,4 @@
-"""Directories of replicas without records: made beside everything else, never behind a removal or beside a checkpoint."""
+"""Directories of replicas without records: made beside all else, never behind a removal or beside a checkpoint."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
