@@ -184,6 +184,29 @@ def test_a_replica_that_only_the_journal_knows_and_whose_directory_is_gone_is_da
     assert where(1) in opened(life.disk.medium, image_of(1)).booted.damaged
 
 
+@pytest.mark.parametrize("known_by", ["checkpoint", "journal", "a lost checkpoint", "nothing"])
+def test_segments_without_identity_are_damage_unless_nothing_knows_of_them(known_by: str) -> None:
+    life = opened(image=image_of(1))
+    life.create(1)
+    if known_by == "nothing":
+        batch, header = with_header(made_batch(2))
+        life.logs[where(1)].append_as_leader(
+            batch, header, leader_epoch=1, now_ms=NOW_MS, floor_ms=0, principal=5
+        )
+    else:
+        life.append(1)
+    if known_by == "checkpoint":
+        life.checkpoint()
+    elif known_by == "a lost checkpoint":
+        life.disk.remove(layout.CHECKPOINT)
+        for name in life.disk.list(layout.JOURNAL):
+            life.disk.remove(f"{layout.JOURNAL}/{name}")
+    life.disk.remove(f"{layout.partition_directory(where(1))}/{layout.PARTITION_FILE}")
+    again = opened(life.disk.medium, image_of(1))
+    kept = [name for name in again.names() if name.startswith(str(where(1)))]
+    assert (where(1) in again.booted.damaged, bool(kept)) == (known_by != "nothing",) * 2
+
+
 def test_segments_without_identity_are_kept_when_the_journal_may_have_known_them() -> None:
     """Never removed as if nothing in them had been acknowledged: an operator may still look at them (RL54)."""
     life = opened(image=image_of(1, 2))
