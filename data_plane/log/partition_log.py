@@ -151,6 +151,7 @@ class PartitionLog:
         replay: Sequence[JournalRecord],
         clean: bool,
         checkpoint_lost: bool = False,
+        journal_lost: bool = False,
         monotonic_ms: float = 0.0,
         tail: TailBudget | None = None,
     ) -> tuple[Self, RecoveryReport]:
@@ -158,10 +159,10 @@ class PartitionLog:
         point.
 
         `replay` holds the partition's records in order, of all replica generations. `clean`: it was stopped cleanly.
-        `checkpoint_lost`: what the files tell is presumed durable (RL54).
+        `checkpoint_lost`: what the files tell is presumed durable (RL54). `journal_lost`: records may be missing.
         What is found intact above the durable end is synced here. Raises `PartitionUnborn`, `PartitionDamaged`.
         """
-        counted = checkpoint_lost or checkpoint_entry is not None or bool(replay)
+        counted = checkpoint_lost or journal_lost or checkpoint_entry is not None or bool(replay)
         identity = read_identity(disk, directory, counted=counted)
         known = (
             checkpoint_entry is not None

@@ -119,7 +119,7 @@ def open_log(
         names = disk.list(directory)
     segments = Segments(disk, directory, identity.where, settings.index_interval_bytes)
     load_segments(names, segments, bounds)
-    if not clean and (records or entry is None or bounds.log_end > entry.recovery_point):
+    if records or (not clean and (entry is None or bounds.log_end > entry.recovery_point)):
         segments.name_changes += 1  # files may have been made that no sync of the directory has covered
     bounds.damage[:] = [one for one in bounds.damage if one.end_offset > bounds.log_start]
     bounds.high_watermark = max(bounds.log_start, min(bounds.high_watermark, bounds.log_end))

@@ -130,6 +130,7 @@ class Boot:
                 replay=replay.records.get(where, []),
                 clean=self._directory.clean,
                 checkpoint_lost=checkpoint_lost,
+                journal_lost=replay.unknown_loss,
                 monotonic_ms=self._monotonic_ms,
                 tail=self._tail,
             )

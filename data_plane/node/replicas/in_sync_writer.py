@@ -3,7 +3,7 @@ RL36)."""
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from data_plane.controller.batches import all_compares, batched
 from data_plane.controller.elections import BlockWrite
@@ -134,9 +134,10 @@ class InSyncWriter:
                 or record.partition_epoch != proposal.base_partition_epoch
             ):
                 return None
-            for broker, epoch in proposal.members:
-                if broker not in image.brokers or image.epoch_of(broker) != epoch:
-                    return None
+            if any(image.epoch_of(broker) != epoch for broker, epoch in proposal.members):
+                return None
+        if not self._stand(proposed, block.partitions):
+            return None
         return BlockWrite(
             key=key,
             block_revision=block.revision,
@@ -180,8 +181,7 @@ class InSyncWriter:
         fitting = self._resolved(proposed, records)
         if not fitting:
             return
-        brokers = self._view.image.brokers
-        if all(broker in brokers for _, _, proposal in fitting for broker, _ in proposal.members):
+        if self._stand(fitting, records):
             result = await self._store.txn(
                 [Compare(key, revision), self._registration.fence(), *self._of_members(fitting)],
                 [Put(key, model.encode_block({**records, **_proposed_records(fitting)}))],
@@ -196,6 +196,17 @@ class InSyncWriter:
             records = await self._outdate(key, revision, records, fitting)
         for replica, leading, proposal in fitting:
             self._resolve(replica, leading, proposal, records[replica.where.partition])
+
+    def _stand(self, proposed: Proposed, records: Mapping[int, model.PartitionRecord]) -> bool:
+        """Whether all members are known, and none that joins has begun to shut down since it was proposed (RL34)."""
+        brokers = self._view.image.brokers
+        for replica, _, proposal in proposed:
+            before = records[replica.where.partition].in_sync
+            for broker, _ in proposal.members:
+                known = brokers.get(broker)
+                if known is None or (broker not in before and known.record.draining):
+                    return False
+        return True
 
     def _of_members(self, proposed: Proposed) -> Iterable[Compare]:
         """That each is registered as when it was proposed. One that was proposed under two registrations fails."""

@@ -363,6 +363,33 @@ def test_a_clean_stop_can_be_cut_anywhere() -> None:
     explored(disk, operate, witness)
 
 
+@pytest.mark.parametrize("rolled", [False, True], ids=["first batch", "new segment"])
+def test_a_new_file_behind_the_last_checkpoint_of_a_clean_stop_is_there_after_a_later_cut(
+    rolled: bool,
+) -> None:
+    """A leader may push until the connection ends. The journal has it, and gives it back at the next checkpoint."""
+    miniature = Miniature(journal_bytes=2048)
+    miniature.create(born=False)
+    if rolled:
+        miniature.fill(3)
+    miniature.checkpoint()
+    miniature.append(batch=made_batch(2, 3_900))
+    miniature.commit()
+    assert miniature.log.segment_count == (2 if rolled else 1)
+    miniature.log.close(clean=True)
+    witness = Witness()
+    witness.synced(miniature)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    disk.kill()
+    again = SimDisk(disk.medium)
+
+    def operate() -> None:
+        Miniature(again, clean=True).checkpoint()
+
+    explored(again, operate, witness)
+
+
 @pytest.mark.parametrize("settings", [SMALL, RELAXED], ids=["fsync", "replicated"])
 def test_recovery_itself_can_be_cut_anywhere_and_begun_again(settings: TopicSettings) -> None:
     miniature, witness = started(settings)

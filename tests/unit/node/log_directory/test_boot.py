@@ -8,6 +8,7 @@ import pytest
 from data_plane.log import layout
 from data_plane.log.checkpoint import read_checkpoint
 from data_plane.log.identity import Identity, write_identity
+from data_plane.log.journal_record import MAGIC
 from data_plane.node.log_directory.directory import CLEAN_FILE, IDENTITY_FILE, WrongDirectory, mark_clean
 from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.log_directory.quarantine import Quarantine
@@ -181,6 +182,46 @@ def test_a_replica_that_only_the_journal_knows_and_whose_directory_is_gone_is_da
     life.append(1)
     life.disk.remove_directory(layout.partition_directory(where(1)))
     assert where(1) in opened(life.disk.medium, image_of(1)).booted.damaged
+
+
+@pytest.mark.parametrize("known_by", ["checkpoint", "journal", "a lost checkpoint", "nothing"])
+def test_segments_without_identity_are_damage_unless_nothing_knows_of_them(known_by: str) -> None:
+    life = opened(image=image_of(1))
+    life.create(1)
+    if known_by == "nothing":
+        batch, header = with_header(made_batch(2))
+        life.logs[where(1)].append_as_leader(
+            batch, header, leader_epoch=1, now_ms=NOW_MS, floor_ms=0, principal=5
+        )
+    else:
+        life.append(1)
+    if known_by == "checkpoint":
+        life.checkpoint()
+    elif known_by == "a lost checkpoint":
+        life.disk.remove(layout.CHECKPOINT)
+        for name in life.disk.list(layout.JOURNAL):
+            life.disk.remove(f"{layout.JOURNAL}/{name}")
+    life.disk.remove(f"{layout.partition_directory(where(1))}/{layout.PARTITION_FILE}")
+    again = opened(life.disk.medium, image_of(1))
+    kept = [name for name in again.names() if name.startswith(str(where(1)))]
+    assert (where(1) in again.booted.damaged, bool(kept)) == (known_by != "nothing",) * 2
+
+
+def test_segments_without_identity_are_kept_when_the_journal_may_have_known_them() -> None:
+    """Never removed as if nothing in them had been acknowledged: an operator may still look at them (RL54)."""
+    life = opened(image=image_of(1, 2))
+    life.create(1)
+    life.create(2)
+    life.append(1, batches=3)
+    life.append(2)
+    (journal,) = (name for name in life.disk.list(layout.JOURNAL) if name.endswith(".journal"))
+    of_the_second = life.disk.open(f"{layout.JOURNAL}/{journal}").read_at(0, 1 << 20).rfind(MAGIC)
+    life.disk.open(f"{layout.JOURNAL}/{journal}").write_at(0, [bytes(of_the_second)])
+    life.disk.remove(f"{layout.partition_directory(where(1))}/{layout.PARTITION_FILE}")
+    again = opened(life.disk.medium, image_of(1, 2))
+    assert again.booted.nothing_known
+    assert where(1) in again.booted.damaged
+    assert any(name.startswith(str(where(1))) for name in again.names()), "set aside"
 
 
 def test_a_bad_sector_is_survived_wherever_it_is() -> None:

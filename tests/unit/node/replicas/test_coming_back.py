@@ -129,10 +129,10 @@ class Readings:
 class Follower:
     """The replicas of one broker, of which one follows; its registration is the test's to give and to take."""
 
-    def __init__(self, loop: SimLoop) -> None:
+    def __init__(self, loop: SimLoop, medium: Medium | None = None) -> None:
         self.leader, self.store, self.readings = LeadersEnd(), WillingStore(), Readings()
         clock = SimClock(loop)
-        self.disk = SimDisk(Medium())
+        self.disk = SimDisk(medium or Medium())
         environment = Environment(
             config=CONFIG,
             clock=clock,

@@ -2,8 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from data_plane.broker.sqlite_store import SqliteStore
 from data_plane.metadata import model
@@ -230,3 +233,49 @@ def test_a_follower_that_registers_again_meanwhile_joins_only_as_it_is_then(tmp_
         assert await leader.in_sync() == [{ME, OTHER}, EVERYONE]
 
     run(tmp_path, 2, story)
+
+
+def _proposed(leader: Leader) -> dict[str, Any]:
+    """What is due of every partition, by its block."""
+    blocks = {}
+    for replica in leader.replicas:
+        assert replica.leading is not None
+        proposal = replica.leading.propose(1_000.0, leader.writer.view_of)
+        assert proposal is not None and set(proposal.in_sync) == EVERYONE
+        blocks[_key(replica)] = [(replica, replica.leading, proposal)]
+    return blocks
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_a_follower_that_begins_to_shut_down_before_it_is_written_does_not_join(
+    tmp_path: Path, blocks: int
+) -> None:
+    async def story(leader: Leader) -> None:
+        proposed = _proposed(leader)
+        record = replace(_broker(FOLLOWER), draining=True)
+        leaves = await leader.store.txn([], [Put(model.broker_key(FOLLOWER), record.encode())])
+        assert await leader.view.reached(leaves.revision, 60_000)
+        await leader.writer._write(proposed)
+        assert await leader.in_sync() == [{ME, OTHER}] * blocks
+
+    run(tmp_path, blocks, story)
+
+
+@pytest.mark.parametrize("how", ["registers again", "begins to shut down"])
+def test_a_follower_that_changes_while_the_transaction_is_on_its_way_joins_none_of_the_partitions(
+    tmp_path: Path, how: str
+) -> None:
+    async def story(leader: Leader) -> None:
+        proposed = _proposed(leader)
+        writes = [leader.writer._by_image(key, some) for key, some in proposed.items()]
+        if how == "registers again":
+            live = model.LiveRecord(incarnation="j", directory_id="d").encode()
+            change = Put(model.live_key(FOLLOWER), live)
+        else:
+            record = replace(_broker(FOLLOWER), draining=True)
+            change = Put(model.broker_key(FOLLOWER), record.encode())
+        await leader.store.txn([], [change])
+        await leader.writer._write_together([write for write in writes if write is not None], proposed)
+        assert await leader.in_sync() == [{ME, OTHER}] * 5
+
+    run(tmp_path, 5, story)

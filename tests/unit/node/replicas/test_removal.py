@@ -88,6 +88,7 @@ def test_many_replicas_wait_for_the_same_commit_rounds() -> None:
         tasks = [asyncio.create_task(removal.run()), asyncio.create_task(committer.run())]
         await asyncio.sleep(1)
         assert stats.journal_rounds <= 2
+        assert [replica.log.durable_end_offset for replica in replicas] == [1] * 10
         assert not any(storage.disk.exists(partition_directory(replica.where)) for replica in replicas)
         for task in tasks:
             task.cancel()
