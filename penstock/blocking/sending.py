@@ -23,18 +23,16 @@ class MessageSender:
         "_accumulator",
         "_client_core",
         "_core",
-        "_give_lock",
+        "_lock",
         "_runtime",
         "_serializer",
-        "_take_lock",
     )
 
     def __init__(self, runtime: Runtime, core: ProducerCore, serializer: MessageSerializer) -> None:
         self._runtime, self._core, self._serializer = runtime, core, serializer
         self._client_core: ClientCore = runtime.core
         self._accumulator = core.accumulator
-        # As `with runtime.lock`, at half of what that costs compiled code.
-        self._take_lock, self._give_lock = runtime.lock.acquire, runtime.lock.release
+        self._lock = runtime.lock
 
     def send(
         self, topic: Any, value: Any, key: Any, headers: Any, timestamp_ms: Any, partition: Any
@@ -52,8 +50,8 @@ class MessageSender:
         if runtime.unusable is not None:
             runtime.check()
         time_ms = int(time() * 1000) if timestamp_ms is None else time_of_message(topic, timestamp_ms)
-        self._take_lock()
-        try:
+        # `with`, and no call of `acquire` before a `try`: an interrupt between the two would leave the lock taken.
+        with self._lock:
             route = accumulator.routes.get(topic)
             if route is not None:
                 delivery = accumulator.append(
@@ -63,8 +61,6 @@ class MessageSender:
                     if client_core.woken or client_core.attention:
                         runtime.wake()
                     return delivery
-        finally:
-            self._give_lock()
         return self.wait_and_send(topic, value, key, stored_headers, time_ms, partition)
 
     def wait_and_send(

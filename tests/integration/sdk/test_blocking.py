@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import subprocess
 import sys
 import threading
@@ -316,6 +318,35 @@ def test_an_interrupt_does_not_wait_for_what_cannot_be_sent(brokers: FakeBrokers
     assert time.monotonic() - began < 60
     error = stuck.exception(0)
     assert error is not None
+
+
+class Interrupted(Exception):
+    """What an interrupt raises, wherever the program is."""
+
+
+def interrupt(*_: object) -> None:
+    raise Interrupted
+
+
+def test_an_interrupt_in_the_middle_of_a_send_leaves_the_client_usable(client: Client) -> None:
+    producer = client.producer()
+    producer.send("orders", b"first", partition=0).result(PATIENCE_S)
+    lock = client._runtime.lock
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(200):
+            with contextlib.suppress(Interrupted):
+                signal.setitimer(signal.ITIMER_REAL, 0.0002)
+                while True:
+                    producer.send("orders", b"more", partition=0)
+            free = lock.acquire(timeout=30)
+            lock.release()
+            assert free, "a send was left with the lock taken"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    producer.close(timeout=0)
+    assert client.topics(timeout=PATIENCE_S)
 
 
 # ---- faults -------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import grpc
+import uvloop
 
 from data_plane.broker.connection import GrpcConnection
 from data_plane.broker.peer_listener import PeerListener, bind_peers
@@ -268,11 +269,13 @@ async def channel(address: str) -> AsyncIterator[Any]:
 
 
 def run(scenario: Callable[[World], Awaitable[None]]) -> None:
+    """On the loop that brokers run on."""
+
     async def whole() -> None:
         async with serving() as world:
             await scenario(world)
 
-    asyncio.run(whole())
+    uvloop.run(whole())
 
 
 def with_secret(*more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
