@@ -150,6 +150,7 @@ class Boot:
             return
         if report.damage and not buried:
             booted.damaged[where] = "; ".join(map(str, report.damage))
+        log.release_files()  # there may be more logs than a process may have files open
         booted.opened.append(Opened(where=where, topic=topic, log=log, buried=buried))
 
     def _notice_missing(self, checkpoint: Checkpoint, replay: Replay, booted: Booted) -> None:

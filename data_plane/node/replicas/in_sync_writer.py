@@ -69,13 +69,13 @@ class InSyncWriter:
                 looked, self._soon = list(self._soon), {}
             except TimeoutError:
                 due_ms = self._clock.monotonic_ms() + period_ms
-                looked, self._soon = self._next_unsettled(), {}
+                looked, self._soon = list(self._soon | self._next_unsettled()), {}
             self._wake.clear()
             await self._look(looked)
 
-    def _next_unsettled(self) -> list[Replica]:
+    def _next_unsettled(self) -> dict[Replica, None]:
         """Those that were looked at longest ago."""
-        looked = list(itertools.islice(self._unsettled, _LOOKED_A_PERIOD))
+        looked = dict(itertools.islice(self._unsettled.items(), _LOOKED_A_PERIOD))
         for replica in looked:
             del self._unsettled[replica]
             self._unsettled[replica] = None

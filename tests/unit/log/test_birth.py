@@ -6,6 +6,7 @@ from data_plane.broker.disk import RealDisk
 from data_plane.disk.port import SyncDirectory
 from data_plane.log import layout
 from data_plane.testkit.disk import SimDisk
+from data_plane.testkit.medium import CutChoice
 from tests.unit.log.miniature import Miniature, reopened, where
 
 DIRECTORY = layout.partition_directory(where())
@@ -65,3 +66,17 @@ def test_a_checkpoint_beside_the_first_change_of_a_log_keeps_the_changes_record(
     again = reopened(disk)
     assert again.reports[0].damage == ()
     assert (again.log.log_start_offset, again.log.log_end_offset) == (1000, miniature.log.log_end_offset)
+
+
+def test_what_a_checkpoint_knows_of_an_earlier_generation_makes_no_new_directory_durable() -> None:
+    disk, miniature = unborn()
+    miniature.fill(1)
+    miniature.checkpoint()
+    miniature.log.close(clean=False)
+    disk.remove_directory(DIRECTORY)
+    miniature.create(generation=2, born=False).make_directory()
+    again = reopened(disk)
+    assert again.log.replica_generation == 2 and not again.log.born
+    again.fill(1)
+    left = Miniature(SimDisk(again.disk.medium.after_cut(CutChoice())))  # type: ignore[attr-defined]
+    assert left.log.log_end_offset == again.log.log_end_offset

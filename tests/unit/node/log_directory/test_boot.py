@@ -12,13 +12,13 @@ from data_plane.log.journal_record import MAGIC
 from data_plane.node.log_directory.directory import CLEAN_FILE, IDENTITY_FILE, WrongDirectory, mark_clean
 from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.log_directory.quarantine import Quarantine
-from data_plane.node.log_directory.stray_directories import is_stray
+from data_plane.node.log_directory.stray_directories import StrayDirectories, is_stray
 from data_plane.testkit.crash_states import explore_crashes
-from data_plane.testkit.disk import SimDisk
+from data_plane.testkit.disk import SimDisk, SimFile
 from data_plane.testkit.medium import CutChoice, Inode, Medium
 from penstock.contract.ids import BrokerId
 from tests.unit.log.batches import NOW_MS, made_batch, with_header
-from tests.unit.node.storage import CONFIG, Storage, born, image_of, opened, where
+from tests.unit.node.storage import CONFIG, Storage, boot, born, image_of, opened, where
 
 
 def left(batches: int = 12) -> Storage:
@@ -84,6 +84,42 @@ def test_what_a_kill_left_unsynced_in_a_new_directory_is_durable_before_anything
     left_over = opened(after_a_power_cut, image_of(1))
     assert left_over.booted.damaged == {}
     assert left_over.logs[where(1)].log_end_offset == 2
+
+
+class Watched(SimDisk):
+    """Keeps the paths of files that are open."""
+
+    def __init__(self, medium: Medium) -> None:
+        super().__init__(medium)
+        self.files: list[SimFile] = []
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        file = super().open(path, create=create)
+        self.files.append(file)
+        return file
+
+    def left_open(self) -> list[str]:
+        return [file.path for file in self.files if file._open]
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["killed", "stopped"])
+def test_a_boot_leaves_no_file_open_of_logs_that_are_as_the_checkpoint_knows_them(stopped: bool) -> None:
+    """A process may have some 20,000 files open, and a broker more partitions than that."""
+    numbers = range(1, 6)
+    life = opened(image=image_of(*numbers))
+    for number in numbers:
+        life.create(number)
+        life.append(number, batches=12)
+    life.checkpoint()
+    if stopped:
+        for log in life.logs.values():
+            log.close(clean=True)
+        mark_clean(life.disk, 1)
+    life.disk.kill()
+    disk = Watched(life.disk.medium)
+    booted = boot(disk, image_of(*numbers), born(disk), StrayDirectories(disk, CONFIG.stray_keep_ms), CONFIG)
+    assert [one.log.log_end_offset for one in booted.opened] == [24] * 5
+    assert disk.left_open() == []
 
 
 def test_a_lost_checkpoint_is_damage_and_no_new_directory() -> None:

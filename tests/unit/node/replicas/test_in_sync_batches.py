@@ -27,6 +27,8 @@ from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
 from data_plane.replication.effects import Look
 from data_plane.replication.opening import Accepted, Position
+from data_plane.testkit.clock import SimClock
+from data_plane.testkit.loop import SimLoop
 from penstock.contract.ids import BrokerId
 from tests.waiting import PATIENCE_S
 
@@ -279,3 +281,28 @@ def test_a_follower_that_changes_while_the_transaction_is_on_its_way_joins_none_
         assert await leader.in_sync() == [{ME, OTHER}] * 5
 
     run(tmp_path, 5, story)
+
+
+def test_one_that_is_due_at_once_is_looked_at_in_the_turn_that_looks_at_thousands() -> None:
+    loop = SimLoop(1)
+    clock = SimClock(loop)
+    writer = InSyncWriter(CONFIG, MetadataView(NOBODY, CONFIG.timings), NOBODY, NOBODY, clock, NodeStats())
+
+    async def story() -> None:
+        for number in range(2_100):
+            writer.look_at(led(partition=number), Look.IN_TIME)
+        settled = led(partition=2_100)
+        settled.rest()
+        period_s = CONFIG.timings.in_sync_check_ms / 1000
+        running = asyncio.create_task(writer.run())
+        loop.call_at(loop.time() + period_s, writer.look_at, settled, Look.NOW)
+        await asyncio.sleep(period_s * 1.5)
+        assert settled not in writer._unsettled, "it was looked at"
+        running.cancel()
+        await asyncio.wait([running])
+
+    try:
+        loop.run_until_complete(story())
+        assert not loop.failures
+    finally:
+        loop.close()
