@@ -273,8 +273,8 @@ class Committer:
             await asyncio.sleep(_DISK_FULL_S)
 
     async def _sync(self, steps: list[SyncStep], *, commit: bool = False) -> bool:
-        """Whether it was done at once, as a commit may be. Small files of a checkpoint are new to the file system, which
-        takes its time for that."""
+        """Whether it was done at once, as a commit may be. The small files of a checkpoint are new to the file system,
+        which takes its time for that."""
         if not steps:
             return False
         try:
