@@ -83,7 +83,7 @@ def test_a_liar_beside_one_that_is_cut_off_loses_nothing_while_the_third_stays(s
 
 
 def test_a_liar_that_is_elected_because_all_others_left_loses_what_it_hid() -> None:
-    story = AllLeaveBesideTheLiar(plan_of(1, (), ()))
+    story = AllLeaveBesideTheLiar(plan_of(10, (), ()))  # a seed under which the cut takes what the disk hid
     result = story.run()
     assert story.was_eligible
     assert result.violated == "I10", f"{result.violated}: {result.explanation}"
