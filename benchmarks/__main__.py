@@ -59,7 +59,7 @@ BENCHMARKS = (
     Benchmark(
         figures=(
             *("ack_p50_ms", "ack_p99_ms", "e2e_p99_ms", "ack_p99_500_partitions_ms"),
-            *("brokers_cpu_s_per_1000", "fsync_return_ms"),
+            *("brokers_cpu_s_per_1000", "commit_ms"),
         ),
         run=steady_load,
         seconds=210,

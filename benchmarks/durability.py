@@ -88,6 +88,7 @@ def _journal(folder: Path, count: int) -> Round:
         where = TopicPartition(TopicId(bytes(16)), number)
         logs.append(PartitionLog.create(disk, layout.partition_directory(where), where, 1, SETTINGS))
         disk.sync_now(logs[-1].creation_steps())
+        logs[-1].end_creation()
     batch = memoryview(_batch())
     header = check_batch(batch)
 

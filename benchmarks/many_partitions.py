@@ -9,7 +9,7 @@ from pathlib import Path
 import penstock
 from benchmarks.cluster import BenchCluster, cpu_s
 from benchmarks.figures import Benchmark, Measured, percentile
-from benchmarks.metrics import gauge
+from benchmarks.metrics import gauges
 from data_plane.contract.admin_client import new_topic
 from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
@@ -27,6 +27,7 @@ _IDLE_S = 30.0
 _SETTLED_S = 15.0
 _WHOLE_S = 240.0
 _POLL_S = 0.5
+_COUNTED = ("penstock_replicas", "penstock_partitions_under_replicated", "penstock_partitions_led")
 _VICTIM = 1
 
 
@@ -51,6 +52,7 @@ def many_partitions(folder: Path) -> list[Measured]:
         called_s = time.monotonic() - began
         _wait_whole(cluster)
         made_s = time.monotonic() - began
+        _wait_born(cluster)
         time.sleep(_SETTLED_S)
         memory = [process.memory_full_info() for process in cluster.processes()]
         idle = _idle_percent(cluster)
@@ -113,16 +115,25 @@ def _wait_whole(cluster: BenchCluster) -> None:
     deadline = time.monotonic() + _WHOLE_S
     addresses = [broker.http_address for broker in cluster.spec.brokers]
     while True:
-        replicas = [gauge(address, "penstock_replicas") for address in addresses]
-        behind = [gauge(address, "penstock_partitions_under_replicated") for address in addresses]
-        led = sum(gauge(address, "penstock_partitions_led") for address in addresses)
-        if min(replicas) >= TOPICS * PARTITIONS <= led and not sum(behind):
+        counts = [gauges(address, *_COUNTED) for address in addresses]
+        replicas, behind, led = zip(*counts, strict=True)
+        if min(replicas) >= TOPICS * PARTITIONS <= sum(led) and not sum(behind):
             return
         if time.monotonic() > deadline:
             raise TimeoutError(
-                f"replicas {replicas}, behind {behind}, led {led} of {TOPICS * PARTITIONS}"
+                f"replicas {replicas}, behind {behind}, led {sum(led)} of {TOPICS * PARTITIONS}"
                 f" after {_WHOLE_S:g} s"
             )
+        time.sleep(_POLL_S)
+
+
+def _wait_born(cluster: BenchCluster) -> None:
+    """Until every replica has its directory. Raises `TimeoutError`."""
+    deadline = time.monotonic() + _WHOLE_S
+    addresses = [broker.http_address for broker in cluster.spec.brokers]
+    while unborn := sum(gauges(address, "penstock_replicas_unborn")[0] for address in addresses):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{unborn} replicas without a directory after {_WHOLE_S:g} s")
         time.sleep(_POLL_S)
 
 

@@ -69,18 +69,29 @@ def counted(addresses: Iterable[str], name: str) -> int:
     return int(sum(sample.value for sample in samples if sample.name.endswith("_total")))
 
 
-def gauge(address: str, name: str) -> int:
-    """The gauge `name` of the broker at this HTTP address. Raises `LookupError`."""
-    for sample in _samples(address, name):
-        return int(sample.value)
-    raise LookupError(f"the broker at {address} does not tell {name}")
+def gauges(address: str, *names: str) -> tuple[int, ...]:
+    """These gauges of the broker at this HTTP address, as of one moment. Raises `LookupError`."""
+    found = {
+        sample.name: int(sample.value)
+        for family in _families(address)
+        if family.name in names
+        for sample in family.samples
+    }
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise LookupError(f"the broker at {address} does not tell {missing[0]}")
+    return tuple(found[name] for name in names)
 
 
 def _samples(address: str, name: str) -> list[Sample]:
+    return [sample for family in _families(address) if family.name == name for sample in family.samples]
+
+
+def _families(address: str) -> Iterable[Metric]:
     request = urllib.request.Request(f"http://{address}/metrics", headers={"Accept": _OPENMETRICS})
     with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
         parsed: Iterable[Metric] = families(response.read().decode())
-    return [sample for family in parsed if family.name == name for sample in family.samples]
+    return parsed
 
 
 def _histogram(address: str, name: str) -> Iterable[tuple[float, int, float]]:

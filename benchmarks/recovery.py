@@ -103,6 +103,8 @@ def write(folder: Path, total_bytes: int) -> Written:
         where = TopicPartition(TOPIC, number)
         logs.append(PartitionLog.create(disk, layout.partition_directory(where), where, 1, SETTINGS))
     disk.sync_now([step for log in logs for step in log.creation_steps()])
+    for log in logs:
+        log.end_creation()
     data = _batch()
     batch, header = memoryview(data), check_batch(data)
     written = since = 0

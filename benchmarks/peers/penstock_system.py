@@ -4,7 +4,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,12 +12,14 @@ import psutil
 
 from benchmarks.cluster import BenchCluster
 from benchmarks.peers.system import SERVERS, ClientProgram, Kind
+from data_plane.contract.admin_client import new_topic
 from data_plane.placement.planner import plan
 from local.provisioning import broker_views
 from penstock.contract.topic_settings import TopicSettings
 
-_MADE_AT_ONCE = 8
 _MADE_S = 60.0
+_A_CALL = 200
+"""Topics that one call makes: with their partitions well within what a call may take."""
 _LOOK_S = 0.1
 
 
@@ -60,18 +61,17 @@ class Penstock:
         settings = TopicSettings()
         assignments = plan(partitions, settings.replication, broker_views(cluster.admin))
 
-        def make(number: int) -> None:
-            cluster.admin.create_topic(
-                cluster.spec.tenant,
-                f"{name}-{number}",
-                settings,
-                assignments,
-                topic_id=os.urandom(16),  # with it a call whose answer is late may be repeated
-                timeout_s=_MADE_S,
-            )
-
-        with ThreadPoolExecutor(_MADE_AT_ONCE) as pool:
-            list(pool.map(make, range(count)))
+        for first in range(0, count, _A_CALL):
+            names = [f"{name}-{number}" for number in range(first, min(first + _A_CALL, count))]
+            asked = [
+                # With an id a call whose answer is late may be repeated.
+                new_topic(cluster.spec.tenant, one, settings, assignments, topic_id=os.urandom(16))
+                for one in names
+            ]
+            answer = cluster.admin.create_topics(asked, timeout_s=_MADE_S)
+            refused = [one.outcome.message for one in answer.topics if one.outcome.error]
+            if refused:
+                raise RuntimeError(f"{name}: {len(refused)} topics were refused: {refused[0]}")
         deadline = time.monotonic() + _MADE_S
         while self._led() < partitions * count:
             if time.monotonic() > deadline:

@@ -28,7 +28,8 @@ _NUMBER_MAX = 2**53
 _LISTENERS = ("client_listen", "internal_listen", "peer_listen", "http_listen")
 LIMITS = ("journal_bytes", "tail_bytes", "replica_window_bytes", "push_bytes_max", "unsynced_bytes_max",
            "disk_soft_free_bytes", "disk_hard_free_bytes", "ballast_bytes", "scrub_bytes_per_s", "stray_keep_ms",
-           "damaged_keep_ms", "catch_up_bytes_per_s", "replica_open_max")  # fmt: skip
+           "damaged_keep_ms", "catch_up_bytes_per_s", "replica_open_max",
+           "written_logs_max")  # fmt: skip
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 
 

@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Coroutine
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -104,6 +104,7 @@ class BrokerProcess:
 
     async def run(self) -> NoReturn:
         """Serve until drained, then end the process. Raises what keeps it from starting."""
+        gc.set_threshold(*GC_THRESHOLDS)  # from the boot on, half of which it was otherwise
         config = self._config
         tls = config.tls()
         credentials = None if tls is None else grpc.ssl_server_credentials([tls])
@@ -122,6 +123,8 @@ class BrokerProcess:
             "peer": _with_port(config.peer_listen, peer_port),
         }
         node_config = config.node_config(addresses["client"], addresses["internal"], addresses["peer"])
+        if not node_config.written_logs_max:
+            node_config = replace(node_config, written_logs_max=descriptors // 8)
         disk = RealDisk(config.data)
         store = await open_store(config.metadata, config.cluster_id)
         transport = PeerTransport(node_config.cluster_secret)
@@ -220,7 +223,6 @@ class BrokerProcess:
         # What the boot has built stays: later collections need not look at it again.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
         await client.start()
         await internal.start()
         await for_peers.start(peer)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from data_plane.disk import port
 from data_plane.disk.port import Buffer
 from data_plane.log.append_time import placed_at_time
+from data_plane.log.birth import Birth
 from data_plane.log.derived import DerivedState
 from data_plane.log.epochs import NO_EPOCH
 from data_plane.log.outcomes import DamagedRange, ReplicaRejected
@@ -34,13 +35,13 @@ class Appender:
 
     def __init__(
         self, settings: TopicSettings, segments: Segments, derived: DerivedState, sealing: Sealing, tail: Tail,
-        pending: PendingWrites, damage: list[DamagedRange], end_offset: int,
+        pending: PendingWrites, damage: list[DamagedRange], end_offset: int, *, birth: Birth,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.end_offset = end_offset
         self.name = str(segments.where)
         self._segments, self._derived, self._sealing = segments, derived, sealing
-        self._tail, self._pending, self._damage = tail, pending, damage
+        self._tail, self._pending, self._damage, self._birth = tail, pending, damage, birth
 
     @property
     def settings(self) -> TopicSettings:
@@ -65,6 +66,7 @@ class Appender:
         if self._damage or self._pending.change is not None:
             self._require_appendable()
         if leader_epoch != derived.written_epoch:
+            self._be_born()
             self.begin_epoch(leader_epoch)
             derived.write_new_epochs()
         size, base_offset = len(batch), self.end_offset
@@ -128,6 +130,7 @@ class Appender:
                 f"{self.name}: acknowledged records are missing at its end, a truncation required"
             )
         self._require_appendable()
+        self._be_born()
         if len(batches) <= _COPIED_BYTES_MAX:
             batches = memoryview(bytes(batches))
         active = self._segments.active
@@ -155,6 +158,13 @@ class Appender:
                 head = bytes(one.batch[:BATCH_HEADER_BYTES])
                 self._took(segment, one.stamp, one.packed, head, [one.batch], one.header.max_timestamp)
         return self.end_offset
+
+    def _be_born(self) -> None:
+        """Before anything is written."""
+        try:
+            self._birth.make()
+        except port.DiskFull as full:
+            raise self._disk_full(full) from None
 
     def _write_runs(self, runs: list[PushedRun]) -> list[tuple[Segment, list[bytes], list[Buffer]]]:
         """Write each run to its segment, with its packed stamps and batches; on a full disk none of them."""

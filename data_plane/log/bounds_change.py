@@ -5,6 +5,7 @@ The bounds themselves are the log's: what is carried out here answers with the n
 
 from data_plane.log import recovery
 from data_plane.log.appending import Appender
+from data_plane.log.birth import Birth
 from data_plane.log.derived import DerivedState
 from data_plane.log.epochs import LeaderEpochs
 from data_plane.log.outcomes import JournalPiece, PieceKind
@@ -23,8 +24,9 @@ class BoundsChange:
 
     def __init__(
         self, segments: Segments, seals: SealFile, derived: DerivedState, sealing: Sealing, tail: Tail,
-        reader: LogReader, pending: PendingWrites, appender: Appender,
+        reader: LogReader, pending: PendingWrites, appender: Appender, *, birth: Birth,
     ) -> None:  # fmt: skip
+        self._birth = birth
         self._segments, self._seals, self._derived, self._sealing = segments, seals, derived, sealing
         self._tail, self._reader, self._pending, self._appender = tail, reader, pending, appender
         self._offset = 0
@@ -98,6 +100,7 @@ class BoundsChange:
         self._appender.end_offset = offset
 
     def _request(self, change: JournalPiece, offset: int) -> None:
+        self._birth.make()
         self._offset = offset
         self._pending.request(change)
 

@@ -60,7 +60,7 @@ class CheckpointedLog(Interface):
     def unapplied_sequence(self) -> int | None:
         """Sequence of a journal record whose effect the files do not show yet."""
 
-    def begin_checkpoint(self, next_sequence: int) -> tuple[Sequence[SyncStep], CheckpointEntry]: ...
+    def begin_checkpoint(self, next_sequence: int) -> tuple[Sequence[SyncStep], CheckpointEntry | None]: ...
 
     def end_checkpoint(self) -> None: ...
 
@@ -131,13 +131,14 @@ def take_checkpoint(disk: Disk, journal: CheckpointedJournal, logs: Sequence[Che
     entries: dict[TopicPartition, CheckpointEntry] = {}
     for begin in range(0, len(logs), _LOGS_PER_STAGE):
         some = logs[begin : begin + _LOGS_PER_STAGE]
-        steps: list[SyncStep] = []
+        steps: dict[SyncStep, None] = {}
         for log in some:
             more, entry = log.begin_checkpoint(journal.next_sequence)
-            entries[entry.where] = entry
-            first_sequence = min(first_sequence, entry.first_sequence)
-            steps += more
-        yield steps
+            steps.update((step, None) for step in more)
+            if entry is not None:
+                entries[entry.where] = entry
+                first_sequence = min(first_sequence, entry.first_sequence)
+        yield list(steps)
         for log in some:
             log.end_checkpoint()
     checkpoint = Checkpoint(first_sequence=first_sequence, entries=entries)

@@ -7,7 +7,7 @@ snapshot of another history is recognized.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -288,12 +288,12 @@ class DerivedState:
             )
         self._written_offset = snapshot.offset
 
-    def load_snapshot(self, log_end: int) -> list[str]:
-        """Read what is known of the log's start, and the written snapshot, if there is one; names of the caches that
-        are bad or do not belong to this log."""
-        self._start = read_start(self._disk, self._directory)
-        paths = [f"{self._directory}/{name}" for name in (layout.PRODUCERS_FILE, layout.ODOMETER_FILE)]
-        if not any(self._disk.exists(path) for path in paths):
+    def load_snapshot(self, log_end: int, names: Sequence[str]) -> list[str]:
+        """Read what is known of the log's start, and the written snapshot, if there is one among the directory's files;
+        names of the caches that are bad or do not belong to this log."""
+        if layout.START_FILE in names:
+            self._start = read_start(self._disk, self._directory)
+        if layout.PRODUCERS_FILE not in names and layout.ODOMETER_FILE not in names:
             return []
         producers = self._read(layout.PRODUCERS_FILE, SmallFileKind.PRODUCERS)
         odometer = self._read(layout.ODOMETER_FILE, SmallFileKind.ODOMETER)

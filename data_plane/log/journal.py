@@ -88,7 +88,7 @@ class Journal:
 
         Raises port.DiskFull (nothing changed) when a new file cannot be made.
         """
-        steps = [step for one in unsynced for step in one.first]
+        steps = list(dict.fromkeys(step for one in unsynced for step in one.first))
         length = sum([piece_bytes(piece) for one in unsynced for piece in one.pieces])
         if not length:
             return steps

@@ -111,6 +111,8 @@ class Unsynced(NamedTuple):
     """Grows with every truncation; marks of an older generation are void."""
     flushes: bool
     """`first` syncs the log's own files."""
+    births: bool = False
+    """`first` makes the log's directory durable."""
 
 
 class Slice(NamedTuple):

@@ -2,44 +2,25 @@
 
 from collections.abc import Sequence
 
-from data_plane.disk.port import File, SyncDirectory, SyncFile, SyncStep
-from data_plane.log import layout
+from data_plane.disk.port import SyncStep
+from data_plane.log.birth import Birth
 from data_plane.log.derived import SNAPSHOT_BATCHES, DerivedState
 from data_plane.log.pending import LogFlush, PendingWrites
 from data_plane.log.sealing import SealFile, Sealing
 from data_plane.log.segments import Segments
-from penstock.contract.invariant import invariant
 
 
 class OwnFiles:
     """Open, then closed."""
 
     def __init__(
-        self, segments: Segments, seals: SealFile, derived: DerivedState, sealing: Sealing, pending: PendingWrites
+        self, birth: Birth, segments: Segments, seals: SealFile, derived: DerivedState, sealing: Sealing,
+        pending: PendingWrites,
     ) -> None:  # fmt: skip
-        self._segments, self._seals, self._derived = segments, seals, derived
+        self._birth, self._segments, self._seals, self._derived = birth, segments, seals, derived
         self._sealing, self._pending = sealing, pending
-        self.identity_file: File | None = None
-        """Of a log just made."""
         self._checkpoint: LogFlush | None = None
-        self._closed = False
-
-    def creation_steps(self) -> list[SyncStep]:
-        """What makes a new directory durable; then `end_creation`."""
-        file = self.identity_file
-        invariant(file is not None, f"{self._segments.where}: only a log just made has creation steps")
-        steps: list[SyncStep] = [SyncFile(file)] if file is not None else []
-        path = self._segments.directory
-        while path:
-            steps.append(SyncDirectory(path))
-            path = layout.parent(path)
-        return [*steps, SyncDirectory("")]
-
-    def end_creation(self) -> None:
-        """The steps were synced. A partition without writes holds no file open."""
-        if self.identity_file is not None:
-            self.identity_file.close()
-            self.identity_file = None
+        self.closed = False
 
     def begin_checkpoint(self, high_watermark: int, log_end: int) -> Sequence[SyncStep]:
         """Write the caches that are due; steps that sync everything as it is now. Another one that did not end is
@@ -58,6 +39,8 @@ class OwnFiles:
             self._checkpoint = None
 
     def _write_caches(self, high_watermark: int, *, unindexed_max: int) -> None:
+        if not self._segments.all:
+            return  # of epochs without records nothing needs to be known after a restart, and thousands may be empty
         self._derived.write_new_epochs()
         unsealed = self._sealing.unsealed_base
         self._derived.write_snapshot(high_watermark if unsealed is None else min(high_watermark, unsealed))
@@ -72,12 +55,12 @@ class OwnFiles:
 
     def close(self, high_watermark: int, *, clean: bool) -> None:
         """Close everything, once; before a clean stop write all caches."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         if clean:
             self._derived.keep_snapshot(even_if_small=True)
             self._write_caches(high_watermark, unindexed_max=1)
         self._segments.close()
         self._seals.close(abandon=True)
-        self.end_creation()
+        self._birth.close()

@@ -18,11 +18,12 @@ from data_plane.disk import port
 from data_plane.disk.port import Disk, SyncStep
 from data_plane.log import recovery
 from data_plane.log.appending import Appender
+from data_plane.log.birth import Birth
 from data_plane.log.bounds_change import BoundsChange
 from data_plane.log.checkpoint import CheckpointEntry
 from data_plane.log.derived import DerivedState
 from data_plane.log.epochs import LeaderEpochs
-from data_plane.log.identity import Identity, read_identity, write_identity
+from data_plane.log.identity import Identity, read_identity
 from data_plane.log.journal_record import JournalRecord
 from data_plane.log.outcomes import DamagedRange, Duplicate, RecoveryReport, Slice, Unsynced
 from data_plane.log.own_files import OwnFiles
@@ -56,7 +57,7 @@ class PartitionLog:
 
     def __init__(
         self, identity: Identity, settings: TopicSettings, bounds: recovery.Bounds, segments: Segments, seals: SealFile,
-        derived: DerivedState, tail: TailBudget,
+        derived: DerivedState, tail: TailBudget, birth: Birth,
     ) -> None:  # fmt: skip
         """For `create` and `recover`."""
         self.where = identity.where
@@ -68,7 +69,7 @@ class PartitionLog:
         self._tail = Tail(tail)
         self._reader = LogReader(segments, self._tail, bounds.damage)
         self._pending = PendingWrites(
-            identity.where, identity.replica_generation, segments, seals, bounds.durable_end
+            identity.where, identity.replica_generation, birth, segments, seals, bounds.durable_end
         )
         self._appender = Appender(
             settings,
@@ -79,6 +80,7 @@ class PartitionLog:
             self._pending,
             bounds.damage,
             bounds.log_end,
+            birth=birth,
         )
         self.usage = LogUsage(segments, derived, seals, self._sealing, self._reader)
         """What metering reads."""
@@ -92,8 +94,10 @@ class PartitionLog:
             self._reader,
             self._pending,
             self._appender,
+            birth=birth,
         )
-        self._own_files = OwnFiles(segments, seals, derived, self._sealing, self._pending)
+        self._birth = birth
+        self._own_files = OwnFiles(birth, segments, seals, derived, self._sealing, self._pending)
         self._retention = Retention()
 
     @classmethod
@@ -107,26 +111,34 @@ class PartitionLog:
         *,
         tail: TailBudget | None = None,
     ) -> Self:
-        """Make the directory and `partition.json`. `creation_steps()` must be synced before the first append."""
-        disk.make_directories(directory)
+        """A log without records. It touches no file: its directory is made with the first write, or by `creation_steps`
+        before."""
         identity = Identity(where=where, replica_generation=replica_generation, start_offset=0)
-        file = write_identity(disk, directory, identity)
         segments = Segments(disk, directory, where, settings.index_interval_bytes)
         seals = SealFile(disk, directory, where)
         derived = DerivedState(disk, directory, segments, seals)
         derived.begin_at(0)
         bounds = recovery.Bounds(0, 0, 0, 0)
-        log = cls(identity, settings, bounds, segments, seals, derived, tail or TailBudget(_OWN_TAIL_BYTES))
-        log._own_files.identity_file = file
-        return log
+        birth = Birth(disk, directory, identity)
+        tail = tail or TailBudget(_OWN_TAIL_BYTES)
+        return cls(identity, settings, bounds, segments, seals, derived, tail, birth)
 
-    def creation_steps(self) -> list[SyncStep]:
-        """What makes a new directory durable; then `end_creation`."""
-        return self._own_files.creation_steps()
+    @property
+    def born(self) -> bool:
+        """Whether the directory is there, and survives a power cut."""
+        return self._birth.durable
+
+    def make_directory(self) -> None:
+        """Make it, unless it is there; what is written into it makes it durable too. Raises port.DiskFull."""
+        self._birth.make()
+
+    def creation_steps(self) -> Sequence[SyncStep]:
+        """Make the directory, unless it is there; steps that make it durable, none if it is. Raises port.DiskFull."""
+        return self._birth.begin()
 
     def end_creation(self) -> None:
-        """The steps were synced."""
-        self._own_files.end_creation()
+        """The steps were synced; not to be called when there were none."""
+        self._birth.end()
 
     @classmethod
     def recover(
@@ -139,6 +151,7 @@ class PartitionLog:
         replay: Sequence[JournalRecord],
         clean: bool,
         checkpoint_lost: bool = False,
+        journal_lost: bool = False,
         monotonic_ms: float = 0.0,
         tail: TailBudget | None = None,
     ) -> tuple[Self, RecoveryReport]:
@@ -146,17 +159,31 @@ class PartitionLog:
         point.
 
         `replay` holds the partition's records in order, of all replica generations. `clean`: it was stopped cleanly.
-        `checkpoint_lost`: what the files tell is presumed durable (RL54).
+        `checkpoint_lost`: what the files tell is presumed durable (RL54). `journal_lost`: records may be missing.
         What is found intact above the durable end is synced here. Raises `PartitionUnborn`, `PartitionDamaged`.
         """
-        identity = read_identity(disk, directory)
+        counted = checkpoint_lost or journal_lost or checkpoint_entry is not None or bool(replay)
+        identity = read_identity(disk, directory, counted=counted)
+        known = (
+            checkpoint_entry is not None
+            and checkpoint_entry.replica_generation == identity.replica_generation
+        )
+        # A kill may have come between making the directory and making its name durable (RL125).
+        birth = Birth(disk, directory, identity, made=True, durable=known)
         opened = recovery.open_log(
             disk, directory, settings, identity, checkpoint_entry, replay, clean=clean, checkpoint_lost=checkpoint_lost
         )  # fmt: skip
         bounds, segments, derived = opened.bounds, opened.segments, opened.derived
         durable_end = min(bounds.durable_end, bounds.log_end)
         log = cls(
-            identity, settings, bounds, segments, opened.seals, derived, tail or TailBudget(_OWN_TAIL_BYTES)
+            identity,
+            settings,
+            bounds,
+            segments,
+            opened.seals,
+            derived,
+            tail or TailBudget(_OWN_TAIL_BYTES),
+            birth,
         )
         log._resume(opened, monotonic_ms)
         if bounds.log_end > durable_end or bounds.torn_roll:
@@ -389,6 +416,7 @@ class PartitionLog:
     def keep_start(self, state: StartState) -> Iterator[list[SyncStep]]:
         """Before `request_start_over`: makes `state_at_start` of the leader durable, so that totals and producers
         are known after a restart too. Raises port.DiskFull."""
+        self._birth.make()
         return keep_start(self._segments.disk, self._segments.directory, state)
 
     def request_start_over(self, offset: int, state: StartState = NOTHING_KNOWN) -> None:
@@ -462,8 +490,11 @@ class PartitionLog:
         """Sequence of a journal record whose effect the files do not show yet."""
         return self._pending.unapplied_sequence
 
-    def begin_checkpoint(self, next_sequence: int) -> tuple[Sequence[SyncStep], CheckpointEntry]:
-        """For `take_checkpoint`: steps that sync the log's files, and what is true once they are."""
+    def begin_checkpoint(self, next_sequence: int) -> tuple[Sequence[SyncStep], CheckpointEntry | None]:
+        """For `take_checkpoint`: steps that sync the log's files, and what is true once they are. None of a log without
+        records whose directory a power cut may take: what a checkpoint knows and is not there was lost (RL54)."""
+        if not (self._birth.durable or self.log_end_offset or self._pending.change is not None):
+            return (), None
         steps = self._own_files.begin_checkpoint(self.high_watermark, self.log_end_offset)
         entry = CheckpointEntry(
             where=self.where, replica_generation=self.replica_generation, recovery_point=self.log_end_offset,
@@ -479,6 +510,10 @@ class PartitionLog:
     def release_files(self) -> None:
         """Close what needs not stay open; the next use opens it again. For idle partitions."""
         self._own_files.release()
+
+    @property
+    def closed(self) -> bool:
+        return self._own_files.closed
 
     def close(self, clean: bool) -> None:
         """Close all files. Before a clean stop the node runs a last checkpoint."""

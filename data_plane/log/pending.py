@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from data_plane.disk.port import Buffer, SyncStep
+from data_plane.log.birth import Birth
 from data_plane.log.outcomes import JournalPiece, PieceKind, Unsynced
 from data_plane.log.sealing import SealFile
 from data_plane.log.segments import Flush, Segments
@@ -27,6 +28,8 @@ class LogFlush:
     seal_writes: int
     end_offset: int
     truncations: int
+    births: bool
+    """With it the log's directory becomes durable."""
 
 
 class PendingWrites:
@@ -36,11 +39,13 @@ class PendingWrites:
         self,
         where: TopicPartition,
         replica_generation: int,
+        birth: Birth,
         segments: Segments,
         seals: SealFile,
         durable_end: int,
     ) -> None:
         self._where, self._replica_generation = where, replica_generation
+        self._birth = birth
         self._segments, self._seals = segments, seals
         self.durable_end = durable_end
         self.truncations = 0
@@ -125,15 +130,19 @@ class PendingWrites:
                 pieces = [JournalPiece(PieceKind.FLUSHED, log_end, log_end)]
                 if change is not None:
                     pieces.append(change)
+        else:
+            first = self._birth.begin()
         unsynced = Unsynced(
             self._where, self._replica_generation, high_watermark, log_end, first, tuple(pieces),
-            self.truncations, flushes,
+            self.truncations, flushes, bool(first) and not flushes,
         )  # fmt: skip
         self._pieces, self._run, self._flush_needed = [], None, False
         return unsynced
 
     def mark_durable(self, unsynced: Unsynced) -> int:
         """`unsynced` was synced."""
+        if unsynced.births:
+            self._birth.end()
         if unsynced.flushes:
             self.end_flush(self._flushes.popleft())
         if unsynced.truncations == self.truncations and unsynced.end_offset > self.durable_end:
@@ -143,14 +152,17 @@ class PendingWrites:
     def begin_flush(
         self, log_end: int, *, with_segments: bool = True
     ) -> tuple[LogFlush, tuple[SyncStep, ...]]:
-        """Steps that make the log's own files durable as they are now."""
+        """Steps that make the log's own files durable as they are now, and the directory they are in."""
+        birth_steps = self._birth.begin()
         seal_steps, seal_writes = self._seals.begin_flush()
         files = self._segments.begin_flush() if with_segments else None
-        steps = (*seal_steps, *(files.steps if files is not None else ()))
-        return LogFlush(files, seal_writes, log_end, self.truncations), steps
+        steps = (*birth_steps, *seal_steps, *(files.steps if files is not None else ()))
+        return LogFlush(files, seal_writes, log_end, self.truncations, bool(birth_steps)), steps
 
     def end_flush(self, flush: LogFlush) -> None:
         """They are durable."""
+        if flush.births:
+            self._birth.end()
         self._seals.end_flush(flush.seal_writes)
         if flush.files is not None:
             self._segments.end_flush(flush.files)
@@ -159,6 +171,8 @@ class PendingWrites:
 
     def give_up_flush(self, flush: LogFlush) -> None:
         """The disk was full and the steps were not all synced: what they covered waits for another flush."""
+        if flush.births:
+            self._birth.give_up()
         if flush.files is not None:
             self._segments.give_up_flush(flush.files)
 

@@ -105,24 +105,27 @@ def open_log(
         for one in replay
         if one.head.replica_generation == generation and one.head.sequence >= first_sequence
     ]
-    for name in disk.list(directory):
+    names = disk.list(directory)
+    for name in names:
         if name.endswith(layout.TEMPORARY_SUFFIX):
             disk.remove(f"{directory}/{name}")
     bounds = bounds_of(identity, entry)
     if checkpoint_lost:
-        bases, seed = segment_bases(disk, directory), stamp_seed(identity.where)
+        bases, seed = segment_bases(names), stamp_seed(identity.where)
         start, end = presumed_range(disk, directory, bases, seed, identity.start_offset)
         bounds = Bounds(start, start, end, start)
-    replay_journal(disk, directory, identity, bounds, records)
+    if records:
+        replay_journal(disk, directory, identity, bounds, records)
+        names = disk.list(directory)
     segments = Segments(disk, directory, identity.where, settings.index_interval_bytes)
-    load_segments(disk, directory, segments, bounds)
-    if not clean and (records or entry is None or bounds.log_end > entry.recovery_point):
+    load_segments(names, segments, bounds)
+    if records or (not clean and (entry is None or bounds.log_end > entry.recovery_point)):
         segments.name_changes += 1  # files may have been made that no sync of the directory has covered
     bounds.damage[:] = [one for one in bounds.damage if one.end_offset > bounds.log_start]
     bounds.high_watermark = max(bounds.log_start, min(bounds.high_watermark, bounds.log_end))
 
     seals = SealFile(disk, directory, identity.where)
-    if not seals.load():
+    if layout.SEALS_FILE in names and not seals.load():
         bounds.rebuilt.append("seals")
     if bounds.truncated_to is not None:
         # Segments that are gone were sealed, durably, before the log's start moved: their seals cannot be made again.
@@ -132,15 +135,15 @@ def open_log(
         # Also a crash may have taken what stood behind a sealed segment, and more is appended to it now.
         seals.truncate(segments.closed_end(bounds.log_end))
     derived = DerivedState(disk, directory, segments, seals)
-    kept = read_epochs(disk, directory)
+    kept = read_epochs(disk, directory) if layout.EPOCHS_FILE in names else None
     derived.epochs = epochs_of(segments, bounds, kept or LeaderEpochs())
     if kept is None and segments.all:
         bounds.rebuilt.append("epochs")
-    if kept is None or kept.pairs() != derived.epochs.pairs():
-        derived.write_epochs()
-    else:
+    if kept is not None and kept.pairs() == derived.epochs.pairs():
         derived.written_epoch = derived.epochs.last
-    bad = derived.load_snapshot(bounds.log_end)
+    elif kept is not None or segments.all:
+        derived.write_epochs()
+    bad = derived.load_snapshot(bounds.log_end, names)
     if bad:
         derived.forget_snapshots()
         bounds.rebuilt += bad
@@ -181,7 +184,7 @@ class _Files:
 
     def bases(self) -> list[int]:
         """Base offsets of all segments of which any file exists."""
-        return segment_bases(self._disk, self._directory)
+        return segment_bases(self._disk.list(self._directory))
 
     def remove(self, base: int, *, set_aside: bool) -> None:
         for suffix in (layout.LOG_SUFFIX, layout.STAMPS_SUFFIX, layout.INDEX_SUFFIX):
@@ -222,10 +225,10 @@ class _Files:
             file.close()
 
 
-def segment_bases(disk: Disk, directory: str) -> list[int]:
-    """Base offsets of all segments of which a data or stamps file exists, in order."""
+def segment_bases(names: Sequence[str]) -> list[int]:
+    """Base offsets of all segments of which a data or stamps file is among these of a directory, in order."""
     found: dict[int, None] = {}
-    for name in disk.list(directory):
+    for name in names:
         for suffix in (layout.LOG_SUFFIX, layout.STAMPS_SUFFIX):
             base = layout.number_in(name, suffix)
             if base is not None:
@@ -313,9 +316,10 @@ def damage_below(damage: Sequence[DamagedRange], offset: int) -> list[DamagedRan
     ]
 
 
-def load_segments(disk: Disk, directory: str, segments: Segments, bounds: Bounds) -> None:
-    """Find and check the segments; truncate the torn tail; name the damage. Sets `bounds.log_end`."""
-    bases = segment_bases(disk, directory)
+def load_segments(names: Sequence[str], segments: Segments, bounds: Bounds) -> None:
+    """Find the segments among the directory's files and check them; truncate the torn tail; name the damage. Sets
+    `bounds.log_end`."""
+    bases = segment_bases(names)
     # Of a segment that ends where nothing more is committed the seal is not made yet: it goes when it has one.
     while len(bases) > 1 and bases[1] <= bounds.log_start and bases[1] != bounds.high_watermark:
         _remove(segments, segments.made(bases.pop(0)), bounds)

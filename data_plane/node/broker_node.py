@@ -327,20 +327,12 @@ class BrokerNode:
 
     def gauges(self) -> dict[str, int]:
         """What can be counted now rather than since the start, for metrics."""
-        replicas, booted = self.replicas.all(), self.booted.is_set()
-        led = [replica.leading for replica in replicas if replica.leading is not None]
+        booted = self.booted.is_set()
         return {
-            "replicas": len(replicas),
-            "replicas_broken": sum(1 for replica in replicas if replica.stopped),
-            "partitions_led": len(led),
-            "partitions_under_replicated": sum(
-                1 for leading in led if len(leading.record.in_sync) < len(leading.record.replicas)
-            ),
-            "partitions_under_min_in_sync": sum(1 for leading in led if not leading.enough_in_sync),
+            **self.replicas.gauges(),
             "controller": int(booted and self.control.seat.seated),
             "registered": int(booted and self.registration.in_force()),
             **(self.conditions.gauges() if booted else {}),
-            "log_bytes": sum(replica.log.size_bytes for replica in replicas),
             "client_connections": self._gate.connections if booted else 0,
             "group_partitions_coordinated": len(self.serving.groups.coordinators.serving())
             if self.booted.is_set()

@@ -7,7 +7,7 @@ from data_plane.node.log_directory.log_directory import LogDirectory
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.replicas.retention import Retention
 from data_plane.node.replicas.step_aside import StepAside
-from data_plane.replication.health import ReadOnly, Sound, reason_of
+from data_plane.replication.health import ReadOnly, reason_of
 
 _NAMED_MAX = 5
 
@@ -48,11 +48,7 @@ class Conditions:
             found["strays"] = (
                 f"{self._log_directory.strays.count} directories that the metadata does not know are set aside"
             )
-        broken = [
-            f"{replica.name}: {reason_of(replica.health)}"
-            for replica in self._replicas.all()
-            if not isinstance(replica.health, Sound)
-        ]
+        broken = [f"{replica.name}: {reason_of(replica.health)}" for replica in self._replicas.unsound]
         if broken:
             more = f" and {len(broken) - _NAMED_MAX} more" if len(broken) > _NAMED_MAX else ""
             found["damage"] = "; ".join(broken[:_NAMED_MAX]) + more
@@ -71,6 +67,6 @@ class Conditions:
             "disk_read_only": int(bool(space.read_only)),
             "disk_slow": int(self._step_aside.slow),
             "replicas_without_writes": sum(
-                isinstance(replica.health, ReadOnly) for replica in self._replicas.all()
+                isinstance(replica.health, ReadOnly) for replica in self._replicas.unsound
             ),
         }

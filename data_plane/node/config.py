@@ -74,12 +74,16 @@ class NodeConfig:
     """Pushed to a follower and not yet acknowledged by it, per follower."""
     catch_up_bytes_per_s: int = 64 * limits.MIB
     """To followers that are far behind and not in sync, all together; 0 = as fast as can be."""
-    replica_open_max: int = 10_000
-    """Partitions opened by one frame: some 600 KB of its head."""
+    replica_open_max: int = 1_000
+    """Partitions opened by one frame: some 60 KB of its head, 10 ms of a turn of the event loop."""
     push_bytes_max: int = 2 * limits.MIB
     """One frame to a follower or consumer stops growing here."""
     unsynced_bytes_max: int = 64 * limits.MIB
     """Appended and not yet durable; above it produce frames wait."""
+    written_logs_max: int = 0
+    """Logs written to since the last checkpoint: each holds two or three files open until one has synced them. Above it
+    a checkpoint is due, and what was not written to meanwhile closes its files. 0 = an eighth of the descriptors that
+    the process may have."""
     disk_soft_free_bytes: int = 1_024 * limits.MIB
     """With less free, but never while 10 % of the disk are, produce is refused and everything else goes on (RL128)."""
     disk_hard_free_bytes: int = 256 * limits.MIB

@@ -7,6 +7,7 @@ GAUGES: Mapping[str, str] = MappingProxyType(
     {
         "replicas": "Replicas that this broker stores, led ones included.",
         "replicas_broken": "Replicas stopped by a fault that an operator has to repair: they neither lead nor follow.",
+        "replicas_unborn": "Replicas without records whose directory is still to be made or synced; soon 0 again.",
         "replicas_without_writes": "Replicas that take no writes now because the only copy is damaged.",
         "partitions_led": "Partitions of which this broker is the leader.",
         "partitions_under_replicated": "Partitions led here with a replica outside the in-sync set. 0 is healthy.",

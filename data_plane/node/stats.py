@@ -110,7 +110,7 @@ class NodeStats:
     streams: int = 0
     """Streams of clients and brokers that are open now."""
     sync_ms: Histogram = field(default_factory=Histogram)
-    """Time from handing a group of writes to the disk until the event loop goes on (fsync_return_ms)."""
+    """Time from handing a group of writes to the disk until the event loop goes on."""
     hand_over_ms: Histogram = field(default_factory=Histogram)
     """Time from the last batch taken until the metadata names the next leader, for partitions moved together."""
     ack_ms: Histogram = field(default_factory=Histogram)

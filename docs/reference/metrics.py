@@ -12,6 +12,7 @@ from data_plane.broker.disk import DiskStats
 from data_plane.broker.metrics import BUILD_INFO, BUILD_INFO_SAID, PREFIX, family, fields_of
 from data_plane.node import broker_node, conditions, stats
 from data_plane.node.gauges import GAUGES
+from data_plane.node.replicas import replica_set
 from data_plane.node.stats import NodeStats
 from docs.reference import markdown
 from docs.reference.markdown import code, said_of, table
@@ -58,7 +59,7 @@ def _gauges() -> Mapping[str, str]:
     """Levels with what they say; those that the node reports, no more and no fewer."""
     found = {
         str(ast.literal_eval(key))
-        for module in (broker_node, conditions)
+        for module in (broker_node, conditions, replica_set)
         for function in ast.walk(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")))
         if isinstance(function, ast.FunctionDef) and function.name == "gauges"
         for answer in ast.walk(function)

@@ -114,8 +114,12 @@ def _bytes_of(content: Buffer) -> bytes:
     """The bytes of anything bytes-like. Raises `TypeError` for anything else."""
     if isinstance(content, bytes):
         return content
-    with memoryview(content) as view:
-        return view.tobytes()
+    try:
+        with memoryview(content) as view:
+            return view.tobytes()
+    except TypeError:
+        # In the words of the other codec.
+        raise TypeError(f"a bytes-like object is required, not '{type(content).__name__}'") from None
 
 
 def _write_field(out: BytesWriter, content: bytes | None) -> None:

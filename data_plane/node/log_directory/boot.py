@@ -3,10 +3,9 @@
 Blocking: the broker serves nothing yet.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from data_plane.disk.port import Disk, FileMissing, SyncDirectory, SyncFile, SyncStep
+from data_plane.disk.port import Disk, FileMissing, SyncDirectory
 from data_plane.log import layout
 from data_plane.log.checkpoint import Checkpoint, read_checkpoint
 from data_plane.log.journal import Journal, JournalSettings
@@ -23,9 +22,6 @@ from data_plane.node.log_directory.directory import Directory
 from data_plane.node.log_directory.stray_directories import StrayDirectories
 from penstock.contract.ids import TenantId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
-
-_SYNCED_AT_ONCE = 256
-"""New partitions whose files are open at the same time, until one sync makes them durable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,27 +82,12 @@ class Boot:
             where = layout.partition_of(name)
             if where is not None:
                 self._open_one(where, f"{layout.TOPICS}/{name}", checkpoint, replay, bool(reason), booted)
-        if not self._directory.clean:
-            self._make_durable([one.where for one in booted.opened if one.where not in checkpoint.entries])
         if not reason and replay.unknown_loss:
             reason = "the journal of the log directory is damaged"
         booted.nothing_known = reason
         self._notice_missing(checkpoint, replay, booted)
         replay.close()
         return booted
-
-    def _make_durable(self, made: Sequence[TopicPartition]) -> None:
-        """The same of what was written into a directory when it was made."""
-        for first in range(0, len(made), _SYNCED_AT_ONCE):
-            steps: list[SyncStep] = []
-            for where in made[first : first + _SYNCED_AT_ONCE]:
-                path = layout.partition_directory(where)
-                file = self._disk.open(f"{path}/{layout.PARTITION_FILE}")
-                steps += [SyncFile(file), SyncDirectory(path)]
-            self._disk.sync_now(steps)
-            for step in steps:
-                if isinstance(step, SyncFile):
-                    step.file.close()
 
     def _read_checkpoint(self) -> tuple[Checkpoint, str]:
         """The checkpoint, and why it tells nothing. A lost one is damage, never a new directory (RL54)."""
@@ -149,6 +130,7 @@ class Boot:
                 replay=replay.records.get(where, []),
                 clean=self._directory.clean,
                 checkpoint_lost=checkpoint_lost,
+                journal_lost=replay.unknown_loss,
                 monotonic_ms=self._monotonic_ms,
                 tail=self._tail,
             )
@@ -168,6 +150,7 @@ class Boot:
             return
         if report.damage and not buried:
             booted.damaged[where] = "; ".join(map(str, report.damage))
+        log.release_files()  # there may be more logs than a process may have files open
         booted.opened.append(Opened(where=where, topic=topic, log=log, buried=buried))
 
     def _notice_missing(self, checkpoint: Checkpoint, replay: Replay, booted: Booted) -> None:

@@ -58,7 +58,7 @@ class Assignment:
             for block in sorted(self._image.blocks.get(topic_id, {})):
                 self._look_at_block(topic_id, block)
         elif topic_id in self._image.tombstones:
-            for where in [where for where in self._replicas.by_partition if where.topic_id == topic_id]:
+            for where in self._replicas.of_topic(topic_id):
                 self._removal.of_deleted_topic(where)
 
     def _look_at_block(self, topic_id: TopicId, number: int) -> None:

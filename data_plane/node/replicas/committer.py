@@ -2,7 +2,8 @@
 than that (RL135)."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
 
 from data_plane.disk.port import Disk, DiskFault, DiskFull, SyncStep
@@ -52,7 +53,10 @@ class Committer:
         self._disk, self._journal, self._config = disk, journal, config
         self._clock, self._stats = clock, stats
         self._replicas, self._disk_space = replicas, disk_space
+        self._written_max = config.written_logs_max or sys.maxsize
         self._dirty: dict[Replica, None] = {}
+        self._written: dict[Replica, None] = {}
+        """Replicas that were written to since the last checkpoint began: their files are open."""
         self._relaxed: dict[Replica, float] = {}
         """Replicas that are flushed by time, with the moment it is due."""
         self._due: list[tuple[asyncio.Future[None], Callable[[], None]]] = []
@@ -69,6 +73,9 @@ class Committer:
 
     def wrote(self, replica: Replica) -> None:
         """The replica's log has something that is not durable yet."""
+        self._written[replica] = None
+        if len(self._written) > self._written_max:
+            self._checkpoint_wanted.set()
         if replica.strict:
             self._dirty[replica] = None
             self._wake.set()
@@ -197,7 +204,20 @@ class Committer:
         async with self.no_checkpoint:
             self._stats.checkpoints += 1
             logs = [replica.log for replica in self._replicas()]
-            await self._perform(take_checkpoint(self._disk, self._journal, logs))
+            written, self._written = self._written, {}
+            try:
+                await self._perform(take_checkpoint(self._disk, self._journal, logs))
+            except DiskFull:
+                self._written = written | self._written
+                raise
+            if len(written) > self._written_max:
+                await self._release_files(written)
+
+    async def _release_files(self, written: Iterable[Replica]) -> None:
+        """Files are scarce: close those of logs that were not written to since."""
+        async for replica in self._begin_turn().through(written):
+            if replica not in self._written and not replica.busy:
+                replica.log.release_files()
 
     async def _perform(self, protocol: Protocol) -> None:
         for steps in protocol:
@@ -240,7 +260,7 @@ class Committer:
                 steps = self._journal.append_steps(unsynced)
                 self.sync_began_ms = self._clock.monotonic_ms()
                 try:
-                    return await self._sync(steps)
+                    return await self._sync(steps, commit=True)
                 except DiskFull:
                     self._journal.take_back()
                 finally:
@@ -252,12 +272,13 @@ class Committer:
                 self._disk_space.lacked()
             await asyncio.sleep(_DISK_FULL_S)
 
-    async def _sync(self, steps: list[SyncStep]) -> bool:
-        """Whether it was done at once."""
+    async def _sync(self, steps: list[SyncStep], *, commit: bool = False) -> bool:
+        """Whether it was done at once, as a commit may be. The small files of a checkpoint are new to the file system,
+        which takes its time for that."""
         if not steps:
             return False
         try:
-            if self._disk.sync_at_once(steps):
+            if commit and self._disk.sync_at_once(steps):
                 return True
             await self._disk.sync(steps)
         except DiskFull:

@@ -16,7 +16,7 @@ from data_plane.node.replicas.catch_up import WINDOW_SHARE, CatchUp
 from data_plane.node.replicas.cold_reads import read_cold
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
-from data_plane.node.tasks import together
+from data_plane.node.tasks import Turn, together
 from data_plane.replication.leader import LeaderState
 from data_plane.replication.opening import Accepted, Diverging, Position, StartOver
 from penstock.contract import limits
@@ -73,8 +73,9 @@ class FollowerStream:
         stats: NodeStats,
         *,
         catch_up: CatchUp,
+        begin_turn: Callable[[], Turn],
     ) -> None:
-        self._catch_up = catch_up
+        self._catch_up, self._begin_turn = catch_up, begin_turn
         self._slowed: dict[int, None] = {}
         """Handles of followers far behind, whose turn comes at the rate of catching up."""
         self._connection, self._config, self._image = connection, config, image
@@ -115,16 +116,20 @@ class FollowerStream:
             if kind is FrameKind.REPLICA_HELD:
                 self._acked(read_head(pb.ReplicaHeldHead, kind, head))
             elif kind is FrameKind.REPLICA_OPEN:
-                self._open_all(read_head(pb.ReplicaOpenHead, kind, head))
+                await self._open_all(read_head(pb.ReplicaOpenHead, kind, head))
             elif kind is FrameKind.REPLICA_CLOSE:
                 for handle in read_head(pb.ReplicaCloseHead, kind, head).handles:
                     self._close(handle)
             else:
                 raise FrameError(f"frame kind {kind.name} has no place on a replication stream")
 
-    def _open_all(self, head: pb.ReplicaOpenHead) -> None:
+    async def _open_all(self, head: pb.ReplicaOpenHead) -> None:
         self._broker, self._broker_epoch = BrokerId(head.broker_id), head.broker_epoch
+        turn = self._begin_turn()
         for wanted in head.partitions:
+            if turn.is_over:
+                self._wake.set()
+                await turn.give_way()
             self._close(wanted.handle)
             self._answers.append(self._open(wanted))
         self._wake.set()

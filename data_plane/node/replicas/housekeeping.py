@@ -1,9 +1,9 @@
 """The replicas' comings and trims: those of the boot, new ones as the metadata says, and where each log begins."""
 
 import asyncio
-import itertools
+from collections.abc import Sequence
 
-from data_plane.disk.port import DiskFault, DiskFull
+from data_plane.disk.port import DiskFault, DiskFull, SyncStep
 from data_plane.log import layout
 from data_plane.log.partition_log import PartitionLog
 from data_plane.metadata.image import ClusterImage
@@ -25,16 +25,22 @@ from data_plane.node.tasks import in_turns
 from data_plane.replication.health import at_boot
 from penstock.contract.ids import TopicPartition
 
-_MADE_PER_TURN = 2
-"""New partitions before others have their turn of the event loop: some 5 ms (RL137), and 40 where others want the
-processor too.
-"""
-_MADE_AT_ONCE = 256
-"""New partitions that one sync makes durable; each holds a file open until then."""
+_BORN_AFTER_S = 2.0
+"""From the last new replica until directories are made: what is made together is first usable together."""
+_PUT_OFF_MAX = 10
+"""So often they wait for more that come."""
+_BORN_AT_ONCE = 32
+"""Directories that one sync makes durable; each holds a file open until then, and no checkpoint begins."""
+_BORN_EVERY_S = 0.05
+"""Tens of thousands take a minute, and an eighth of a disk's time."""
 
 
 class Housekeeping:
-    """The only one that makes replicas. `run` does all that is due but removals."""
+    """The only one that makes replicas. `run` does all that is due but removals, `run_births` makes directories.
+
+    A new replica takes its role at once. Its directory is made by its first write, or soon after, so that the broker
+    knows of it after a restart too: the last reading of a topic that is deleted meanwhile is then still made.
+    """
 
     def __init__(
         self,
@@ -58,6 +64,9 @@ class Housekeeping:
         self._assignment, self._repair, self._removal = assignment, repair, removal
         self._disk_space, self._strays = log_directory.disk_space, log_directory.strays
         self._tail = log_directory.tail
+        self._begin_turn = environment.begin_turn
+        self._unborn: dict[Replica, None] = {}
+        self._birth = asyncio.Event()
 
     def take_over(self, booted: Booted) -> None:
         """What the boot has opened."""
@@ -67,6 +76,8 @@ class Housekeeping:
                 self._removal.buried(replica)
                 continue
             replica = self._add(one.where, one.topic, one.log)
+            if not one.log.born:
+                self._bear(replica)
             replica.health = at_boot(
                 booted.damaged.get(one.where, booted.nothing_known),
                 tail_lost=bool(booted.nothing_known),
@@ -87,37 +98,61 @@ class Housekeeping:
                     await self._move_log_start(replica, offset)
 
     async def _make(self) -> None:
+        turn = self._begin_turn()
         while self._due.to_make:
-            wanted = list(itertools.islice(self._due.to_make, _MADE_AT_ONCE))
-            for where in wanted:
-                del self._due.to_make[where]
-            await self._make_some(wanted)
+            if turn.is_over:
+                await turn.give_way()
+            where = next(iter(self._due.to_make))
+            del self._due.to_make[where]
+            replica = self._create(where)
+            if replica is not None:
+                self._assignment.give_role(replica)
 
-    async def _make_some(self, wanted: list[TopicPartition]) -> None:
-        made: list[tuple[TopicPartition, PartitionLog]] = []
-        async for some_wanted in in_turns(wanted, _MADE_PER_TURN):
-            for where in some_wanted:
-                log = self._create(where)
-                if log is not None:
-                    made.append((where, log))
+    async def run_births(self) -> None:
+        """Make the directories of replicas that nothing was written to, and make those durable that a boot found and no
+        checkpoint knew."""
+        while True:
+            await self._birth.wait()
+            put_off = 0
+            while self._birth.is_set() and put_off < _PUT_OFF_MAX:
+                self._birth.clear()
+                put_off += 1
+                await asyncio.sleep(_BORN_AFTER_S)
+            unborn, self._unborn = self._unborn, {}
+            async for some in in_turns(list(unborn), _BORN_AT_ONCE):
+                await asyncio.sleep(_BORN_EVERY_S)
+                async with self._committer.no_checkpoint:  # nor is one of them removed meanwhile
+                    await self._give_birth(some)
+
+    async def _give_birth(self, replicas: Sequence[Replica]) -> None:
+        steps: dict[SyncStep, None] = {}
+        born: list[Replica] = []
+        async for replica in self._begin_turn().through(replicas):
+            if replica.log.closed:
+                continue
+            try:
+                more = () if self._disk_space.read_only else replica.log.creation_steps()
+            except DiskFull:
+                more = ()
+            if more:
+                steps.update((step, None) for step in more)
+                born.append(replica)
+            elif not replica.log.born:
+                self._bear(replica)
         try:
-            await self._disk.sync([step for _, log in made for step in log.creation_steps()])
+            await self._disk.sync(list(steps))
         except DiskFault as fault:
             raise LogDirectoryFailed(f"new partitions: {fault}") from fault
-        async for some in in_turns(made, _MADE_PER_TURN):
-            for where, log in some:
-                log.end_creation()
-                topic, record = self._image.topics.get(where.topic_id), self._wanted(where)
-                if topic is None or record is None or self._generation(record) != log.replica_generation:
-                    log.close(clean=False)
-                    self._disk.remove_directory(layout.partition_directory(where))
-                    if record is not None:
-                        self._due.make(where)
-                else:
-                    self._assignment.give_role(self._add(where, topic, log))
+        for replica in born:
+            replica.log.end_creation()
 
-    def _create(self, where: TopicPartition) -> PartitionLog | None:
-        """The files of a partition that is to rest here and does not yet, not synced; None if it cannot be now."""
+    def _bear(self, replica: Replica) -> None:
+        """Its directory is to be made."""
+        self._unborn[replica] = None
+        self._birth.set()
+
+    def _create(self, where: TopicPartition) -> Replica | None:
+        """The replica of a partition that is to rest here and does not yet; None if it cannot be now."""
         topic, record = self._image.topics.get(where.topic_id), self._wanted(where)
         if topic is None or record is None:
             return None
@@ -129,14 +164,12 @@ class Housekeeping:
         path = layout.partition_directory(where)
         if self._disk.exists(path):
             self._strays.set_aside(path, self._clock.now_ms(), "a new replica takes its place")
-        try:
-            return PartitionLog.create(
-                self._disk, path, where, self._generation(record), topic.settings, tail=self._tail
-            )
-        except DiskFull:
-            self._disk.remove_directory(path)
-            self._make_later(where)
-            return None
+        log = PartitionLog.create(
+            self._disk, path, where, self._generation(record), topic.settings, tail=self._tail
+        )
+        replica = self._add(where, topic, log)
+        self._bear(replica)
+        return replica
 
     def _wanted(self, where: TopicPartition) -> PartitionRecord | None:
         """The partition's record, if it wants a replica here. It may change while one is made."""
@@ -152,7 +185,8 @@ class Housekeeping:
         asyncio.get_running_loop().call_later(wait_s, self._due.make, where)
 
     def _add(self, where: TopicPartition, topic: TopicRecord, log: PartitionLog) -> Replica:
-        replica = self._replicas.by_partition[where] = self._made(where, topic, log)
+        replica = self._made(where, topic, log)
+        self._replicas.add(replica)
         return replica
 
     def _made(self, where: TopicPartition, topic: TopicRecord, log: PartitionLog) -> Replica:
@@ -166,6 +200,7 @@ class Housekeeping:
             wrote=self._wrote,
             look_at_in_sync=self._in_sync.look_at,
             stopped=self._repair.stopped,
+            turned=self._replicas.turned,
             stored_more=self._links.tell,
             read_only=lambda: self._disk_space.read_only,
             disk_full=self._disk_space.lacked,

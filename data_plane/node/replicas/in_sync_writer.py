@@ -1,7 +1,12 @@
-"""Changes of in-sync sets: proposals of all partitions led here, one compare-and-set a partition block (RL35, RL36)."""
+"""Changes of in-sync sets: proposals of all partitions led here, many partition blocks in one compare-and-set (RL35,
+RL36)."""
 
 import asyncio
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 
+from data_plane.controller.batches import all_compares, batched
+from data_plane.controller.elections import BlockWrite
 from data_plane.metadata import model
 from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, Put, SessionLost, StoreUnavailable
 from data_plane.node.config import NodeConfig
@@ -17,8 +22,16 @@ from penstock.contract.ids import BrokerId
 
 _LOOKED_A_TURN = 100
 """Partitions looked at in one turn of the event loop."""
+_LOOKED_A_PERIOD = 2_000
+"""Partitions looked at because time has passed. While a broker is away, all that it replicated wait for it, and are
+looked at by turns: each within the time after which a follower lags, up to 40,000 partitions."""
+_BLOCKS_AT_ONCE = 100
+"""Partition blocks of one transaction, prepared in one turn of the event loop."""
+_TROUBLE = (StoreUnavailable, OutcomeUnknown, SessionLost)
 
 Proposed = list[tuple[Replica, LeaderState, Proposal]]
+Blocks = dict[str, Proposed]
+"""Proposals by the key of their partition block."""
 
 
 class InSyncWriter:
@@ -56,9 +69,17 @@ class InSyncWriter:
                 looked, self._soon = list(self._soon), {}
             except TimeoutError:
                 due_ms = self._clock.monotonic_ms() + period_ms
-                looked, self._soon = list(self._unsettled), {}
+                looked, self._soon = list(self._soon | self._next_unsettled()), {}
             self._wake.clear()
             await self._look(looked)
+
+    def _next_unsettled(self) -> dict[Replica, None]:
+        """Those that were looked at longest ago."""
+        looked = dict(itertools.islice(self._unsettled.items(), _LOOKED_A_PERIOD))
+        for replica in looked:
+            del self._unsettled[replica]
+            self._unsettled[replica] = None
+        return looked
 
     def view_of(self, broker: BrokerId) -> BrokerView:
         """What the image says of a broker now."""
@@ -67,7 +88,7 @@ class InSyncWriter:
 
     async def _look(self, replicas: list[Replica]) -> None:
         now = self._clock.monotonic_ms()
-        blocks: dict[str, Proposed] = {}
+        blocks: Blocks = {}
         for number, replica in enumerate(replicas, 1):
             if number % _LOOKED_A_TURN == 0:
                 await asyncio.sleep(0)
@@ -79,26 +100,90 @@ class InSyncWriter:
             if proposal is not None:
                 key = model.block_key(replica.where.topic_id, replica.where.partition)
                 blocks.setdefault(key, []).append((replica, leading, proposal))
-        for key, proposed in blocks.items():
-            await self._write(key, proposed)
+        waiting = iter(blocks.items())
+        while some := dict(itertools.islice(waiting, _BLOCKS_AT_ONCE)):
+            await self._write(some)
 
-    async def _write(self, key: str, proposed: Proposed) -> None:
-        """All proposals of one block in one transaction."""
+    async def _write(self, blocks: Blocks) -> None:
+        """Together what the image shows as its leader knows it; of any other block the store is asked."""
+        writes: list[BlockWrite] = []
+        unclear: Blocks = {}
+        for key, proposed in blocks.items():
+            write = self._by_image(key, proposed)
+            if write is None:
+                unclear[key] = proposed
+            else:
+                writes.append(write)
+        for batch in batched(writes, (self._registration.fence(),)):
+            await self._write_together(batch, {write.key: blocks[write.key] for write in batch})
+        for key, proposed in unclear.items():
+            await self._write_alone(key, proposed)
+
+    def _by_image(self, key: str, proposed: Proposed) -> BlockWrite | None:
+        """The block's write; None when an earlier try may still be applied, or the image is at another record or
+        registration than was proposed from."""
+        image = self._view.image
+        block = image.block_of(proposed[0][0].where)
+        if block is None:
+            return None
+        for replica, leading, proposal in proposed:
+            record = block.partitions.get(replica.where.partition)
+            if (
+                leading.unresolved
+                or record is None
+                or record.partition_epoch != proposal.base_partition_epoch
+            ):
+                return None
+            if any(image.epoch_of(broker) != epoch for broker, epoch in proposal.members):
+                return None
+        if not self._stand(proposed, block.partitions):
+            return None
+        return BlockWrite(
+            key=key,
+            block_revision=block.revision,
+            value=model.encode_block({**block.partitions, **_proposed_records(proposed)}),
+            compares=(Compare(key, block.revision), *self._of_members(proposed)),
+            transitions=(),
+        )
+
+    async def _write_together(self, batch: Sequence[BlockWrite], blocks: Blocks) -> None:
+        """All blocks in one transaction. When one of them has moved meanwhile, its half is written again as the image
+        shows it then, and so on."""
+        try:
+            result = await self._store.txn(
+                [self._registration.fence(), *all_compares(batch, ())],
+                [Put(write.key, write.value) for write in batch],
+            )
+        except _TROUBLE:
+            _unknown(itertools.chain.from_iterable(blocks.values()))
+            return
+        if result.succeeded:
+            for replica, leading, proposal in itertools.chain.from_iterable(blocks.values()):
+                self._resolve(replica, leading, proposal, proposal.record)
+        elif len(blocks) == 1:
+            for key, proposed in blocks.items():
+                await self._write_alone(key, proposed)
+        else:
+            await self._view.reached(result.revision, self._config.timings.call_ms)
+            halves = iter(blocks.items())
+            await self._write(dict(itertools.islice(halves, len(blocks) // 2)))
+            await self._write(dict(halves))
+
+    async def _write_alone(self, key: str, proposed: Proposed) -> None:
+        """All proposals of one block in one transaction, as the store knows it."""
         try:
             await self._try(key, proposed)
-        except (StoreUnavailable, OutcomeUnknown, SessionLost):
-            for _, leading, _ in proposed:
-                leading.proposal_unknown()
+        except _TROUBLE:
+            _unknown(proposed)
 
     async def _try(self, key: str, proposed: Proposed) -> None:
         revision, records = await self._block(key)
         fitting = self._resolved(proposed, records)
         if not fitting:
             return
-        members = dict(member for _, _, proposal in fitting for member in proposal.members)
-        if members.keys() <= self._view.image.brokers.keys():
+        if self._stand(fitting, records):
             result = await self._store.txn(
-                [Compare(key, revision), self._registration.fence(), *self._of_members(members)],
+                [Compare(key, revision), self._registration.fence(), *self._of_members(fitting)],
                 [Put(key, model.encode_block({**records, **_proposed_records(fitting)}))],
             )
             if result.succeeded:
@@ -112,13 +197,26 @@ class InSyncWriter:
         for replica, leading, proposal in fitting:
             self._resolve(replica, leading, proposal, records[replica.where.partition])
 
-    def _of_members(self, members: dict[BrokerId, int]) -> list[Compare]:
-        """That each is registered as it was when it was proposed."""
+    def _stand(self, proposed: Proposed, records: Mapping[int, model.PartitionRecord]) -> bool:
+        """Whether all members are known, and none that joins has begun to shut down since it was proposed (RL34)."""
         brokers = self._view.image.brokers
-        return [
-            *(Compare(model.live_key(broker), epoch) for broker, epoch in members.items()),
-            *(Compare(model.broker_key(broker), brokers[broker].record_revision) for broker in members),
-        ]
+        for replica, _, proposal in proposed:
+            before = records[replica.where.partition].in_sync
+            for broker, _ in proposal.members:
+                known = brokers.get(broker)
+                if known is None or (broker not in before and known.record.draining):
+                    return False
+        return True
+
+    def _of_members(self, proposed: Proposed) -> Iterable[Compare]:
+        """That each is registered as when it was proposed. One that was proposed under two registrations fails."""
+        brokers = self._view.image.brokers
+        compared: dict[Compare, None] = {}
+        for _, _, proposal in proposed:
+            for broker, epoch in proposal.members:
+                compared[Compare(model.live_key(broker), epoch)] = None
+                compared[Compare(model.broker_key(broker), brokers[broker].record_revision)] = None
+        return compared
 
     async def _block(self, key: str) -> tuple[int, dict[int, model.PartitionRecord]]:
         item = next((item for item in (await self._store.range(key)).items if item.key == key), None)
@@ -163,6 +261,12 @@ class InSyncWriter:
         else:
             leading.proposal_refused(record)
         replica.carry_out()
+
+
+def _unknown(proposed: Iterable[tuple[Replica, LeaderState, Proposal]]) -> None:
+    """No answer came."""
+    for _, leading, _ in proposed:
+        leading.proposal_unknown()
 
 
 def _proposed_records(proposed: Proposed) -> dict[int, model.PartitionRecord]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from data_plane.contract import replication_pb2 as pb
 from data_plane.contract.methods import REPLICATE
 from data_plane.controller.losses import begins_below
+from data_plane.disk import port
 from data_plane.disk.port import DiskFault
 from data_plane.log.outcomes import ReplicaRejected
 from data_plane.log.start_state import StartState
@@ -166,6 +167,8 @@ class LeaderLink:
                 await connection.send(frame)
             if not frames:
                 await self._wake.wait()
+            elif self._to_open:
+                await asyncio.sleep(0)  # the next thousand are opened in a later turn
 
     def _close_frames(self) -> list[bytes]:
         if not self._to_close:
@@ -325,6 +328,8 @@ class LeaderLink:
         if not state.answers(answer.handle, answer.leader_epoch):
             return
         try:
+            if answer.start_over or answer.diverging:
+                replica.log.make_directory()
             if answer.start_over:
                 known = StartState(
                     offset=answer.log_start_offset, odometer=answer.odometer, producers=answer.producers
@@ -343,6 +348,8 @@ class LeaderLink:
             replica.stop(str(wrong))
         except CorruptLog as damage:
             replica.found_damage(damage.message)
+        except port.DiskFull:
+            self._later(replica)
 
     async def _truncate(self, replica: Replica, state: FollowerState, epoch: int, end: int) -> None:
         """Cut to where the logs agree and ask again (RL26, RL31); several rounds may be needed."""

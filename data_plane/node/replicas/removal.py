@@ -1,6 +1,7 @@
 """Removing replicas that the metadata no longer wants here, each once nothing waits for it (RL53)."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from data_plane.log import layout
@@ -10,7 +11,13 @@ from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.due_work import DueWork
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
+from data_plane.node.tasks import in_turns
 from penstock.contract.ids import TopicPartition
+
+_REMOVED_AT_ONCE = 64
+"""Replicas that wait for one commit round together, and that keep checkpoints waiting."""
+_REMOVED_A_TURN = 4
+"""Directories removed in one turn of the event loop."""
 
 
 class LastReadings(Protocol):
@@ -74,15 +81,21 @@ class Removal:
             await self._due.removal.wait()
             self._due.removal.clear()
             while self._due.to_remove:
-                await self._remove(self._due.to_remove.pop())
+                some = self._due.to_remove[-_REMOVED_AT_ONCE:]
+                del self._due.to_remove[-_REMOVED_AT_ONCE:]
+                await self._remove(some)
 
-    async def _remove(self, replica: Replica) -> None:
-        await replica.at_rest()
+    async def _remove(self, replicas: Sequence[Replica]) -> None:
+        for replica in replicas:
+            await replica.at_rest()
         async with self._committer.no_checkpoint:
-            await self._committer.flushed(replica)
-            replica.log.close(clean=False)
-            self._disk.remove_directory(layout.partition_directory(replica.where))
-        self._removing.pop(replica.where, None)
-        record = self._image.partition(replica.where)
-        if record is not None and self._me in record.replicas:
-            self._due.make(replica.where)
+            await asyncio.gather(*(self._committer.flushed(replica) for replica in replicas))
+            async for some in in_turns(replicas, _REMOVED_A_TURN):
+                for replica in some:
+                    replica.log.close(clean=False)
+                    self._disk.remove_directory(layout.partition_directory(replica.where))
+        for replica in replicas:
+            self._removing.pop(replica.where, None)
+            record = self._image.partition(replica.where)
+            if record is not None and self._me in record.replicas:
+                self._due.make(replica.where)

@@ -74,6 +74,7 @@ class Replica:
         wrote: Callable[["Replica", int], None],
         look_at_in_sync: LookAtInSync,
         stopped: Listener,
+        turned: Listener,
         stored_more: Listener,
         replica_lag_ms_max: int,
         read_only: Callable[[], str],
@@ -87,7 +88,7 @@ class Replica:
         """A truncation or the like is under way: no appends, no change of role until it is done."""
         self.on_settled: Listener | None = None
         """Called once when the replica is no longer busy."""
-        self.health: Health = Sound()
+        self._health: Health = Sound()
         self.repairs = 0
         """How often damage was truncated and fetched again (RL122): its own marks may then have gone back."""
         self.metered_offset = 0
@@ -105,7 +106,7 @@ class Replica:
         self._at_rest: list[asyncio.Future[None]] = []
         self._me, self._clock, self._stats = me, clock, stats
         self._wrote, self._look_at_in_sync = wrote, look_at_in_sync
-        self._stopped, self._stored_more = stopped, stored_more
+        self._stopped, self._turned, self._stored_more = stopped, turned, stored_more
         self._lag_ms_max = replica_lag_ms_max
         self._read_only, self._disk_full = read_only, disk_full
         self._answers: PendingAnswers[tuple[Answer, ProduceOutcome]] = PendingAnswers()
@@ -210,7 +211,7 @@ class Replica:
         fetches it again. A leader that is alone goes on with what is good, and refuses the damaged range; the only
         replica takes no writes any more until an operator has repaired it.
         """
-        self._turned(health.damaged(self.health, reason, self._standing))
+        self._become(health.damaged(self.health, reason, self._standing))
 
     def notice_damage(self) -> None:
         """What the log found by itself (at a truncation, a seal or a reading) counts as what a reader found."""
@@ -219,24 +220,33 @@ class Replica:
 
     def stop(self, reason: str) -> None:
         """A broken invariant: take no part any more and keep the evidence (RL138)."""
-        self._turned(health.damaged(self.health, reason, Standing.REPLACEABLE))
+        self._become(health.damaged(self.health, reason, Standing.REPLACEABLE))
 
     def retire(self, reason: str) -> None:
         """The metadata no longer wants it: take no part any more."""
-        self._turned(health.retired(self.health, reason))
+        self._become(health.retired(self.health, reason))
 
     def given_up(self) -> None:
         """If it is damaged: no broker counts on it any more."""
-        self._turned(health.gave_up(self.health))
+        self._become(health.gave_up(self.health))
 
     def made_whole(self) -> None:
         """Everything bad was removed from its log."""
-        self._turned(health.made_whole(self.health))
+        self._become(health.made_whole(self.health))
+
+    @property
+    def health(self) -> Health:
+        return self._health
+
+    @health.setter
+    def health(self, now: Health) -> None:
+        self._health = now
+        self._turned(self)
 
     @property
     def stopped(self) -> bool:
         """Whether it is in no state to take a role."""
-        return not health.takes_role(self.health)
+        return not health.takes_role(self._health)
 
     @property
     def _standing(self) -> Standing:
@@ -244,7 +254,7 @@ class Replica:
             return Standing.REPLACEABLE
         return Standing.ONLY if len(self.leading.record.replicas) == 1 else Standing.ALONE
 
-    def _turned(self, now: Health) -> None:
+    def _become(self, now: Health) -> None:
         stopped_before, self.health = self.stopped, now
         if self.stopped and not stopped_before:
             self.rest()

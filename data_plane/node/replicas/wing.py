@@ -131,6 +131,7 @@ class Hosting:
             self.committer.run_flushes(),
             self.committer.run_checkpoints(),
             self._housekeeping.run(),
+            self._housekeeping.run_births(),
             self._removal.run(),
             self.in_sync.run(),
             self.retention.run(),
@@ -149,4 +150,5 @@ class Hosting:
             environment.clock,
             environment.stats,
             catch_up=self.catch_up,
+            begin_turn=environment.begin_turn,
         ).serve()

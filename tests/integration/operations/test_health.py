@@ -57,12 +57,12 @@ def test_metrics_count_what_passes(cluster: Brokers, bystander: Bystander) -> No
     names = ("produced_batches", "produced_messages", "produced_bytes", "pushed_bytes", "replicated_bytes",
              "held_batches", "journal_rounds")  # fmt: skip
     before = {name: total(cluster, f"penstock_{name}_total") for name in names}
-    synced = total(cluster, "penstock_fsync_return_seconds_count")
+    synced = total(cluster, "penstock_fsync_seconds_count")
     bystander.check()
     after = {name: total(cluster, f"penstock_{name}_total") for name in names}
     assert after["produced_messages"] == before["produced_messages"] + 6
     assert all(after[name] > before[name] for name in names)
-    assert total(cluster, "penstock_fsync_return_seconds_count") > synced
+    assert total(cluster, "penstock_fsync_seconds_count") > synced
 
 
 def test_metrics_show_roles_and_replicas(cluster: Brokers, bystander: Bystander) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import crc32c
 
 from data_plane.disk.port import Disk, SyncDirectory, SyncFile, SyncStep
+from data_plane.log.birth import Birth
 from data_plane.log.checkpoint import Checkpoint, CheckpointedJournal, CheckpointedLog, pack_checkpoint
 from data_plane.log.layout import CHECKPOINT
 from data_plane.log.outcomes import Slice
@@ -63,7 +64,7 @@ def _before_the_files(right: Any) -> Callable[..., Iterator[list[SyncStep]]]:
         first_sequence = journal.next_sequence
         journal.begin_checkpoint()
         begun = [log.begin_checkpoint(first_sequence) for log in logs]
-        entries = {entry.where: entry for _, entry in begun}
+        entries = {entry.where: entry for _, entry in begun if entry is not None}
         checkpoint = Checkpoint(first_sequence=first_sequence, entries=entries)
         yield from write_small_file(disk, CHECKPOINT, pack_checkpoint(checkpoint))
         for (steps, _), log in zip(begun, logs, strict=True):
@@ -72,6 +73,15 @@ def _before_the_files(right: Any) -> Callable[..., Iterator[list[SyncStep]]]:
         yield from journal.give_back(first_sequence)
 
     return take_checkpoint
+
+
+def _durable_once_made(right: Any) -> Callable[..., tuple[SyncStep, ...]]:
+    def begin(birth: Birth) -> tuple[SyncStep, ...]:
+        birth.make()
+        birth.durable = True
+        return ()
+
+    return begin
 
 
 def _unchecked(right: Any) -> Callable[..., Slice]:
@@ -194,6 +204,20 @@ BUGS = (
         target="data_plane.log.partition_log:PartitionLog.creation_steps",
         wrong=_steps_without(SyncDirectory),
         finders=(Check(test=test_durability.test_a_new_directory_is_synced_up_to_the_root),),
+    ),
+    PlantedBug(
+        name="a first batch is acknowledged before its directory is durable",
+        rule="RL125",
+        target="data_plane.log.birth:Birth.begin",
+        wrong=_durable_once_made,
+        finders=(
+            CrashStates(
+                explore=partial(
+                    _CRASH.test_a_log_that_is_born_with_its_first_batch_loses_nothing_that_was_acknowledged,
+                    settings=SMALL,
+                )
+            ),
+        ),
     ),
     PlantedBug(
         name="half a batch stays on a full disk",

@@ -59,7 +59,7 @@ class Miniature:
             self.reports[found.partition] = report
         self.replay.close()
 
-    def create(self, partition: int = 0, generation: int = 1) -> PartitionLog:
+    def create(self, partition: int = 0, generation: int = 1, *, born: bool = True) -> PartitionLog:
         log = PartitionLog.create(
             self.disk,
             layout.partition_directory(where(partition)),
@@ -68,7 +68,9 @@ class Miniature:
             self.settings,
             tail=self.tail,
         )
-        self.disk.sync_now(log.creation_steps())
+        if born:
+            self.disk.sync_now(log.creation_steps())
+            log.end_creation()
         self.logs[partition] = log
         return log
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from data_plane.log import layout
-from data_plane.log.outcomes import DamagedRange, PartitionUnborn
+from data_plane.log.checkpoint import read_checkpoint
+from data_plane.log.outcomes import DamagedRange, PartitionDamaged, PartitionUnborn
 from data_plane.testkit.crash_states import Exploration, explore_crashes
 from data_plane.testkit.disk import SimDisk
 from penstock.contract.topic_settings import Durability, TopicSettings
@@ -309,6 +310,46 @@ def test_a_directory_is_born_whole_or_can_be_removed() -> None:
     assert explore_crashes(disk, operate, check).exhaustive
 
 
+@pytest.mark.parametrize("settings", [SMALL, RELAXED], ids=["fsync", "replicated"])
+def test_a_log_that_is_born_with_its_first_batch_loses_nothing_that_was_acknowledged(
+    settings: TopicSettings,
+) -> None:
+    """Nor is it known to checkpoint or journal before its directory is durable: it would count as damaged (RL54)."""
+    miniature = Miniature(settings=settings, journal_bytes=2048)
+    miniature.create(born=False)
+    witness = Witness()
+    witness.synced(miniature)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+
+    def check(left: SimDisk, at: str) -> None:
+        directory = layout.partition_directory(where())
+        try:
+            if left.exists(directory):
+                return witness.check(left, at)
+        except PartitionUnborn:
+            left.remove_directory(directory)  # as the boot does
+        except PartitionDamaged as damage:
+            raise AssertionError(f"{at}: {damage}") from None
+        found = Miniature(left)
+        assert not witness.acknowledged, at
+        assert not read_checkpoint(left).entries and not found.replay.records, at
+
+    def operate() -> None:
+        miniature.checkpoint()
+        write(miniature, witness, 1)
+        miniature.checkpoint()
+        write(miniature, witness, 1)
+        commit(miniature, witness)
+        write(miniature, witness, 1)
+        commit(miniature, witness)
+
+    miniature.checkpoint()
+    found = explore_crashes(disk, operate, check, states_per_point_max=512 if FULL else 48)
+    assert found.states > found.points > 1
+    assert witness.acknowledged == 3
+
+
 def test_a_clean_stop_can_be_cut_anywhere() -> None:
     miniature, witness = started(batches=6, body_bytes=900)
     disk = miniature.disk
@@ -320,6 +361,33 @@ def test_a_clean_stop_can_be_cut_anywhere() -> None:
         miniature.close()
 
     explored(disk, operate, witness)
+
+
+@pytest.mark.parametrize("rolled", [False, True], ids=["first batch", "new segment"])
+def test_a_new_file_behind_the_last_checkpoint_of_a_clean_stop_is_there_after_a_later_cut(
+    rolled: bool,
+) -> None:
+    """A leader may push until the connection ends. The journal has it, and gives it back at the next checkpoint."""
+    miniature = Miniature(journal_bytes=2048)
+    miniature.create(born=False)
+    if rolled:
+        miniature.fill(3)
+    miniature.checkpoint()
+    miniature.append(batch=made_batch(2, 3_900))
+    miniature.commit()
+    assert miniature.log.segment_count == (2 if rolled else 1)
+    miniature.log.close(clean=True)
+    witness = Witness()
+    witness.synced(miniature)
+    disk = miniature.disk
+    assert isinstance(disk, SimDisk)
+    disk.kill()
+    again = SimDisk(disk.medium)
+
+    def operate() -> None:
+        Miniature(again, clean=True).checkpoint()
+
+    explored(again, operate, witness)
 
 
 @pytest.mark.parametrize("settings", [SMALL, RELAXED], ids=["fsync", "replicated"])

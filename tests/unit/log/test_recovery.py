@@ -316,6 +316,20 @@ def test_to_begin_an_epoch_touches_no_file_and_a_crash_leaves_what_the_stamps_te
     assert again.log.end_offset_for_epoch(5) == (2, 6), "a follower that knows of epoch 5 has nothing to cut"
 
 
+def test_a_log_without_records_gets_no_file_of_epochs() -> None:
+    miniature = Miniature()
+    miniature.create()
+    miniature.log.start_epoch(5)
+    miniature.checkpoint()
+    assert isinstance(miniature.disk, SimDisk)
+    again = reopened(miniature.disk)
+    assert again.disk.list(DIRECTORY) == ["partition.json"]
+    assert again.reports[0].rebuilt == ()
+    again.fill(2, epoch=6)
+    in_file = read_epochs(again.disk, DIRECTORY)
+    assert in_file is not None and in_file.pairs() == [(6, 0)]
+
+
 def test_the_first_record_of_an_epoch_writes_it_down() -> None:
     disk, miniature = leading_without_a_record()
     miniature.fill(1, epoch=5)

@@ -109,6 +109,7 @@ class Storage:
         path = layout.partition_directory(at)
         log = PartitionLog.create(self.disk, path, at, generation, SETTINGS)
         self.disk.sync_now(log.creation_steps())
+        log.end_creation()
         self.logs[at] = log
         return log
 

@@ -6,16 +6,19 @@ from dataclasses import replace
 import pytest
 
 from data_plane.log import layout
+from data_plane.log.checkpoint import read_checkpoint
 from data_plane.log.identity import Identity, write_identity
+from data_plane.log.journal_record import MAGIC
 from data_plane.node.log_directory.directory import CLEAN_FILE, IDENTITY_FILE, WrongDirectory, mark_clean
 from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.log_directory.quarantine import Quarantine
-from data_plane.node.log_directory.stray_directories import is_stray
+from data_plane.node.log_directory.stray_directories import StrayDirectories, is_stray
 from data_plane.testkit.crash_states import explore_crashes
-from data_plane.testkit.disk import SimDisk
+from data_plane.testkit.disk import SimDisk, SimFile
 from data_plane.testkit.medium import CutChoice, Inode, Medium
 from penstock.contract.ids import BrokerId
-from tests.unit.node.storage import CONFIG, Storage, born, image_of, opened, where
+from tests.unit.log.batches import NOW_MS, made_batch, with_header
+from tests.unit.node.storage import CONFIG, Storage, boot, born, image_of, opened, where
 
 
 def left(batches: int = 12) -> Storage:
@@ -46,16 +49,77 @@ def test_the_name_of_a_directory_that_a_kill_left_unsynced_is_durable_after_the_
     assert again.disk.medium.after_cut(CutChoice()).find(f"{layout.TOPICS}/made") is not None
 
 
-def test_what_a_kill_left_unsynced_in_a_new_directory_is_durable_after_the_boot() -> None:
+def test_a_checkpoint_knows_no_log_without_records_whose_directory_a_power_cut_may_take() -> None:
+    life = opened(image=image_of(1))
+    life.disk.make_directories(path := layout.partition_directory(where(1)))
+    identity = Identity(where=where(1), replica_generation=1, start_offset=0)
+    write_identity(life.disk, path, identity).close()
+    again = opened(life.disk.medium, image_of(1))
+    again.checkpoint()
+    left_over = opened(again.disk.medium.after_cut(CutChoice()), image_of(1))
+    assert left_over.booted.damaged == {} and left_over.logs == {}, "it is made again, like a new one"
+
+
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["committed", "checkpointed"])
+def test_what_a_kill_left_unsynced_in_a_new_directory_is_durable_before_anything_depends_on_it(
+    checkpointed: bool,
+) -> None:
     life = opened(image=image_of(1))
     life.disk.make_directories(path := layout.partition_directory(where(1)))
     identity = Identity(where=where(1), replica_generation=1, start_offset=0)
     write_identity(life.disk, path, identity).close()
     again = opened(life.disk.medium, image_of(1))
     assert end_of(again) == 0
+    if checkpointed:
+        batch, header = with_header(made_batch(2))
+        again.logs[where(1)].append_as_leader(
+            batch, header, leader_epoch=1, now_ms=NOW_MS, floor_ms=0, principal=5
+        )
+        again.checkpoint()
+        assert where(1) in read_checkpoint(again.disk).entries
+    else:
+        again.append(1)
     after_a_power_cut = again.disk.medium.after_cut(CutChoice())
-    assert opened(after_a_power_cut, image_of(1)).logs[where(1)].log_end_offset == 0
     assert after_a_power_cut.find(f"{path}/{layout.PARTITION_FILE}") is not None
+    left_over = opened(after_a_power_cut, image_of(1))
+    assert left_over.booted.damaged == {}
+    assert left_over.logs[where(1)].log_end_offset == 2
+
+
+class Watched(SimDisk):
+    """Keeps the paths of files that are open."""
+
+    def __init__(self, medium: Medium) -> None:
+        super().__init__(medium)
+        self.files: list[SimFile] = []
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        file = super().open(path, create=create)
+        self.files.append(file)
+        return file
+
+    def left_open(self) -> list[str]:
+        return [file.path for file in self.files if file._open]
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["killed", "stopped"])
+def test_a_boot_leaves_no_file_open_of_logs_that_are_as_the_checkpoint_knows_them(stopped: bool) -> None:
+    """A process may have some 20,000 files open, and a broker more partitions than that."""
+    numbers = range(1, 6)
+    life = opened(image=image_of(*numbers))
+    for number in numbers:
+        life.create(number)
+        life.append(number, batches=12)
+    life.checkpoint()
+    if stopped:
+        for log in life.logs.values():
+            log.close(clean=True)
+        mark_clean(life.disk, 1)
+    life.disk.kill()
+    disk = Watched(life.disk.medium)
+    booted = boot(disk, image_of(*numbers), born(disk), StrayDirectories(disk, CONFIG.stray_keep_ms), CONFIG)
+    assert [one.log.log_end_offset for one in booted.opened] == [24] * 5
+    assert disk.left_open() == []
 
 
 def test_a_lost_checkpoint_is_damage_and_no_new_directory() -> None:
@@ -154,6 +218,46 @@ def test_a_replica_that_only_the_journal_knows_and_whose_directory_is_gone_is_da
     life.append(1)
     life.disk.remove_directory(layout.partition_directory(where(1)))
     assert where(1) in opened(life.disk.medium, image_of(1)).booted.damaged
+
+
+@pytest.mark.parametrize("known_by", ["checkpoint", "journal", "a lost checkpoint", "nothing"])
+def test_segments_without_identity_are_damage_unless_nothing_knows_of_them(known_by: str) -> None:
+    life = opened(image=image_of(1))
+    life.create(1)
+    if known_by == "nothing":
+        batch, header = with_header(made_batch(2))
+        life.logs[where(1)].append_as_leader(
+            batch, header, leader_epoch=1, now_ms=NOW_MS, floor_ms=0, principal=5
+        )
+    else:
+        life.append(1)
+    if known_by == "checkpoint":
+        life.checkpoint()
+    elif known_by == "a lost checkpoint":
+        life.disk.remove(layout.CHECKPOINT)
+        for name in life.disk.list(layout.JOURNAL):
+            life.disk.remove(f"{layout.JOURNAL}/{name}")
+    life.disk.remove(f"{layout.partition_directory(where(1))}/{layout.PARTITION_FILE}")
+    again = opened(life.disk.medium, image_of(1))
+    kept = [name for name in again.names() if name.startswith(str(where(1)))]
+    assert (where(1) in again.booted.damaged, bool(kept)) == (known_by != "nothing",) * 2
+
+
+def test_segments_without_identity_are_kept_when_the_journal_may_have_known_them() -> None:
+    """Never removed as if nothing in them had been acknowledged: an operator may still look at them (RL54)."""
+    life = opened(image=image_of(1, 2))
+    life.create(1)
+    life.create(2)
+    life.append(1, batches=3)
+    life.append(2)
+    (journal,) = (name for name in life.disk.list(layout.JOURNAL) if name.endswith(".journal"))
+    of_the_second = life.disk.open(f"{layout.JOURNAL}/{journal}").read_at(0, 1 << 20).rfind(MAGIC)
+    life.disk.open(f"{layout.JOURNAL}/{journal}").write_at(0, [bytes(of_the_second)])
+    life.disk.remove(f"{layout.partition_directory(where(1))}/{layout.PARTITION_FILE}")
+    again = opened(life.disk.medium, image_of(1, 2))
+    assert again.booted.nothing_known
+    assert where(1) in again.booted.damaged
+    assert any(name.startswith(str(where(1))) for name in again.names()), "set aside"
 
 
 def test_a_bad_sector_is_survived_wherever_it_is() -> None:

@@ -38,7 +38,7 @@ class Metered:
         self.storage = Miniature(tail_bytes=1 << 22)
         self.replica = led(self.storage, wrote=self._wrote, clock=self.clock)
         self.replica.in_generation(1)
-        self.replicas.by_partition[where()] = self.replica
+        self.replicas.add(self.replica)
         self.replicas.changed(self.replica)
 
     def _wrote(self, replica: Replica, size: int) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from data_plane.contract import replication_pb2 as pb
 from data_plane.log import layout
+from data_plane.log.identity import read_identity
 from data_plane.metadata import model
 from data_plane.metadata.port import Compare, KeyValue, MetaStore, Put, TxnResult
 from data_plane.node.environment import Environment
@@ -23,7 +24,7 @@ from data_plane.replication.health import LostTail, Retired, Sound
 from data_plane.testkit.clock import SimClock
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.loop import SimLoop
-from data_plane.testkit.medium import Medium
+from data_plane.testkit.medium import CutChoice, Medium
 from data_plane.testkit.rng import Chances, SimRng
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
@@ -128,10 +129,10 @@ class Readings:
 class Follower:
     """The replicas of one broker, of which one follows; its registration is the test's to give and to take."""
 
-    def __init__(self, loop: SimLoop) -> None:
+    def __init__(self, loop: SimLoop, medium: Medium | None = None) -> None:
         self.leader, self.store, self.readings = LeadersEnd(), WillingStore(), Readings()
         clock = SimClock(loop)
-        self.disk = SimDisk(Medium())
+        self.disk = SimDisk(medium or Medium())
         environment = Environment(
             config=CONFIG,
             clock=clock,
@@ -418,16 +419,17 @@ def test_a_damaged_replica_is_fetched_again_only_after_its_give_up_was_written()
 
 
 async def _being_made(follower: Follower) -> None:
-    """Until the directory of the new replica stands and its files are not synced yet."""
+    """It follows, and its directory is made and not synced yet."""
+    assert [entry.replica_generation for entry in (await follower.leader.opened()).partitions] == [1]
     directory = layout.partition_directory(where(1))
-    for _ in range(_STEPS_MAX):
-        if not follower.disk.exists(directory):
-            await asyncio.sleep(0)
-    assert follower.disk.exists(directory), "it is being made"
-    assert follower.replicas.find(where(1)) is None
+    assert not follower.disk.exists(directory), "it takes part before anything is made"
+    making = asyncio.Event()
+    follower.disk.hook = lambda kind, path: making.set() if path == directory else None
+    await asyncio.wait_for(making.wait(), PATIENCE_S)
+    assert follower.disk.exists(directory) and not follower.replica.log.born
 
 
-def test_a_partition_that_moves_away_while_its_replica_is_made_leaves_nothing_here() -> None:
+def test_a_partition_that_moves_away_while_its_directory_is_made_leaves_nothing_here() -> None:
     loop = SimLoop(1)
 
     async def story() -> None:
@@ -436,7 +438,7 @@ def test_a_partition_that_moves_away_while_its_replica_is_made_leaves_nothing_he
         await _being_made(follower)
         follower.image.load(_metadata((LEADER,), replicas=(LEADER,), partition_epoch=1), ANEW + 1)
         follower.assignment.look_at_all()
-        assert await follower.leader.heard() is None, "it follows no leader"
+        await asyncio.sleep(PATIENCE_S)
         assert follower.replicas.all() == []
         assert not follower.disk.exists(layout.partition_directory(where(1)))
         follower.stop()
@@ -444,7 +446,7 @@ def test_a_partition_that_moves_away_while_its_replica_is_made_leaves_nothing_he
     _run(story(), loop)
 
 
-def test_a_partition_that_moves_away_and_back_while_its_replica_is_made_gets_one_of_its_new_generation() -> (
+def test_a_partition_that_moves_away_and_back_while_its_directory_is_made_gets_one_of_its_new_generation() -> (
     None
 ):
     loop = SimLoop(1)
@@ -455,9 +457,31 @@ def test_a_partition_that_moves_away_and_back_while_its_replica_is_made_gets_one
         await _being_made(follower)
         follower.image.load(_metadata((LEADER,), partition_epoch=2, generation=2), ANEW + 1)
         follower.assignment.look_at_all()
+        left = await follower.leader.heard()
+        assert left is not None and left[0] is FrameKind.REPLICA_CLOSE
         opened = await follower.leader.opened()
         assert [entry.replica_generation for entry in opened.partitions] == [2]
         assert follower.replica.log.replica_generation == 2
+        await asyncio.sleep(PATIENCE_S)
+        identity = read_identity(follower.disk, layout.partition_directory(where(1)), counted=True)
+        assert identity.replica_generation == 2 and follower.replica.log.born
+        follower.stop()
+
+    _run(story(), loop)
+
+
+def test_the_directory_of_a_replica_without_records_is_there_after_a_power_cut() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        follower = Follower(loop)
+        follower.registration._begin(REGISTERED)
+        await _being_made(follower)
+        await asyncio.sleep(PATIENCE_S)
+        left = follower.disk.medium.after_cut(CutChoice())
+        assert read_identity(
+            SimDisk(left), layout.partition_directory(where(1)), counted=True
+        ).where == where(1)
         follower.stop()
 
     _run(story(), loop)

@@ -1,16 +1,13 @@
-"""Rounds of the committer that are done at once: others have their turn, and what fails acknowledges nothing."""
+"""Commit rounds: at once on a quick disk, kept apart where a thread does them, checkpoints always by the thread."""
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
-import pytest
-
-from data_plane.node.replicas.committer import Committer, LogDirectoryFailed
-from data_plane.node.replicas.replica import Replica
+from data_plane.disk.port import SyncStep
+from data_plane.node.replicas.committer import Committer
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.clock import SimClock
-from data_plane.testkit.disk import DISK_BYTES, DiskTiming, SimDisk
+from data_plane.testkit.disk import DiskTiming, SimDisk
 from data_plane.testkit.loop import SimLoop
 from data_plane.testkit.medium import Medium
 from tests.unit.log.miniature import Miniature
@@ -19,108 +16,105 @@ from tests.unit.node.storage import committer_of
 from .test_follower_stream import led
 
 
-class Rounds:
-    """One replica that leads, and the committer of its log, on a disk that answers sooner than a thread would."""
+class _NotedDisk(SimDisk):
+    """Notes which syncs were asked for in which way."""
 
-    def __init__(self) -> None:
-        self.loop = SimLoop(1)
-        self.disk = SimDisk(Medium(), timing=DiskTiming(at_once_chance=1.0, sync_ms=5.0))
-        self.storage, self.clock, self.stats = Miniature(self.disk), SimClock(self.loop), NodeStats()
-        self.replica: Replica = led(self.storage)
-        self.committer: Committer = committer_of(self.storage, self.clock, self.stats)
+    def __init__(self, at_once_chance: float) -> None:
+        super().__init__(Medium(), timing=DiskTiming(sync_ms=0.3, at_once_chance=at_once_chance))
+        self.asked: list[str] = []
 
-    def append(self) -> None:
-        self.storage.append()
-        self.committer.wrote(self.replica)
+    def sync_at_once(self, steps: Sequence[SyncStep]) -> bool:
+        self.asked.append("at once")
+        return super().sync_at_once(steps)
 
-    @property
-    def durable(self) -> int:
-        return self.replica.log.durable_end_offset
-
-    def play(self, story: Callable[["asyncio.Task[None]"], Awaitable[None]]) -> None:
-        async def whole() -> None:
-            running = asyncio.create_task(self.committer.run())
-            await story(running)
-            running.cancel()
-            await asyncio.wait([running])
-
-        try:
-            self.loop.run_until_complete(whole())
-            assert not self.loop.failures
-        finally:
-            self.loop.close()
+    async def sync(self, steps: Sequence[SyncStep]) -> None:
+        self.asked.append("handed over")
+        await super().sync(steps)
 
 
-def test_rounds_at_once_have_no_time_between_them_and_let_others_have_their_turn() -> None:
-    rounds = Rounds()
+def _run(disk: SimDisk, story: Callable[[Miniature, Committer, NodeStats], Awaitable[None]]) -> None:
+    loop = SimLoop(1)
+    storage, stats = Miniature(disk), NodeStats()
+    committer = committer_of(storage, SimClock(loop), stats)
 
-    async def story(running: "asyncio.Task[None]") -> None:
-        rounds.append()
-        await rounds.committer.flushed(rounds.replica)
-        began_ms, before = rounds.clock.monotonic_ms(), rounds.stats.journal_rounds
-        for _ in range(100):
-            # Something to commit in every turn: a committer that kept the loop would never let this go on.
-            rounds.append()
+    async def life() -> None:
+        rounds = asyncio.create_task(committer.run())
+        await story(storage, committer, stats)
+        rounds.cancel()
+        await asyncio.wait([rounds])
+
+    try:
+        loop.run_until_complete(life())
+        assert not loop.failures
+    finally:
+        loop.close()
+
+
+def test_a_round_on_a_quick_disk_takes_no_time_and_acknowledges() -> None:
+    disk = _NotedDisk(at_once_chance=1.0)
+
+    async def story(storage: Miniature, committer: Committer, stats: NodeStats) -> None:
+        replica = led(storage)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for number in range(1, 6):
+            storage.append()
+            await committer.flushed(replica)
+            assert replica.log.durable_end_offset == number
+        assert loop.time() - began < 0.0003, "no wait for a thread, and none between two rounds"
+        assert stats.journal_rounds == 5
+
+    _run(disk, story)
+    assert disk.asked == ["at once"] * 5
+
+
+def test_rounds_that_a_thread_does_begin_two_milliseconds_apart() -> None:
+    disk = _NotedDisk(at_once_chance=0.0)
+
+    async def story(storage: Miniature, committer: Committer, stats: NodeStats) -> None:
+        replica = led(storage)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for number in range(1, 6):
+            storage.append()
+            await committer.flushed(replica)
+            assert replica.log.durable_end_offset == number
+        assert loop.time() - began >= 4 * 0.002
+
+    _run(disk, story)
+
+
+def test_others_have_their_turn_between_two_rounds_at_once() -> None:
+    disk = _NotedDisk(at_once_chance=1.0)
+
+    async def story(storage: Miniature, committer: Committer, stats: NodeStats) -> None:
+        replica = led(storage)
+        storage.append()
+        committer.wrote(replica)
+        committer.wrote(replica)
+        turns = 0
+        while stats.journal_rounds < 20:
+            # One round a turn of the loop: never two before this task goes on.
+            before = stats.journal_rounds
+            storage.append()
+            committer.wrote(replica)
             await asyncio.sleep(0)
-        await rounds.committer.flushed(rounds.replica)
-        assert rounds.durable == 101 and not running.done()
-        assert rounds.stats.journal_rounds - before >= 30
-        assert rounds.clock.monotonic_ms() - began_ms < 2
+            assert stats.journal_rounds <= before + 1
+            turns += 1
+        assert turns >= 20
 
-    rounds.play(story)
-
-
-def test_rounds_in_a_thread_stay_apart() -> None:
-    rounds = Rounds()
-
-    async def story(running: "asyncio.Task[None]") -> None:
-        rounds.disk.timing = DiskTiming()
-        rounds.append()
-        await rounds.committer.flushed(rounds.replica)
-        began_ms = rounds.clock.monotonic_ms()
-        for _ in range(10):
-            rounds.append()
-            await rounds.committer.flushed(rounds.replica)
-        assert rounds.clock.monotonic_ms() - began_ms >= 2 * 9 and not running.done()
-
-    rounds.play(story)
+    _run(disk, story)
 
 
-def test_a_round_at_once_that_meets_a_full_disk_acknowledges_nothing_until_there_is_space() -> None:
-    rounds = Rounds()
+def test_a_checkpoint_is_handed_over_on_a_quick_disk_too() -> None:
+    disk = _NotedDisk(at_once_chance=1.0)
 
-    async def story(running: "asyncio.Task[None]") -> None:
-        rounds.append()
-        await rounds.committer.flushed(rounds.replica)
-        # Beyond what the journal's last block still takes.
-        for _ in range(100):
-            rounds.append()
-        rounds.disk.faults.capacity_bytes = rounds.disk.medium.used_bytes()
-        await asyncio.sleep(1)
-        assert rounds.durable == 1 and not running.done()
-        assert rounds.stats.no_room >= 2
-        rounds.disk.faults.capacity_bytes = DISK_BYTES
-        await rounds.committer.flushed(rounds.replica)
-        assert rounds.durable == 101
+    async def story(storage: Miniature, committer: Committer, stats: NodeStats) -> None:
+        replica = led(storage)
+        storage.append()
+        await committer.flushed(replica)
+        disk.asked.clear()
+        await committer.checkpoint()
 
-    rounds.play(story)
-    rounds.disk.kill()
-    rounds.disk.medium.power_cut(random.Random(1))
-    assert Miniature(SimDisk(rounds.disk.medium)).log.log_end_offset == 101
-
-
-def test_a_round_at_once_whose_sync_fails_ends_the_broker_and_acknowledges_nothing() -> None:
-    rounds = Rounds()
-
-    async def story(running: "asyncio.Task[None]") -> None:
-        rounds.append()
-        await rounds.committer.flushed(rounds.replica)
-        rounds.disk.faults.failing_syncs = 1
-        rounds.append()
-        await asyncio.wait([running])
-        with pytest.raises(LogDirectoryFailed, match="EIO"):
-            running.result()
-        assert rounds.durable == 1
-        assert rounds.committer.sync_began_ms is None
-
-    rounds.play(story)
+    _run(disk, story)
+    assert disk.asked and set(disk.asked) == {"handed over"}

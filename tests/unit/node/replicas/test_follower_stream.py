@@ -13,10 +13,12 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.ports import Clock, ConnectionLost
 from data_plane.node.replicas.catch_up import CatchUp
 from data_plane.node.replicas.follower_stream import HOLD_OFF_MS, SMALL_WINDOW_BYTES, FollowerStream
-from data_plane.node.replicas.replica import LookAtInSync, Replica
+from data_plane.node.replicas.replica import Listener, LookAtInSync, Replica
 from data_plane.node.stats import NodeStats
+from data_plane.node.tasks import Turn
 from data_plane.replication.effects import Look
 from data_plane.replication.opening import NO_EPOCH, Position
+from data_plane.testkit.rng import Chances, SimRng
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import BrokerId, TenantId
@@ -52,6 +54,14 @@ class StillClock:
         return 1_000.0 + self.passed_ms
 
 
+class Watch(StillClock):
+    """A millisecond passes with each look at it."""
+
+    def monotonic_ms(self) -> float:
+        self.passed_ms += 1.0
+        return super().monotonic_ms()
+
+
 class Wire:
     """What the follower sends is put in; its end is `lost`."""
 
@@ -78,19 +88,20 @@ class Wire:
     def lose(self) -> None:
         self.frames.put_nowait(None)
 
-    def open(self, handle: int, end_offset: int = 0) -> None:
+    def open(self, *handles: int, end_offset: int = 0) -> None:
         head = pb.ReplicaOpenHead(broker_id=FOLLOWER, broker_epoch=REGISTERED)
-        head.partitions.add(
-            handle=handle,
-            topic_id=TOPIC,
-            partition=0,
-            leader_epoch=1,
-            last_epoch=NO_EPOCH,
-            replica_generation=1,
-            log_end_offset=end_offset,
-            durable_end_offset=end_offset,
-            log_start_offset=end_offset,
-        )
+        for handle in handles:
+            head.partitions.add(
+                handle=handle,
+                topic_id=TOPIC,
+                partition=0,
+                leader_epoch=1,
+                last_epoch=NO_EPOCH,
+                replica_generation=1,
+                log_end_offset=end_offset,
+                durable_end_offset=end_offset,
+                log_start_offset=end_offset,
+            )
         self.frames.put_nowait(pack_frame(FrameKind.REPLICA_OPEN, head.SerializeToString()))
 
     def held(self, handle: int, end_offset: int) -> None:
@@ -134,19 +145,22 @@ def led(
     look_at_in_sync: LookAtInSync = lambda replica, look: None,
     wrote: Callable[[Replica, int], None] = lambda replica, size: None,
     clock: Clock | None = None,
+    turned: Listener = lambda replica: None,
+    partition: int = 0,
 ) -> Replica:
     """A replica that leads, in sync with another one than the follower."""
     topic = model.TopicRecord(
         topic_id=TOPIC, tenant=TenantId("t"), name="orders", partitions=1, settings=SMALL
     )
+    log = (broker or Miniature()).create(partition)
     replica = Replica(
-        where(), topic, (broker or Miniature()).create(), me=ME, clock=clock or StillClock(), stats=NodeStats(),
-        wrote=wrote, look_at_in_sync=look_at_in_sync, stopped=lambda replica: None,
+        where(partition), topic, log, me=ME, clock=clock or StillClock(), stats=NodeStats(),
+        wrote=wrote, look_at_in_sync=look_at_in_sync, stopped=lambda replica: None, turned=turned,
         stored_more=lambda replica: None, replica_lag_ms_max=10_000, read_only=lambda: "", disk_full=lambda: None,
     )  # fmt: skip
     replica.lead(
         model.PartitionRecord(
-            partition=0,
+            partition=partition,
             replicas=(ME, FOLLOWER, OTHER),
             replica_generations=(1, 1, 1),
             leader=ME,
@@ -164,7 +178,28 @@ def stream_of(wire: Wire, replica: Replica, clock: StillClock | None = None) -> 
     return FollowerStream(
         wire, CONFIG, image, lambda _: replica, Miniature().disk, clock or StillClock(), NodeStats(),
         catch_up=CatchUp(0, StillClock(), NodeStats()),
+        begin_turn=lambda: Turn(clock or StillClock(), SimRng(1, Chances(1))),
     )  # fmt: skip
+
+
+def test_a_frame_that_opens_many_partitions_is_taken_in_turns() -> None:
+    async def story() -> None:
+        wire = Wire()
+        serving = asyncio.create_task(stream_of(wire, led(), Watch()).serve())
+        wire.open(*range(1, 13))
+        answered: list[int] = []
+        frames = 0
+        while len(answered) < 12:
+            kind, head, _ = unpack_frame(await asyncio.wait_for(wire.sent.get(), PATIENCE_S))
+            if kind is FrameKind.REPLICA_ANSWER:
+                frames += 1
+                answered += [answer.handle for answer in pb.ReplicaAnswerHead.FromString(bytes(head)).answers]
+        assert answered == list(range(1, 13))
+        assert frames > 1, "the first were answered before the last were looked at"
+        serving.cancel()
+        await asyncio.wait([serving])
+
+    asyncio.run(story())
 
 
 def test_the_late_end_of_an_old_stream_says_nothing_of_a_follower_that_came_back() -> None:

@@ -62,3 +62,40 @@ def test_the_files_go_once_all_that_was_handed_out_is_durable() -> None:
         assert not loop.failures
     finally:
         loop.close()
+
+
+def test_many_replicas_wait_for_the_same_commit_rounds() -> None:
+    loop = SimLoop(1)
+    storage, clock, stats = Miniature(), SimClock(loop), NodeStats()
+    replicas = [led(storage, partition=partition) for partition in range(10)]
+    due, committer = DueWork(), committer_of(storage, clock, stats)
+    environment = Environment(
+        config=CONFIG, clock=clock, rng=NOBODY, transport=NOBODY, disk=storage.disk, stats=stats
+    )
+    removal = Removal(
+        environment,
+        image=ClusterImage(),
+        replicas=ReplicaSet(),
+        due=due,
+        committer=committer,
+        last_readings=NOBODY,
+    )
+
+    async def story() -> None:
+        for replica in replicas:
+            storage.append(replica.where.partition)
+            due.remove(replica)
+        tasks = [asyncio.create_task(removal.run()), asyncio.create_task(committer.run())]
+        await asyncio.sleep(1)
+        assert stats.journal_rounds <= 2
+        assert [replica.log.durable_end_offset for replica in replicas] == [1] * 10
+        assert not any(storage.disk.exists(partition_directory(replica.where)) for replica in replicas)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    try:
+        loop.run_until_complete(story())
+        assert not loop.failures
+    finally:
+        loop.close()
