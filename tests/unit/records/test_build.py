@@ -7,6 +7,7 @@ from penstock.build import CORES
 from penstock.contract import limits
 from penstock.contract.errors import CorruptBatch, InvalidRequest
 from penstock.contract.invariant import InvariantBroken
+from penstock.records import build
 from penstock.records.batch import BATCH_HEADER_BYTES, Compression, check_batch
 from penstock.records.build import BatchBuilder, with_producer
 from penstock.records.codec import chosen_extension, codec_name, extension_codec
@@ -246,3 +247,51 @@ def test_our_own_encoder_takes_what_is_bytes_like_and_nothing_else() -> None:
     columns = decode_records(own.block(), 2, NOW_MS)
     assert (columns.keys, columns.values) == ([b"k", None], [b"al", b""])
     assert columns.headers == [[("h", b"x")], [("listed", None)]]
+
+
+def test_our_own_encoder_knows_the_first_and_the_latest_time() -> None:
+    own = RecordEncoder(1_000)
+    for time in (NOW_MS, NOW_MS - 5, NOW_MS + 9, NOW_MS + 7):
+        own.append(time, None, b"v", None)
+    assert (own.base_timestamp, own.max_timestamp) == (NOW_MS, NOW_MS + 9)
+    only_older = RecordEncoder(1_000)
+    for time in (NOW_MS, NOW_MS - 5):
+        only_older.append(time, None, b"v", None)
+    assert (only_older.base_timestamp, only_older.max_timestamp) == (NOW_MS, NOW_MS)
+
+
+def test_our_own_encoder_fills_its_limit_to_the_byte() -> None:
+    probe = RecordEncoder(1_000)
+    first, second = (probe.append(NOW_MS, None, b"value", None) for _ in range(2))
+    fits, lacks_one = RecordEncoder(first + second), RecordEncoder(first + second - 1)
+    for own in (fits, lacks_one):
+        assert own.append(NOW_MS, None, b"value", None) == first
+    assert fits.append(NOW_MS, None, b"value", None) == second
+    assert lacks_one.append(NOW_MS, None, b"value", None) == 0
+    assert (fits.size, lacks_one.size) == (first + second, first)
+
+
+def test_the_limit_of_a_batch_counts_its_header_with_our_own_encoder_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = []
+    for choose in (extension_codec, lambda: None):
+        monkeypatch.setattr(build, "chosen_extension", choose)
+        builder = BatchBuilder(bytes_max=200)
+        assert builder.append_many(NOW_MS, [b"0123456789"] * 50, start=3) < 47
+        sizes.append((builder.count, builder.size))
+        assert len(builder.build()) <= 200
+    assert sizes[0] == sizes[1]
+
+
+def test_many_values_begin_where_they_are_to_begin_with_our_own_encoder_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    values, keys = [b"%d" % number for number in range(5)], [b"k%d" % number for number in range(5)]
+    for choose in (extension_codec, lambda: None):
+        monkeypatch.setattr(build, "chosen_extension", choose)
+        builder = BatchBuilder()
+        assert builder.append_many(NOW_MS, values, keys, start=2) == 3
+        assert [(one.key, one.value) for one in records_of(builder.build())] == [
+            (b"k2", b"2"), (b"k3", b"3"), (b"k4", b"4"),
+        ]  # fmt: skip

@@ -86,3 +86,31 @@ def test_a_zlib_stream_is_no_gzip() -> None:
     sound = forged(bytes(compress(Compression.GZIP, block)), 3, codec=Compression.GZIP)
     assert what_is_malformed(sound) == ""
     assert what_is_malformed(forged(zlib.compress(block), 3, codec=Compression.GZIP))
+
+
+def test_all_records_have_the_time_of_an_append_whatever_they_add() -> None:
+    block = b"".join(encode_record(number, 10 * number, None, b"v", []) for number in range(3))
+    assert decode_records(block, 3, 1_000).timestamps_ms == [1_000, 1_010, 1_020]
+    assert decode_records(block, 3, 1_000, append_time=7_000).timestamps_ms == [7_000] * 3
+
+
+@pytest.mark.parametrize("deltas", [[0, 1, 2], [1, 2, 3], [0, 2, 3], [0, 1, 5]])
+def test_the_offsets_of_records_are_those_that_they_say(deltas: list[int]) -> None:
+    block = b"".join(encode_record(delta, 0, None, b"v", []) for delta in deltas)
+    assert list(decode_records(block, 3).offset_deltas) == deltas
+
+
+def test_columns_from_a_record_on_are_all_cut_at_the_same_place() -> None:
+    rows: list[Row] = [
+        (delta, delta, b"k%d" % delta, b"v%d" % delta, [("h", b"%d" % delta)] if delta else [])
+        for delta in (0, 2, 5)
+    ]
+    columns = decode_records(b"".join(encode_record(*row) for row in rows), 3)
+    for first in range(4):
+        rest = columns.from_index(first)
+        assert rest.headers is not None
+        assert rows[first:] == list(
+            zip(rest.offset_deltas, rest.timestamps_ms, rest.keys, rest.values, rest.headers, strict=True)
+        )
+    plain = decode_records(plain_block(3), 3).from_index(1)
+    assert (plain.headers, len(plain.values), list(plain.offset_deltas)) == (None, 2, [1, 2])
