@@ -35,6 +35,15 @@ from tests.waiting import PATIENCE_S
 from .test_follower_stream import CONFIG, FOLLOWER, ME, OTHER, StillClock, led
 
 NOBODY: Any = None
+
+
+def registration_in(view: MetadataView, store: Any) -> Registration:
+    return Registration(
+        CONFIG, "d", view, store, StillClock(), NOBODY,
+        data_lost=NOBODY, damaged=NOBODY, gained=NOBODY, lost=NOBODY,
+    )  # fmt: skip
+
+
 BROKERS = (ME, FOLLOWER, OTHER)
 EVERYONE = {ME, FOLLOWER, OTHER}
 
@@ -95,10 +104,7 @@ class Leader:
         self.store.answered.clear()
         self.view = MetadataView(self.store, CONFIG.timings)
         await self.view.load()
-        registration = Registration(
-            CONFIG, "d", self.view, self.store, StillClock(), NOBODY,
-            data_lost=NOBODY, damaged=NOBODY, gained=NOBODY, lost=NOBODY,
-        )  # fmt: skip
+        registration = registration_in(self.view, self.store)
         registration.epoch = self.epoch
         self.writer = InSyncWriter(CONFIG, self.view, registration, self.store, StillClock(), NodeStats())
 
@@ -286,7 +292,8 @@ def test_a_follower_that_changes_while_the_transaction_is_on_its_way_joins_none_
 def test_one_that_is_due_at_once_is_looked_at_in_the_turn_that_looks_at_thousands() -> None:
     loop = SimLoop(1)
     clock = SimClock(loop)
-    writer = InSyncWriter(CONFIG, MetadataView(NOBODY, CONFIG.timings), NOBODY, NOBODY, clock, NodeStats())
+    view = MetadataView(NOBODY, CONFIG.timings)
+    writer = InSyncWriter(CONFIG, view, registration_in(view, NOBODY), NOBODY, clock, NodeStats())
 
     async def story() -> None:
         for number in range(2_100):
