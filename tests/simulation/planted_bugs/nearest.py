@@ -8,11 +8,8 @@ from data_plane.log.outcomes import Slice
 from data_plane.node.replicas.reading_rights import Right
 from data_plane.node.replicas.replica import Following, Replica
 from data_plane.node.serving.consume_stream import ConsumeStream
-from data_plane.testkit.invariants import Invariant
-from tests.simulation import plans
 from tests.simulation.bug import PlantedBug
 from tests.simulation.checks import Check
-from tests.simulation.finders import Seeds
 from tests.unit.node.replicas.test_follower_stream import OTHER
 from tests.unit.node.serving import test_follower_reads
 
@@ -55,7 +52,6 @@ BUGS = (
             Check(
                 test=test_follower_reads.test_a_follower_serves_up_to_its_own_watermark_and_on_as_that_moves
             ),
-            Seeds(plan=plans.nearest_is_a_follower, first=0, by=(Invariant.I1.name, Invariant.I3.name)),
         ),
     ),
     PlantedBug(
