@@ -18,8 +18,9 @@ from penstock.client.consuming.fetch_position import (
     PositionState,
 )
 from penstock.client.consuming.fetch_stream import FetchStream
-from penstock.client.consuming.fetcher import LEADER_MS, Fetcher
+from penstock.client.consuming.fetcher import Fetcher
 from penstock.client.consuming.malformed import SkipLog, skipped_batch
+from penstock.client.consuming.nearest import NearestReplica
 from penstock.client.consuming.offset_lookups import OffsetLookup, OffsetLookups
 from penstock.client.groups.member import GroupMember
 from penstock.client.ports import Network
@@ -56,6 +57,7 @@ class ConsumerCore:
         self.positions: dict[NamedPartition, FetchPosition] = {}
         self._known: dict[str, None] = {}
         self._fetcher = Fetcher(core, self, settings, self._backoff)
+        self._nearest = NearestReplica(settings.zone)
         self._readable: deque[FetchPosition] = deque()
         self.skips = SkipLog()
         self.closed = False
@@ -172,8 +174,7 @@ class ConsumerCore:
 
     def _follow(self, view: TopicView, position: FetchPosition) -> bool:
         partition = view.partitions[position.partition]
-        nearest = self._core.view.nearest(position.partition, partition, self.settings.zone)
-        return position.follow(partition, nearest)
+        return position.follow(partition, self._nearest.of(self._core.view, position.partition, partition))
 
     def assignment(self) -> list[NamedPartition]:
         """What is read, in order."""
@@ -360,6 +361,7 @@ class ConsumerCore:
         position.failures = 0
         if not part:
             return
+        position.turned_away = 0
         position.add_fetched(part)
         self._queue_readable(position)
         self._core.changed = True
@@ -376,7 +378,7 @@ class ConsumerCore:
         stream.forget(position)
         if position.from_follower:
             position.broker, position.state = NO_LEADER, PositionState.READY
-            position.back_to_leader(now + LEADER_MS)
+            position.back_to_leader(now)
             self._core.refresh(now)
             self._core.attend()
             return

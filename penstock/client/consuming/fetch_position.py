@@ -26,6 +26,8 @@ from penstock.client.timing import NEVER
 from penstock.contract.errors import InvalidRequest, PenstockError
 from penstock.records.batch import CONTROL, split_batches
 
+LEADER_MS, LEADER_MS_MAX = 10_000, 300_000
+"""So long the leader is read when a follower did not serve, twice as long each time, unless the metadata moves."""
 BEGINNING, END = -2, -1
 """Times that `ListOffsets` takes for the log's two ends."""
 SeekTo = Literal["beginning", "end"]
@@ -98,6 +100,7 @@ class FetchPosition:
         "target",
         "topic",
         "topic_id",
+        "turned_away",
         "window",
         "withheld",
     )
@@ -120,6 +123,8 @@ class FetchPosition:
         """The broker to read from while it serves: the leader, or a follower that is nearer."""
         self.leader_until = 0.0
         """Not 0: the nearest one did not serve, and until then the leader is read, ms."""
+        self.turned_away = 0
+        """How often followers did not serve it since one did, or since the metadata moved."""
         self.broker = NO_LEADER
         """The broker on whose stream it is open."""
         self.retry_at = 0.0
@@ -149,7 +154,7 @@ class FetchPosition:
         if now == (partition.leader, partition.leader_epoch, nearest):
             return False
         self.leader, self.leader_epoch, self.nearest = partition.leader, partition.leader_epoch, nearest
-        self.retry_at, self.failures, self.leader_until = 0.0, 0, 0.0
+        self.retry_at, self.failures, self.leader_until, self.turned_away = 0.0, 0, 0.0, 0
         return self.state is PositionState.OPEN
 
     @property
@@ -162,9 +167,11 @@ class FetchPosition:
         """It is open at a broker that does not lead it."""
         return self.broker not in (NO_LEADER, self.leader)
 
-    def back_to_leader(self, until: float) -> None:
-        """The follower that it is read from does not serve it: the leader does, at once."""
-        self.leader_until, self.retry_at = until, 0.0
+    def back_to_leader(self, now: float) -> None:
+        """The follower that it is read from does not serve it: the leader does, at once, and for longer each time."""
+        wait_ms = min(LEADER_MS * 2**self.turned_away, LEADER_MS_MAX)
+        self.turned_away = min(self.turned_away + 1, 10)
+        self.leader_until, self.retry_at = now + wait_ms, 0.0
 
     def look_up(self, target: int | None) -> None:
         """Begin again where a lookup of `target` will say."""

@@ -18,8 +18,6 @@ PROBE_MS = 10_000
 """A stream that was silent for this long is probed: one partition is opened again, which the broker must answer."""
 SILENT_MS = 15_000
 """A stream that stays silent after that is given up."""
-LEADER_MS = 10_000
-"""So long the leader is read when a follower did not serve, unless the metadata moves before."""
 
 
 class Fetcher:
@@ -78,7 +76,7 @@ class Fetcher:
         if position.leader == NO_LEADER:
             return
         if position.source != position.leader and self._core.view.address_of(position.source) is None:
-            position.back_to_leader(now + LEADER_MS)
+            position.back_to_leader(now)
         source = position.source
         stream = self._streams.get(source)
         if stream is None:
@@ -138,7 +136,7 @@ class Fetcher:
         stream.retry_at = now + self._backoff.delay_ms(stream.failures)
         for position in list(stream.positions.values()):
             if position.from_follower:
-                position.back_to_leader(now + LEADER_MS)
+                position.back_to_leader(now)
             position.broker = NO_LEADER
             position.generation += 1
             position.state = PositionState.READY

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.client.cluster_view import ClusterView, PartitionView
 from penstock.client.consuming.consumer import ConsumerCore
-from penstock.client.consuming.fetcher import LEADER_MS
+from penstock.client.consuming.fetch_position import LEADER_MS
 from penstock.contract import methods
 from tests.unit.client.consuming.test_consuming import expected, fill, filled, values
 from tests.unit.client.runner import Runner
@@ -62,6 +64,29 @@ def test_what_a_follower_refuses_the_leader_serves_at_once_and_the_follower_is_t
     assert settled(runner, consumer) == [1]
     fill(runner, 5, start=10)
     assert values(runner, consumer) == expected(range(10, 15))
+
+
+def test_a_follower_that_never_serves_is_tried_less_and_less() -> None:
+    runner = apart()
+    runner.cluster.serving.clear()
+    consumer = runner.consumer("orders", zone="z1")
+    assert values(runner, consumer) == expected(range(10))
+    refusing = next(
+        stream.session for stream in runner.streams.values() if stream.broker == 1 and stream.session
+    )
+    runner.run(LEADER_MS * 15 + 1_000)
+    assert len(refusing.opens) == 5, "at once, and after 10, 30, 70 and 150 s"
+    assert read_from(runner) == [0]
+
+
+def test_a_zone_without_any_broker_is_named_in_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    runner = apart()
+    consumer = runner.consumer("orders", zone="z9")
+    assert values(runner, consumer) == expected(range(10))
+    runner.cluster.move("orders", 0, 1)
+    runner.run(1_000)
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "penstock"]
+    assert "no broker is in a zone or on a host named 'z9'" in line
 
 
 def test_a_follower_that_stops_serving_in_the_middle_loses_and_repeats_nothing() -> None:
