@@ -5,10 +5,11 @@ fails acknowledges nothing.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
-from data_plane.disk.port import SyncStep
+from data_plane.disk.port import DiskFull, SyncStep
 from data_plane.node.replicas.committer import Committer, LogDirectoryFailed
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
@@ -17,7 +18,7 @@ from data_plane.testkit.disk import DISK_BYTES, DiskTiming, SimDisk
 from data_plane.testkit.loop import SimLoop
 from data_plane.testkit.medium import Medium
 from tests.unit.log.miniature import Miniature
-from tests.unit.node.storage import committer_of
+from tests.unit.node.storage import CONFIG, committer_of
 
 from .test_follower_stream import led
 
@@ -196,3 +197,109 @@ def test_a_round_at_once_whose_sync_fails_ends_the_broker_and_acknowledges_nothi
         assert rounds.committer.sync_began_ms is None
 
     rounds.play(story)
+
+
+class ScarceFiles:
+    """A broker that checkpoints once more than `WRITTEN_MAX` logs were written to; it has more of them than that."""
+
+    WRITTEN_MAX, LOGS = 2, 5
+
+    def __init__(self) -> None:
+        self.loop = SimLoop(1)
+        self.disk = SimDisk(Medium())
+        self.storage, self.clock, self.stats = Miniature(self.disk), SimClock(self.loop), NodeStats()
+        self.replicas = [led(self.storage, partition=number) for number in range(self.LOGS)]
+        config = replace(CONFIG, written_logs_max=self.WRITTEN_MAX)
+        self.committer = committer_of(self.storage, self.clock, self.stats, self.replicas, config)
+
+    async def write(self, *numbers: int) -> None:
+        """Durable in the journal when it returns."""
+        for number in numbers:
+            self.storage.append(number)
+            self.committer.wrote(self.replicas[number])
+        for number in numbers:
+            await self.committer.flushed(self.replicas[number])
+
+    def open(self) -> list[int]:
+        """Logs whose files are open."""
+        return [
+            number
+            for number, log in self.storage.logs.items()
+            if any(segment._data is not None for segment in log._segments.all)
+        ]
+
+    def play(self, story: Callable[[], Awaitable[None]], *, checkpoints: bool = False) -> None:
+        async def whole() -> None:
+            running = [asyncio.create_task(self.committer.run())]
+            if checkpoints:
+                running.append(asyncio.create_task(self.committer.run_checkpoints()))
+            await story()
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+
+        try:
+            self.loop.run_until_complete(whole())
+            assert not self.loop.failures
+        finally:
+            self.loop.close()
+
+
+def test_a_checkpoint_is_due_once_more_logs_were_written_to_than_may_be() -> None:
+    broker = ScarceFiles()
+
+    async def story() -> None:
+        await asyncio.sleep(1)
+        before = broker.stats.checkpoints
+        await broker.write(0, 1)
+        await asyncio.sleep(1)
+        assert broker.stats.checkpoints == before and broker.open() == [0, 1]
+        await broker.write(2)
+        await asyncio.sleep(1)
+        assert broker.stats.checkpoints == before + 1
+        assert broker.open() == []
+
+    broker.play(story, checkpoints=True)
+
+
+def test_a_checkpoint_of_few_logs_leaves_their_files_open() -> None:
+    broker = ScarceFiles()
+
+    async def story() -> None:
+        await broker.write(0, 1)
+        await broker.committer.checkpoint()
+        assert broker.open() == [0, 1]
+
+    broker.play(story)
+
+
+def test_what_is_written_to_beside_a_checkpoint_keeps_its_files_open() -> None:
+    broker = ScarceFiles()
+
+    async def story() -> None:
+        await broker.write(*range(broker.LOGS))
+        checkpoint = asyncio.create_task(broker.committer.checkpoint())
+        while not broker.committer.no_checkpoint.locked():
+            await asyncio.sleep(0)
+        # No batch: that it waits for a sync would keep the files open as well.
+        broker.committer.wrote(broker.replicas[3])
+        await checkpoint
+        assert broker.open() == [3]
+
+    broker.play(story)
+
+
+def test_logs_that_a_full_disk_kept_from_a_checkpoint_close_their_files_with_the_next_one() -> None:
+    broker = ScarceFiles()
+
+    async def story() -> None:
+        await broker.write(*range(broker.LOGS))
+        broker.disk.faults.capacity_bytes = broker.disk.medium.used_bytes()
+        with pytest.raises(DiskFull):
+            await broker.committer.checkpoint()
+        assert broker.open() == [*range(broker.LOGS)]
+        broker.disk.faults.capacity_bytes = DISK_BYTES
+        await broker.committer.checkpoint()
+        assert broker.open() == []
+
+    broker.play(story)
