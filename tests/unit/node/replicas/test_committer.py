@@ -199,6 +199,18 @@ def test_a_round_at_once_whose_sync_fails_ends_the_broker_and_acknowledges_nothi
     rounds.play(story)
 
 
+class _HeardDisk(SimDisk):
+    """Says when a sync that was handed over begins."""
+
+    def __init__(self) -> None:
+        super().__init__(Medium())
+        self.syncing = asyncio.Event()
+
+    async def sync(self, steps: Sequence[SyncStep]) -> None:
+        self.syncing.set()
+        await super().sync(steps)
+
+
 class ScarceFiles:
     """A broker that checkpoints once more than `WRITTEN_MAX` logs were written to; it has more of them than that."""
 
@@ -206,7 +218,7 @@ class ScarceFiles:
 
     def __init__(self) -> None:
         self.loop = SimLoop(1)
-        self.disk = SimDisk(Medium())
+        self.disk = _HeardDisk()
         self.storage, self.clock, self.stats = Miniature(self.disk), SimClock(self.loop), NodeStats()
         self.replicas = [led(self.storage, partition=number) for number in range(self.LOGS)]
         config = replace(CONFIG, written_logs_max=self.WRITTEN_MAX)
@@ -278,9 +290,9 @@ def test_what_is_written_to_beside_a_checkpoint_keeps_its_files_open() -> None:
 
     async def story() -> None:
         await broker.write(*range(broker.LOGS))
+        broker.disk.syncing.clear()
         checkpoint = asyncio.create_task(broker.committer.checkpoint())
-        while not broker.committer.no_checkpoint.locked():
-            await asyncio.sleep(0)
+        await broker.disk.syncing.wait()
         # No batch: that it waits for a sync would keep the files open as well.
         broker.committer.wrote(broker.replicas[3])
         await checkpoint
