@@ -111,8 +111,9 @@ class Metering:
         self._hurried[where] = None
 
     def hold(self, replica: Replica, release: Callable[[Replica], None]) -> bool:
-        """Its topic was deleted: whether the replica has to wait for its last reading. `release` is called then."""
-        if not self._config.metering or self._ended or not _is_metered(replica):
+        """Its topic was deleted: whether the replica has to wait for its last reading. `release` is called then; not in
+        this boot any more once its last words were said."""
+        if not self._config.metering or not _is_metered(replica):
             return False
         if not replica.log.usage.known:
             return False

@@ -22,7 +22,9 @@ from .test_follower_stream import led
 NOBODY: Any = None
 
 
-def removal_of(storage: Miniature, clock: Clock, stats: NodeStats, due: DueWork, committer: Committer) -> Removal:
+def removal_of(
+    storage: Miniature, clock: Clock, stats: NodeStats, due: DueWork, committer: Committer
+) -> Removal:
     environment = Environment(
         config=CONFIG, clock=clock, rng=NOBODY, transport=NOBODY, disk=storage.disk, stats=stats
     )
