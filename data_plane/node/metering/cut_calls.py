@@ -34,7 +34,7 @@ from data_plane.metering.readings import DueReading, ReadingKind
 from data_plane.node.config import NodeConfig
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.metering.metering import Metering
-from data_plane.node.metering.usage_messages import failed_part
+from data_plane.node.metering.usage_messages import failed_part, kept_end_of
 from data_plane.node.metering.usage_topic import USAGE_TOPIC
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
 from data_plane.node.replicas.replica import Replica
@@ -286,7 +286,7 @@ class CutCalls:
                     if where not in waived:
                         failed.append(cut)
                 elif where in names:
-                    ends[where] = _end(where, names[where], cut)
+                    ends[where] = kept_end_of(where, names[where], cut)
         answered = {TopicPartition(TopicId(one.topic_id), one.partition) for one in failed}
         failed += [
             failed_part(where, ErrorCode.LEADER_NOT_READY, f"{name}-{where.partition}: was not answered for")
@@ -489,14 +489,3 @@ class CutCalls:
                 f"{replica.name}: what was counted before {end_ms} is not known any more"
             )
         return mark
-
-
-def _end(where: TopicPartition, topic: str, cut: usage_pb2.PartitionCut) -> KeptEnd:
-    return KeptEnd(
-        where=where,
-        topic=topic,
-        log_generation=cut.log_generation,
-        end_offset=cut.end_offset,
-        accepted_ms=cut.accepted_ms,
-        totals=tuple(cut.totals),
-    )
