@@ -149,11 +149,12 @@ class BrokerProcess:
             node_config = replace(node_config, written_logs_max=descriptors // 8)
         disk = RealDisk(config.data)
         store = await open_store(config.metadata, config.cluster_id)
-        transport: PeerTransport | BothTransports = PeerTransport(
+        tls_transport = PeerTransport(
             config.cluster_id, lambda: identity.current.client, self._refused_handshakes
         )
+        transport: PeerTransport | BothTransports = tls_transport
         if config.transition is not None:
-            transport = BothTransports(transport, config.transition.secret(), config.cluster_id)
+            transport = BothTransports(tls_transport, config.transition.secret(), config.cluster_id)
         node = self._node = BrokerNode(
             node_config,
             clock=SystemClock(),

@@ -1,5 +1,6 @@
 """The page of settings: what each process of the service reads from its configuration file and from the environment."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -74,7 +75,7 @@ def _settings(module: ModuleType, model: type[Settings], above: str = "") -> lis
             continue  # the process gives it
         inner = field.type if isinstance(field.type, type) and issubclass(field.type, Settings) else None
         if inner is not None:
-            rows += _settings(module, inner, f"{above}{field.name}.")
+            rows += _settings(sys.modules[inner.__module__], inner, f"{above}{field.name}.")
         else:
             if not said[field.name]:
                 raise ValueError(f"{module.__name__}: no docstring says what {field.name} is")
