@@ -26,7 +26,7 @@ def page() -> str:
     """Both exports. Django has to be set up."""
     rows = [
         _row(InfoMetricFamily(BUILD_INFO, BUILD_INFO_SAID), ("version", "cores")),
-        _row(GaugeMetricFamily(EXPIRES, EXPIRES_SAID), ("kind",)),
+        _row(GaugeMetricFamily(EXPIRES, EXPIRES_SAID), ("certificate",)),
         _row(CounterMetricFamily(REFUSED, REFUSED_SAID), ("side", "reason")),
         *_counted(NodeStats(), said_of(stats, "NodeStats")),
         *_counted(DiskStats(), said_of(disk, "DiskStats")),
@@ -35,7 +35,7 @@ def page() -> str:
     return markdown.page(
         "Metrics",
         "the counters themselves (`data_plane/node/stats.py`, `data_plane/broker`, `daemon/identity_metrics.py`, "
-        "`control_plane/api/metrics.py`, "
+        "`control_plane/api/metrics.py`, `control_plane/certificate_metrics.py`, `control_plane/server_checks.py`, "
         "`control_plane/brokers/metrics.py`, `billing/metrics.py`)",
         "Both are OpenMetrics text. A broker serves them at `/metrics` of its HTTP listener, the control "
         "plane at `/metrics` of its "
@@ -78,10 +78,11 @@ def _gauges() -> Mapping[str, str]:
 
 def _control_plane() -> list[Row]:
     from billing import metrics as billing
+    from control_plane import certificate_metrics, server_checks
     from control_plane.api import metrics
     from control_plane.brokers import metrics as brokers
 
-    modules = (metrics, brokers, billing)
+    modules = (metrics, certificate_metrics, server_checks, brokers, billing)
     collectors = [
         value for module in modules for value in vars(module).values() if hasattr(value, "_labelnames")
     ]

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from control_plane import config as control_plane
+from control_plane import server_tls
 from daemon.settings import Settings
 from data_plane.broker import config as broker
 from data_plane.broker import metadata_config
@@ -55,6 +56,8 @@ def page() -> str:
         "## Web application and worker",
         "`PENSTOCK_CONFIG` names the file, which both share with the usage pipeline.",
         table(_COLUMNS, _settings(control_plane, control_plane.Config)),
+        "`database_tls` and `redis_tls`, each an object:",
+        table(_COLUMNS, _settings(server_tls, server_tls.ServerTls)),
         "## Usage pipeline",
         "The runner reads these of the same file; its own file may leave out the others.",
         table(_COLUMNS, _settings(runner, runner.Configuration)),
