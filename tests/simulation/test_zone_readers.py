@@ -4,7 +4,8 @@ import pytest
 
 from data_plane.testkit.activities import Activity
 from data_plane.testkit.forks import run_forked
-from data_plane.testkit.scenario import Scenario, SeedResult
+from data_plane.testkit.scenario import Scenario
+from data_plane.testkit.seed_result import SeedResult
 from data_plane.testkit.swarm import ZONES, draw_plan
 from tests.simulation import plans
 
