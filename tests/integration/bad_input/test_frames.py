@@ -1,4 +1,4 @@
-"""Frames that break the rules of their stream, from clients and from what holds the cluster secret."""
+"""Frames that break the rules of their stream, from clients and from what has a broker's certificate."""
 
 import struct
 from collections.abc import Callable
