@@ -46,7 +46,7 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
         key_file = Path(settings["usage_key_file"])
         key_file.rename(tmp_path / "aside")
         running.config_file.write_text(json.dumps(settings | {"pipeline_interval_s": 600}))
-        process = running.process("spark_usage.runner")
+        process = running.runner()
 
         def beat() -> dict[str, Any]:
             try:
@@ -107,6 +107,6 @@ def test_once_tells_what_is_wrong_in_one_line(tmp_path: Path) -> None:
             f"spark_usage: {tmp_path / 'usage.key'}: the service account's key is not there yet"
         ]
         running.config_file.write_text("{}")
-        process = running.process("spark_usage.runner")
+        process = running.runner()
         assert "brokers: missing; give it a value" in process.communicate(timeout=PATIENCE_S)[0]
         assert process.returncode == 2
