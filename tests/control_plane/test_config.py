@@ -111,8 +111,17 @@ def test_databases_by_address() -> None:
     assert lite["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
     postgres = config.database("postgresql://user:p%40ss@127.0.0.1:5433/penstock")
     assert (postgres["USER"], postgres["PASSWORD"], postgres["PORT"]) == ("user", "p@ss", "5433")
+    several = config.database("postgresql://user:p%40ss@db-1:5433,[::1],db-3:5434/penstock")
+    assert (several["HOST"], several["PORT"]) == ("db-1,::1,db-3", "5433,5432,5434")
+    assert (several["USER"], several["PASSWORD"], several["NAME"]) == ("user", "p@ss", "penstock")
+    assert several["OPTIONS"]["target_session_attrs"] == "read-write"
+    assert "target_session_attrs" not in postgres["OPTIONS"]
+    named = config.database("postgresql://u@db-1,db-2/penstock?target_session_attrs=read-write")
+    assert (named["HOST"], named["NAME"]) == ("db-1,db-2", "penstock")
     for url in (
         "mysql://h/x",
+        "postgresql://u:hidden@h1,,h2/x",
+        "postgresql://u:hidden@h1,h2:port/x",
         "sqlite://relative",
         "postgresql://h:hidden@/",
         "postgresql://u:hidden@h:port/x",
