@@ -9,7 +9,6 @@ reports it, and the next round begins after the pause.
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from typing import Any, NoReturn
@@ -236,7 +235,3 @@ def main() -> int:
     runner.run()
     listener.close()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -224,6 +224,10 @@ class Service:
         found = [float(line.split()[1]) for line in text.splitlines() if line.startswith(f"penstock_{name}")]
         return sum(found) if found else math.nan
 
+    def address_of(self, worker: str) -> str:
+        """Where it answers /healthz, /readyz and /metrics."""
+        return f"http://{HOST}:{self._worker_ports[worker]}"
+
     def workers(self) -> list[str]:
         """Names of the workers that run."""
         return [name for name in self._processes if name.startswith("worker")]
