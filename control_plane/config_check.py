@@ -17,6 +17,7 @@ from daemon.config_check import (
     CONNECT_S,
     Finding,
     bindable,
+    identity,
     ok,
     private,
     reachable,
@@ -25,6 +26,7 @@ from daemon.config_check import (
     usable_folder,
     wrong,
 )
+from daemon.identity import Role
 from penstock.contract.errors import ConfigurationError
 
 _OF_SERVICE = ("secret_key", "database_url", "celery_broker_url", "public_url", "operator_token_file")
@@ -94,7 +96,7 @@ def _transport(config: Config) -> str:
 
 
 def _files(config: Config) -> Iterator[Finding]:
-    yield private("brokers.cluster_secret_file", config.brokers.cluster_secret_file)
+    yield from identity(config.identity, Role.CONTROL_PLANE)
     yield private("brokers.pepper_file", config.brokers.pepper_file)
     for setting, file in (
         ("usage_key_file", config.usage_key_file),

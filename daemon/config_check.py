@@ -14,7 +14,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
+from daemon.identity import Role
 from daemon.logs import without_secrets
+from daemon.tls import IdentityConfig, OwnIdentity
 from penstock.contract.errors import ConfigurationError
 from penstock.rules.addresses import split_address
 
@@ -26,6 +28,8 @@ _PASSWORD = re.compile(r"(:/+[^\s/@:]*:)[^\s/]*@")
 
 class State(Enum):
     OK = "ok"
+    DOUBTFUL = "doubtful"
+    """The process starts, and will not do so for long."""
     WRONG = "wrong"
 
 
@@ -93,6 +97,28 @@ def private(setting: str, file: Path) -> Finding:
     if found.state is State.OK and file.stat().st_mode & (stat.S_IRWXG & ~stat.S_IRGRP | stat.S_IRWXO):
         return wrong(setting, f"{file}: it is a secret that others can read or change; chmod o=,g-wx {file}")
     return found
+
+
+def identity(
+    files: IdentityConfig, role: Role, cluster_id: str = "", broker_id: int | None = None
+) -> Iterator[Finding]:
+    """Whether the certificates of mutual TLS are this process's, fit together, and are good now and for a while."""
+    yield readable("identity.ca_file", files.ca_file)
+    yield readable("identity.certificate_file", files.certificate_file)
+    yield private("identity.key_file", files.key_file)
+    try:
+        own = OwnIdentity(files, role, cluster_id=cluster_id, broker_id=broker_id)
+    except ConfigurationError as error:
+        setting, _, text = error.message.partition(": ")
+        yield wrong(setting, f"{text}; `penstock cluster certificates` makes and renews them")
+        return
+    soon = own.warnings()
+    for text in soon.values():
+        yield Finding(setting="identity", state=State.DOUBTFUL, text=one_line(text))
+    if not soon:
+        yield ok(
+            "identity", f"is {own.current.identity}, for {int(min(own.ends_s().values()) / 86_400)} days"
+        )
 
 
 def usable_folder(setting: str, folder: Path) -> Finding:

@@ -10,6 +10,7 @@ from daemon.config_check import (
     CONNECT_S,
     Finding,
     bindable,
+    identity,
     ok,
     private,
     readable,
@@ -17,6 +18,7 @@ from daemon.config_check import (
     usable_folder,
     wrong,
 )
+from daemon.identity import Role
 from data_plane.broker.config import ENVIRONMENT_PREFIX, LISTENERS, BrokerConfig, pepper_of, read_config
 from data_plane.broker.metadata_config import EtcdMetadata, open_store
 from data_plane.broker.sqlite_store import StoreFault
@@ -57,8 +59,7 @@ BROKER = BrokerKind()
 
 def _files(config: BrokerConfig) -> Iterator[Finding]:
     yield usable_folder("data", config.data)
-    yield private("cluster_secret_file", config.cluster_secret_file)
-    yield from _tried("cluster_secret_file", config.cluster_secret)
+    yield from identity(config.identity, Role.BROKER, config.cluster_id, config.broker_id)
     for version, name in config.pepper_files.items():
         setting = f"pepper_files.{version}"
         yield private(setting, Path(name))

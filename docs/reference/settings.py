@@ -1,6 +1,7 @@
 """The page of settings: what each process of the service reads from its configuration file and from the environment."""
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -49,7 +50,11 @@ BROKER_EXAMPLE = {
     "internal_listen": "127.0.0.1:9093",
     "peer_listen": "127.0.0.1:9094",
     "http_listen": "127.0.0.1:9095",
-    "cluster_secret_file": "/etc/penstock/cluster.secret",
+    "identity": {
+        "ca_file": "/etc/penstock/certificates/ca.pem",
+        "certificate_file": "/etc/penstock/certificates/broker-1.pem",
+        "key_file": "/etc/penstock/certificates/broker-1-key.pem",
+    },
     "pepper_files": {"1": "/etc/penstock/pepper-1"},
 }
 SERVER_EXAMPLE = {
@@ -64,9 +69,13 @@ SERVER_EXAMPLE = {
     "brokers": {
         "bootstrap": ["broker-1.example.com:9092"],
         "internal": ["127.0.0.1:9093"],
-        "cluster_secret_file": "/etc/penstock/cluster.secret",
         "pepper_file": "/etc/penstock/pepper-1",
         "pepper_version": 1,
+    },
+    "identity": {
+        "ca_file": "/etc/penstock/certificates/ca.pem",
+        "certificate_file": "/etc/penstock/certificates/control-plane.pem",
+        "key_file": "/etc/penstock/certificates/control-plane-key.pem",
     },
     "datasets": "/srv/penstock/datasets",
     "usage_key_file": "/etc/penstock/usage.key",
@@ -147,7 +156,7 @@ def _settings(module: ModuleType, model: type[Settings], above: str = "") -> lis
             continue  # the process gives it
         inner = field.type if isinstance(field.type, type) and issubclass(field.type, Settings) else None
         if inner is not None:
-            rows += _settings(module, inner, f"{above}{field.name}.")
+            rows += _settings(sys.modules[inner.__module__], inner, f"{above}{field.name}.")
         else:
             if not said[field.name]:
                 raise ValueError(f"{module.__name__}: no docstring says what {field.name} is")
