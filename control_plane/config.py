@@ -12,7 +12,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Meta
 
-from daemon import settings
+from daemon import server_tls, settings
+from daemon.server_tls import ServerTls
 from daemon.settings import Refused, Secret, Settings
 from daemon.tls import IdentityConfig
 from penstock.contract.api_keys import ENV_LENGTH_MAX, is_env
@@ -25,6 +26,7 @@ RECONCILE_S = 10
 TRANSPORTS = {
     "filesystem": "filesystem:///absolute/folder",
     "redis": "redis://host:port/number",
+    "rediss": "rediss://host:port/number over TLS",
 }
 """What can carry wake-ups, by the scheme of `celery_broker_url`."""
 Network = IPv4Network | IPv6Network
@@ -72,7 +74,7 @@ class Config(Settings, frozen=True, kw_only=True):
     """sqlite:////absolute/file or postgresql://user:password@host:port/name; a primary and its standbys as
     host:port,host:port, of which the one that takes writes is used."""
     celery_broker_url: Secret
-    """filesystem:///absolute/folder or redis://host:port/number."""
+    """filesystem:///absolute/folder, redis://host:port/number or, over TLS, rediss://host:port/number."""
     public_url: Text
     """The URL under which people reach the service; https behind a proxy that terminates TLS."""
     listen: Text
@@ -101,6 +103,10 @@ class Config(Settings, frozen=True, kw_only=True):
     """Seconds between two comparisons of the desired state with the brokers."""
     state: Path | None = None
     """Folder for small files of this host's processes; the folder of this file unless given."""
+    database_tls: ServerTls | None = None
+    """TLS to PostgreSQL, which checks its certificate and host name; required off loopback."""
+    redis_tls: ServerTls | None = None
+    """The same to Redis, with rediss://."""
 
     def __post_init__(self) -> None:
         if not is_env(self.environment):
@@ -114,6 +120,8 @@ class Config(Settings, frozen=True, kw_only=True):
             raise Refused(
                 "public_url", f"http://host or https://host required, {self.public_url[:80]!r} given"
             )
+        server_tls.check_database(self.database_url, self.database_tls)
+        server_tls.check_transport(self.celery_broker_url, self.redis_tls)
         try:
             _networks(self.trusted_proxies)
         except ValueError as error:
@@ -204,7 +212,7 @@ def _servers(url: str) -> tuple[str, list[tuple[str, str]]]:
     return each[0], [(part.hostname or "", str(part.port or 5432)) for part in parts]
 
 
-def database(url: str) -> dict[str, Any]:
+def database(url: str, tls: ServerTls | None = None) -> dict[str, Any]:
     """Django's settings of the database at `url`. Raises `ConfigurationError` without showing the password."""
     try:
         first, servers = _servers(url)
@@ -240,6 +248,7 @@ def database(url: str) -> dict[str, Any]:
                 "tcp_user_timeout": 10_000,
                 "keepalives_idle": 5,
                 "keepalives_interval": 5,
+                **server_tls.of_libpq(tls),
                 **({"target_session_attrs": "read-write"} if len(servers) > 1 else {}),
             },
         }

@@ -27,6 +27,7 @@ from daemon.config_check import (
     wrong,
 )
 from daemon.identity import Role
+from daemon.server_tls import of_redis
 from penstock.contract.errors import ConfigurationError
 
 _OF_SERVICE = ("secret_key", "database_url", "celery_broker_url", "public_url", "operator_token_file")
@@ -83,7 +84,7 @@ def _values(config: Config) -> Iterator[Finding]:
 
 
 def _database(config: Config) -> dict[str, Any]:
-    return configuration.database(config.database_url)
+    return configuration.database(config.database_url, config.database_tls)
 
 
 def _transport(config: Config) -> str:
@@ -117,16 +118,16 @@ def _files(config: Config) -> Iterator[Finding]:
 
 
 def _stores(config: Config) -> Iterator[Finding]:
-    yield _ask_database(config.database_url)
-    yield _ask_transport(config.celery_broker_url)
+    yield _ask_database(config)
+    yield _ask_transport(config)
     for address in config.brokers.internal:
         yield reachable("brokers.internal", address)
 
 
-def _ask_database(url: str) -> Finding:
+def _ask_database(config: Config) -> Finding:
     """Whether it answers, and has tables. Without Django, which can be set up once a process only."""
     try:
-        chosen = configuration.database(url)
+        chosen = _database(config)
     except ConfigurationError:
         return wrong("database_url", "it was not asked; correct its address first")
     on_sqlite = chosen["ENGINE"].endswith("sqlite3")
@@ -162,11 +163,17 @@ def _postgresql_has_tables(chosen: dict[str, Any]) -> bool:
         return connection.execute("SELECT to_regclass(%s)", (_TABLE,)).fetchone() != (None,)
 
 
-def _ask_transport(url: str) -> Finding:
-    if urlsplit(url).scheme != "redis":
+def _ask_transport(config: Config) -> Finding:
+    url, tls = config.celery_broker_url, config.redis_tls
+    if urlsplit(url).scheme == "filesystem":
         return ok("celery_broker_url", "wake-ups travel by files")
     try:
-        asked = redis.Redis.from_url(url, socket_timeout=CONNECT_S, socket_connect_timeout=CONNECT_S)
+        asked = redis.Redis.from_url(
+            url,
+            socket_timeout=CONNECT_S,
+            socket_connect_timeout=CONNECT_S,
+            **({} if tls is None else of_redis(tls)),
+        )
         try:
             asked.ping()
         finally:

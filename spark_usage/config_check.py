@@ -62,7 +62,7 @@ class RunnerKind:
             for address in config.brokers.bootstrap:
                 yield reachable("brokers.bootstrap", address)
             if urlsplit(config.database_url).scheme == "postgresql":
-                yield _ask_database(config.database_url)
+                yield _ask_database(config)
 
 
 RUNNER = RunnerKind()
@@ -77,11 +77,11 @@ def _java(environment: Mapping[str, str]) -> Finding:
     return ok("JAVA_HOME", "there is a Java for Spark")
 
 
-def _ask_database(url: str) -> Finding:
+def _ask_database(config: Configuration) -> Finding:
     from spark_usage.lease import DatabaseLease, Unavailable
 
     try:
-        DatabaseLease(url).look()
+        DatabaseLease(config.database_url, config.database_tls).look()
     except Unavailable as error:
         return wrong(
             "database_url",

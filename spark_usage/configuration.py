@@ -11,6 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from daemon import settings
+from daemon.server_tls import ServerTls, check_database
 from daemon.settings import Secret, Settings
 from penstock.contract.errors import ConfigurationError
 
@@ -73,6 +74,8 @@ class Configuration(Settings, frozen=True, kw_only=True):
     database_url: Secret = Secret("")
     """Where the lease is that lets one of several runners work: the service's PostgreSQL. Without one, or with SQLite,
     runners of one host take turns by a lock on a file of the data sets' folder."""
+    database_tls: ServerTls | None = None
+    """TLS to that PostgreSQL, which checks its certificate and host name; required off loopback."""
     runner_listen: Annotated[str, Meta(min_length=1)] = "127.0.0.1:0"
     """host:port of the runner's /healthz, /readyz and /metrics; port 0 chooses one."""
     state: Path | None = None
@@ -80,6 +83,7 @@ class Configuration(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         settings.host_of("runner_listen", self.runner_listen)
+        check_database(self.database_url, self.database_tls)
 
     @property
     def state_directory(self) -> Path:
@@ -103,7 +107,14 @@ OF_CONTROL_PLANE = frozenset(
             "operator_token_file",
             "price_book_file",
         ),
-        *("public_url", "reconcile_interval_s", "secret_key", "trusted_proxies", "worker_listen"),
+        *(
+            "public_url",
+            "reconcile_interval_s",
+            "redis_tls",
+            "secret_key",
+            "trusted_proxies",
+            "worker_listen",
+        ),
     }
 )
 """Settings in the same file that only the web application and the worker read."""

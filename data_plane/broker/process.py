@@ -34,7 +34,7 @@ from data_plane.broker.config import BrokerConfig, read_config
 from data_plane.broker.descriptors import raise_descriptor_limit
 from data_plane.broker.disk import RealDisk
 from data_plane.broker.grpc_options import INTERNAL_CALLS_MAX
-from data_plane.broker.metadata_config import open_store
+from data_plane.broker.metadata_config import EtcdMetadata, open_store
 from data_plane.broker.metrics import StatsCollector
 from data_plane.broker.peer_listener import PeerListener, bind_peers
 from data_plane.broker.peer_transport import PeerTransport
@@ -76,6 +76,7 @@ _LOOK_AT_FILES_S = 1.0
 _ADDRESSES_LOGGED = 5
 PEER_CONNECTIONS_MAX = 2_000
 """Two streams of each other broker, and calls; each takes a descriptor and at rest 64 KiB."""
+_ETCD_CHECK_S = 5.0
 _CLOSE_S = 2.0
 """For listeners and connections to close. Clients that are still there then find them closed by the process's end."""
 
@@ -149,6 +150,8 @@ class BrokerProcess:
             node_config = replace(node_config, written_logs_max=descriptors // 8)
         disk = RealDisk(config.data)
         store = await open_store(config.metadata, config.cluster_id)
+        if isinstance(config.metadata, EtcdMetadata):
+            self._start(self._check_etcd(config.metadata))
         tls_transport = PeerTransport(
             config.cluster_id, lambda: identity.current.client, self._refused_handshakes
         )
@@ -192,6 +195,11 @@ class BrokerProcess:
             ):
                 await _closed(name, closing)
         _end_process(status)
+
+    async def _check_etcd(self, metadata: EtcdMetadata) -> None:
+        """A broker that starts says why it cannot call etcd, and waits for it: an etcd may come later."""
+        for said in await asyncio.to_thread(metadata.failures, _ETCD_CHECK_S):
+            _log.error("etcd cannot be called", extra={"reason": said})
 
     def _start_http(self, node: BrokerNode, disk: RealDisk) -> HttpListener:
         registry = CollectorRegistry()

@@ -27,7 +27,7 @@ def page() -> str:
     """Every export. Django has to be set up."""
     rows = [
         _row(InfoMetricFamily(BUILD_INFO, BUILD_INFO_SAID), ("version", "cores")),
-        _row(GaugeMetricFamily(EXPIRES, EXPIRES_SAID), ("kind",)),
+        _row(GaugeMetricFamily(EXPIRES, EXPIRES_SAID), ("certificate",)),
         _row(CounterMetricFamily(REFUSED, REFUSED_SAID), ("side", "reason")),
         *_counted(NodeStats(), said_of(stats, "NodeStats")),
         *_counted(DiskStats(), said_of(disk, "DiskStats")),
@@ -36,7 +36,7 @@ def page() -> str:
     return markdown.page(
         "Metrics",
         "the counters themselves (`data_plane/node/stats.py`, `data_plane/broker`, `daemon/identity_metrics.py`, "
-        "`control_plane/api/metrics.py`, "
+        "`control_plane/api/metrics.py`, `control_plane/certificate_metrics.py`, `control_plane/server_checks.py`, "
         "`control_plane/brokers/metrics.py`, `billing/metrics.py`, `control_plane/worker.py`, "
         "`spark_usage/metrics.py`)",
         "All are OpenMetrics text. A broker serves them at `/metrics` of its HTTP listener, the web application "
@@ -105,10 +105,11 @@ def _runner() -> list[Row]:
 
 def _control_plane() -> list[Row]:
     from billing import metrics as billing
+    from control_plane import certificate_metrics, server_checks
     from control_plane.api import metrics
     from control_plane.brokers import metrics as brokers
 
-    modules = (metrics, brokers, billing)
+    modules = (metrics, certificate_metrics, server_checks, brokers, billing)
     collectors = [
         value for module in modules for value in vars(module).values() if hasattr(value, "_labelnames")
     ]

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from control_plane import config as control_plane
+from daemon import server_tls
 from daemon.settings import Settings
 from data_plane.broker import config as broker
 from data_plane.broker import metadata_config
@@ -61,7 +62,9 @@ SERVER_EXAMPLE = {
     "environment": "live",
     "secret_key": "<32 random characters or more>",
     "database_url": "postgresql://penstock:<password>@db-1:5432,db-2:5432/penstock",
-    "celery_broker_url": "redis://:<password>@redis-1:6379/0",
+    "database_tls": {"ca_file": "/etc/penstock/certificates/ca.pem"},
+    "celery_broker_url": "rediss://:<password>@redis-1:6379/0",
+    "redis_tls": {"ca_file": "/etc/penstock/certificates/ca.pem"},
     "public_url": "https://penstock.example.com",
     "listen": "127.0.0.1:8080",
     "worker_listen": "127.0.0.1:8081",
@@ -115,6 +118,8 @@ def page() -> str:
         "the broker: a host's own addresses need no file of their own.",
         _example(SERVER_EXAMPLE, control_plane, control_plane.Config, (runner, runner.Configuration)),
         table(_COLUMNS, _settings(control_plane, control_plane.Config)),
+        "`database_tls` and `redis_tls`, each an object:",
+        table(_COLUMNS, _settings(server_tls, server_tls.ServerTls)),
         "## Usage pipeline",
         "`penstock server runner --config FILE` reads these of the same file; its own file may leave out the others.",
         table(_COLUMNS, _settings(runner, runner.Configuration)),

@@ -24,6 +24,7 @@ from tests.waiting import PATIENCE_S
 pytestmark = pytest.mark.processes
 
 EXIT_CANNOT_START = 2
+EXPIRES = 'penstock_certificate_expires_seconds{certificate="identity.certificate_file"}'
 
 
 @pytest.fixture
@@ -123,10 +124,12 @@ def test_what_is_not_of_the_cluster_is_turned_away_counted_and_harms_nothing(
 
 def test_a_certificate_that_runs_out_is_a_metric_and_a_warning(cluster: Brokers) -> None:
     folder = cluster.directory.certificates.folder
-    assert metric(cluster, 1, 'penstock_certificate_expires_seconds{kind="certificate"}') > 300 * 86_400
+    assert metric(cluster, 1, EXPIRES) > 300 * 86_400
     authority.renew(folder, ["broker-1"], now=datetime.now(UTC), days=5)
     cluster.wait_until("it is taken up", lambda: taken_up(cluster, 1) == 1)
-    left_s = metric(cluster, 1, 'penstock_certificate_expires_seconds{kind="certificate"}')
+    left_s = metric(
+        cluster, 1, 'penstock_certificate_expires_seconds{certificate="identity.certificate_file"}'
+    )
     assert 4 * 86_400 < left_s <= 5 * 86_400
     cluster.wait_until("it is a warning", lambda: "warnings" in json.loads(cluster.http(1, "/readyz")[1]))
     warnings = json.loads(cluster.http(1, "/readyz")[1])["warnings"]
