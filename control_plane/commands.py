@@ -1,4 +1,4 @@
-"""`penstock server web` and `worker`: the processes of the control plane, each until it is told to stop."""
+"""`penstock server web` and `worker`: the processes of the control plane, each until SIGTERM."""
 
 import os
 import sys

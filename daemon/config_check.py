@@ -92,7 +92,7 @@ def readable(setting: str, file: Path) -> Finding:
 
 
 def private(setting: str, file: Path) -> Finding:
-    """As `readable`, for a file that nobody else may read."""
+    """As `readable`, for a file that no other user may read."""
     found = readable(setting, file)
     if found.state is State.OK and file.stat().st_mode & (stat.S_IRWXG & ~stat.S_IRGRP | stat.S_IRWXO):
         return wrong(setting, f"{file}: it is a secret that others can read or change; chmod o=,g-wx {file}")

@@ -1,4 +1,4 @@
-"""`penstock server runner`: the usage pipeline, until it is told to stop."""
+"""`penstock server runner`: the usage pipeline, until SIGTERM."""
 
 import os
 import sys

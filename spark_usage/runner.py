@@ -112,17 +112,17 @@ class Runner:
 
     def _keep_lease(self) -> None:
         """Renew it as long as this process lives, however long a round takes."""
-        told = False
+        said = False
         while not self._stopping.wait(RENEW_S):
             try:
                 if not self._lease.hold():
                     self._end_at_once()
-                told = False
+                said = False
             except Unavailable as error:
                 # What is published under this runner's number counts only until another one begins.
-                if not told:
+                if not said:
                     log.warning("the lease was not renewed", extra={"error": str(error)})
-                told = True
+                said = True
 
     def _end_at_once(self) -> NoReturn:
         """Nothing that this process still does counts."""
