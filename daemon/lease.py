@@ -1,9 +1,9 @@
 """A lease: of several processes that could do something, one does it until it no longer renews.
 
 A lease is a row of a table that all of them reach (`control_plane.processes.models.Lease`). Its number grows with each
-holder, which distinguishes what a holder leaves behind from what a later one does (RL9). The database's clock alone decides
-when a lease has ended; a holder stops earlier, by its own monotonic clock from before the last renewal. That clock goes
-on while a process is paused (SIGSTOP), so a process that wakes up finds that it holds nothing.
+holder: it distinguishes what a holder leaves behind from what a later one does (RL9). The database's clock alone
+decides when a lease has ended; a holder stops earlier, by its own monotonic clock from before the last renewal. That
+clock goes on while a process is paused (SIGSTOP), so a process that wakes up finds that it holds nothing.
 """
 
 import time
