@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
+from daemon import certificates
 from daemon.identity import Role
 from daemon.logs import without_secrets
 from daemon.tls import IdentityConfig, OwnIdentity
@@ -22,6 +23,8 @@ from penstock.rules.addresses import split_address
 
 CONNECT_S = 5.0
 LINE_MAX = 400
+SOON_DAYS = 14
+"""A certificate that expires within this time is something to look at."""
 _PASSWORD = re.compile(r"(:/+[^\s/@:]*:)[^\s/]*@")
 """What stands between a user's name and the host of an address."""
 
@@ -119,6 +122,24 @@ def identity(
         yield ok(
             "identity", f"is {own.current.identity}, for {int(min(own.ends_s().values()) / 86_400)} days"
         )
+
+
+def valid_now(setting: str, file: Path) -> Iterator[Finding]:
+    """Whether the certificate is valid now, and for how long."""
+    try:
+        found = certificates.described(certificates.load(file)[0])
+    except ConfigurationError:
+        return  # what is wrong with the file has been said
+    now = certificates.utc_now()
+    days = found.days_left(now)
+    if now < found.not_before or found.not_after <= now:
+        when = f"from {found.not_before:%Y-%m-%d %H:%M} to {found.not_after:%Y-%m-%d %H:%M} UTC"
+        yield wrong(setting, f"{file} is valid {when}; put one there that is valid now, or set the clock")
+    elif days < SOON_DAYS:
+        text = one_line(f"{file} expires in {days} days; put a new one there")
+        yield Finding(setting=setting, state=State.DOUBTFUL, text=text)
+    else:
+        yield ok(setting, f"{file} is valid for {days} days")
 
 
 def usable_folder(setting: str, folder: Path) -> Finding:

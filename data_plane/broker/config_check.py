@@ -16,6 +16,7 @@ from daemon.config_check import (
     readable,
     refused,
     usable_folder,
+    valid_now,
     wrong,
 )
 from daemon.identity import Role
@@ -45,8 +46,16 @@ class BrokerKind:
             return
         yield ok("the file", f"every value is possible, of broker {config.broker_id} of {config.cluster_id}")
         yield from _files(config)
+        taken: dict[str, str] = {}
         for name in LISTENERS:
-            yield bindable(name, getattr(config, name))
+            address = getattr(config, name)
+            if address in taken and not address.endswith(":0"):
+                yield wrong(
+                    name, f"{address} is {taken[address]}'s already; give each listener a port of its own"
+                )
+            else:
+                yield bindable(name, address)
+            taken.setdefault(address, name)
         if connect:
             if isinstance(config.metadata, EtcdMetadata) or Path(config.metadata).exists():
                 yield asyncio.run(_store(config))
@@ -68,6 +77,7 @@ def _files(config: BrokerConfig) -> Iterator[Finding]:
         yield readable("tls_certificate_file", config.tls_certificate_file)
         yield private("tls_key_file", config.tls_key_file)
         yield from _tried("tls_certificate_file", config.tls)
+        yield from valid_now("tls_certificate_file", config.tls_certificate_file)
     if isinstance(config.metadata, EtcdMetadata):
         yield from _tried("metadata", config.metadata.client_config)
     else:

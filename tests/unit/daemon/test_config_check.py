@@ -164,6 +164,37 @@ def test_a_certificate_that_ends_soon_is_told_and_does_not_keep_a_process_from_i
     assert "expires in" in doubtful and "put a new one there" in doubtful
 
 
+@pytest.mark.parametrize(
+    ("options", "state", "says"),
+    [
+        ({"days": 365}, State.OK, "is valid for"),
+        ({"days": 3}, State.DOUBTFUL, "put a new one there"),
+        ({"begins_in": timedelta(days=-9), "days": 8}, State.WRONG, "put one there that is valid now"),
+        ({"begins_in": timedelta(days=1), "days": 8}, State.WRONG, "put one there that is valid now"),
+    ],
+)
+def test_the_certificate_that_clients_see_is_looked_at_too(
+    tmp_path: Path, options: dict[str, Any], state: State, says: str
+) -> None:
+    files = certificates.write(tmp_path / "clients", "broker-1", **options)
+    files.key_file.chmod(0o600)
+    values = broker_values(tmp_path) | {
+        "tls_certificate_file": str(files.certificate_file),
+        "tls_key_file": str(files.key_file),
+    }
+    found = [
+        one.finding for one in checked(tmp_path, values) if one.finding.setting == "tls_certificate_file"
+    ]
+    assert (found[-1].state, says in found[-1].text) == (state, True), found
+
+
+def test_two_listeners_on_one_address_are_told(tmp_path: Path) -> None:
+    values = broker_values(tmp_path) | {"client_listen": "127.0.0.1:19092", "peer_listen": "127.0.0.1:19092"}
+    assert wrong(checked(tmp_path, values)) == {
+        "peer_listen": "127.0.0.1:19092 is client_listen's already; give each listener a port of its own"
+    }
+
+
 def test_addresses_that_cannot_be_listened_on_are_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
