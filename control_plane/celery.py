@@ -107,10 +107,3 @@ def checkpoint() -> None:
 @signals.setup_logging.connect
 def _set_up_logging(**_: Any) -> None:
     logs.set_up("worker")
-
-
-@signals.worker_init.connect
-def _check_servers(**_: Any) -> None:
-    from control_plane import server_checks  # Django is set up by the worker, after this module
-
-    server_checks.log_failures(config.current())

@@ -176,10 +176,16 @@ def _connected() -> Worker:
         lease = actions.lease(schedule.LEASE, schedule.LENGTH_S)
         _on_a_thread(lambda: lease.release(actions.execute))
 
+    def begin(**_: Any) -> None:
+        from control_plane import server_checks
+
+        server_checks.log_failures(config.current())
+
     def received(request: Any, **_: Any) -> None:
         _tasks.labels(request.name).inc()
 
     for signal, handler in (
+        (signals.worker_init, begin),
         (signals.worker_ready, ready),
         (signals.worker_shutting_down, stopping),
         (signals.worker_shutdown, stopped),
