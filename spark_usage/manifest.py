@@ -1,4 +1,4 @@
-"""Runs of data sets: written by Spark, checked, given a digest, and published by rename with a manifest."""
+"""Runs of data sets: written by Spark, checked, given a digest, and published with a manifest."""
 
 import base64
 import hashlib
@@ -16,11 +16,10 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from daemon.data_set_store import DataSetStore, FolderStore
 from spark_usage.datasets import DataSet
 
 FORMAT = 1
-MANIFEST = "manifest.json"
-CURRENT = "current.json"
 RUN_ID_DIGITS = 32
 KEPT_RUNS = 5
 """Runs of a data set that are kept, so that a reader has several rounds of time."""
@@ -52,7 +51,8 @@ class Run:
     run_id: str
     rows: int
     digest: str
-    folder: Path
+    folder: Path | None
+    """Where this round reads its rows; None when it was published before."""
 
 
 @cache
@@ -71,36 +71,26 @@ def run_id_of(dataset: str, inputs: Mapping[str, Any]) -> str:
 
 
 class Catalog:
-    """The folder of all data sets."""
+    """All data sets: `folder` is what the pipeline works in, `store` where published runs rest, the same folder unless
+    given.
+    """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, store: DataSetStore | None = None) -> None:
         self.folder = folder
-
-    def run_folder(self, dataset: str, run_id: str) -> Path:
-        return self.folder / dataset / f"run={run_id}"
+        self.store = FolderStore(folder) if store is None else store
 
     def manifest(self, dataset: str, run_id: str) -> dict[str, Any] | None:
         """Of a published run, else None."""
-        try:
-            found: dict[str, Any] = json.loads((self.run_folder(dataset, run_id) / MANIFEST).read_text())
-            return found
-        except FileNotFoundError:
+        content = self.store.manifest(dataset, run_id)
+        if content is None:
             return None
+        found: dict[str, Any] = json.loads(content)
+        return found
 
     def current(self, dataset: str) -> dict[str, Any] | None:
         """The manifest of the run that counts, None before the first."""
-        try:
-            run_id = json.loads((self.folder / dataset / CURRENT).read_text())["run_id"]
-        except FileNotFoundError:
-            return None
-        return self.manifest(dataset, run_id)
-
-    def read(self, spark: SparkSession, dataset: DataSet) -> DataFrame:
-        """The rows of the current run. Raises `FileNotFoundError` before the first."""
-        current = self.current(dataset.name)
-        if current is None:
-            raise FileNotFoundError(f"{dataset.name}: no run yet")
-        return self.read_folder(spark, dataset, self.run_folder(dataset.name, current["run_id"]))
+        content = self.store.current(dataset)
+        return None if content is None else self.manifest(dataset, json.loads(content)["run_id"])
 
     def read_folder(self, spark: SparkSession, dataset: DataSet, folder: Path) -> DataFrame:
         """The rows in the folder of a run."""
@@ -127,25 +117,18 @@ class Catalog:
             return None
         self.make_current(dataset.name, run_id)
         return Run(
-            dataset=dataset.name,
-            run_id=run_id,
-            rows=manifest["rows"],
-            digest=manifest["digest"],
-            folder=self.run_folder(dataset.name, run_id),
+            dataset=dataset.name, run_id=run_id, rows=manifest["rows"], digest=manifest["digest"], folder=None
         )
 
     def make_current(self, dataset: str, run_id: str) -> None:
-        write_json(self.folder / dataset / CURRENT, {"run_id": run_id})
+        self.store.make_current(dataset, _json({"run_id": run_id}))
 
     def forget_old_runs(self, dataset: str, kept: int = KEPT_RUNS) -> None:
         """Remove all but the newest runs, and what ended rounds left unpublished."""
-        folder = self.folder / dataset
-        current = json.loads((folder / CURRENT).read_text())["run_id"]
-        runs = sorted(folder.glob("run=*"), key=lambda run: run.stat().st_mtime_ns, reverse=True)
-        for run in runs[kept:]:
-            if run.name != f"run={current}":
-                shutil.rmtree(run, ignore_errors=True)
-        for pending in folder.glob(f"{_PENDING}*"):
+        current = self.store.current(dataset)
+        if current is not None:
+            self.store.remove_old_runs(dataset, json.loads(current)["run_id"], kept)
+        for pending in (self.folder / dataset).glob(f"{_PENDING}*"):
             shutil.rmtree(pending, ignore_errors=True)
 
 
@@ -168,21 +151,19 @@ class PendingRun:
                 shutil.rmtree(self.folder, ignore_errors=True)
                 numbers = ", ".join(f"{what} {number}" for what, number in check.numbers.items())
                 raise CheckFailed(f"{name}: {check.name} does not hold: {numbers}")
-        final = self._catalog.run_folder(name, self._run_id)
-        earlier = self._catalog.manifest(name, self._run_id)
-        if earlier is not None:
-            shutil.rmtree(self.folder)
-            if earlier["digest"] != self.digest:
-                raise CheckFailed(
-                    f"{name}: run {self._run_id} has the digest {earlier['digest']}, now {self.digest}: "
-                    "the same inputs gave other rows"
-                )
-        else:
-            write_json(self.folder / MANIFEST, self._manifest(checks))
-            shutil.rmtree(final, ignore_errors=True)
-            self.folder.rename(final)
+        published = self._catalog.store.publish(
+            name, self._run_id, self.folder, _json(self._manifest(checks))
+        )
+        digest = json.loads(published.manifest)["digest"]
+        if digest != self.digest:
+            raise CheckFailed(
+                f"{name}: run {self._run_id} has the digest {digest}, now {self.digest}: "
+                "the same inputs gave other rows"
+            )
         self._catalog.make_current(name, self._run_id)
-        return Run(dataset=name, run_id=self._run_id, rows=self.rows, digest=self.digest, folder=final)
+        return Run(
+            dataset=name, run_id=self._run_id, rows=self.rows, digest=self.digest, folder=published.folder
+        )
 
     def _manifest(self, checks: Sequence[Check]) -> dict[str, Any]:
         return {
@@ -244,15 +225,8 @@ def _canonical(kind: str, value: Any) -> Any:
     return str(value) if kind == "bigint" else value
 
 
-def write_json(file: Path, values: Mapping[str, Any]) -> None:
-    """Write by rename, durably: a reader sees the old file or the new one."""
-    fresh = file.with_name(f".{file.name}.{os.getpid()}.new")
-    with fresh.open("w", encoding="utf-8") as output:
-        json.dump(values, output, indent=1)
-        output.write("\n")
-        output.flush()
-        os.fsync(output.fileno())
-    fresh.replace(file)
+def _json(values: Mapping[str, Any]) -> bytes:
+    return json.dumps(values, indent=1).encode() + b"\n"
 
 
 def _sha256(file: Path) -> str:

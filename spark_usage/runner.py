@@ -1,4 +1,4 @@
-"""The long-lived driver: a round every interval and whenever the wake file is touched, until SIGTERM.
+"""The long-lived driver: a round every interval and at each wake-up, until SIGTERM.
 
     PENSTOCK_CONFIG=/etc/penstock.json python -m spark_usage.runner
 
@@ -15,14 +15,15 @@ import time
 from typing import Any
 
 from daemon import logs
+from daemon.data_set_store import StoreUnavailable
 from penstock.contract.errors import ConfigurationError
+from spark_usage.cluster import ClusterLost
 from spark_usage.configuration import Configuration, from_environment
 from spark_usage.heartbeat import Heartbeat
 from spark_usage.pipeline import NotYet, Pipeline
 from spark_usage.rounds import Round
 
 log = logging.getLogger("spark_usage.runner")
-_LOOK_S = 0.2
 _WAITING_S = 1.0
 """Interval of the tries while the service is being set up."""
 _PAUSE_RATIO, _PAUSE_MAX_S = 4.0, 60.0
@@ -38,7 +39,7 @@ class Runner:
         self._configuration = configuration
         self._stopping = threading.Event()
         self._pipeline = Pipeline(configuration)
-        self._woken_ns = 0
+        self._woken = ""
 
     def stop(self) -> None:
         """End after the round under way, or in the middle of it when it takes long."""
@@ -50,11 +51,9 @@ class Runner:
         """Returns once stopped."""
         heartbeat = Heartbeat(self._configuration.state_directory)
         try:
-            self._pipeline.start()
-            log.info("spark is up", extra={"master": self._configuration.spark.master})
-            heartbeat.report(state="ready")
+            self._warm_up(heartbeat)
             while not self._stopping.is_set():
-                self._woken_ns = self._wake_ns()
+                self._woken = self._last_wake()
                 pause = self._round(heartbeat)
                 self._rest(pause)
             heartbeat.report(state="stopping")
@@ -62,6 +61,16 @@ class Runner:
             self._pipeline.close()
             heartbeat.end()
             log.info("stopped")
+
+    def _warm_up(self, heartbeat: Heartbeat) -> None:
+        """Spark takes seconds to start. On a cluster that is away the rounds try again, and say so."""
+        try:
+            self._pipeline.start()
+        except ClusterLost as error:
+            heartbeat.report(state="failing", error=str(error))
+            return
+        log.info("spark is up", extra={"master": self._configuration.spark.master})
+        heartbeat.report(state="ready")
 
     def _round(self, heartbeat: Heartbeat) -> float:
         """Do one round. Returns the seconds to wait after it."""
@@ -91,15 +100,21 @@ class Runner:
 
     def _rest(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and self._wake_ns() == self._woken_ns:
-            if self._stopping.wait(_LOOK_S):
+        while time.monotonic() < deadline and self._last_wake() == self._woken:
+            if self._stopping.wait(min(self._look_s(), max(0.0, deadline - time.monotonic()))):
                 return
 
-    def _wake_ns(self) -> int:
+    def _look_s(self) -> float:
         try:
-            return self._configuration.wake_file.stat().st_mtime_ns
-        except FileNotFoundError:
-            return 0
+            return self._pipeline.store.look_s
+        except StoreUnavailable:
+            return _WAITING_S
+
+    def _last_wake(self) -> str:
+        try:
+            return self._pipeline.store.woken()
+        except StoreUnavailable:
+            return self._woken  # the next round says what is wrong with the storage
 
     def _hurry(self) -> None:
         time.sleep(_PATIENCE_S)

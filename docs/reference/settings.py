@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from control_plane import config as control_plane
+from daemon import data_set_store
 from daemon.settings import Settings
 from data_plane.broker import config as broker
 from data_plane.broker import metadata_config
@@ -35,7 +36,8 @@ def page() -> str:
     """Every model, setting by setting."""
     return markdown.page(
         "Settings",
-        "the models (`data_plane/broker/config.py`, `control_plane/config.py`, `spark_usage/configuration.py`)",
+        "the models (`data_plane/broker/config.py`, `control_plane/config.py`, `spark_usage/configuration.py`, "
+        "`daemon/data_set_store.py`)",
         "Each process reads one JSON file once, when it starts. What is wrong is refused with the file, the path of "
         "the setting, the fact and the demand; a name that is no setting is answered with the nearest one:",
         "```\n/etc/penstock.json: brokers.pepper_verson: no such setting; did you mean pepper_version?\n```",
@@ -54,6 +56,8 @@ def page() -> str:
         "## Web application and worker",
         "`PENSTOCK_CONFIG` names the file, which both share with the usage pipeline.",
         table(_COLUMNS, _settings(control_plane, control_plane.Config)),
+        "`data_set_bucket` as an object:",
+        table(_COLUMNS, _settings(data_set_store, data_set_store.BucketSettings)),
         "## Usage pipeline",
         "The runner reads these of the same file; its own file may leave out the others.",
         table(_COLUMNS, _settings(runner, runner.Configuration)),
