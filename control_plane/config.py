@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from msgspec import Meta
 
 from daemon import server_tls, settings
+from daemon.data_set_store import BucketSettings, DataSetStore, open_store
 from daemon.server_tls import ServerTls
 from daemon.settings import Refused, Secret, Settings
 from daemon.tls import IdentityConfig
@@ -54,13 +55,6 @@ class BrokersConfig(Settings, frozen=True, kw_only=True):
                 settings.host_of(name, address)
 
 
-class SparkConfig(Settings, frozen=True, kw_only=True):
-    """Where the usage pipeline computes."""
-
-    master: Text
-    """Spark's master: local[2], spark://host:port and so on."""
-
-
 class Config(Settings, frozen=True, kw_only=True):
     """The settings of the control plane. Times are in seconds."""
 
@@ -86,15 +80,15 @@ class Config(Settings, frozen=True, kw_only=True):
     identity: IdentityConfig
     """Who the control plane is to the brokers, and whom it believes."""
     datasets: Path
-    """Folder of the data sets that the usage pipeline publishes."""
+    """Folder of the data sets that the usage pipeline publishes; not looked at where `data_set_bucket` is given."""
     usage_key_file: Path
     """File with the key of the service account that reads `__usage`; `bootstrap` writes it."""
     operator_token_file: Path
     """File with the operators' token; `bootstrap` writes it."""
-    spark: SparkConfig
-    """Spark."""
     pipeline_interval_s: Seconds
     """Seconds between two rounds of the usage pipeline."""
+    data_set_bucket: BucketSettings | None = None
+    """Bucket where the usage pipeline publishes instead, as an object; the same as the pipeline's."""
     price_book_file: Path | None = None
     """File with the price book; without it the built-in prices apply."""
     trusted_proxies: tuple[str, ...] = ()
@@ -133,6 +127,11 @@ class Config(Settings, frozen=True, kw_only=True):
         return _networks(self.trusted_proxies)
 
     @property
+    def data_set_store(self) -> DataSetStore:
+        """Where published data sets rest. Raises `StoreUnavailable`."""
+        return _store(self.datasets, self.data_set_bucket)
+
+    @property
     def over_tls(self) -> bool:
         """Whether people reach the service over TLS, here or at a proxy."""
         return urlsplit(self.public_url).scheme == "https"
@@ -143,7 +142,7 @@ class Config(Settings, frozen=True, kw_only=True):
         return self.state or self.file.parent
 
 
-OF_RUNNER = frozenset({"runner_listen"})
+OF_PIPELINE = frozenset({"brokers.ca_file", "runner_listen", "spark"})
 """Settings in the same file that only the usage pipeline reads."""
 
 
@@ -164,7 +163,7 @@ def read(file: Path, environment: Mapping[str, str] | None = None) -> Config:
         given={"file": str(file.absolute())},
         environment=environment,
         prefix=ENVIRONMENT_PREFIX,
-        others=OF_RUNNER,
+        others=OF_PIPELINE,
     )
 
 
@@ -178,6 +177,12 @@ def _split(name: str, url: str) -> SplitResult:
             name, "no address; scheme://host:port required, other signs than : / @ as %3A %2F %40"
         ) from None
     return parts
+
+
+@cache
+def _store(folder: Path, bucket: BucketSettings | None) -> DataSetStore:
+    """One for each process: a bucket's client holds connections, and is safe between threads."""
+    return open_store(folder, bucket)
 
 
 @cache

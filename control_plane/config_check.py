@@ -54,7 +54,7 @@ class ServerKind:
                 given={"file": str(file.absolute())},
                 environment=environment,
                 prefix=configuration.ENVIRONMENT_PREFIX,
-                others=configuration.OF_RUNNER,
+                others=configuration.OF_PIPELINE,
             )
             yield from (refused(problem, file) for problem in problems or [error])
             return
@@ -107,7 +107,8 @@ def _files(config: Config) -> Iterator[Finding]:
         yield private(setting, file) if file.exists() else usable_folder(setting, file.absolute().parent)
     if config.price_book_file is not None:
         yield readable("price_book_file", config.price_book_file)
-    yield usable_folder("datasets", config.datasets)
+    if config.data_set_bucket is None:
+        yield usable_folder("datasets", config.datasets)
     yield usable_folder("state", config.state_directory)
     for name, url in (("database_url", config.database_url), ("celery_broker_url", config.celery_broker_url)):
         parts = urlsplit(url)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from control_plane import config as control_plane
-from daemon import server_tls
+from daemon import data_set_store, server_tls
 from daemon.settings import Settings
 from data_plane.broker import config as broker
 from data_plane.broker import metadata_config
@@ -93,7 +93,8 @@ def page() -> str:
     """Every model, setting by setting."""
     return markdown.page(
         "Settings",
-        "the models (`data_plane/broker/config.py`, `control_plane/config.py`, `spark_usage/configuration.py`)",
+        "the models (`data_plane/broker/config.py`, `control_plane/config.py`, `spark_usage/configuration.py`, "
+        "`daemon/data_set_store.py`)",
         "Each process reads one JSON file once, when it starts. What is wrong is refused with the file, the path of "
         "the setting, the fact and the demand; a name that is no setting is answered with the nearest one:",
         "```\n/etc/penstock.json: brokers.pepper_verson: no such setting; did you mean pepper_version?\n```",
@@ -120,6 +121,8 @@ def page() -> str:
         table(_COLUMNS, _settings(control_plane, control_plane.Config)),
         "`database_tls` and `redis_tls`, each an object:",
         table(_COLUMNS, _settings(server_tls, server_tls.ServerTls)),
+        "`data_set_bucket` as an object:",
+        table(_COLUMNS, _settings(data_set_store, data_set_store.BucketSettings)),
         "## Usage pipeline",
         "`penstock server runner --config FILE` reads these of the same file; its own file may leave out the others.",
         table(_COLUMNS, _settings(runner, runner.Configuration)),
