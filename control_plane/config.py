@@ -207,8 +207,8 @@ def keep_private(settings: dict[str, Any]) -> None:
 def _servers(url: str) -> tuple[str, list[tuple[str, str]]]:
     """The address with its first server alone, and (host, port) of each server. Raises `Refused`."""
     scheme, parted, rest = url.partition("://")
-    place, slash, behind = rest.partition("/")
-    user, at, hosts = place.rpartition("@")
+    servers, slash, behind = rest.partition("/")
+    user, at, hosts = servers.rpartition("@")
     behind = behind.removesuffix("?target_session_attrs=read-write")
     each = [f"{scheme}{parted}{user}{at}{host}{slash}{behind}" for host in hosts.split(",")]
     parts = [_split("database_url", one) for one in each]

@@ -35,6 +35,7 @@ def config() -> None:
 
 @config.command(
     "check",
+    short_help="Say what is wrong with a configuration.",
     examples=[
         "penstock config check /etc/penstock/broker.json",
         "penstock config check /etc/penstock/server.json --kind worker --connect",

@@ -47,7 +47,7 @@ class Lease:
         self._renewed = self._until = float("-inf")
 
     @property
-    def held(self) -> bool:
+    def lasts(self) -> bool:
         """Whether no other process can hold it now."""
         return self._monotonic() < self._until
 
@@ -58,7 +58,7 @@ class Lease:
 
     def hold(self, execute: Execute) -> bool:
         """Take the lease, or renew it. False: another process holds it. Raises what `execute` raises; then it is
-        unknown whether it was renewed, and `held` goes by the renewal before.
+        unknown whether it was renewed, and `lasts` goes by the renewal before.
         """
         began = self._monotonic()
         rows = execute(self._hold, (self._name, self._holder, self._length_s))

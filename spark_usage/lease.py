@@ -37,7 +37,7 @@ class RunnerLease(Protocol):
         """Of this runner; it holds the lease, or held it."""
 
     @property
-    def held(self) -> bool:
+    def lasts(self) -> bool:
         """Whether no other runner can hold it now."""
 
     def hold(self) -> bool:
@@ -69,8 +69,8 @@ class DatabaseLease:
         return self._lease.number
 
     @property
-    def held(self) -> bool:
-        return self._lease.held
+    def lasts(self) -> bool:
+        return self._lease.lasts
 
     def hold(self) -> bool:
         try:
@@ -127,7 +127,7 @@ class FileLease:
         return self._number
 
     @property
-    def held(self) -> bool:
+    def lasts(self) -> bool:
         return self._descriptor is not None
 
     def hold(self) -> bool:

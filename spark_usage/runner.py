@@ -154,7 +154,7 @@ class Runner:
 
     def _round(self, heartbeat: Heartbeat) -> float:
         """Do one round. Returns the seconds to wait after it."""
-        if not self._lease.held:
+        if not self._lease.lasts:
             heartbeat.report(state="waiting", busy=False, error="the lease is not confirmed")
             return _WAITING_S
         heartbeat.report(busy=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +96,10 @@ def _tried(setting: str, read: Any) -> Iterator[Finding]:
 async def _store(config: BrokerConfig) -> Finding:
     """Whether the metadata store answers."""
     try:
-        async with asyncio.timeout(CONNECT_S):
+        async with asyncio.timeout(CONNECT_S), AsyncExitStack() as stack:
             store = await open_store(config.metadata, config.cluster_id)
-            try:
-                await store.range("cluster")
-            finally:
-                await store.close()
+            stack.push_async_callback(store.close)
+            await store.range("cluster")
     except (StoreUnavailable, StoreFault, ConfigurationError, TimeoutError) as error:
         return wrong(
             "metadata",

@@ -10,7 +10,7 @@ from spark_usage.lease import FileLease, Unavailable, hold_within
 def test_of_two_on_one_host_one_has_the_lock_and_the_next_has_a_greater_number(tmp_path: Path) -> None:
     first, second = FileLease(tmp_path / "lock"), FileLease(tmp_path / "lock")
     assert first.hold() and first.hold() and first.number == 1
-    assert not hold_within(second, 0.0) and not second.held
+    assert not hold_within(second, 0.0) and not second.lasts
     first.release()
     assert hold_within(second, 0.0) and second.number == 2
     assert not first.hold()
