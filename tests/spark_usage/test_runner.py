@@ -85,9 +85,10 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
             wait_for("a round", lambda: last_round().get("records", 0) >= 9, process)
             assert beat()["state"] == "ready"
             assert get(port, "/readyz")[0] == 200
-            metrics = get(port, "/metrics")[1]
-            assert "penstock_runner_rounds_total 1.0" in metrics and "penstock_runner_number 1.0" in metrics
-            assert f"penstock_runner_last_success_seconds {beat()['last_success_seconds']}" in metrics
+            metrics = dict(line.split() for line in get(port, "/metrics")[1].splitlines() if line[0] != "#")
+            assert float(metrics["penstock_runner_rounds_total"]) == 1
+            assert float(metrics["penstock_runner_number"]) == 1
+            assert float(metrics["penstock_runner_last_success_seconds"]) == beat()["last_success_seconds"]
 
             running.write(usage_values(9, 6))
             (running.configuration.datasets / "wake").touch()
