@@ -6,10 +6,10 @@ from urllib.parse import unquote
 
 from prometheus_client import Counter
 
-from control_plane import server_tls
 from control_plane.config import Config
-from control_plane.server_tls import ServerTls
+from daemon import server_tls
 from daemon.certificates import utc_now
+from daemon.server_tls import ServerTls
 from daemon.tls_probe import Failure, Protocol, TlsFiles, failure
 
 TIMEOUT_S = 5.0

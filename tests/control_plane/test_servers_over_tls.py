@@ -19,8 +19,8 @@ from celery import Celery
 from control_plane import config, server_checks
 from control_plane.celery import transport
 from control_plane.rate_counters import RedisStore, Unreachable
-from control_plane.server_tls import ServerTls
 from daemon import authority
+from daemon.server_tls import ServerTls
 from local.free_ports import HOST, free_port
 from tests.control_plane.api.web_process import running_web
 from tests.control_plane.configuration import write
