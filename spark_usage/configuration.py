@@ -120,16 +120,18 @@ class Configuration(Settings, frozen=True, kw_only=True):
 
 OF_CONTROL_PLANE = frozenset(
     {
-        *("brokers.cluster_secret_file", "brokers.internal", "brokers.pepper_file", "brokers.pepper_version"),
+        *("brokers.internal", "brokers.pepper_file", "brokers.pepper_version"),
         *(
             "celery_broker_url",
+            "database_tls",
             "database_url",
             "environment",
+            "identity",
             "listen",
             "operator_token_file",
             "price_book_file",
         ),
-        *("public_url", "reconcile_interval_s", "secret_key", "trusted_proxies"),
+        *("public_url", "reconcile_interval_s", "redis_tls", "secret_key", "trusted_proxies"),
     }
 )
 """Settings in the same file that only the web application and the worker read."""

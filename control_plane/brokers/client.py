@@ -7,6 +7,8 @@ from django.db import DatabaseError
 
 from control_plane import config
 from control_plane.brokers import answers, queries, view
+from daemon.identity import Role
+from daemon.tls import OwnIdentity
 from data_plane.contract.admin_client import CHANGE_S, AdminClient
 from data_plane.contract.broker_calls import CALL_S
 
@@ -23,10 +25,10 @@ def client() -> AdminClient:
     """This process's client. A forked process makes its own: channels do not survive a fork."""
     pid = os.getpid()
     if pid not in _clients:
-        brokers = config.current().brokers
-        secret = brokers.cluster_secret_file.read_text(encoding="ascii").strip()
         _clients.clear()
-        _clients[pid] = AdminClient(brokers.internal, secret, _remembered)
+        settings = config.current()
+        identity = OwnIdentity(settings.identity, Role.CONTROL_PLANE)
+        _clients[pid] = AdminClient(settings.brokers.internal, identity, _remembered)
     return _clients[pid]
 
 

@@ -25,24 +25,29 @@ import uvloop
 from prometheus_client import CollectorRegistry
 
 from daemon import logs
+from daemon.handshakes import RefusedHandshakes
+from daemon.identity_metrics import identity_metrics
+from data_plane.authz.peers import ROLES, PeerRules
 from data_plane.broker.clock import SystemClock, SystemRng
 from data_plane.broker.config import BrokerConfig, read_config
 from data_plane.broker.descriptors import raise_descriptor_limit
 from data_plane.broker.disk import RealDisk
 from data_plane.broker.grpc_options import INTERNAL_CALLS_MAX
 from data_plane.broker.http import HttpListener
-from data_plane.broker.metadata_config import open_store
+from data_plane.broker.metadata_config import EtcdMetadata, open_store
 from data_plane.broker.metrics import StatsCollector
 from data_plane.broker.peer_listener import PeerListener, bind_peers
 from data_plane.broker.peer_transport import PeerTransport
-from data_plane.broker.server import Listener, bind
+from data_plane.broker.server import Listener, bind, credentials_within
 from data_plane.broker.sqlite_store import SqliteStore, StoreFault
+from data_plane.broker.transition import ANY_PORT, BothTransports, OldDoors
 from data_plane.broker.watchdog import Watchdog
 from data_plane.disk.port import DiskFault
 from data_plane.metadata.model import LossRecord
 from data_plane.metadata.port import StoreWentBack
 from data_plane.node.broker_node import BrokerNode
 from data_plane.node.log_directory.directory import WrongDirectory
+from data_plane.node.membership.only_one import IdTaken
 from data_plane.node.replicas.committer import LogDirectoryFailed
 from penstock.contract import limits
 from penstock.contract.errors import ConfigurationError
@@ -63,14 +68,16 @@ EXIT_ABORTED = 1
 EXIT_CANNOT_START = 2
 EXIT_FAULT = 70
 """Our own bug, or a log directory or metadata file that can no longer be trusted: start again and recover."""
-_CANNOT_START = (ConfigurationError, DiskFault, OSError, StoreFault, WrongDirectory)
+_CANNOT_START = (ConfigurationError, DiskFault, IdTaken, OSError, StoreFault, WrongDirectory)
 _LOOP_BEAT_S = 0.5
 _LAST_STEPS_S = 10.0
 """What a broker may take beyond the time it has to hand over: the last reading, the last checkpoint, on a slow disk."""
 _TELL_TURNED_AWAY_S = 10.0
+_LOOK_AT_FILES_S = 1.0
 _ADDRESSES_LOGGED = 5
 PEER_CONNECTIONS_MAX = 2_000
 """Two streams of each other broker, and calls; each takes a descriptor and at rest 64 KiB."""
+_ETCD_CHECK_S = 5.0
 _CLOSE_S = 2.0
 """For listeners and connections to close. Clients that are still there then find them closed by the process's end."""
 
@@ -91,6 +98,8 @@ class BrokerProcess:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
+        self._identity = config.own_identity()
+        self._refused_handshakes = RefusedHandshakes()
         self._loop_turned = time.monotonic()
         self._signals = 0
         self._conditions: dict[str, str] = {}
@@ -100,6 +109,8 @@ class BrokerProcess:
         self._peer_connections_max = PEER_CONNECTIONS_MAX
         self._peer_listener: PeerListener | None = None
         """There once it serves."""
+        self._old_doors: OldDoors | None = None
+        """There in transition alone."""
         self._node: BrokerNode
 
     async def run(self) -> NoReturn:
@@ -108,15 +119,28 @@ class BrokerProcess:
         config = self._config
         tls = config.tls()
         credentials = None if tls is None else grpc.ssl_server_credentials([tls])
+        identity = self._identity
         descriptors = raise_descriptor_limit()
         self._peer_connections_max = min(PEER_CONNECTIONS_MAX, descriptors // 8)
         client_server, client_port = bind(
             config.client_listen, credentials, descriptors // 2, limits.STREAMS_PER_CONNECTION_MAX
         )
+        internal_listen, peer_listen = config.internal_listen, config.peer_listen
+        if config.transition is not None:
+            internal_listen = peer_listen = ANY_PORT
         internal_server, internal_port = bind(
-            config.internal_listen, None, descriptors // 8, INTERNAL_CALLS_MAX
+            internal_listen, credentials_within(identity), descriptors // 8, INTERNAL_CALLS_MAX
         )
-        peer_socket, peer_port = bind_peers(config.peer_listen)
+        peer_socket, peer_port = bind_peers(peer_listen)
+        if config.transition is not None:
+            self._old_doors = OldDoors(
+                config.transition.secret(),
+                identity.current.identity,
+                {"internal": config.internal_listen, "peer": config.peer_listen},
+                {"internal": internal_port, "peer": peer_port},
+                descriptors // 8,
+            )
+            internal_port, peer_port = self._old_doors.ports["internal"], self._old_doors.ports["peer"]
         addresses = {
             "client": _with_port(config.client_listen, client_port),
             "internal": _with_port(config.internal_listen, internal_port),
@@ -127,7 +151,14 @@ class BrokerProcess:
             node_config = replace(node_config, written_logs_max=descriptors // 8)
         disk = RealDisk(config.data)
         store = await open_store(config.metadata, config.cluster_id)
-        transport = PeerTransport(node_config.cluster_secret)
+        if isinstance(config.metadata, EtcdMetadata):
+            self._start(self._check_etcd(config.metadata))
+        tls_transport = PeerTransport(
+            config.cluster_id, lambda: identity.current.client, self._refused_handshakes
+        )
+        transport: PeerTransport | BothTransports = tls_transport
+        if config.transition is not None:
+            transport = BothTransports(tls_transport, config.transition.secret(), config.cluster_id)
         node = self._node = BrokerNode(
             node_config,
             clock=SystemClock(),
@@ -144,6 +175,7 @@ class BrokerProcess:
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
         self._start(self._run_node(node))
         self._start(self._turn())
+        self._start(self._look_at_files())
         if isinstance(store, SqliteStore):
             self._start(self._watch_store(store))
         self._start(self._serve(node, client_server, internal_server, peer_socket, addresses))
@@ -158,15 +190,28 @@ class BrokerProcess:
                 ("client listener", client_server.stop(grace=None)),
                 ("internal listener", internal_server.stop(grace=None)),
                 ("peer listener", self._stop_peer_listener()),
+                ("old listeners", self._stop_old_doors()),
                 ("connections", transport.close()),
                 ("metadata store", store.close()),
             ):
                 await _closed(name, closing)
         _end_process(status)
 
+    async def _check_etcd(self, metadata: EtcdMetadata) -> None:
+        """A broker that starts says why it cannot call etcd, and waits for it: an etcd may come later."""
+        for said in await asyncio.to_thread(metadata.failures, _ETCD_CHECK_S):
+            _log.error("etcd cannot be called", extra={"reason": said})
+
     def _start_http(self, node: BrokerNode, disk: RealDisk) -> HttpListener:
         registry = CollectorRegistry()
-        registry.register(StatsCollector(asyncio.get_running_loop(), (node.stats, disk.stats), node.gauges))
+        registry.register(
+            StatsCollector(
+                asyncio.get_running_loop(),
+                (node.stats, disk.stats),
+                node.gauges,
+                lambda: identity_metrics(self._identity, self._refused_handshakes),
+            )
+        )
         host, port = split_address(self._config.http_listen)
         return HttpListener(
             host,
@@ -207,14 +252,17 @@ class BrokerProcess:
     ) -> None:
         """Take calls once the node has booted: it then holds the log directory."""
         await node.booted.wait()
-        secret = self._config.cluster_secret()
-        for_clients = Listener(node.client_service, fault=self._fail)
-        for_admin = Listener(node.internal_service, cluster_secret=secret, fault=self._fail)
+        refused, identity = self._refused_handshakes, self._identity
+        rules = PeerRules(cluster_id=self._config.cluster_id, roles=ROLES)
+        for_clients = Listener(node.client_service, refused_handshakes=refused, fault=self._fail)
+        for_admin = Listener(node.internal_service, rules=rules, refused_handshakes=refused, fault=self._fail)
         for_peers = self._peer_listener = PeerListener(
             node.peer_service.streams,
             node.peer_service.calls,
-            cluster_secret=secret,
+            rules=rules,
+            tls=lambda: identity.current.server,
             connections_max=self._peer_connections_max,
+            refused_handshakes=refused,
             fault=self._fail,
         )
         client.add_generic_rpc_handlers((for_clients,))
@@ -226,6 +274,15 @@ class BrokerProcess:
         await client.start()
         await internal.start()
         await for_peers.start(peer)
+        if self._old_doors is not None:
+            await self._old_doors.start(
+                node.internal_service,
+                node.peer_service,
+                rules,
+                self._peer_connections_max,
+                refused,
+                self._fail,
+            )
         try:
             _write_addresses(self._config.data / ADDRESS_FILE, addresses)
         except OSError as error:
@@ -236,6 +293,10 @@ class BrokerProcess:
         if self._peer_listener is not None:
             await self._peer_listener.stop()
 
+    async def _stop_old_doors(self) -> None:
+        if self._old_doors is not None:
+            await self._old_doors.stop()
+
     async def _turn(self) -> None:
         """Show that the loop turns (RL137)."""
         while True:
@@ -243,9 +304,19 @@ class BrokerProcess:
             self._tell_conditions()
             await asyncio.sleep(_LOOP_BEAT_S)
 
+    async def _look_at_files(self) -> None:
+        """The certificates of the next handshakes are those that the files hold by then."""
+        while True:
+            await asyncio.sleep(_LOOK_AT_FILES_S)
+            if await asyncio.to_thread(self._identity.look):
+                _log.info(
+                    "the certificate was taken up again",
+                    extra={"identity": self._identity.current.identity.uri},
+                )
+
     def _tell_conditions(self) -> None:
         """Log what came and what went of the things that an operator should look at."""
-        found = self._node.warnings()
+        found = self._node.warnings() | self._identity.warnings()
         for kind in [kind for kind in self._conditions if kind not in found]:
             _log.warning("condition cleared", extra={"condition": kind})
         for kind in [kind for kind in found if kind not in self._conditions]:
@@ -311,6 +382,7 @@ async def _tell_turned_away(*listeners: Listener | PeerListener) -> None:
                         "listener": listener.name,
                         "calls": sum(found.values()),
                         "seconds": _TELL_TURNED_AWAY_S,
+                        "reason": listener.last_reason,
                         "addresses": dict(sorted(found.items(), key=lambda one: -one[1])[:_ADDRESSES_LOGGED]),
                     },
                 )

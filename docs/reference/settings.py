@@ -1,5 +1,6 @@
 """The page of settings: what each process of the service reads from its configuration file and from the environment."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 
 from control_plane import config as control_plane
+from control_plane import server_tls
 from daemon import data_set_store
 from daemon.settings import Settings
 from data_plane.broker import config as broker
@@ -56,6 +58,8 @@ def page() -> str:
         "## Web application and worker",
         "`PENSTOCK_CONFIG` names the file, which both share with the usage pipeline.",
         table(_COLUMNS, _settings(control_plane, control_plane.Config)),
+        "`database_tls` and `redis_tls`, each an object:",
+        table(_COLUMNS, _settings(server_tls, server_tls.ServerTls)),
         "`data_set_bucket` as an object:",
         table(_COLUMNS, _settings(data_set_store, data_set_store.BucketSettings)),
         "## Usage pipeline",
@@ -78,7 +82,7 @@ def _settings(module: ModuleType, model: type[Settings], above: str = "") -> lis
             continue  # the process gives it
         inner = field.type if isinstance(field.type, type) and issubclass(field.type, Settings) else None
         if inner is not None:
-            rows += _settings(module, inner, f"{above}{field.name}.")
+            rows += _settings(sys.modules[inner.__module__], inner, f"{above}{field.name}.")
         else:
             if not said[field.name]:
                 raise ValueError(f"{module.__name__}: no docstring says what {field.name} is")

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -21,13 +22,14 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods as internal
 from penstock.contract import limits, methods
 from penstock.contract.errors import ErrorCode
+from tests.certificates import CLUSTER, authority, channel_credentials, identity, own, write
+from tests.certificates import settings as settings_of
 from tests.waiting import PATIENCE_S, wait_until
 
 from .test_config import make_certificate
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
-SECRET = "c" * 64
 FAILING_SYNCS = """
 import errno, os, signal, sys
 from data_plane.broker.process import main
@@ -78,14 +80,13 @@ class Broker:
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.directory = directory
-        (directory / "secret").write_text(SECRET)
         (directory / "pepper").write_text("ab" * 32)
         self.settings: dict[str, Any] = {
             "broker_id": 1,
             "cluster_id": "c1",
             "data": str(directory / "data"),
             "metadata": str(directory / "metadata.db"),
-            "cluster_secret_file": str(directory / "secret"),
+            "identity": settings_of(write(directory / "identity", "broker-1")),
             "pepper_files": {"1": str(directory / "pepper")},
             "timings": {"session_ttl_ms": 1_500, "drain_ms": 2_000},
         } | settings
@@ -160,9 +161,11 @@ def test_a_broker_starts_serves_and_drains(broker: Broker) -> None:
     assert told["pid"] == process.pid
     assert broker.get("/healthz") == 200
     assert broker.get("/metrics") == 200
-    with grpc.insecure_channel(broker.address("internal")) as channel:
+    with grpc.secure_channel(
+        broker.address("internal"), channel_credentials(identity("operator"))
+    ) as channel:
         describe = method_of(channel, internal.DESCRIBE_CLUSTER)
-        answer = describe(b"", metadata=((internal.CLUSTER_SECRET, SECRET),), timeout=PATIENCE_S)
+        answer = describe(b"", timeout=PATIENCE_S)
     assert [(b.id, b.state) for b in pb.DescribeClusterResponse.FromString(answer).brokers] == [(1, "active")]
     process.send_signal(signal.SIGTERM)
     status, written = ended(process)
@@ -171,13 +174,14 @@ def test_a_broker_starts_serves_and_drains(broker: Broker) -> None:
     assert said == ["started", "draining", "drained"]
     assert not broker.address_file.exists()
     assert (broker.directory / "data" / "clean").exists()
-    assert SECRET not in written
 
 
-def streams_of_a_connection(address: str) -> int:
+def streams_of_a_connection(address: str, tls: ssl.SSLContext | None = None) -> int:
     """What the listener says in its first HTTP/2 frame, SETTINGS: so many streams at once."""
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), 10) as connection, connection.makefile("rb") as said:
+    plain = socket.create_connection((host, int(port)), 10)
+    with tls.wrap_socket(plain, server_hostname=host) if tls else plain as connection:
+        said = connection.makefile("rb")
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
         head = said.read(9)
         assert head[3] == 4, "SETTINGS come first"
@@ -186,10 +190,18 @@ def streams_of_a_connection(address: str) -> int:
     return found[3]
 
 
+def read_context(broker: Broker) -> ssl.SSLContext:
+    """Of an operator who speaks HTTP/2 himself."""
+    tls = own(write(broker.directory / "operator", "operator"), "operator").current.client
+    tls.set_alpn_protocols(["h2"])
+    return tls
+
+
 def test_a_connection_of_a_client_carries_fewer_streams_than_one_for_admin_calls(broker: Broker) -> None:
     broker.start_ready()
     assert streams_of_a_connection(broker.address("client")) == limits.STREAMS_PER_CONNECTION_MAX
-    assert streams_of_a_connection(broker.address("internal")) == INTERNAL_CALLS_MAX
+    tls = read_context(broker)
+    assert streams_of_a_connection(broker.address("internal"), tls) == INTERNAL_CALLS_MAX
 
 
 def test_a_killed_broker_starts_again(broker: Broker) -> None:
@@ -268,9 +280,21 @@ def refused(broker: Broker, says: str, **settings: Any) -> None:
     assert "Traceback" not in written
 
 
+def of_broker(broker: Broker, number: int, cluster_id: str = CLUSTER) -> dict[str, Any]:
+    """The settings that say who it is."""
+    folder = broker.directory / f"{cluster_id}-{number}"
+    files = write(folder, f"broker-{number}", ca=authority(cluster_id))
+    return {"broker_id": number, "cluster_id": cluster_id, "identity": settings_of(files)}
+
+
+def test_a_certificate_of_another_broker_or_cluster_is_refused(broker: Broker) -> None:
+    refused(broker, "is of penstock://c1/broker/1, one of broker/2 required", broker_id=2)
+    refused(broker, "is of penstock://c1/broker/1, one of cluster c2 required", cluster_id="c2")
+
+
 def test_two_brokers_cannot_have_one_log_directory(broker: Broker) -> None:
     process = broker.start_ready()
-    refused(broker, "another process holds the log directory", broker_id=2)
+    refused(broker, "another process holds the log directory", **of_broker(broker, 2))
     assert json.loads(broker.address_file.read_text())["pid"] == process.pid
     assert broker.get("/readyz") == 200
 
@@ -279,8 +303,8 @@ def test_a_log_directory_of_another_broker_is_refused(broker: Broker) -> None:
     process = broker.start_ready()
     process.send_signal(signal.SIGTERM)
     assert ended(process)[0] == 0
-    refused(broker, "directory.json: broker_id is 1, 2 required", broker_id=2)
-    refused(broker, "cluster_id", cluster_id="c2")
+    refused(broker, "directory.json: broker_id is 1, 2 required", **of_broker(broker, 2))
+    refused(broker, "cluster_id", **of_broker(broker, 1, "c2"))
 
 
 def test_a_port_in_use_is_named(broker: Broker) -> None:
@@ -301,8 +325,9 @@ def test_a_wrong_setting_is_named(broker: Broker) -> None:
     refused(broker, "client_listen: 0.0.0.0 is not a loopback address", client_listen="0.0.0.0:0")
 
 
-def test_a_secret_that_is_not_there_is_named(broker: Broker) -> None:
-    refused(broker, "/nowhere: No such file", cluster_secret_file="/nowhere")
+def test_an_identity_that_is_not_there_is_named(broker: Broker) -> None:
+    files = settings_of(write(broker.directory / "identity", "broker-1")) | {"key_file": "/nowhere"}
+    refused(broker, "identity.key_file: /nowhere: No such file", identity=files)
 
 
 # -- ports ---------------------------------------------------------------------------------------------------
@@ -335,9 +360,11 @@ def test_garbage_on_every_port_leaves_the_broker_ready(broker: Broker) -> None:
             with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as peer:
                 peer.sendall(garbage)
     assert broker.get("/readyz") == 200
-    with grpc.insecure_channel(broker.address("internal")) as channel:
+    with grpc.secure_channel(
+        broker.address("internal"), channel_credentials(identity("operator"))
+    ) as channel:
         describe = method_of(channel, internal.DESCRIBE_CLUSTER)
-        describe(b"", metadata=((internal.CLUSTER_SECRET, SECRET),), timeout=PATIENCE_S)
+        describe(b"", timeout=PATIENCE_S)
     process.send_signal(signal.SIGTERM)
     status, written = ended(process)
     assert status == 0
@@ -353,13 +380,15 @@ def test_tenants_have_no_way_to_the_internal_methods(broker: Broker) -> None:
             pytest.raises(grpc.RpcError) as refusal,
         ):
             method_of(channel, method)(b"", metadata=key, timeout=PATIENCE_S)
-        assert refusal.value.code() is grpc.StatusCode.UNAUTHENTICATED
-        secret = (*key, (internal.CLUSTER_SECRET, SECRET))
+        assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert "handshake" in (refusal.value.details() or "").lower() or "closed" in (
+            refusal.value.details() or ""
+        )
         with (
             grpc.insecure_channel(broker.address("client")) as channel,
             pytest.raises(grpc.RpcError) as missing,
         ):
-            method_of(channel, method)(b"", metadata=secret, timeout=PATIENCE_S)
+            method_of(channel, method)(b"", metadata=key, timeout=PATIENCE_S)
         assert missing.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
