@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from daemon.data_set_store import DataSetStore, StoreUnavailable
 
 FORMAT = 1
+_POINTER = re.compile(r"current(?:-(\d{1,18}))?\.json")
 _RUN = re.compile(r"[0-9a-f]{32}\Z")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,199}\.parquet\Z")
 ROWS_MAX = 20_000_000

@@ -1,10 +1,14 @@
 """Where published data sets rest: a folder, or a bucket of S3-style storage. The usage pipeline writes, billing reads.
 
-A run is there once its manifest is there. Its files come first, the manifest once and for good, and `current.json`
-names the run that counts. What is there is found by name: lists are used to remove what is old, and for nothing else.
+A run is there once its manifest is there. Its files come first, the manifest once and for good, and a pointer names the
+run that counts. Pointers have the number of the runner that wrote them, and the one with the greatest counts: a runner
+that was paused while another took over changes nothing that is read (RL9). In a folder that number is in the pointer's
+name, in a bucket in its content, which is replaced on the condition that it is as it was seen.
 """
 
+import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Mapping
@@ -31,6 +35,13 @@ _DELETED_AT_ONCE_MAX = 1_000
 _CONNECT_S, _ANSWER_S, _TRIES = 5, 30, 4
 _ABSENT = ("NoSuchKey", "404")
 _THERE_ALREADY = "PreconditionFailed"
+_CHANGED_MEANWHILE = (_THERE_ALREADY, "ConditionalRequestConflict", *_ABSENT)
+_NUMBERED = re.compile(r"current-(\d{1,18})\.json")
+_CHANGES_MAX = 20
+"""Of a pointer in a bucket by others, between looking at it and replacing it."""
+_POINTERS_KEPT = 2
+"""In a folder: a reader that has just looked for the greatest one still finds it after a takeover."""
+_GONE = ".gone-"
 
 
 class StoreUnavailable(Exception):
@@ -94,7 +105,7 @@ class DataSetStore(Protocol):
     """How often it is worth looking for a wake-up."""
 
     def current(self, dataset: str) -> bytes | None:
-        """The content of `current.json`; None before the first run."""
+        """The pointer's content; None before the first run."""
 
     def manifest(self, dataset: str, run_id: str) -> bytes | None:
         """Of a published run."""
@@ -107,8 +118,10 @@ class DataSetStore(Protocol):
         unless the run is there already: then nothing changes. Readers see all of it or nothing.
         """
 
-    def make_current(self, dataset: str, content: bytes) -> None:
-        """Replace `current.json`."""
+    def make_current(self, dataset: str, content: bytes, number: int = 0) -> None:
+        """Replace the pointer by `content`, an object with `run_id` and `number` (which may be left out when it is 0),
+        unless the present one's number is greater.
+        """
 
     def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
         """Remove all runs but the newest `kept` and the current one, and what was never published."""
@@ -132,7 +145,8 @@ class FolderStore:
         return self.folder / dataset / f"{_RUN}{run_id}"
 
     def current(self, dataset: str) -> bytes | None:
-        return _content(self.folder / dataset / CURRENT)
+        found = self._pointers(dataset)
+        return _content(found[-1][1]) if found else None
 
     def manifest(self, dataset: str, run_id: str) -> bytes | None:
         return self.file(dataset, run_id, MANIFEST)
@@ -149,19 +163,26 @@ class FolderStore:
         write_durably(pending / MANIFEST, manifest)
         try:
             pending.rename(final)
-        except (
-            OSError
-        ):  # there is something: another writer's run, or what is left of one that was being removed
+        except OSError:
+            # There is something: another writer's run, or what is left of one that was being removed.
             earlier = self.manifest(dataset, run_id)
             if earlier is not None:
                 shutil.rmtree(pending)
                 return Published(manifest=earlier, folder=final)
-            shutil.rmtree(final, ignore_errors=True)
+            _remove_whole(final)
             pending.rename(final)
         return Published(manifest=manifest, folder=final)
 
-    def make_current(self, dataset: str, content: bytes) -> None:
-        write_durably(self.folder / dataset / CURRENT, content)
+    def make_current(self, dataset: str, content: bytes, number: int = 0) -> None:
+        (self.folder / dataset).mkdir(parents=True, exist_ok=True)
+        write_durably(self.folder / dataset / _pointer_name(number), content)
+        for _, old in [found for found in self._pointers(dataset) if found[0] < number][: 1 - _POINTERS_KEPT]:
+            old.unlink(missing_ok=True)
+
+    def _pointers(self, dataset: str) -> list[tuple[int, Path]]:
+        """By number, the greatest last."""
+        found = ((_pointer_number(file.name), file) for file in (self.folder / dataset).glob("current*.json"))
+        return sorted((number, file) for number, file in found if number is not None)
 
     def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
         runs = sorted(
@@ -169,7 +190,9 @@ class FolderStore:
         )
         for run in runs[kept:]:
             if run.name != f"{_RUN}{current}":
-                shutil.rmtree(run, ignore_errors=True)
+                _remove_whole(run)
+        for gone in (self.folder / dataset).glob(f"{_GONE}*"):
+            shutil.rmtree(gone, ignore_errors=True)
 
     def wake(self) -> None:
         try:
@@ -242,8 +265,23 @@ class BucketStore:
             manifest = self.manifest(dataset, run_id) or manifest
         return Published(manifest=manifest, folder=pending)
 
-    def make_current(self, dataset: str, content: bytes) -> None:
-        self._call("put_object", f"{dataset}/{CURRENT}", Body=content)
+    def make_current(self, dataset: str, content: bytes, number: int = 0) -> None:
+        name = f"{dataset}/{CURRENT}"
+        for _ in range(_CHANGES_MAX):
+            seen = self._seen(name)
+            if seen is not None and (seen[0] == content or _number_in(seen[0]) > number):
+                return
+            condition = {"IfNoneMatch": "*"} if seen is None else {"IfMatch": seen[1]}
+            try:
+                self._call("put_object", name, Body=content, **condition)
+                return
+            except _Refused as refused:
+                # Another runner's, or this one's: an answer was lost and the request sent again.
+                if refused.code not in _CHANGED_MEANWHILE:
+                    raise
+        raise StoreUnavailable(
+            f"s3://{self._bucket}/{self._prefix}{name}: it is changed by others all the time"
+        )
 
     def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
         runs = self._runs(dataset)
@@ -288,6 +326,11 @@ class BucketStore:
                     raise self._unavailable(some[0], error) from error
 
     def _get(self, name: str) -> bytes | None:
+        seen = self._seen(name)
+        return None if seen is None else seen[0]
+
+    def _seen(self, name: str) -> tuple[bytes, str] | None:
+        """Content and version of an object."""
         try:
             answer = self._call("get_object", name)
         except _Refused as refused:
@@ -298,7 +341,7 @@ class BucketStore:
             content: bytes = answer["Body"].read()
         except BotoCoreError as error:
             raise self._unavailable(name, error) from error
-        return content
+        return content, str(answer["ETag"])
 
     def _call(self, method: str, name: str, **arguments: Any) -> Mapping[str, Any]:
         """Raises `_Refused` when the storage said no, and `StoreUnavailable` when it said nothing."""
@@ -336,6 +379,36 @@ def write_durably(file: Path, content: bytes) -> None:
         output.flush()
         os.fsync(output.fileno())
     fresh.replace(file)
+
+
+def _pointer_name(number: int) -> str:
+    return CURRENT if number == 0 else f"current-{number:010}.json"
+
+
+def _pointer_number(name: str) -> int | None:
+    """None for any other file."""
+    if name == CURRENT:
+        return 0
+    found = _NUMBERED.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+def _number_in(content: bytes) -> int:
+    """The number in a pointer; 0 in one of the time before runners had numbers."""
+    try:
+        return int(json.loads(content)["number"])
+    except (ValueError, KeyError, TypeError):
+        return 0
+
+
+def _remove_whole(run: Path) -> None:
+    """By rename first: a run is never seen in part."""
+    gone = run.with_name(f"{_GONE}{run.name}-{os.getpid()}-{time.monotonic_ns()}")
+    try:
+        run.rename(gone)
+    except FileNotFoundError:
+        return  # another runner did it
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def _content(file: Path) -> bytes | None:

@@ -1,4 +1,6 @@
-"""The pipeline's configuration: the service's one JSON file, named by PENSTOCK_CONFIG, read once and frozen."""
+"""The pipeline's configuration: the service's one JSON file, PENSTOCK_SERVER_* in the environment above it, read once
+and frozen.
+"""
 
 import os
 import re
@@ -11,10 +13,12 @@ from msgspec import Meta
 
 from daemon import settings
 from daemon.data_set_store import BucketSettings, DataSetStore, open_store
-from daemon.settings import Refused, Settings
+from daemon.server_tls import ServerTls, check_database
+from daemon.settings import Refused, Secret, Settings
 from penstock.contract.errors import ConfigurationError
 
 VARIABLE = "PENSTOCK_CONFIG"
+ENVIRONMENT_PREFIX = "PENSTOCK_SERVER_"
 ASSETS_FILE = "assets.json"
 MICRO_PER_HOUR_MAX = 10**15
 
@@ -107,11 +111,24 @@ class Configuration(Settings, frozen=True, kw_only=True):
     """Spark."""
     pipeline_interval_s: Annotated[float, Meta(gt=0)] = 20.0
     """Between two rounds at least; after a long round up to a minute. A wake-up ends the pause."""
+    database_url: Secret = Secret("")
+    """Where the lease is that lets one of several runners work: the service's PostgreSQL. Without one, or with SQLite,
+    runners of one host take turns by a lock on a file of the data sets' folder."""
+    database_tls: ServerTls | None = None
+    """TLS to that PostgreSQL, which checks its certificate and host name; required off loopback."""
+    runner_listen: Annotated[str, Meta(min_length=1)] = "127.0.0.1:0"
+    """host:port of the runner's /healthz, /readyz and /metrics; port 0 chooses one."""
+    state: Path | None = None
+    """Folder for small files of this host's processes; the folder of this file unless given."""
+
+    def __post_init__(self) -> None:
+        settings.host_of("runner_listen", self.runner_listen)
+        check_database(self.database_url, self.database_tls)
 
     @property
     def state_directory(self) -> Path:
-        """Folder of the heartbeat: that of the configuration."""
-        return self.file.parent
+        """Folder of the heartbeat."""
+        return self.state or self.file.parent
 
     def open_store(self) -> DataSetStore:
         """Where published data sets rest. Raises `StoreUnavailable`."""
@@ -123,23 +140,35 @@ OF_CONTROL_PLANE = frozenset(
         *("brokers.internal", "brokers.pepper_file", "brokers.pepper_version"),
         *(
             "celery_broker_url",
-            "database_tls",
-            "database_url",
             "environment",
             "identity",
             "listen",
             "operator_token_file",
             "price_book_file",
         ),
-        *("public_url", "reconcile_interval_s", "redis_tls", "secret_key", "trusted_proxies"),
+        *(
+            "public_url",
+            "reconcile_interval_s",
+            "redis_tls",
+            "secret_key",
+            "trusted_proxies",
+            "worker_listen",
+        ),
     }
 )
 """Settings in the same file that only the web application and the worker read."""
 
 
-def read(file: Path) -> Configuration:
-    """The configuration in `file`. Raises `ConfigurationError`."""
-    return settings.read(file, Configuration, given={"file": str(file.absolute())}, others=OF_CONTROL_PLANE)
+def read(file: Path, environment: Mapping[str, str] | None = None) -> Configuration:
+    """The settings in `file`, those of the environment above them. Raises `ConfigurationError`."""
+    return settings.read(
+        file,
+        Configuration,
+        given={"file": str(file.absolute())},
+        environment=environment,
+        prefix=ENVIRONMENT_PREFIX,
+        others=OF_CONTROL_PLANE,
+    )
 
 
 def from_environment() -> Configuration:
@@ -147,7 +176,7 @@ def from_environment() -> Configuration:
     name = os.environ.get(VARIABLE)
     if not name:
         raise ConfigurationError(f"{VARIABLE}: missing; it names the configuration file")
-    return read(Path(name))
+    return read(Path(name), os.environ)
 
 
 def read_assets(datasets: Path) -> tuple[Asset, ...]:

@@ -1,9 +1,13 @@
-"""Runs of data sets: written by Spark, checked, given a digest, and published with a manifest."""
+"""Runs of data sets: written by Spark, checked, given a digest, and published with a manifest.
+
+A catalog writes in the name of one runner, by its number: what counts is what the latest one made current (RL9).
+"""
 
 import base64
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from daemon.data_set_store import DataSetStore, FolderStore
+from spark_usage import datasets
 from spark_usage.datasets import DataSet
 
 FORMAT = 1
@@ -24,7 +29,10 @@ RUN_ID_DIGITS = 32
 KEPT_RUNS = 5
 """Runs of a data set that are kept, so that a reader has several rounds of time."""
 _PENDING = ".pending-"
+_PENDING_OF = re.compile(r"\.pending-(\d+)-")
 _BATCH_ROWS = 10_000
+_NUMBER_DIGITS = 18
+"""Of a runner's number; pending runs of older versions begin with a run id of 32 hex digits."""
 
 
 class CheckFailed(Exception):
@@ -75,9 +83,17 @@ class Catalog:
     given.
     """
 
-    def __init__(self, folder: Path, store: DataSetStore | None = None) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, store: DataSetStore | None = None, number: int = 0) -> None:
+        """`number`: of the runner that writes. Readers need none."""
+        self.folder, self._number = folder, number
         self.store = FolderStore(folder) if store is None else store
+
+    def take_over(self) -> None:
+        """From now on nothing counts that an earlier runner makes current. What counts now goes on counting."""
+        for dataset in datasets.ALL:
+            current = self.store.current(dataset.name)
+            if current is not None:
+                self.make_current(dataset.name, json.loads(current)["run_id"])
 
     def manifest(self, dataset: str, run_id: str) -> dict[str, Any] | None:
         """Of a published run, else None."""
@@ -99,7 +115,7 @@ class Catalog:
     def write(self, dataset: DataSet, rows: DataFrame, inputs: Mapping[str, Any]) -> "PendingRun":
         """Write the rows in the order of their key, under a name that readers do not know yet."""
         run_id = run_id_of(dataset.name, inputs)
-        folder = self.folder / dataset.name / f"{_PENDING}{run_id}-{os.getpid()}"
+        folder = self.folder / dataset.name / f"{_PENDING}{self._number}-{run_id}-{os.getpid()}"
         shutil.rmtree(folder, ignore_errors=True)
         ordered = rows.select(*(f"`{name}`" for name in dataset.names)).to(dataset.struct)
         ordered = ordered.repartition(1).sortWithinPartitions(*(f"`{name}`" for name in dataset.key_names))
@@ -121,15 +137,18 @@ class Catalog:
         )
 
     def make_current(self, dataset: str, run_id: str) -> None:
-        self.store.make_current(dataset, _json({"run_id": run_id}))
+        content = _json({"run_id": run_id, "number": self._number})
+        self.store.make_current(dataset, content, self._number)
 
     def forget_old_runs(self, dataset: str, kept: int = KEPT_RUNS) -> None:
-        """Remove all but the newest runs, and what ended rounds left unpublished."""
+        """Remove all but the newest runs, and what ended rounds left unpublished: not what a later runner writes."""
         current = self.store.current(dataset)
         if current is not None:
             self.store.remove_old_runs(dataset, json.loads(current)["run_id"], kept)
         for pending in (self.folder / dataset).glob(f"{_PENDING}*"):
-            shutil.rmtree(pending, ignore_errors=True)
+            of = _PENDING_OF.match(pending.name)
+            if of is None or len(of[1]) > _NUMBER_DIGITS or int(of[1]) <= self._number:
+                shutil.rmtree(pending, ignore_errors=True)
 
 
 class PendingRun:

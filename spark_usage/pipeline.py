@@ -11,7 +11,7 @@ from penstock import Client, NotFound
 from penstock.contract.errors import ConfigurationError
 from spark_usage import bronze, cluster
 from spark_usage.configuration import Configuration, read_assets
-from spark_usage.manifest import CheckFailed
+from spark_usage.manifest import Catalog, CheckFailed
 from spark_usage.rounds import Progress, Round, fold
 from spark_usage.session import start_session
 from spark_usage.source import Offsets, end_offsets
@@ -34,10 +34,18 @@ class Pipeline:
         self._client: Client | None = None
         self._store: DataSetStore | None = None
         self._cancelled = False
+        self._number = 0
 
     @property
     def datasets(self) -> Path:
         return self._configuration.datasets
+
+    def take_over(self, number: int) -> None:
+        """Write as the runner of this number from now on; what earlier ones still publish counts no more. Raises
+        `StoreUnavailable`.
+        """
+        self._number = number
+        Catalog(self.datasets, self.store, number).take_over()
 
     @property
     def store(self) -> DataSetStore:
@@ -71,6 +79,7 @@ class Pipeline:
                 again=again,
                 progress=progress,
                 store=self.store,
+                number=self._number,
             )
 
     def round_or_again(self, *, again: bool = False, progress: Progress = lambda line: None) -> Round:

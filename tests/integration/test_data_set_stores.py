@@ -79,6 +79,43 @@ def test_a_run_is_read_as_it_was_published(store: DataSetStore, tmp_path: Path) 
         assert store.current(SET) == content
 
 
+def pointer(run: str, number: int) -> bytes:
+    return json.dumps({"run_id": run, "number": number}).encode()
+
+
+def test_a_runner_that_was_replaced_changes_nothing_that_is_read(store: DataSetStore) -> None:
+    store.make_current(SET, b'{"run_id": "of the time before numbers"}')
+    store.make_current(SET, pointer(RUN, 1), 1)
+    assert store.current(SET) == pointer(RUN, 1)
+    store.make_current(SET, pointer(RUN, 2), 2)
+    for late in (pointer(OTHER, 1), pointer(RUN, 1)):
+        store.make_current(SET, late, 1)
+        assert store.current(SET) == pointer(RUN, 2)
+    store.make_current(SET, pointer(OTHER, 2), 2)
+    store.make_current(SET, b'{"run_id": "of the time before numbers"}')
+    assert store.current(SET) == pointer(OTHER, 2)
+
+
+def test_of_two_runners_at_once_the_later_one_counts(store: DataSetStore) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(1, 9):
+            pool.submit(store.make_current, SET, pointer(RUN, number), number)
+    assert store.current(SET) == pointer(RUN, 8)
+
+
+def test_pointers_of_long_ago_go_and_other_files_stay(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    (tmp_path / SET).mkdir()
+    (tmp_path / SET / "current-notes.json").write_text("{}")
+    for number in (0, 9, 10, 11):
+        store.make_current(SET, pointer(RUN, number), number)
+    assert sorted(file.name for file in (tmp_path / SET).iterdir()) == [
+        "current-0000000010.json",
+        "current-0000000011.json",
+        "current-notes.json",
+    ]
+
+
 def test_a_run_that_is_there_is_never_changed(store: DataSetStore, tmp_path: Path) -> None:
     first = publish(store, tmp_path, RUN)
     assert publish(store, tmp_path, RUN, "two") == first
