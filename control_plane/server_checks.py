@@ -20,7 +20,7 @@ failures = Counter(
     ["setting", "reason"],
     registry=None,
 )
-"""The web process registers it: this module is also of processes that start before Django is set up."""
+"""The process that has metrics registers it: those who only check know nothing of requests."""
 _log = logging.getLogger(__name__)
 
 
