@@ -92,11 +92,6 @@ OF_CONTROL_PLANE = frozenset(
             "price_book_file",
         ),
         *("public_url", "reconcile_interval_s", "redis_tls", "secret_key", "trusted_proxies"),
-        *(
-            f"{above}.{file}"
-            for above in ("database_tls", "identity", "redis_tls")
-            for file in ("ca_file", "certificate_file", "key_file")
-        ),
     }
 )
 """Settings in the same file that only the web application and the worker read."""
