@@ -6,10 +6,10 @@ from urllib.parse import unquote
 
 from prometheus_client import Counter
 
-from control_plane import server_tls
 from control_plane.config import Config
-from control_plane.server_tls import ServerTls
+from daemon import server_tls
 from daemon.certificates import utc_now
+from daemon.server_tls import ServerTls
 from daemon.tls_probe import Failure, Protocol, TlsFiles, failure
 
 TIMEOUT_S = 5.0
@@ -20,7 +20,7 @@ failures = Counter(
     ["setting", "reason"],
     registry=None,
 )
-"""The process that has metrics registers it: those who only check know nothing of requests."""
+"""The web process registers it: this module is also of processes that start before Django is set up."""
 _log = logging.getLogger(__name__)
 
 
