@@ -15,7 +15,9 @@ from typing import Any
 from daemon import settings
 from daemon.settings import Settings, require
 from data_plane.broker.metadata_config import EtcdMetadata, is_namespace
+from data_plane.metadata.features import Supported
 from data_plane.node.config import NodeConfig, Timings
+from penstock import __version__
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import BROKER_ID_MAX, BrokerId
 from penstock.rules.addresses import is_loopback
@@ -150,6 +152,7 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
             cluster_secret=self.cluster_secret(),
             peppers={int(version): _pepper_of(Path(path)) for version, path in self.pepper_files.items()},
             timings=Timings(**self.timings),
+            supported=Supported(version=__version__),
             metering=self.metering,
             **self.limits,
         )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from data_plane.groups.expiry import GROUP_RETENTION_MS
+from data_plane.metadata.features import CURRENT, Supported
 from penstock.contract import limits
 from penstock.contract.ids import BrokerId
 
@@ -66,6 +67,8 @@ class NodeConfig:
     peppers: dict[int, bytes] = field(repr=False)
     """Pepper by version, for API keys."""
     timings: Timings = Timings()
+    supported: Supported = CURRENT
+    """This broker's version and the feature levels that it supports."""
     journal_bytes: int = 64 * limits.MIB
     """Size of one journal file; a checkpoint is due when one is full."""
     tail_bytes: int = 64 * limits.MIB

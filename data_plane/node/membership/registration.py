@@ -25,6 +25,7 @@ from data_plane.metadata.port import (
     StoreUnavailable,
 )
 from data_plane.node.config import NodeConfig
+from data_plane.node.membership.cluster_id import check_level
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Clock, Rng
 from penstock.contract.ids import TopicId, TopicPartition
@@ -147,6 +148,8 @@ class Registration:
             ),
             model.LiveRecord(incarnation=self.incarnation, directory_id=self._directory_id),
             session.session_id,
+            self._config.supported,
+            self._view.image.features_revision,
         )
         if isinstance(step, AlreadyRegistered):
             return step.broker_epoch
@@ -158,6 +161,7 @@ class Registration:
         )
         if not await self._depart(revision, emptied):
             return 0
+        check_level(self._config, self._view.image)
         result = await self._store.txn(step.compares, step.changes)
         return result.revision if result.succeeded else 0
 
