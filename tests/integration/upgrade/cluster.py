@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +15,11 @@ from typing import Any
 import pytest
 
 from data_plane.broker.metadata_config import open_store
+from data_plane.contract import admin_pb2 as pb
 from data_plane.metadata.image import ClusterImage
 from local import processes, service_processes
 from local.layout import DataDirectory
+from local.provisioning import admin_of
 from local.service_layout import ServiceDirectory
 from local.status import is_ready, says_ready
 from penstock.rest.client import RestClient
@@ -82,6 +85,19 @@ class Cluster:
         wait_until(
             "every partition has a leader and all copies in sync", self._whole, instead=self.last_words
         )
+
+    def messages_counted(self, tenant: str) -> int:
+        """What the brokers have metered of all topics that the tenant ever had, up to now."""
+        end_ms = time.time_ns() // 1_000_000
+        readings: list[pb.CutReading] = []
+        with admin_of(self.directory) as admin:
+
+            def read() -> bool:
+                readings[:] = admin.cut("cut_upgrade", tenant, end_ms).readings
+                return not any(reading.error for reading in readings)
+
+            wait_until("every partition is read", read, instead=lambda: f"{readings}\n{self.last_words()}")
+        return sum(reading.messages for reading in readings)
 
     def _whole(self) -> bool:
         image = self.metadata()

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,18 +79,3 @@ def _git(repository: Path, *arguments: str) -> "subprocess.CompletedProcess[byte
     return subprocess.run(
         ["git", "-C", str(repository), *arguments], capture_output=True, timeout=PATIENCE_S, check=False
     )
-
-
-def packages_that_differ(lines: Sequence[str], others: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Packages that two lock files pin to different versions, with both."""
-    mine, theirs = _pins(lines), _pins(others)
-    return {
-        name: (mine[name], theirs[name])
-        for name in sorted(mine.keys() & theirs.keys())
-        if mine[name] != theirs[name]
-    }
-
-
-def _pins(lines: Sequence[str]) -> dict[str, str]:
-    pinned = (line.split()[0].partition("==") for line in lines if "==" in line and line[:1].isalnum())
-    return {name: version for name, _, version in pinned}

@@ -89,21 +89,22 @@ def test_a_service_is_upgraded_and_taken_back_under_load_until_its_level_is_rais
             acme.traffic(before, "before", tmp_path) as of_before,
             acme.traffic(now, "now", tmp_path) as of_now,
         ):
-            managed_by_both(acme, before, now)
+            managed = managed_by_both(acme, before, now)
             upgrade(service, now)
-            managed_by_both(acme, before, now)
+            managed += managed_by_both(acme, before, now)
             go_back(service, before, now)
-            managed_by_both(acme, before, now)
+            managed += managed_by_both(acme, before, now)
             upgrade(service, now)
         for seen, release in ((of_before, before), (of_now, now)):
             assert seen.version == release.version
             assert judge(seen, acme.log(seen.topic)) == []
-        print(len(of_before.acknowledged), len(of_now.acknowledged))
+        sent = len(of_before.acknowledged) + len(of_now.acknowledged) + managed
+        assert service.messages_counted(acme.id) == sent
         raise_the_level(service, before, now)
 
 
-def managed_by_both(acme: Tenant, before: Release, now: Release) -> None:
-    """Topics, offsets and groups are managed with either SDK, whatever the service runs."""
+def managed_by_both(acme: Tenant, before: Release, now: Release) -> int:
+    """Topics, offsets and groups are managed with either SDK, whatever the service runs. The messages that it took."""
     for release in (before, now):
         found = acme.manages(release, "managed")
         assert found == {
@@ -115,6 +116,7 @@ def managed_by_both(acme: Tenant, before: Release, now: Release) -> None:
             "listed": ["managed", "orders-before", "orders-now"],
             "members": 1,
         }
+    return 2
 
 
 def upgrade(service: Cluster, now: Release) -> None:
