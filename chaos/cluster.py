@@ -15,11 +15,13 @@ from chaos.disks import MIB, Disk
 from chaos.etcd_hosts import EtcdHosts, etcd_addresses
 from chaos.faults import BROKERS
 from chaos.switch import Switch, address_of
+from daemon.tls import OwnIdentity
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.admin_client import CHANGE_S, AdminClient
 from data_plane.placement.planner import ACTIVE, plan
 from local.broker_config import PEPPER_VERSION
-from local.layout import DataDirectory
+from local.certificates import LOOPBACK
+from local.layout import DataDirectory, broker_name
 from local.provisioning import broker_views, new_key, provision_internal_topics, put_key
 from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
@@ -45,8 +47,8 @@ class Shape:
 class Desk:
     """Admin calls from the loop, one after the other. A task that may wait for long has a desk of its own."""
 
-    def __init__(self, addresses: Sequence[str], cluster_secret: str) -> None:
-        self.admin = AdminClient(addresses, cluster_secret)
+    def __init__(self, addresses: Sequence[str], identity: OwnIdentity) -> None:
+        self.admin = AdminClient(addresses, identity)
         self._lock = asyncio.Lock()
 
     async def ask(self, question: Callable[[AdminClient], _T]) -> _T:
@@ -61,11 +63,12 @@ class Cluster:
     def __init__(self, folder: Path, shape: Shape, switch: Switch) -> None:
         self.folder, self.shape, self.switch = folder, shape, switch
         self.directory = DataDirectory(folder / "cluster")
-        for file in (self.directory.secret_file, self.directory.pepper_file):
-            write_private(file, secrets.token_hex(32) + "\n")
+        write_private(self.directory.pepper_file, secrets.token_hex(32) + "\n")
         self.certificate = self._make_certificate()
         self.etcd = EtcdHosts(folder / "etcd", switch, self.certificate) if shape.etcd else None
         cluster_id = f"chaos-{secrets.token_hex(6)}"
+        hosts = [*LOOPBACK, *(address_of(number) for number in BROKERS)]
+        self.directory.certificates.make(cluster_id, BROKERS, hosts)
         self.hosts = {number: self._host(number, cluster_id) for number in BROKERS}
         self.bootstrap = [host.client_address for host in self.hosts.values()]
         self._desks: list[Desk] = []
@@ -83,7 +86,7 @@ class Cluster:
         settings = {
             "cluster_id": cluster_id,
             **store,
-            "cluster_secret_file": str(self.directory.secret_file),
+            "identity": self.directory.certificates.settings(broker_name(number)),
             "pepper_files": {str(PEPPER_VERSION): str(self.directory.pepper_file)},
             "tls_certificate_file": str(self.certificate),
             "tls_key_file": str(self.certificate.with_suffix(".key")),
@@ -124,7 +127,7 @@ class Cluster:
     def open_desk(self) -> Desk:
         """Closed with the cluster."""
         addresses = [host.internal_address for host in self.hosts.values()]
-        self._desks.append(Desk(addresses, self.directory.secret_file.read_text().strip()))
+        self._desks.append(Desk(addresses, self.directory.certificates.operator()))
         return self._desks[-1]
 
     # -- from nothing to a tenant with topics -------------------------------------------------------------------

@@ -63,7 +63,6 @@ class NodeConfig:
     internal_address: str
     peer_address: str
     zone: str
-    cluster_secret: str = field(repr=False)
     peppers: dict[int, bytes] = field(repr=False)
     """Pepper by version, for API keys."""
     timings: Timings = Timings()
