@@ -19,6 +19,7 @@ from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
 from benchmarks.frames import BENCHMARK as FRAMES
 from benchmarks.latency import steady_load
+from benchmarks.links import BENCHMARK as LINKS
 from benchmarks.many_partitions import BENCHMARK as MANY_PARTITIONS
 from benchmarks.metering import BENCHMARK as METERING
 from benchmarks.metering import NOISE as METERING_NOISE
@@ -71,6 +72,7 @@ BENCHMARKS = (
     METERING_NOISE,
     DURABILITY,
     FRAMES,
+    LINKS,
     CURVES,
     NOISY_NEIGHBOUR,
     TOPIC_CREATION,

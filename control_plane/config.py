@@ -11,6 +11,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Meta
 
+from control_plane import server_tls
+from control_plane.server_tls import ServerTls
 from daemon import settings
 from daemon.settings import Refused, Secret, Settings
 from daemon.tls import IdentityConfig
@@ -63,7 +65,7 @@ class Config(Settings, frozen=True, kw_only=True):
     database_url: Secret
     """sqlite:////absolute/file or postgresql://user:password@host:port/name."""
     celery_broker_url: Secret
-    """filesystem:///absolute/folder or redis://host:port/number."""
+    """filesystem:///absolute/folder, redis://host:port/number or, over TLS, rediss://host:port/number."""
     public_url: Text
     """The URL under which people reach the service; https behind a proxy that terminates TLS."""
     listen: Text
@@ -88,6 +90,10 @@ class Config(Settings, frozen=True, kw_only=True):
     """Addresses and networks of the proxies that terminate TLS: only their X-Forwarded-For and -Proto are believed."""
     reconcile_interval_s: Seconds = RECONCILE_S
     """Seconds between two comparisons of the desired state with the brokers."""
+    database_tls: ServerTls | None = None
+    """TLS to PostgreSQL, which checks its certificate and host name; required off loopback."""
+    redis_tls: ServerTls | None = None
+    """The same to Redis, with rediss://."""
 
     def __post_init__(self) -> None:
         if not is_env(self.environment):
@@ -100,6 +106,8 @@ class Config(Settings, frozen=True, kw_only=True):
             raise Refused(
                 "public_url", f"http://host or https://host required, {self.public_url[:80]!r} given"
             )
+        server_tls.check_database(self.database_url, self.database_tls)
+        server_tls.check_transport(self.celery_broker_url, self.redis_tls)
         try:
             _networks(self.trusted_proxies)
         except ValueError as error:
@@ -166,7 +174,7 @@ def keep_private(settings: dict[str, Any]) -> None:
             one.chmod(0o600)
 
 
-def database(url: str) -> dict[str, Any]:
+def database(url: str, tls: ServerTls | None = None) -> dict[str, Any]:
     """Django's settings of the database at `url`. Raises `ConfigurationError` without showing the password."""
     try:
         parts = _split("database_url", url)
@@ -195,7 +203,7 @@ def database(url: str) -> dict[str, Any]:
             "PORT": str(parts.port or 5432),
             "CONN_MAX_AGE": 60,
             "CONN_HEALTH_CHECKS": True,
-            "OPTIONS": {"connect_timeout": 5},
+            "OPTIONS": {"connect_timeout": 5, **server_tls.of_libpq(tls)},
         }
     raise ConfigurationError(
         f"database_url: scheme {parts.scheme!r}; sqlite:////absolute/file or "

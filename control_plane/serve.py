@@ -21,9 +21,11 @@ def main() -> None:
     logs.set_up("web")
     try:
         settings = config.current()
+        from control_plane import server_checks
         from control_plane.wsgi import application
     except ConfigurationError as error:
         sys.exit(f"penstock: {error}")
+    server_checks.log_failures(settings)
     server = Server(
         application,
         listen=settings.listen,

@@ -83,6 +83,7 @@ OF_CONTROL_PLANE = frozenset(
         *("brokers.internal", "brokers.pepper_file", "brokers.pepper_version"),
         *(
             "celery_broker_url",
+            "database_tls",
             "database_url",
             "environment",
             "identity",
@@ -90,7 +91,7 @@ OF_CONTROL_PLANE = frozenset(
             "operator_token_file",
             "price_book_file",
         ),
-        *("public_url", "reconcile_interval_s", "secret_key", "trusted_proxies"),
+        *("public_url", "reconcile_interval_s", "redis_tls", "secret_key", "trusted_proxies"),
     }
 )
 """Settings in the same file that only the web application and the worker read."""

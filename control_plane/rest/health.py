@@ -7,7 +7,7 @@ from pathlib import Path
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
 
-from control_plane import heartbeat
+from control_plane import config, heartbeat, server_checks
 from control_plane.brokers import client as brokers
 from penstock.contract.errors import PenstockError
 from penstock.contract.limits import MIB
@@ -39,7 +39,8 @@ def _database() -> str:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1 FROM tenants_tenant LIMIT 1")
     except DatabaseError as error:
-        return f"failed: {type(error).__name__}"
+        said = server_checks.database_failure(config.current())
+        return f"failed: {said or type(error).__name__}"
     if connection.vendor == "sqlite":
         free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free
         if free < FREE_BYTES_MIN:

@@ -17,6 +17,7 @@ from daemon.identity import Role
 from daemon.settings import Settings, require
 from daemon.tls import IdentityConfig, OwnIdentity
 from data_plane.broker.metadata_config import EtcdMetadata, is_namespace
+from data_plane.broker.transition import TransitionConfig
 from data_plane.metadata.features import Supported
 from data_plane.node.config import NodeConfig, Timings
 from penstock import __version__
@@ -66,6 +67,9 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
     """Failure domain; the broker id unless given."""
     identity: IdentityConfig
     """Who this broker is to other brokers, and whom it believes."""
+    transition: TransitionConfig | None = None
+    """{"cluster_secret_file": file} while some of the cluster runs the release before: brokers then take and speak its
+    plain text as well, on loopback addresses alone."""
     pepper_files: Mapping[str, str]
     """{version: file} of the peppers of API keys, hex."""
     tls_certificate_file: Path | None = None
@@ -129,6 +133,14 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
             f"{hosts['client_listen']} is not a loopback address; API keys need TLS there: give tls_certificate_file"
             " and tls_key_file",
         )
+        if self.transition is not None:
+            for name in ("internal_listen", "peer_listen"):
+                require(
+                    is_loopback(hosts[name]),
+                    name,
+                    f"{hosts[name]} is not a loopback address; in transition the cluster secret travels there in"
+                    " plain text: upgrade on loopback, then remove transition",
+                )
         for name, users in (("client", "clients"), ("internal", "Admin calls"), ("peer", "other brokers")):
             host = hosts[f"{name}_listen"]
             require(

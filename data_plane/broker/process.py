@@ -34,12 +34,13 @@ from data_plane.broker.descriptors import raise_descriptor_limit
 from data_plane.broker.disk import RealDisk
 from data_plane.broker.grpc_options import INTERNAL_CALLS_MAX
 from data_plane.broker.http import HttpListener
-from data_plane.broker.metadata_config import open_store
+from data_plane.broker.metadata_config import EtcdMetadata, open_store
 from data_plane.broker.metrics import StatsCollector
 from data_plane.broker.peer_listener import PeerListener, bind_peers
 from data_plane.broker.peer_transport import PeerTransport
 from data_plane.broker.server import Listener, bind, credentials_within
 from data_plane.broker.sqlite_store import SqliteStore, StoreFault
+from data_plane.broker.transition import ANY_PORT, BothTransports, OldDoors
 from data_plane.broker.watchdog import Watchdog
 from data_plane.disk.port import DiskFault
 from data_plane.metadata.model import LossRecord
@@ -75,6 +76,7 @@ _LOOK_AT_FILES_S = 1.0
 _ADDRESSES_LOGGED = 5
 PEER_CONNECTIONS_MAX = 2_000
 """Two streams of each other broker, and calls; each takes a descriptor and at rest 64 KiB."""
+_ETCD_CHECK_S = 5.0
 _CLOSE_S = 2.0
 """For listeners and connections to close. Clients that are still there then find them closed by the process's end."""
 
@@ -106,6 +108,8 @@ class BrokerProcess:
         self._peer_connections_max = PEER_CONNECTIONS_MAX
         self._peer_listener: PeerListener | None = None
         """There once it serves."""
+        self._old_doors: OldDoors | None = None
+        """There in transition alone."""
         self._node: BrokerNode
 
     async def run(self) -> NoReturn:
@@ -120,10 +124,22 @@ class BrokerProcess:
         client_server, client_port = bind(
             config.client_listen, credentials, descriptors // 2, limits.STREAMS_PER_CONNECTION_MAX
         )
+        internal_listen, peer_listen = config.internal_listen, config.peer_listen
+        if config.transition is not None:
+            internal_listen = peer_listen = ANY_PORT
         internal_server, internal_port = bind(
-            config.internal_listen, credentials_within(identity), descriptors // 8, INTERNAL_CALLS_MAX
+            internal_listen, credentials_within(identity), descriptors // 8, INTERNAL_CALLS_MAX
         )
-        peer_socket, peer_port = bind_peers(config.peer_listen)
+        peer_socket, peer_port = bind_peers(peer_listen)
+        if config.transition is not None:
+            self._old_doors = OldDoors(
+                config.transition.secret(),
+                identity.current.identity,
+                {"internal": config.internal_listen, "peer": config.peer_listen},
+                {"internal": internal_port, "peer": peer_port},
+                descriptors // 8,
+            )
+            internal_port, peer_port = self._old_doors.ports["internal"], self._old_doors.ports["peer"]
         addresses = {
             "client": _with_port(config.client_listen, client_port),
             "internal": _with_port(config.internal_listen, internal_port),
@@ -134,9 +150,14 @@ class BrokerProcess:
             node_config = replace(node_config, written_logs_max=descriptors // 8)
         disk = RealDisk(config.data)
         store = await open_store(config.metadata, config.cluster_id)
-        transport = PeerTransport(
+        if isinstance(config.metadata, EtcdMetadata):
+            self._start(self._check_etcd(config.metadata))
+        tls_transport = PeerTransport(
             config.cluster_id, lambda: identity.current.client, self._refused_handshakes
         )
+        transport: PeerTransport | BothTransports = tls_transport
+        if config.transition is not None:
+            transport = BothTransports(tls_transport, config.transition.secret(), config.cluster_id)
         node = self._node = BrokerNode(
             node_config,
             clock=SystemClock(),
@@ -168,11 +189,17 @@ class BrokerProcess:
                 ("client listener", client_server.stop(grace=None)),
                 ("internal listener", internal_server.stop(grace=None)),
                 ("peer listener", self._stop_peer_listener()),
+                ("old listeners", self._stop_old_doors()),
                 ("connections", transport.close()),
                 ("metadata store", store.close()),
             ):
                 await _closed(name, closing)
         _end_process(status)
+
+    async def _check_etcd(self, metadata: EtcdMetadata) -> None:
+        """A broker that starts says why it cannot call etcd, and waits for it: an etcd may come later."""
+        for said in await asyncio.to_thread(metadata.failures, _ETCD_CHECK_S):
+            _log.error("etcd cannot be called", extra={"reason": said})
 
     def _start_http(self, node: BrokerNode, disk: RealDisk) -> HttpListener:
         registry = CollectorRegistry()
@@ -246,6 +273,15 @@ class BrokerProcess:
         await client.start()
         await internal.start()
         await for_peers.start(peer)
+        if self._old_doors is not None:
+            await self._old_doors.start(
+                node.internal_service,
+                node.peer_service,
+                rules,
+                self._peer_connections_max,
+                refused,
+                self._fail,
+            )
         try:
             _write_addresses(self._config.data / ADDRESS_FILE, addresses)
         except OSError as error:
@@ -255,6 +291,10 @@ class BrokerProcess:
     async def _stop_peer_listener(self) -> None:
         if self._peer_listener is not None:
             await self._peer_listener.stop()
+
+    async def _stop_old_doors(self) -> None:
+        if self._old_doors is not None:
+            await self._old_doors.stop()
 
     async def _turn(self) -> None:
         """Show that the loop turns (RL137)."""

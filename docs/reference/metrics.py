@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
+from daemon.identity_metrics import EXPIRES, EXPIRES_SAID, REFUSED, REFUSED_SAID
 from data_plane.broker import disk
 from data_plane.broker.disk import DiskStats
 from data_plane.broker.metrics import BUILD_INFO, BUILD_INFO_SAID, PREFIX, family, fields_of
@@ -25,13 +26,16 @@ def page() -> str:
     """Both exports. Django has to be set up."""
     rows = [
         _row(InfoMetricFamily(BUILD_INFO, BUILD_INFO_SAID), ("version", "cores")),
+        _row(GaugeMetricFamily(EXPIRES, EXPIRES_SAID), ("certificate",)),
+        _row(CounterMetricFamily(REFUSED, REFUSED_SAID), ("side", "reason")),
         *_counted(NodeStats(), said_of(stats, "NodeStats")),
         *_counted(DiskStats(), said_of(disk, "DiskStats")),
         *(_row(GaugeMetricFamily(PREFIX + name, said, value=0)) for name, said in _gauges().items()),
     ]
     return markdown.page(
         "Metrics",
-        "the counters themselves (`data_plane/node/stats.py`, `data_plane/broker`, `control_plane/api/metrics.py`, "
+        "the counters themselves (`data_plane/node/stats.py`, `data_plane/broker`, `daemon/identity_metrics.py`, "
+        "`control_plane/api/metrics.py`, `control_plane/certificate_metrics.py`, `control_plane/server_checks.py`, "
         "`control_plane/brokers/metrics.py`, `billing/metrics.py`)",
         "Both are OpenMetrics text. A broker serves them at `/metrics` of its HTTP listener, the control "
         "plane at `/metrics` of its "
@@ -74,10 +78,11 @@ def _gauges() -> Mapping[str, str]:
 
 def _control_plane() -> list[Row]:
     from billing import metrics as billing
+    from control_plane import certificate_metrics, server_checks
     from control_plane.api import metrics
     from control_plane.brokers import metrics as brokers
 
-    modules = (metrics, brokers, billing)
+    modules = (metrics, certificate_metrics, server_checks, brokers, billing)
     collectors = [
         value for module in modules for value in vars(module).values() if hasattr(value, "_labelnames")
     ]

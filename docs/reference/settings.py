@@ -1,5 +1,6 @@
 """The page of settings: what each process of the service reads from its configuration file and from the environment."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 
 from control_plane import config as control_plane
+from control_plane import server_tls
 from daemon.settings import Settings
 from data_plane.broker import config as broker
 from data_plane.broker import metadata_config
@@ -54,6 +56,8 @@ def page() -> str:
         "## Web application and worker",
         "`PENSTOCK_CONFIG` names the file, which both share with the usage pipeline.",
         table(_COLUMNS, _settings(control_plane, control_plane.Config)),
+        "`database_tls` and `redis_tls`, each an object:",
+        table(_COLUMNS, _settings(server_tls, server_tls.ServerTls)),
         "## Usage pipeline",
         "The runner reads these of the same file; its own file may leave out the others.",
         table(_COLUMNS, _settings(runner, runner.Configuration)),
@@ -74,7 +78,7 @@ def _settings(module: ModuleType, model: type[Settings], above: str = "") -> lis
             continue  # the process gives it
         inner = field.type if isinstance(field.type, type) and issubclass(field.type, Settings) else None
         if inner is not None:
-            rows += _settings(module, inner, f"{above}{field.name}.")
+            rows += _settings(sys.modules[inner.__module__], inner, f"{above}{field.name}.")
         else:
             if not said[field.name]:
                 raise ValueError(f"{module.__name__}: no docstring says what {field.name} is")
