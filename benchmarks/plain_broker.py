@@ -9,6 +9,5 @@ from data_plane.broker import process
 
 if __name__ == "__main__":
     PlainTransport.own = json.loads(Path(sys.argv[-1]).read_text())["broker_id"]
-    process.PeerListener = PlainListener  # type: ignore[misc]
-    process.PeerTransport = PlainTransport  # type: ignore[misc]
+    vars(process).update(PeerListener=PlainListener, PeerTransport=PlainTransport)
     process.main(sys.argv[1:])

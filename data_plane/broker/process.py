@@ -47,6 +47,7 @@ from data_plane.metadata.model import LossRecord
 from data_plane.metadata.port import StoreWentBack
 from data_plane.node.broker_node import BrokerNode
 from data_plane.node.log_directory.directory import WrongDirectory
+from data_plane.node.membership.only_one import IdTaken
 from data_plane.node.replicas.committer import LogDirectoryFailed
 from penstock.contract import limits
 from penstock.contract.errors import ConfigurationError
@@ -67,7 +68,7 @@ EXIT_ABORTED = 1
 EXIT_CANNOT_START = 2
 EXIT_FAULT = 70
 """Our own bug, or a log directory or metadata file that can no longer be trusted: start again and recover."""
-_CANNOT_START = (ConfigurationError, DiskFault, OSError, StoreFault, WrongDirectory)
+_CANNOT_START = (ConfigurationError, DiskFault, IdTaken, OSError, StoreFault, WrongDirectory)
 _LOOP_BEAT_S = 0.5
 _LAST_STEPS_S = 10.0
 """What a broker may take beyond the time it has to hand over: the last reading, the last checkpoint, on a slow disk."""

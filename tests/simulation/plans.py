@@ -7,7 +7,7 @@ from data_plane.node.config import Timings
 from data_plane.testkit.disk import DiskTiming
 from data_plane.testkit.faults import Combination, FaultKind, Step
 from data_plane.testkit.network import LinkTiming, NetworkSettings
-from data_plane.testkit.store import StoreFaults
+from data_plane.testkit.store_faults import StoreFaults
 from data_plane.testkit.swarm import NodeSizes, Plan, ProducerPlan, TopicPlan
 from penstock.contract import limits
 from penstock.contract.topic_settings import Durability, TopicSettings

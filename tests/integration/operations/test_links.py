@@ -1,6 +1,9 @@
 """Links between processes on real brokers: certificates that change, run out, or are not the cluster's."""
 
 import json
+import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +16,7 @@ import pytest
 from daemon import authority
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
+from local.status import is_ready
 from penstock import Delivery
 from tests import certificates
 from tests.certificates import own, write
@@ -184,9 +188,7 @@ def test_brokers_listen_beyond_loopback(tmp_path: Path) -> None:
             }
             cluster.launch(broker.id)
         for broker in cluster.spec.brokers:
-            cluster.wait_until(
-                "it is ready", lambda broker=broker: cluster.http(broker.id, "/readyz")[0] == 200
-            )  # type: ignore[misc]
+            cluster.wait_until("it is ready", partial(is_ready, broker))
         tenant = cluster.tenant("tn_wide")
         topic_id = cluster.create_topic(tenant, "wide")
         cluster.wait_until("all are in sync", lambda: cluster.whole(topic_id))
@@ -210,3 +212,39 @@ def test_a_renewed_operator_goes_on(cluster: Brokers) -> None:
             pb.DescribeClusterResponse,
             (),
         )
+
+
+def test_a_second_broker_of_one_id_does_not_start_and_takes_nothing_from_the_first(
+    cluster: Brokers, tmp_path: Path
+) -> None:
+    values = json.loads(cluster.directory.config_file(1).read_text())
+    values |= {"data": str(tmp_path / "other")} | {
+        f"{name}_listen": "127.0.0.1:0" for name in ("client", "internal", "peer", "http")
+    }
+    config = tmp_path / "second.json"
+    config.write_text(json.dumps(values))
+    epochs = [broker.broker_epoch for broker in cluster.admin.describe_cluster().brokers]
+    with Bystander(cluster) as bystander:
+        second = subprocess.run(
+            [sys.executable, "-m", BROKER, "--config", str(config)],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        bystander.check()
+    assert second.returncode == EXIT_CANNOT_START, second.stderr
+    assert second.stderr.splitlines()[-1].startswith("penstock-broker: broker_id: broker 1 runs already")
+    assert [broker.broker_epoch for broker in cluster.admin.describe_cluster().brokers] == epochs
+
+
+def test_a_broker_whose_disk_was_replaced_waits_for_its_last_registration_to_end(cluster: Brokers) -> None:
+    tenant = cluster.tenant("tn_replaced")
+    topic_id = cluster.create_topic(tenant, "kept")
+    with cluster.client(tenant) as client, client.producer() as producer:
+        producer.send("kept", b"x").result(PATIENCE_S)
+    cluster.kill(1)
+    shutil.rmtree(cluster.directory.log_directory(1))
+    cluster.directory.log_directory(1).mkdir()
+    cluster.start(1)
+    cluster.wait_until("all are in sync", lambda: cluster.whole(topic_id))
