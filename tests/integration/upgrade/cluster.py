@@ -25,25 +25,68 @@ from local.status import is_ready, says_ready
 from penstock.rest.client import RestClient
 from tests.waiting import PATIENCE_S, wait_until
 
-from .release import Release
+from .release import CURRENT, Release
 
 HERE = Path(__file__).parent
 _LAST_LINES = 15
 _CONTROL_PLANE = (service_processes.WEB, service_processes.WORKER)
+_COMMANDS_0_1 = {
+    "web": ("-m", "control_plane.serve"),
+    "worker": (
+        *("-m", "celery", "-A", "control_plane.celery", "worker", "-B", "--concurrency", "2"),
+        *("--loglevel", "INFO", "--without-gossip", "--without-mingle", "--without-heartbeat"),
+    ),
+}
+"""What ran the control plane of Penstock 0.1."""
+SECRET = "cluster.secret"
+"""By which brokers and control planes of Penstock 0.1 know each other."""
 
 
 class Cluster:
-    """Its files are those of the release that made it, changed only as an operator does between releases."""
+    """Each release has configuration files of its own beside the same data."""
 
     def __init__(self, folder: Path, made_by: Release) -> None:
-        made_by.run(str(HERE / "lay_out.py"), str(folder), folder=folder.parent)
         self.directory = DataDirectory(folder)
-        self.spec = self.directory.load()
         self.service = ServiceDirectory(self.directory)
+        self._configurations: dict[tuple[str, Path], str] = {}
+        """What a release reads: the text by its version and the file."""
+        made_by.run(str(HERE / "lay_out.py"), str(folder), folder=folder.parent)
+        self.spec = self.directory.load()
+        self._keep_configurations(made_by)
         self.api_url = self.service.load().api_url
         self.bootstrap = [broker.client_address for broker in self.spec.brokers]
-        self.numbers = [broker.id for broker in self.spec.brokers]
         self._running: dict[str, tuple[Release, subprocess.Popen[bytes]]] = {}
+
+    # -- configuration ---------------------------------------------------------------------------------------
+
+    def prepare(self, release: Release) -> None:
+        """Write configurations of another release, before any process of it is started: its brokers serve those of
+        Penstock 0.1 as well.
+        """
+        release.run(str(HERE / "lay_out.py"), str(self.directory.path), folder=self.directory.path.parent)
+        self._keep_configurations(release)
+        for number in self.numbers:
+            secret = str(self.directory.path / SECRET)
+            self.configure_broker(number, release, {"transition": {"cluster_secret_file": secret}})
+
+    def configure_broker(self, number: int, release: Release, changes: Mapping[str, Any]) -> None:
+        """From its next start on. None takes a setting out."""
+        key = release.version, self.directory.config_file(number)
+        values = json.loads(self._configurations[key]) | changes
+        kept = {name: value for name, value in values.items() if value is not None}
+        self._configurations[key] = json.dumps(kept)
+
+    def _keep_configurations(self, release: Release) -> None:
+        for file in (self.service.config_file, *map(self.directory.config_file, self.numbers)):
+            self._configurations[release.version, file] = file.read_text()
+
+    def _configure(self, release: Release, file: Path) -> None:
+        file.write_text(self._configurations[release.version, file])
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of all brokers."""
+        return [broker.id for broker in self.spec.brokers]
 
     # -- brokers ---------------------------------------------------------------------------------------------
 
@@ -62,6 +105,7 @@ class Cluster:
     def launch_broker(self, number: int, release: Release) -> subprocess.Popen[bytes]:
         """Start it without waiting."""
         config = self.directory.config_file(number)
+        self._configure(release, config)
         command = release.command("-m", "data_plane.broker", "--config", str(config))
         return self._start(f"broker {number}", release, command, self.directory.output_file(number))
 
@@ -70,14 +114,11 @@ class Cluster:
         status = self._stop(f"broker {number}")
         assert status == 0, f"broker {number} ended with status {status}\n{self.last_words()}"
 
-    def change_broker(self, number: int, release: Release, settings: Mapping[str, Any] | None = None) -> None:
+    def change_broker(self, number: int, release: Release) -> None:
         """Drain it, start the other release on its folder, and wait until every partition has all its copies again, as
         an operator does before the next one.
         """
         self.stop_broker(number)
-        if settings is not None:
-            file = self.directory.config_file(number)
-            file.write_text(json.dumps(json.loads(file.read_text()) | settings))
         self.start_broker(number, release)
         self.wait_until_whole()
 
@@ -131,6 +172,7 @@ class Cluster:
 
     def manage(self, release: Release, *arguments: str) -> str:
         """A command of the control plane."""
+        self._configure(release, self.service.config_file)
         environment = service_processes.environment_for(self.service, "control_plane")
         return release.run(
             "-m",
@@ -142,6 +184,7 @@ class Cluster:
 
     def start_control_plane(self, release: Release) -> None:
         """Web process and worker, once they are ready."""
+        self._configure(release, self.service.config_file)
         for process in _CONTROL_PLANE:
             self.service.heartbeat_file(process.name).unlink(missing_ok=True)
             marks = service_processes.environment_for(self.service, process.name)
@@ -149,7 +192,7 @@ class Cluster:
             self._start(
                 process.name,
                 release,
-                release.command(*process.arguments),
+                release.command(*(process.arguments if release == CURRENT else _COMMANDS_0_1[process.name])),
                 self.service.output_file(process.name),
                 **mine,
             )

@@ -90,6 +90,7 @@ def test_a_service_is_upgraded_and_taken_back_under_load_until_its_level_is_rais
             acme.traffic(now, "now", tmp_path) as of_now,
         ):
             managed = managed_by_both(acme, before, now)
+            service.prepare(now)
             upgrade(service, now)
             managed += managed_by_both(acme, before, now)
             go_back(service, before, now)
@@ -101,6 +102,7 @@ def test_a_service_is_upgraded_and_taken_back_under_load_until_its_level_is_rais
         sent = len(of_before.acknowledged) + len(of_now.acknowledged) + managed
         assert service.messages_counted(acme.id) == sent
         raise_the_level(service, before, now)
+        stop_serving_the_release_before(service, now)
 
 
 def managed_by_both(acme: Tenant, before: Release, now: Release) -> int:
@@ -156,6 +158,14 @@ def raise_the_level(service: Cluster, before: Release, now: Release) -> None:
     service.start_broker(last, now)
     service.wait_until_whole()
     assert "level 2 cannot be left" in refusal(service, now, 1)
+
+
+def stop_serving_the_release_before(service: Cluster, now: Release) -> None:
+    """Broker by broker again; those that still do and those that do not are one cluster meanwhile."""
+    for number in service.numbers:
+        service.configure_broker(number, now, {"transition": None})
+        service.change_broker(number, now)
+    assert features(service, now)["level"] == 2
 
 
 def features(service: Cluster, now: Release, *arguments: str, good: bool = True) -> dict[str, Any]:
