@@ -60,7 +60,7 @@ class BrokerHost:
     def _configure(self, settings: Mapping[str, Any]) -> None:
         values = {
             "broker_id": self.number,
-            "zone": f"host-{self.number}",
+            "host": f"host-{self.number}",
             "data": str(self.log_directory),
             "client_listen": self.client_address,
             # Other brokers and Admin calls come in by way of the host's address, which leads here.

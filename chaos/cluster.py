@@ -18,7 +18,7 @@ from chaos.switch import Switch, address_of
 from daemon.tls import OwnIdentity
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.admin_client import CHANGE_S, AdminClient
-from data_plane.placement.planner import ACTIVE, plan
+from data_plane.placement.planner import plan
 from local.broker_config import PEPPER_VERSION
 from local.certificates import LOOPBACK
 from local.layout import DataDirectory, broker_name
@@ -26,6 +26,7 @@ from local.provisioning import broker_views, new_key, provision_internal_topics,
 from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
 from penstock.private_file import write_private
+from penstock.rules.domains import ACTIVE
 
 TENANT = "tn_chaos"
 _BOOT_S = 120.0

@@ -10,7 +10,7 @@ import grpc
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.admin_client import AdminClient
 from data_plane.contract.broker_calls import read_failure
-from data_plane.placement.planner import ACTIVE, BrokerView, plan
+from data_plane.placement.planner import BrokerView, plan
 from local.broker_config import PEPPER_VERSION, read_pepper
 from local.layout import BrokerSpec, ClusterSpec, DataDirectory
 from local.profile import read_api_key, write_profile
@@ -21,6 +21,7 @@ from penstock.contract.limits import MIN_INSYNC_DEFAULT, REPLICATION_DEFAULT
 from penstock.contract.methods import AUTHORIZATION, METADATA
 from penstock.contract.topic_settings import UNLIMITED, TopicSettings
 from penstock.rules.credentials import SCRAM_SALT_BYTES, make_credential
+from penstock.rules.domains import ACTIVE
 
 ENVIRONMENT = "dev"
 INTERNAL_TOPICS = (("__usage", 3), ("__groups", 8))
@@ -103,7 +104,7 @@ def provision_internal_topics(admin: AdminClient, brokers: int) -> None:
 def broker_views(admin: AdminClient) -> list[BrokerView]:
     """All brokers as the planner sees them."""
     return [
-        BrokerView(id=b.id, zone=b.zone, replicas=b.replicas, leaders=b.leaders, state=b.state)
+        BrokerView(id=b.id, zone=b.zone, host=b.host, replicas=b.replicas, leaders=b.leaders, state=b.state)
         for b in admin.describe_cluster().brokers
     ]
 

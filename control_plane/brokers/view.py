@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from penstock.rules import domains
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSeen:
@@ -22,6 +24,8 @@ class BrokerSeen:
     level_min: int = 1
     level_max: int = 1
     """The feature levels that it supports."""
+    host: str = ""
+    """Empty: no other broker is on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,8 @@ class TopicSeen:
     partitions: int
     settings_json: str
     generation: int
+    together: domains.Crowd | None = None
+    """The most copies that a partition has in one zone, and on one host; None = not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +131,11 @@ class ClusterView:
     feature_level: int = 1
     """In force."""
     levels: tuple[LevelSeen, ...] = ()
+
+    @property
+    def warnings(self) -> dict[int, tuple[str, ...]]:
+        """What an operator should correct or know about zones and hosts, by broker."""
+        return domains.warnings(self.brokers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

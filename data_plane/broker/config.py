@@ -23,7 +23,9 @@ from data_plane.node.config import NodeConfig, Timings
 from penstock import __version__
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import BROKER_ID_MAX, BrokerId
+from penstock.contract.limits import DOMAIN_NAME_LENGTH_MAX
 from penstock.rules.addresses import is_loopback
+from penstock.rules.names import is_domain_name
 
 ENVIRONMENT_PREFIX = "PENSTOCK_BROKER_"
 SECRET_LENGTH_MIN = 32
@@ -64,7 +66,9 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
     peer_advertised: str = ""
     """The address that other brokers use; as bound unless given, required when the listener is on all addresses."""
     zone: str = ""
-    """Failure domain; the broker id unless given."""
+    """Failure domain above the host, such as a data centre; the host unless given."""
+    host: str = ""
+    """Name of the machine, the same for all brokers on it; a machine of its own unless given."""
     identity: IdentityConfig
     """Who this broker is to other brokers, and whom it believes."""
     transition: TransitionConfig | None = None
@@ -109,6 +113,14 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
             "log_level",
             f"one of {', '.join(_LOG_LEVELS)} required, {self.log_level!r} given",
         )
+        for name in ("zone", "host"):
+            value = getattr(self, name)
+            require(
+                not value or is_domain_name(value),
+                name,
+                f"{value[:80]!r}: 1 to {DOMAIN_NAME_LENGTH_MAX} printable characters without spaces at the ends"
+                " required",
+            )
         _check_numbers("timings", self.timings, [item.name for item in fields(Timings)])
         _check_numbers("limits", self.limits, LIMITS)
         require(bool(self.pepper_files), "pepper_files", "is empty; keys are made with a pepper")
@@ -157,7 +169,8 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
             client_address=self.client_advertised or client_address,
             internal_address=self.internal_advertised or internal_address,
             peer_address=self.peer_advertised or peer_address,
-            zone=self.zone or str(self.broker_id),
+            zone=self.zone or self.host or str(self.broker_id),
+            host=self.host,
             peppers={int(version): _pepper_of(Path(path)) for version, path in self.pepper_files.items()},
             timings=Timings(**self.timings),
             supported=Supported(version=__version__),

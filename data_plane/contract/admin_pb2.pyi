@@ -505,20 +505,24 @@ class DescribedTenant(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ...) -> None: ...
 
 class DescribedTopic(_message.Message):
-    __slots__ = ("tenant", "name", "topic_id", "partitions", "settings_json", "generation")
+    __slots__ = ("tenant", "name", "topic_id", "partitions", "settings_json", "generation", "copies_in_one_zone", "copies_on_one_host")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_JSON_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
+    COPIES_IN_ONE_ZONE_FIELD_NUMBER: _ClassVar[int]
+    COPIES_ON_ONE_HOST_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     name: str
     topic_id: bytes
     partitions: int
     settings_json: str
     generation: int
-    def __init__(self, tenant: _Optional[str] = ..., name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[int] = ..., settings_json: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
+    copies_in_one_zone: int
+    copies_on_one_host: int
+    def __init__(self, tenant: _Optional[str] = ..., name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[int] = ..., settings_json: _Optional[str] = ..., generation: _Optional[int] = ..., copies_in_one_zone: _Optional[int] = ..., copies_on_one_host: _Optional[int] = ...) -> None: ...
 
 class DescribedKey(_message.Message):
     __slots__ = ("key_id", "tenant", "principal", "revoked", "expires_at_ms", "generation", "bindings")
@@ -539,7 +543,7 @@ class DescribedKey(_message.Message):
     def __init__(self, key_id: _Optional[str] = ..., tenant: _Optional[str] = ..., principal: _Optional[int] = ..., revoked: _Optional[bool] = ..., expires_at_ms: _Optional[int] = ..., generation: _Optional[int] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ...) -> None: ...
 
 class DescribedBroker(_message.Message):
-    __slots__ = ("id", "state", "broker_epoch", "client_address", "internal_address", "zone", "leaders", "replicas", "cordoned", "version", "level_min", "level_max")
+    __slots__ = ("id", "state", "broker_epoch", "client_address", "internal_address", "zone", "leaders", "replicas", "cordoned", "version", "level_min", "level_max", "host")
     ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -552,6 +556,7 @@ class DescribedBroker(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     LEVEL_MIN_FIELD_NUMBER: _ClassVar[int]
     LEVEL_MAX_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     id: int
     state: str
     broker_epoch: int
@@ -564,7 +569,8 @@ class DescribedBroker(_message.Message):
     version: str
     level_min: int
     level_max: int
-    def __init__(self, id: _Optional[int] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., client_address: _Optional[str] = ..., internal_address: _Optional[str] = ..., zone: _Optional[str] = ..., leaders: _Optional[int] = ..., replicas: _Optional[int] = ..., cordoned: _Optional[bool] = ..., version: _Optional[str] = ..., level_min: _Optional[int] = ..., level_max: _Optional[int] = ...) -> None: ...
+    host: str
+    def __init__(self, id: _Optional[int] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., client_address: _Optional[str] = ..., internal_address: _Optional[str] = ..., zone: _Optional[str] = ..., leaders: _Optional[int] = ..., replicas: _Optional[int] = ..., cordoned: _Optional[bool] = ..., version: _Optional[str] = ..., level_min: _Optional[int] = ..., level_max: _Optional[int] = ..., host: _Optional[str] = ...) -> None: ...
 
 class DescribedPartition(_message.Message):
     __slots__ = ("tenant", "topic", "topic_id", "partition", "leader", "leader_epoch", "replicas", "in_sync", "eligible", "last_known", "log_generation", "target", "adding")

@@ -63,8 +63,11 @@ class NodeConfig:
     internal_address: str
     peer_address: str
     zone: str
+    """Failure domain of its host, which others may share."""
     peppers: dict[int, bytes] = field(repr=False)
     """Pepper by version, for API keys."""
+    host: str = ""
+    """Name of its machine; empty = no other broker is on it."""
     timings: Timings = Timings()
     supported: Supported = CURRENT
     """This broker's version and the feature levels that it supports."""

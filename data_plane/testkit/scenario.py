@@ -104,6 +104,9 @@ class Scenario:
             self.activities.update(actor.reached)
         if self.watcher is not None:
             self.activities[Activity.MOVED] += self.watcher.moves
+        if self.cluster is not None:
+            alive = [broker.node for broker in self.cluster.brokers if broker.node is not None]
+            self.activities[Activity.READ_NEAR] += sum(node.stats.pushed_bytes_follower for node in alive)
         result.activities = {what.value: count for what, count in self.activities.items() if count}
         if self.nemesis is not None:
             result.counts["strikes"] = self.nemesis.strikes
@@ -177,7 +180,7 @@ class Scenario:
             self.loop.spawn(process, producer.run())
         for _ in range(self.plan.sdk_consumers):
             process, client = self._client(cluster, "s", self.plan.topics[0])
-            self.loop.spawn(process, SdkConsumer(client).run())
+            self.loop.spawn(process, SdkConsumer(client, self.plan.reader_zone).run())
         for number in range(self.plan.consumers):
             read = self.plan.topics[number % len(self.plan.topics)]
             process, client = self._client(cluster, "r", read)

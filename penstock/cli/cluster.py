@@ -51,13 +51,26 @@ def cluster_brokers(token_file: Path | None, timeout: float) -> None:
         return
     rows = [
         [
-            *(b["id"], b["state"], _use(b), b["leaders"], b["replicas"], b["zone"], b.get("version") or "-"),
-            *(b["client_address"], _why(b)),
+            *(b["id"], b["state"], _use(b), b["leaders"], b["replicas"], b["zone"], b.get("host") or "own"),
+            *(b.get("version") or "-", b["client_address"], _why(b)),
         ]
         for b in found
     ]
-    columns = ["broker", "state", "use", "leaders", "replicas", "zone", "version", "client address", ""]
+    columns = [
+        "broker",
+        "state",
+        "use",
+        "leaders",
+        "replicas",
+        "zone",
+        "host",
+        "version",
+        "client address",
+        "",
+    ]
     print_table(columns, rows)
+    for text in dict.fromkeys(text for broker in found for text in broker.get("warnings", ())):
+        click.echo(f"Warning: {text}.", err=True)
 
 
 @cluster.command(

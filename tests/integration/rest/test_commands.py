@@ -48,7 +48,16 @@ def test_a_topic_is_created_only_when_the_brokers_have_it(
     assert said in ran.output and unsaid not in ran.output, ran.output
 
 
-BROKER = {"state": "active", "use": "serve", "leaders": 1, "replicas": 2, "zone": "a", "conditions": []}
+BROKER = {
+    "state": "active",
+    "use": "serve",
+    "leaders": 1,
+    "replicas": 2,
+    "zone": "a",
+    "host": "",
+    "conditions": [],
+    "warnings": [],
+}
 LOSS = {
     "tenant": "ten_1",
     "topic": "orders",
@@ -119,7 +128,7 @@ def test_brokers_are_listed_by_a_control_plane_that_does_not_say_their_version(
         as_operator(monkeypatch, server.url)
         ran = CliRunner().invoke(cli, ["cluster", "brokers"])
     assert ran.exit_code == 0, ran.output
-    assert ran.output.splitlines()[-1].split("\t")[:7] == ["1", "active", "serve", "1", "2", "a", "-"]
+    assert ran.output.splitlines()[-1].split("\t")[:8] == ["1", "active", "serve", "1", "2", "a", "own", "-"]
 
 
 @pytest.mark.parametrize(
