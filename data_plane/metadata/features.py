@@ -40,11 +40,13 @@ LEVELS = (
     FeatureLevel(
         level=2,
         release="0.2",
-        brings="registrations, metadata and connections between brokers as in Penstock 0.2; brokers of 0.1 are refused",
+        brings="brokers are registered with their hosts, and copies spread over them; brokers of 0.1 are refused",
     ),
 )
 """All that this release knows, in order, from 1."""
 HIGHEST = LEVELS[-1].level
+HOSTS = 2
+"""From this level on a broker's record names its host: before, it is as if each broker was alone on one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,8 @@ class Cluster:
         self._keep_configurations(release)
         for number in self.numbers:
             secret = str(self.directory.path / SECRET)
-            self.configure_broker(number, release, {"transition": {"cluster_secret_file": secret}})
+            settings = {"transition": {"cluster_secret_file": secret}, "host": f"host-{number}"}
+            self.configure_broker(number, release, settings)
 
     def configure_broker(self, number: int, release: Release, changes: Mapping[str, Any]) -> None:
         """From its next start on. None takes a setting out."""
@@ -162,6 +163,11 @@ class Cluster:
             return image
 
         return asyncio.run(read())
+
+    def hosts(self) -> list[str]:
+        """What the brokers' records name, by broker."""
+        image = self.metadata()
+        return [image.brokers[broker].record.host for broker in sorted(image.brokers)]
 
     def versions(self) -> dict[int, str]:
         """What each registered broker says that it runs; empty for one that says nothing."""

@@ -1,6 +1,7 @@
 """A service of the release before is upgraded while it is used, taken back, upgraded again, and bound to this release.
 
-Clients on the SDK of each release send and read all the time.
+Clients on the SDK of each release send and read all the time. The one of this release asks for the nearest replica, which
+brokers of the release before cannot give.
 """
 
 import json
@@ -13,7 +14,7 @@ import pytest
 from penstock import Client
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rest.client import RestClient
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 from .cluster import HERE, Cluster, cluster
 from .release import CURRENT, Release, previous_release
@@ -40,7 +41,7 @@ class Tenant:
             for name in ("orders-before", "orders-now"):
                 rest.post("/v1/topics", {"name": name, "partitions": PARTITIONS})
 
-    def traffic(self, release: Release, name: str, folder: Path) -> Any:
+    def traffic(self, release: Release, name: str, folder: Path, **connection: str) -> Any:
         service = self._service
         return traffic(
             release,
@@ -49,6 +50,7 @@ class Tenant:
             api_key=self.api_key,
             topic=f"orders-{name}",
             group=f"readers-{name}",
+            **connection,
         )
 
     def manages(self, release: Release, name: str) -> dict[str, Any]:
@@ -87,7 +89,7 @@ def test_a_service_is_upgraded_and_taken_back_under_load_until_its_level_is_rais
         acme = Tenant(service)
         with (
             acme.traffic(before, "before", tmp_path) as of_before,
-            acme.traffic(now, "now", tmp_path) as of_now,
+            acme.traffic(now, "now", tmp_path, zone="zone-1") as of_now,
         ):
             managed = managed_by_both(acme, before, now)
             service.prepare(now)
@@ -143,7 +145,10 @@ def raise_the_level(service: Cluster, before: Release, now: Release) -> None:
     service.change_broker(last, before)
     assert f"broker {last} (Penstock 0.1) supports 1 to 1" in refusal(service, now, 2)
     service.change_broker(last, now)
+    assert service.hosts() == [""] * len(service.numbers), "brokers of the release before could not read them"
     assert features(service, now, "--raise", "2", "--yes")["level"] == 2
+    named = [f"host-{number}" for number in service.numbers]
+    wait_until("brokers name their hosts", lambda: service.hosts() == named, instead=service.last_words)
     with service.operator(SYSTEM_TENANT) as operator:
         (raised,) = (entry for entry in operator.items("/v1/audit") if entry["action"] == "features.set")
     assert (raised["before"], raised["after"]) == ({"level": 1}, {"level": 2})

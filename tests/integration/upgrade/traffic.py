@@ -1,7 +1,7 @@
 """A program that runs on the SDK of either release: idempotent producers and a member of a group, until its standard
 input ends; then it waits for all outcomes, reads on until it has read what was acknowledged, and prints what it saw.
 
-Usage: python traffic.py '{"bootstrap", "api_key", "topic", "group", "producers"}'
+Usage: python traffic.py '{"topic", "group", "producers", and what `Client` takes}'
 
     -> a line "flowing" after the first message was read
     -> at the end {"version", "acknowledged": [[producer, number, partition, offset]], "read": [[partition, offset]],
@@ -76,9 +76,9 @@ class Traffic:
         return all((partition, offset) in read for _, _, partition, offset in self.acknowledged)
 
 
-def main(bootstrap: list[str], api_key: str, topic: str, group: str, producers: int) -> None:
+def main(topic: str, group: str, producers: int, **connection: Any) -> None:
     """Runs until standard input ends."""
-    with Client(bootstrap=bootstrap, api_key=api_key) as client:
+    with Client(**connection) as client:
         traffic = Traffic(client, topic, group)
         sending = [threading.Thread(target=traffic.produce, args=(number,)) for number in range(producers)]
         reading = threading.Thread(target=traffic.consume)

@@ -34,17 +34,11 @@ class Traffic:
 
 @contextmanager
 def traffic(
-    release: Release, folder: Path, *, bootstrap: Sequence[str], api_key: str, topic: str, group: str
+    release: Release, folder: Path, *, topic: str, group: str, **connection: Any
 ) -> Iterator[Traffic]:
-    """Runs within the block, from the first message that was read on; then everything is acknowledged and read."""
+    """`connection`: what its client takes. Runs within the block, from the first message that was read on; then everything is acknowledged and read."""
     seen = Traffic(topic=topic, group=group)
-    settings = {
-        "bootstrap": list(bootstrap),
-        "api_key": api_key,
-        "topic": topic,
-        "group": group,
-        "producers": 2,
-    }
+    settings = {**connection, "topic": topic, "group": group, "producers": 2}
     output = folder / f"traffic-{topic}.log"
     with output.open("wb") as errors:
         process = subprocess.Popen(
