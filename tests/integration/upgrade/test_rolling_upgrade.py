@@ -1,7 +1,7 @@
 """A service of the release before is upgraded while it is used, taken back, upgraded again, and bound to this release.
 
-Clients on the SDK of each release send and read all the time. The one of this release asks for the nearest replica, which
-brokers of the release before cannot give.
+Clients on the SDK of each release send and read all the time. The one of this release asks for the nearest replica,
+which brokers of the release before cannot give.
 """
 
 import json

@@ -36,7 +36,9 @@ class Traffic:
 def traffic(
     release: Release, folder: Path, *, topic: str, group: str, **connection: Any
 ) -> Iterator[Traffic]:
-    """`connection`: what its client takes. Runs within the block, from the first message that was read on; then everything is acknowledged and read."""
+    """Runs within the block, from the first message that was read on; then everything is acknowledged and read.
+    `connection`: what its client takes.
+    """
     seen = Traffic(topic=topic, group=group)
     settings = {**connection, "topic": topic, "group": group, "producers": 2}
     output = folder / f"traffic-{topic}.log"
