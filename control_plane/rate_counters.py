@@ -20,8 +20,9 @@ from urllib.parse import urlsplit
 
 import redis
 
-from control_plane import config, server_tls
-from control_plane.server_tls import ServerTls
+from control_plane import config
+from daemon import server_tls
+from daemon.server_tls import ServerTls
 
 FILE = "rate-counters.sqlite"
 STORE_TIMEOUT_S = 0.5

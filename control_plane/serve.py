@@ -21,10 +21,12 @@ def main() -> None:
     logs.set_up("web")
     try:
         settings = config.current()
-        from control_plane import server_checks
         from control_plane.wsgi import application
     except ConfigurationError as error:
         sys.exit(f"penstock: {error}")
+    # It imports models, which need what the application has set up.
+    from control_plane import server_checks
+
     server_checks.log_failures(settings)
     server = Server(
         application,
@@ -47,7 +49,3 @@ def _raised_descriptor_limit() -> int:
     allowed = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     return allowed
-
-
-if __name__ == "__main__":
-    main()

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pyarrow.parquet
 
+from daemon.data_set_store import FolderStore
 from demo.tenants import Tenant
 from local import guardian
 from penstock.admin.blocking import Admin
@@ -78,8 +79,11 @@ def quantity_of(invoice: Mapping[str, Any], meter: str) -> int:
 def data_set_sums(datasets: Path, tenants: Sequence[Tenant]) -> dict[str, int]:
     """Meter to quantity of these tenants in Spark's `usage_day`, the run that counts now; empty before there is one."""
     folder = datasets / "usage_day"
+    content = FolderStore(datasets).current(folder.name)
+    if content is None:
+        return {}
+    run = json.loads(content)["run_id"]
     try:
-        run = json.loads((folder / "current.json").read_text())["run_id"]
         manifest = json.loads((folder / f"run={run}" / "manifest.json").read_text())
     except FileNotFoundError:
         return {}

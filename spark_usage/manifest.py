@@ -1,9 +1,13 @@
-"""Runs of data sets: written by Spark, checked, given a digest, and published by rename with a manifest."""
+"""Runs of data sets: written by Spark, checked, given a digest, and published with a manifest.
+
+A catalog writes in the name of one runner, by its number: what counts is what the latest one made current (RL9).
+"""
 
 import base64
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +20,19 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from daemon.data_set_store import DataSetStore, FolderStore
+from spark_usage import datasets
 from spark_usage.datasets import DataSet
 
 FORMAT = 1
-MANIFEST = "manifest.json"
-CURRENT = "current.json"
 RUN_ID_DIGITS = 32
 KEPT_RUNS = 5
 """Runs of a data set that are kept, so that a reader has several rounds of time."""
 _PENDING = ".pending-"
+_PENDING_OF = re.compile(r"\.pending-(\d+)-")
 _BATCH_ROWS = 10_000
+_NUMBER_DIGITS = 18
+"""Of a runner's number; pending runs of older versions begin with a run id of 32 hex digits."""
 
 
 class CheckFailed(Exception):
@@ -52,7 +59,8 @@ class Run:
     run_id: str
     rows: int
     digest: str
-    folder: Path
+    folder: Path | None
+    """Where this round reads its rows; None when it was published before."""
 
 
 @cache
@@ -71,36 +79,34 @@ def run_id_of(dataset: str, inputs: Mapping[str, Any]) -> str:
 
 
 class Catalog:
-    """The folder of all data sets."""
+    """All data sets: `folder` is what the pipeline works in, `store` where published runs rest, the same folder unless
+    given.
+    """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, store: DataSetStore | None = None, number: int = 0) -> None:
+        """`number`: of the runner that writes. Readers need none."""
+        self.folder, self._number = folder, number
+        self.store = FolderStore(folder) if store is None else store
 
-    def run_folder(self, dataset: str, run_id: str) -> Path:
-        return self.folder / dataset / f"run={run_id}"
+    def take_over(self) -> None:
+        """From now on nothing counts that an earlier runner makes current. What counts now goes on counting."""
+        for dataset in datasets.ALL:
+            current = self.store.current(dataset.name)
+            if current is not None:
+                self.make_current(dataset.name, json.loads(current)["run_id"])
 
     def manifest(self, dataset: str, run_id: str) -> dict[str, Any] | None:
         """Of a published run, else None."""
-        try:
-            found: dict[str, Any] = json.loads((self.run_folder(dataset, run_id) / MANIFEST).read_text())
-            return found
-        except FileNotFoundError:
+        content = self.store.manifest(dataset, run_id)
+        if content is None:
             return None
+        found: dict[str, Any] = json.loads(content)
+        return found
 
     def current(self, dataset: str) -> dict[str, Any] | None:
         """The manifest of the run that counts, None before the first."""
-        try:
-            run_id = json.loads((self.folder / dataset / CURRENT).read_text())["run_id"]
-        except FileNotFoundError:
-            return None
-        return self.manifest(dataset, run_id)
-
-    def read(self, spark: SparkSession, dataset: DataSet) -> DataFrame:
-        """The rows of the current run. Raises `FileNotFoundError` before the first."""
-        current = self.current(dataset.name)
-        if current is None:
-            raise FileNotFoundError(f"{dataset.name}: no run yet")
-        return self.read_folder(spark, dataset, self.run_folder(dataset.name, current["run_id"]))
+        content = self.store.current(dataset)
+        return None if content is None else self.manifest(dataset, json.loads(content)["run_id"])
 
     def read_folder(self, spark: SparkSession, dataset: DataSet, folder: Path) -> DataFrame:
         """The rows in the folder of a run."""
@@ -109,7 +115,7 @@ class Catalog:
     def write(self, dataset: DataSet, rows: DataFrame, inputs: Mapping[str, Any]) -> "PendingRun":
         """Write the rows in the order of their key, under a name that readers do not know yet."""
         run_id = run_id_of(dataset.name, inputs)
-        folder = self.folder / dataset.name / f"{_PENDING}{run_id}-{os.getpid()}"
+        folder = self.folder / dataset.name / f"{_PENDING}{self._number}-{run_id}-{os.getpid()}"
         shutil.rmtree(folder, ignore_errors=True)
         ordered = rows.select(*(f"`{name}`" for name in dataset.names)).to(dataset.struct)
         ordered = ordered.repartition(1).sortWithinPartitions(*(f"`{name}`" for name in dataset.key_names))
@@ -127,26 +133,22 @@ class Catalog:
             return None
         self.make_current(dataset.name, run_id)
         return Run(
-            dataset=dataset.name,
-            run_id=run_id,
-            rows=manifest["rows"],
-            digest=manifest["digest"],
-            folder=self.run_folder(dataset.name, run_id),
+            dataset=dataset.name, run_id=run_id, rows=manifest["rows"], digest=manifest["digest"], folder=None
         )
 
     def make_current(self, dataset: str, run_id: str) -> None:
-        write_json(self.folder / dataset / CURRENT, {"run_id": run_id})
+        content = _json({"run_id": run_id, "number": self._number})
+        self.store.make_current(dataset, content, self._number)
 
     def forget_old_runs(self, dataset: str, kept: int = KEPT_RUNS) -> None:
-        """Remove all but the newest runs, and what ended rounds left unpublished."""
-        folder = self.folder / dataset
-        current = json.loads((folder / CURRENT).read_text())["run_id"]
-        runs = sorted(folder.glob("run=*"), key=lambda run: run.stat().st_mtime_ns, reverse=True)
-        for run in runs[kept:]:
-            if run.name != f"run={current}":
-                shutil.rmtree(run, ignore_errors=True)
-        for pending in folder.glob(f"{_PENDING}*"):
-            shutil.rmtree(pending, ignore_errors=True)
+        """Remove all but the newest runs, and what ended rounds left unpublished: not what a later runner writes."""
+        current = self.store.current(dataset)
+        if current is not None:
+            self.store.remove_old_runs(dataset, json.loads(current)["run_id"], kept)
+        for pending in (self.folder / dataset).glob(f"{_PENDING}*"):
+            of = _PENDING_OF.match(pending.name)
+            if of is None or len(of[1]) > _NUMBER_DIGITS or int(of[1]) <= self._number:
+                shutil.rmtree(pending, ignore_errors=True)
 
 
 class PendingRun:
@@ -168,21 +170,19 @@ class PendingRun:
                 shutil.rmtree(self.folder, ignore_errors=True)
                 numbers = ", ".join(f"{what} {number}" for what, number in check.numbers.items())
                 raise CheckFailed(f"{name}: {check.name} does not hold: {numbers}")
-        final = self._catalog.run_folder(name, self._run_id)
-        earlier = self._catalog.manifest(name, self._run_id)
-        if earlier is not None:
-            shutil.rmtree(self.folder)
-            if earlier["digest"] != self.digest:
-                raise CheckFailed(
-                    f"{name}: run {self._run_id} has the digest {earlier['digest']}, now {self.digest}: "
-                    "the same inputs gave other rows"
-                )
-        else:
-            write_json(self.folder / MANIFEST, self._manifest(checks))
-            shutil.rmtree(final, ignore_errors=True)
-            self.folder.rename(final)
+        published = self._catalog.store.publish(
+            name, self._run_id, self.folder, _json(self._manifest(checks))
+        )
+        digest = json.loads(published.manifest)["digest"]
+        if digest != self.digest:
+            raise CheckFailed(
+                f"{name}: run {self._run_id} has the digest {digest}, now {self.digest}: "
+                "the same inputs gave other rows"
+            )
         self._catalog.make_current(name, self._run_id)
-        return Run(dataset=name, run_id=self._run_id, rows=self.rows, digest=self.digest, folder=final)
+        return Run(
+            dataset=name, run_id=self._run_id, rows=self.rows, digest=self.digest, folder=published.folder
+        )
 
     def _manifest(self, checks: Sequence[Check]) -> dict[str, Any]:
         return {
@@ -244,15 +244,8 @@ def _canonical(kind: str, value: Any) -> Any:
     return str(value) if kind == "bigint" else value
 
 
-def write_json(file: Path, values: Mapping[str, Any]) -> None:
-    """Write by rename, durably: a reader sees the old file or the new one."""
-    fresh = file.with_name(f".{file.name}.{os.getpid()}.new")
-    with fresh.open("w", encoding="utf-8") as output:
-        json.dump(values, output, indent=1)
-        output.write("\n")
-        output.flush()
-        os.fsync(output.fileno())
-    fresh.replace(file)
+def _json(values: Mapping[str, Any]) -> bytes:
+    return json.dumps(values, indent=1).encode() + b"\n"
 
 
 def _sha256(file: Path) -> str:

@@ -31,7 +31,7 @@ def commands_page() -> str:
         parts.append(_described(path, command))
     return page(
         "Commands",
-        "the command line itself (`penstock.cli`, `local.commands`, `daemon.certificate_commands`)",
+        "the command line itself (`penstock.cli`, and `commands.py` of the server's packages)",
         *parts,
     )
 

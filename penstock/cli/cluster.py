@@ -49,13 +49,16 @@ def cluster_brokers(token_file: Path | None, timeout: float) -> None:
     if current().json:
         print_json({"brokers": found})
         return
+    with_hosts = any(broker.get("host") for broker in found)
     rows = [
         [
-            *(b["id"], b["state"], _use(b), b["leaders"], b["replicas"], b["zone"], b.get("host") or "own"),
+            *(b["id"], b["state"], _use(b), b["leaders"], b["replicas"], b["zone"]),
+            *([b.get("host") or "own"] if with_hosts else []),
             *(b.get("version") or "-", b["client_address"], _why(b)),
         ]
         for b in found
     ]
+    hosts = ["host"] if with_hosts else []
     columns = [
         "broker",
         "state",
@@ -63,7 +66,7 @@ def cluster_brokers(token_file: Path | None, timeout: float) -> None:
         "leaders",
         "replicas",
         "zone",
-        "host",
+        *hosts,
         "version",
         "client address",
         "",

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from control_plane import celery, config, server_tls
-from control_plane.server_tls import ServerTls
+from control_plane import celery, config
+from daemon import server_tls
+from daemon.server_tls import ServerTls
 from penstock.contract.errors import ConfigurationError
 from tests.control_plane.configuration import write
 

@@ -5,6 +5,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections import deque
@@ -246,4 +247,14 @@ def etcd() -> Iterator[Server]:
         command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
         command += ["--initial-cluster", f"one={peer}"]
         with running(command, folder=folder, ready="serving client traffic") as pid:
+            yield Server(port=port, folder=folder, pid=pid)
+
+
+@contextmanager
+def s3() -> Iterator[Server]:
+    """moto's server of S3, in memory and without buckets."""
+    with folder_for(None) as folder:
+        port = free_port(set())
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        with running(command, folder=folder, ready="Press CTRL+C to quit") as pid:
             yield Server(port=port, folder=folder, pid=pid)

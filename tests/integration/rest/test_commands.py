@@ -128,7 +128,7 @@ def test_brokers_are_listed_by_a_control_plane_that_does_not_say_their_version(
         as_operator(monkeypatch, server.url)
         ran = CliRunner().invoke(cli, ["cluster", "brokers"])
     assert ran.exit_code == 0, ran.output
-    assert ran.output.splitlines()[-1].split("\t")[:8] == ["1", "active", "serve", "1", "2", "a", "own", "-"]
+    assert ran.output.splitlines()[-1].split("\t")[:7] == ["1", "active", "serve", "1", "2", "a", "-"]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from local import processes, service_processes
 from local.layout import DataDirectory
 from local.provisioning import admin_of
 from local.service_layout import ServiceDirectory
+from local.service_processes import ServiceProcess
 from local.status import is_ready, says_ready
 from penstock.rest.client import RestClient
 from tests.waiting import PATIENCE_S, wait_until
@@ -198,7 +199,7 @@ class Cluster:
             self._start(
                 process.name,
                 release,
-                release.command(*(process.arguments if release == CURRENT else _COMMANDS_0_1[process.name])),
+                self._command(release, process),
                 self.service.output_file(process.name),
                 **mine,
             )
@@ -208,6 +209,11 @@ class Cluster:
             lambda: says_ready(port),
             instead=self.last_words,
         )
+
+    def _command(self, release: Release, process: ServiceProcess) -> list[str]:
+        if release == CURRENT:
+            return process.command_line(self.service.config_file)
+        return release.command(*_COMMANDS_0_1[process.name])
 
     def stop_control_plane(self) -> None:
         for process in _CONTROL_PLANE:

@@ -8,11 +8,13 @@ from typing import Annotated, Any
 import pytest
 from msgspec import Meta
 
-from control_plane.config import Config
+from control_plane import config
+from control_plane.config import OF_PIPELINE, Config
 from daemon import settings
 from daemon.settings import Refused, Secret, Settings
 from penstock.contract.errors import ConfigurationError
 from spark_usage import configuration
+from tests.control_plane.configuration import write
 
 
 class Store(Settings, frozen=True, kw_only=True, tag_field="kind", tag="store"):
@@ -133,8 +135,8 @@ def test_an_address_is_a_host_and_a_port(address: str) -> None:
             '{"kind": "store", "size": 1, "size": 2}',
             "SOME_WHERE: size: it stands there twice; once required",
         ),
-        ("SOME_PEERS", "[" * 100_000, "SOME_PEERS: '[["),
-        ("SOME_RATIO", "half", "SOME_RATIO: 'half' is not JSON"),
+        ("SOME_PEERS", "[" * 100_000, "SOME_PEERS: is not JSON"),
+        ("SOME_RATIO", "half", "SOME_RATIO: is not JSON, as numbers, lists and objects are there"),
         ("SOME_RATIO", "[]", "SOME_RATIO: a number required, a list given"),
         (
             "SOME_WHERE",
@@ -173,8 +175,36 @@ def test_a_model_cannot_be_changed(tmp_path: Path) -> None:
 
 def test_the_usage_pipeline_knows_which_settings_of_the_shared_file_are_not_its_own() -> None:
     own = {path for path, _ in settings.paths(configuration.Configuration)}
-    assert {path for path, _ in settings.paths(Config)} - own == configuration.OF_CONTROL_PLANE
-    assert own <= {path for path, _ in settings.paths(Config)}
+    others = {path for path, _ in settings.paths(Config)}
+    control_plane = {path for path in others - own if path.rpartition(".")[0] not in others - own}
+    assert control_plane == configuration.OF_CONTROL_PLANE
+    alone = {path for path in own - others if path.rpartition(".")[0] not in own - others}
+    assert alone == OF_PIPELINE, "the control plane passes over the pipeline's own"
+
+
+def test_variables_of_others_are_passed_over_and_misspelt_ones_are_not(tmp_path: Path) -> None:
+    assert read(tmp_path, {"name": "a"}, "colour", SOME_COLOUR="red", SOME_RATIO="0.5").ratio == 0.5
+    with pytest.raises(ConfigurationError, match=r"SOME_COLOR: no such setting; did you mean SOME_COLOUR\?"):
+        read(tmp_path, {"name": "a"}, "colour", SOME_COLOR="red")
+    with pytest.raises(ConfigurationError, match="SOME_FILE: no such setting"):
+        read(tmp_path, {"name": "a"}, SOME_FILE="x")
+
+
+def test_web_worker_and_runner_take_one_anothers_variables(tmp_path: Path) -> None:
+    file = write(tmp_path, f"sqlite:///{tmp_path}/control.sqlite")
+    variables = {
+        "PENSTOCK_SERVER_LISTEN": "127.0.0.1:8081",
+        "PENSTOCK_SERVER_RUNNER_LISTEN": "127.0.0.1:8082",
+        "PENSTOCK_SERVER_STATE": str(tmp_path / "state"),
+        "PENSTOCK_SERVER_PIPELINE_INTERVAL_S": "60",
+    }
+    served, run = config.read(file, variables), configuration.read(file, variables)
+    assert (served.listen, run.runner_listen) == ("127.0.0.1:8081", "127.0.0.1:8082")
+    assert served.state_directory == run.state_directory == tmp_path / "state"
+    assert served.pipeline_interval_s == run.pipeline_interval_s == 60
+    for read_it in (config.read, configuration.read):
+        with pytest.raises(ConfigurationError, match="did you mean PENSTOCK_SERVER_LISTEN"):
+            read_it(file, {"PENSTOCK_SERVER_LISTN": "x"})
 
 
 def test_the_usage_pipeline_passes_over_what_is_the_control_planes_and_refuses_what_is_misspelt(
@@ -192,3 +222,46 @@ def test_the_usage_pipeline_passes_over_what_is_the_control_planes_and_refuses_w
     file.write_text(json.dumps(values | {"pipeline_intervall_s": 5}))
     with pytest.raises(ConfigurationError, match=r"no such setting; did you mean pipeline_interval_s\?"):
         configuration.read(file)
+
+
+@pytest.mark.parametrize(
+    ("spark", "said"),
+    [
+        ({"workers": 1}, "spark.workers: no such setting; known: "),
+        ({"conf": {"spark.cores.max": 4}}, "spark.conf[...]: text required, a whole number given"),
+        ({"conf": {"cores": "4"}}, "spark.conf: cores: a name that begins with spark. required"),
+        (
+            {"conf": {"spark.sql.session.timeZone": "CET"}},
+            "spark.conf: spark.sql.session.timeZone: the pipeline sets it",
+        ),
+        (
+            {"conf": {"spark.authenticate.secret": "s3cret"}},
+            "spark.conf: spark.authenticate.secret: a secret would stand",
+        ),
+        (
+            {"conf": {"spark.hadoop.fs.s3a.access.key": "s3cret"}},
+            "spark.conf: spark.hadoop.fs.s3a.access.key: a secret",
+        ),
+        ({"executor_wait_s": 0}, "spark.executor_wait_s: a number above 0 required"),
+    ],
+)
+def test_settings_of_spark_that_cannot_be_right_are_refused_without_showing_a_secret(
+    spark: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.json"
+    values = {"brokers": {"bootstrap": ["127.0.0.1:9"]}, "usage_key_file": "/k", "datasets": "/d"}
+    file.write_text(json.dumps(values | {"spark": spark}))
+    with pytest.raises(ConfigurationError) as refused:
+        configuration.read(file)
+    assert str(refused.value).startswith(f"{file}: {said}")
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2,4]"])
+def test_a_local_master_is_no_cluster(master: str) -> None:
+    assert not configuration.SparkConfiguration(master=master).on_cluster
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "k8s://https://host:6443", "yarn"])
+def test_other_masters_are_clusters(master: str) -> None:
+    assert configuration.SparkConfiguration(master=master).on_cluster
