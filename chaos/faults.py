@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 BROKERS = (1, 2, 3)
+"""Those of the rounds, and of the short plan."""
 
 
 class Kind(Enum):
@@ -119,6 +120,11 @@ _ROUND_S = 5.0
 def kinds_of(plan: Plan) -> tuple[Kind, ...]:
     """The kinds that a plan is made of, as far as they work."""
     return {Plan.ALL: tuple(Kind), Plan.SHORT: _SHORT, Plan.ROUNDS: _IN_ROUNDS}[plan]
+
+
+def brokers_of(plan: Plan) -> tuple[int, ...]:
+    """The brokers of a run: two on each host, or one where each is to be met alone."""
+    return tuple(range(1, 7)) if plan is Plan.ALL else BROKERS
 
 
 def strikes(plan: Plan, seed: int, available: Collection[Kind]) -> Iterator[Strike]:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from chaos.commands import CommandFailed, find, run
-from chaos.disks import MIB, Disk
 from chaos.faults import NEED_ETCD, Kind
-from chaos.switch import Switch
+from hosts.commands import CommandFailed, find, run
+from hosts.disks import MIB, Disk
+from hosts.switch import Switch
 
 _PROBE_HOST = 200
 _DISK_BYTES = 320 * MIB

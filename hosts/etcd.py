@@ -1,99 +1,95 @@
-"""Three etcd nodes on hosts of their own, over TLS with certificates of both sides; peers speak in the clear."""
+"""etcd on hosts: nodes over TLS with certificates of both sides, for clients and among themselves."""
 
-import os
-import signal
-import subprocess
-from collections.abc import Mapping
-from pathlib import Path
+import http.client
+import ssl
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chaos.commands import find
-from chaos.switch import Switch, Wire, address_of
+from hosts.certificates import Identity
+from hosts.commands import find
+from hosts.host import Host
+from hosts.program import Program
 
-NODES = (1, 2, 3)
-_FIRST_HOST = 10
 _CLIENT_PORT, _PEER_PORT = 2379, 2380
-_GONE_S = 20.0
+_ASK_S = 2.0
 
 
-def etcd_addresses() -> list[str]:
-    return [address_of(_FIRST_HOST + number) for number in NODES]
+class EtcdNode(Program):
+    """One node."""
 
-
-class EtcdNode:
-    """One node: its namespace and its process."""
-
-    def __init__(self, number: int, folder: Path, wire: Wire, certificate: Path) -> None:
-        self.number, self.wire = number, wire
-        self._folder, self._certificate = folder, certificate
-        folder.mkdir(parents=True, exist_ok=True)
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it unless it runs."""
-        if self._process is not None and self._process.poll() is None:
-            return
-        client, peer = (
-            f"https://{self.wire.address}:{_CLIENT_PORT}",
-            f"http://{self.wire.address}:{_PEER_PORT}",
+    def __init__(self, host: Host, identity: Identity, members: Mapping[str, str]) -> None:
+        """`members` are all nodes' addresses by name, this one among them."""
+        self._identity = identity
+        client, peer = (f"https://{host.address}:{port}" for port in (_CLIENT_PORT, _PEER_PORT))
+        files = {
+            "cert-file": identity.certificate_file,
+            "key-file": identity.key_file,
+            "trusted-ca-file": identity.ca_file,
+        }
+        settings = {
+            "name": host.name,
+            "data-dir": host.data / "etcd-data",
+            "listen-client-urls": client,
+            "advertise-client-urls": client,
+            "listen-peer-urls": peer,
+            "initial-advertise-peer-urls": peer,
+            "initial-cluster": ",".join(
+                f"{name}=https://{address}:{_PEER_PORT}" for name, address in members.items()
+            ),
+            "initial-cluster-token": "hosts",
+            **files,
+            **{f"peer-{name}": file for name, file in files.items()},
+            "logger": "zap",
+            "log-level": "warn",
+        }
+        arguments = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+        super().__init__(
+            "etcd", host, (find("etcd"), *arguments, "--client-cert-auth", "--peer-client-cert-auth")
         )
-        members = ",".join(
-            f"e{number}=http://{address}:{_PEER_PORT}"
-            for number, address in zip(NODES, etcd_addresses(), strict=True)
+
+    def leads(self) -> bool:
+        """Whether it says that it is the leader now; False when it does not answer."""
+        context = ssl.create_default_context(cafile=str(self._identity.ca_file))
+        context.load_cert_chain(self._identity.certificate_file, self._identity.key_file)
+        connection = http.client.HTTPSConnection(
+            self.host.address, _CLIENT_PORT, timeout=_ASK_S, context=context
         )
-        certificate, key = str(self._certificate), str(self._certificate.with_suffix(".key"))
-        with (self._folder / "output.log").open("ab") as output:
-            self._process = subprocess.Popen(
-                self.wire.command(
-                    *(find("etcd"), "--name", f"e{self.number}", "--data-dir", str(self._folder / "data")),
-                    *("--listen-client-urls", client, "--advertise-client-urls", client),
-                    *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
-                    *("--initial-cluster", members, "--initial-cluster-token", "chaos"),
-                    *("--cert-file", certificate, "--key-file", key),
-                    *("--client-cert-auth", "--trusted-ca-file", certificate),
-                    *("--logger", "zap", "--log-level", "warn"),
-                ),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=self._folder,
-                start_new_session=True,
-            )
-
-    def signal(self, what: signal.Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
-            os.kill(self._process.pid, what)
-
-    def kill(self) -> None:
-        """SIGKILL; it is gone on return."""
-        self.signal(signal.SIGKILL)
-        if self._process is not None:
-            self._process.wait(_GONE_S)
+        try:
+            connection.request("GET", "/metrics")
+            return b"\netcd_server_is_leader 1\n" in connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
 
 
-class EtcdHosts:
-    """The nodes, and what a broker's configuration says of them."""
+class Etcd:
+    """The nodes of one cluster, and what a broker's configuration says of them."""
 
-    def __init__(self, folder: Path, switch: Switch, certificate: Path) -> None:
-        self.nodes = [
-            EtcdNode(
-                number, folder / f"e{number}", switch.connect(f"e{number}", _FIRST_HOST + number), certificate
-            )
-            for number in NODES
-        ]
-        self.settings: Mapping[str, Any] = {
+    def __init__(self, hosts: Sequence[Host], identities: Mapping[str, Identity]) -> None:
+        """`identities` by the name of the host."""
+        members = {host.name: host.address for host in hosts}
+        self.nodes = [EtcdNode(host, identities[host.name], members) for host in hosts]
+
+    def settings(self, client: Identity) -> Mapping[str, Any]:
+        """For a broker that shows that identity."""
+        return {
             "metadata": {
                 "kind": "etcd",
-                "endpoints": [f"{address}:{_CLIENT_PORT}" for address in etcd_addresses()],
-                "ca_file": str(certificate),
-                "certificate_file": str(certificate),
-                "key_file": str(certificate.with_suffix(".key")),
+                "endpoints": [f"{node.host.address}:{_CLIENT_PORT}" for node in self.nodes],
+                "ca_file": str(client.ca_file),
+                "certificate_file": str(client.certificate_file),
+                "key_file": str(client.key_file),
             }
         }
 
     @property
     def addresses(self) -> list[str]:
-        return [node.wire.address for node in self.nodes]
+        return [node.host.address for node in self.nodes]
+
+    def leader(self) -> EtcdNode | None:
+        """The node that says it leads; None when none says so."""
+        return next((node for node in self.nodes if node.leads()), None)
 
     def start(self) -> None:
         for node in self.nodes:
