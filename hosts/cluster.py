@@ -16,7 +16,7 @@ from hosts.broker import Broker
 from hosts.certificates import Certificates
 from hosts.disks import MIB
 from hosts.etcd import Etcd
-from hosts.ground import BROKER, ETCD, ZONES, Ground, every_address
+from hosts.ground import BROKER, ETCD, ZONES, Ground
 from hosts.host import Host
 from hosts.switch import Switch
 from local.broker_config import PEPPER_VERSION
@@ -75,17 +75,16 @@ class Cluster:
         self.directory = DataDirectory(folder / "cluster")
         for file in (self.directory.secret_file, self.directory.pepper_file):
             write_private(file, secrets.token_hex(32) + "\n")
-        self.certificates = Certificates(folder / "certificates", every_address())
-        self.etcd = self._make_etcd() if shape.etcd else None
         self.cluster_id = f"hosts-{secrets.token_hex(6)}"
+        self.certificates = Certificates(folder / "certificates", self.cluster_id)
+        self.etcd = self._make_etcd() if shape.etcd else None
         self.brokers: dict[int, Broker] = {}
         for index, zone in enumerate(ZONES):
             host = self.ground.host(f"b{index + 1}", zone, BROKER, index + 1, shape.disks[index])
             for _ in range(shape.brokers_per_host):
                 number = len(self.brokers) + 1
-                self.brokers[number] = Broker(
-                    number, host, self._settings(number), stepping=shape.stepping_clocks
-                )
+                settings = self._settings(number, host)
+                self.brokers[number] = Broker(number, host, settings, stepping=shape.stepping_clocks)
         self.bootstrap = [broker.client_address for broker in self.brokers.values()]
         self._desks: list[Desk] = []
         self.desk = self.open_desk()
@@ -98,20 +97,25 @@ class Cluster:
             )
             for index, zone in enumerate(ZONES)
         ]
-        return Etcd(hosts, {host.name: self.certificates.of(host.name) for host in hosts})
+        identities = {
+            host.name: self.certificates.issue(f"etcd-{index + 1}", [host.address])
+            for index, host in enumerate(hosts)
+        }
+        return Etcd(hosts, identities)
 
-    def _settings(self, number: int) -> Mapping[str, Any]:
+    def _settings(self, number: int, host: Host) -> Mapping[str, Any]:
+        inside = self.certificates.issue(f"broker-{number}", [host.address])
+        clients = self.certificates.issue_for_clients(number, [host.address])
         store: Mapping[str, Any] = {"metadata": str(self.directory.metadata_file)}
         if self.etcd is not None:
-            store = self.etcd.settings(self.certificates.of(f"broker-{number}"))
-        identity = self.certificates.of(f"broker-{number}")
+            store = self.etcd.settings(inside)
         return {
             "cluster_id": self.cluster_id,
             **store,
             "cluster_secret_file": str(self.directory.secret_file),
             "pepper_files": {str(PEPPER_VERSION): str(self.directory.pepper_file)},
-            "tls_certificate_file": str(identity.certificate_file),
-            "tls_key_file": str(identity.key_file),
+            "tls_certificate_file": str(clients.certificate_file),
+            "tls_key_file": str(clients.key_file),
             "limits": dict(self.shape.limits or {}),
             "timings": {"drain_ms": 3_000},
         }
@@ -119,7 +123,7 @@ class Cluster:
     @property
     def ca_file(self) -> Path:
         """Whom clients trust."""
-        return self.certificates.ca_file
+        return self.certificates.clients_ca_file
 
     @property
     def broker_hosts(self) -> list[Host]:

@@ -77,9 +77,7 @@ class Etcd:
             "metadata": {
                 "kind": "etcd",
                 "endpoints": [f"{node.host.address}:{_CLIENT_PORT}" for node in self.nodes],
-                "ca_file": str(client.ca_file),
-                "certificate_file": str(client.certificate_file),
-                "key_file": str(client.key_file),
+                **client.settings,
             }
         }
 

@@ -47,10 +47,3 @@ class Ground:
         for host in self.hosts.values():
             if host.disk is not None:
                 host.disk.unmount()
-
-
-def every_address() -> list[str]:
-    """All that hosts may have, for certificates that are made before them."""
-    from hosts.switch import address_of
-
-    return [address_of(_SECOND + _PER_KIND * kind + number) for kind in range(7) for number in range(1, 10)]
