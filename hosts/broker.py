@@ -46,6 +46,7 @@ class Broker(Program):
         values = {
             "broker_id": self.number,
             "zone": self.host.zone,
+            "host": self.host.name,
             "data": str(self.log_directory),
             "client_listen": self.client_address,
             # Other brokers and Admin calls come in by way of the host's address, which leads here.

@@ -103,7 +103,7 @@ def provision_internal_topics(admin: AdminClient, brokers: int) -> None:
 def broker_views(admin: AdminClient) -> list[BrokerView]:
     """All brokers as the planner sees them."""
     return [
-        BrokerView(id=b.id, zone=b.zone, replicas=b.replicas, leaders=b.leaders, state=b.state)
+        BrokerView(id=b.id, zone=b.zone, host=b.host, replicas=b.replicas, leaders=b.leaders, state=b.state)
         for b in admin.describe_cluster().brokers
     ]
 

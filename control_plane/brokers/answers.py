@@ -76,6 +76,7 @@ def broker_seen(broker: pb.DescribedBroker) -> view.BrokerSeen:
         client_address=broker.client_address,
         internal_address=broker.internal_address,
         zone=broker.zone,
+        host=broker.host,
         leaders=broker.leaders,
         replicas=broker.replicas,
         cordoned=broker.cordoned,

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from data_plane.placement import domains
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSeen:
@@ -17,6 +19,8 @@ class BrokerSeen:
     replicas: int
     cordoned: bool = False
     """An operator wants it empty."""
+    host: str = ""
+    """Empty: no other broker is on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +111,11 @@ class ClusterView:
     tenants: tuple[TenantSeen, ...] = ()
     topics: tuple[TopicSeen, ...] = ()
     keys: tuple[KeySeen, ...] = ()
+
+    @property
+    def warnings(self) -> dict[int, tuple[str, ...]]:
+        """What an operator should correct or know about zones and hosts, by broker."""
+        return domains.warnings(self.brokers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ class SeenBroker(Protocol):
     @property
     def zone(self) -> str: ...
     @property
+    def host(self) -> str: ...
+    @property
     def replicas(self) -> int: ...
     @property
     def leaders(self) -> int: ...
@@ -70,6 +72,7 @@ def broker_views(brokers: Iterable[SeenBroker]) -> list[BrokerView]:
         BrokerView(
             id=b.id,
             zone=b.zone,
+            host=b.host,
             replicas=b.replicas,
             leaders=b.leaders,
             state="draining" if b.cordoned else b.state,

@@ -21,6 +21,7 @@ class BrokerShape(serializers.Serializer[Any]):
     state = serializers.CharField()
     client_address = serializers.CharField()
     zone = serializers.CharField()
+    host = serializers.CharField(help_text="Empty: no other broker is on its host.")
     leaders = serializers.IntegerField()
     replicas = serializers.IntegerField()
 

@@ -25,6 +25,7 @@ class BrokerInUse:
 
     seen: view.BrokerSeen
     order: BrokerOrder
+    warnings: tuple[str, ...]
 
 
 class BrokerUseShape(serializers.Serializer[Any]):
@@ -38,12 +39,16 @@ class BrokerUseShape(serializers.Serializer[Any]):
     )
     client_address = serializers.CharField(source="seen.client_address")
     zone = serializers.CharField(source="seen.zone")
+    host = serializers.CharField(source="seen.host", help_text="Empty: no other broker is on its host.")
     leaders = serializers.IntegerField(source="seen.leaders")
     replicas = serializers.IntegerField(source="seen.replicas")
     replicas_at_start = serializers.IntegerField(
         source="order.replicas_at_start", help_text="Replicas that it had when the drain began."
     )
     conditions = shapes.Condition(source="order.conditions", many=True)
+    warnings = serializers.ListField(
+        child=serializers.CharField(), help_text="What to correct or know about its zone and host."
+    )
 
     def get_drained(self, broker: BrokerInUse) -> bool:
         return broker.order.drained_at is not None
@@ -119,8 +124,11 @@ class BrokersView(OperatorView):
 
         def read() -> list[BrokerInUse]:
             orders = queries.orders()
-            seen = brokers.describe(timeout_s=driving.ASK_S).brokers
-            return [_in_use(broker, orders.get(broker.id)) for broker in seen]
+            seen = brokers.describe(timeout_s=driving.ASK_S)
+            warnings = seen.warnings
+            return [
+                _in_use(broker, orders.get(broker.id), warnings.get(broker.id, ())) for broker in seen.brokers
+            ]
 
         return self.paged(pages.in_memory(read, key=lambda broker: (broker.seen.id,)), BrokerUseShape)
 
@@ -133,9 +141,11 @@ class BrokerView(OperatorView):
     )
     def get(self, request: Request, broker: int) -> Response:
         """Operators: one broker."""
-        for found in brokers.describe(timeout_s=driving.ASK_S).brokers:
+        seen = brokers.describe(timeout_s=driving.ASK_S)
+        for found in seen.brokers:
             if found.id == broker:
-                return Response(BrokerUseShape(_in_use(found, queries.order_of(broker))).data)
+                in_use = _in_use(found, queries.order_of(broker), seen.warnings.get(broker, ()))
+                return Response(BrokerUseShape(in_use).data)
         raise NotFound(f"broker {broker} is not known")
 
     @extend_schema(
@@ -247,6 +257,7 @@ def _possible(broker: int) -> int:
     return broker
 
 
-def _in_use(seen: view.BrokerSeen, order: BrokerOrder | None) -> BrokerInUse:
+def _in_use(seen: view.BrokerSeen, order: BrokerOrder | None, warnings: tuple[str, ...]) -> BrokerInUse:
     """A broker without an order has the defaults of an order: it serves."""
-    return BrokerInUse(seen=seen, order=BrokerOrder(broker=seen.id) if order is None else order)
+    known = BrokerOrder(broker=seen.id) if order is None else order
+    return BrokerInUse(seen=seen, order=known, warnings=warnings)

@@ -18,7 +18,9 @@ from data_plane.broker.metadata_config import EtcdMetadata, is_namespace
 from data_plane.node.config import NodeConfig, Timings
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import BROKER_ID_MAX, BrokerId
+from penstock.contract.limits import DOMAIN_NAME_LENGTH_MAX
 from penstock.rules.addresses import is_loopback
+from penstock.rules.names import is_domain_name
 
 ENVIRONMENT_PREFIX = "PENSTOCK_BROKER_"
 SECRET_LENGTH_MIN = 32
@@ -59,7 +61,9 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
     peer_advertised: str = ""
     """The address that other brokers use; as bound unless given."""
     zone: str = ""
-    """Failure domain; the broker id unless given."""
+    """Failure domain above the host, such as a data centre; the host unless given."""
+    host: str = ""
+    """Name of the machine, the same for all brokers on it; a machine of its own unless given."""
     cluster_secret_file: Path
     """File with the secret that Admin calls and other brokers show."""
     pepper_files: Mapping[str, str]
@@ -101,6 +105,14 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
             "log_level",
             f"one of {', '.join(_LOG_LEVELS)} required, {self.log_level!r} given",
         )
+        for name in ("zone", "host"):
+            value = getattr(self, name)
+            require(
+                not value or is_domain_name(value),
+                name,
+                f"{value[:80]!r}: 1 to {DOMAIN_NAME_LENGTH_MAX} printable characters without spaces at the ends"
+                " required",
+            )
         _check_numbers("timings", self.timings, [item.name for item in fields(Timings)])
         _check_numbers("limits", self.limits, LIMITS)
         require(bool(self.pepper_files), "pepper_files", "is empty; keys are made with a pepper")
@@ -146,7 +158,8 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
             client_address=self.client_advertised or client_address,
             internal_address=self.internal_advertised or internal_address,
             peer_address=self.peer_advertised or peer_address,
-            zone=self.zone or str(self.broker_id),
+            zone=self.zone or self.host or str(self.broker_id),
+            host=self.host,
             cluster_secret=self.cluster_secret(),
             peppers={int(version): _pepper_of(Path(path)) for version, path in self.pepper_files.items()},
             timings=Timings(**self.timings),

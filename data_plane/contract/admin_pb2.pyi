@@ -519,7 +519,7 @@ class DescribedKey(_message.Message):
     def __init__(self, key_id: _Optional[str] = ..., tenant: _Optional[str] = ..., principal: _Optional[int] = ..., revoked: _Optional[bool] = ..., expires_at_ms: _Optional[int] = ..., generation: _Optional[int] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ...) -> None: ...
 
 class DescribedBroker(_message.Message):
-    __slots__ = ("id", "state", "broker_epoch", "client_address", "internal_address", "zone", "leaders", "replicas", "cordoned")
+    __slots__ = ("id", "state", "broker_epoch", "client_address", "internal_address", "zone", "leaders", "replicas", "cordoned", "host")
     ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -529,6 +529,7 @@ class DescribedBroker(_message.Message):
     LEADERS_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     CORDONED_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     id: int
     state: str
     broker_epoch: int
@@ -538,7 +539,8 @@ class DescribedBroker(_message.Message):
     leaders: int
     replicas: int
     cordoned: bool
-    def __init__(self, id: _Optional[int] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., client_address: _Optional[str] = ..., internal_address: _Optional[str] = ..., zone: _Optional[str] = ..., leaders: _Optional[int] = ..., replicas: _Optional[int] = ..., cordoned: _Optional[bool] = ...) -> None: ...
+    host: str
+    def __init__(self, id: _Optional[int] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., client_address: _Optional[str] = ..., internal_address: _Optional[str] = ..., zone: _Optional[str] = ..., leaders: _Optional[int] = ..., replicas: _Optional[int] = ..., cordoned: _Optional[bool] = ..., host: _Optional[str] = ...) -> None: ...
 
 class DescribedPartition(_message.Message):
     __slots__ = ("tenant", "topic", "topic_id", "partition", "leader", "leader_epoch", "replicas", "in_sync", "eligible", "last_known", "log_generation", "target", "adding")

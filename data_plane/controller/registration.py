@@ -87,6 +87,7 @@ def draining_changes(image: ClusterImage, broker: BrokerId) -> Transaction | Non
         internal_address=known.record.internal_address,
         peer_address=known.record.peer_address,
         zone=known.record.zone,
+        host=known.record.host,
         draining=True,
     )
     key = model.broker_key(broker)

@@ -161,6 +161,15 @@ class BrokerRecord(_Json):
     """Shutting down (RL50): not joinable, not electable."""
     peer_address: str = ""
     """Where other brokers reach it; empty when a version wrote this that had no such listener."""
+    host: str = ""
+    """Name of its machine; empty = it is alone on one."""
+
+    def encode(self) -> bytes:
+        """Without a host that is not named: versions before it was known can read that."""
+        values = asdict(self)
+        if not self.host:
+            del values["host"]
+        return json.dumps(values, separators=(",", ":"), sort_keys=True).encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -189,6 +189,7 @@ class BrokerNode:
             self.control.seat,
             self.hosting.retention,
             self.hosting.step_aside,
+            self.view.image,
         )
         self.client_service = self.serving.service
         self.internal_service = Service(

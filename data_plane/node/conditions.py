@@ -1,12 +1,15 @@
 """What an operator should look at on one broker: in words by kind, and as numbers for metrics."""
 
 from data_plane.controller.clocks import FAR_OFF_MS
+from data_plane.metadata.image import ClusterImage
 from data_plane.node.config import NodeConfig
 from data_plane.node.control.controller_seat import ControllerSeat
 from data_plane.node.log_directory.log_directory import LogDirectory
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.replicas.retention import Retention
 from data_plane.node.replicas.step_aside import StepAside
+from data_plane.placement.domains import ACTIVE, warnings
+from data_plane.placement.planner import BrokerView
 from data_plane.replication.health import ReadOnly, reason_of
 
 _NAMED_MAX = 5
@@ -23,10 +26,12 @@ class Conditions:
         control: ControllerSeat,
         retention: Retention,
         step_aside: StepAside,
+        image: ClusterImage,
     ) -> None:
         self._config, self._replicas, self._log_directory = config, replicas, log_directory
         self._control = control
         self._retention, self._step_aside = retention, step_aside
+        self._image = image
 
     def by_kind(self) -> dict[str, str]:
         """Kind -> what is wrong. Empty when all is well."""
@@ -52,7 +57,23 @@ class Conditions:
         if broken:
             more = f" and {len(broken) - _NAMED_MAX} more" if len(broken) > _NAMED_MAX else ""
             found["damage"] = "; ".join(broken[:_NAMED_MAX]) + more
+        if self._misplaced:
+            found["failure domain"] = self._misplaced
         return found
+
+    @property
+    def _misplaced(self) -> str:
+        """What is wrong with the zone or host of this broker, as it is registered."""
+        brokers = [
+            BrokerView(
+                id=known.record.broker_id,
+                zone=known.record.zone,
+                host=known.record.host,
+                state=ACTIVE if known.active else "fenced",
+            )
+            for known in self._image.brokers.values()
+        ]
+        return "; ".join(warnings(brokers).get(self._config.broker_id, ()))
 
     def gauges(self) -> dict[str, int]:
         """By name of the metric."""
@@ -65,6 +86,7 @@ class Conditions:
             "clock_trusted": int(self._retention.clock_trusted),
             "disk_refuses_writes": int(bool(space.refuses_writes)),
             "disk_read_only": int(bool(space.read_only)),
+            "failure_domain_wrong": int(bool(self._misplaced)),
             "disk_slow": int(self._step_aside.slow),
             "replicas_without_writes": sum(
                 isinstance(replica.health, ReadOnly) for replica in self._replicas.unsound

@@ -62,9 +62,12 @@ class NodeConfig:
     internal_address: str
     peer_address: str
     zone: str
+    """Failure domain of its host, which others may share."""
     cluster_secret: str = field(repr=False)
     peppers: dict[int, bytes] = field(repr=False)
     """Pepper by version, for API keys."""
+    host: str = ""
+    """Name of its machine; empty = no other broker is on it."""
     timings: Timings = Timings()
     journal_bytes: int = 64 * limits.MIB
     """Size of one journal file; a checkpoint is due when one is full."""

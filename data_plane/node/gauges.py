@@ -20,6 +20,7 @@ GAUGES: Mapping[str, str] = MappingProxyType(
         "strays": "Directories of replicas that the metadata does not know and that are set aside.",
         "damaged_files": "Segment files with damage that are kept aside for an operator to look at.",
         "damaged_files_bytes": "Bytes of segment files with damage. They are deleted first when disk space is short.",
+        "failure_domain_wrong": "1 while this broker's host is named in two zones, or its zone has no active broker.",
         "clock_off_ms": "How far this broker's clock is from the middle of all brokers', ms. 0 if unknown.",
         "clock_trusted": "1 while the clock is near enough to the other brokers' for retention by time.",
         "disk_refuses_writes": "1 while the disk is below its soft watermark and refuses produce.",

@@ -1,30 +1,32 @@
 """The planner: which brokers hold each partition of a new topic, and in what order. Pure and deterministic.
 
-A zone is a failure domain (a host, unless the operator says otherwise). The plan keeps, in this order:
+Failure domains are zones, their hosts, and the brokers on these (`domains.py`). The plan keeps, in this order:
 
-1. No broker holds a partition twice, and no zone holds more copies of one than the number of zones demands.
-2. Each broker holds as many replicas of the topic as any other, give or take one, as far as 1 allows; who
+1. No broker holds a partition twice, and no zone holds two more copies of one than another zone that could take one.
+2. The same of hosts, as far as 1 allows.
+3. Each broker holds as many replicas of the topic as any other, give or take one, as far as 1 and 2 allow; who
    holds one more is who holds least in the whole cluster. So one topic's load is spread, and many small ones
    even out.
-3. The same of leaders: the first broker of each assignment is the one that should lead.
-4. Partitions led by one broker name different brokers next, so that its load is spread when it fails.
+4. The same of leaders: the first broker of each assignment is the one that should lead.
+5. Partitions led by one broker name different brokers next, so that its load is spread when it fails.
 
-Step 2 fills brokers evenly and deals each partition its share of every zone (a fractional solution of such a
-transportation problem can always be rounded). Step 3 moves leaderships along shortest augmenting paths until
+Steps 1 and 2 give each zone and host a least and a most number of copies of one partition (`_bounds`). Step 3 fills
+brokers evenly within them and deals each partition its share of every zone and host (a fractional solution of such a
+transportation problem can always be rounded). Step 4 moves leaderships along shortest augmenting paths until
 none evens the counts any more: the optimum for convex costs on a flow (Ahuja, Magnanti, Orlin: Network Flows,
 chapter 14).
 """
 
 import heapq
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
+from data_plane.placement.domains import ACTIVE, Location, locations
 from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.invariant import invariant
-
-ACTIVE = "active"
 
 
 class PlacementRefused(InvalidRequest):
@@ -42,14 +44,12 @@ class BrokerView:
 
     id: int
     zone: str = ""
-    """Empty = a zone of its own."""
+    """Empty = its host."""
+    host: str = ""
+    """Empty = a host of its own."""
     replicas: int = 0
     leaders: int = 0
     state: str = ACTIVE
-
-    @property
-    def failure_domain(self) -> str:
-        return self.zone or f"broker {self.id}"
 
 
 Assignment = tuple[int, ...]
@@ -70,12 +70,10 @@ def plan(partitions: int, replication: int, brokers: Sequence[BrokerView]) -> tu
     active = sorted((broker for broker in brokers if broker.state == ACTIVE), key=lambda broker: broker.id)
     if len(active) < replication:
         raise PlacementRefused(_too_few(replication, brokers, len(active)))
-    zones: dict[str, list[BrokerView]] = {}
-    for broker in active:
-        zones.setdefault(broker.failure_domain, []).append(broker)
-    copies_max = _copies_a_zone(replication, zones)
-    quotas = _replica_quotas(partitions, replication, zones, copies_max)
-    holders = _deal(partitions, replication, zones, quotas)
+    where = locations(brokers)
+    bounds = _bounds(replication, [where[broker.id] for broker in active])
+    quotas = _replica_quotas(partitions, replication, active, where, bounds)
+    holders = _deal(partitions, replication, where, quotas)
     leaders = _choose_leaders(holders, {broker.id: broker.leaders for broker in active})
     return _in_order_of_preference(holders, leaders)
 
@@ -88,64 +86,149 @@ def _too_few(replication: int, brokers: Sequence[BrokerView], active: int) -> st
     )
 
 
-def _copies_a_zone(replication: int, zones: dict[str, list[BrokerView]]) -> dict[str, int]:
-    """The most copies of one partition each zone may hold: the smallest even bound that has enough capacity."""
-    bound = 1
-    while sum(min(bound, len(members)) for members in zones.values()) < replication:
-        bound += 1
-    return {zone: min(bound, len(members)) for zone, members in zones.items()}
+class _Share(NamedTuple):
+    """How many copies of one partition a zone or host is given."""
+
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bounds:
+    zones: dict[str, _Share]
+    hosts: dict[str, _Share]
+
+
+def _bounds(replication: int, active: Sequence[Location]) -> _Bounds:
+    """The smallest levels that have capacity for all copies, of zones first. Below its level every zone and host is
+    full, so that none has two more than one that could take one."""
+    sizes: dict[str, Counter[str]] = {}
+    for location in active:
+        sizes.setdefault(location.zone, Counter())[location.host] += 1
+    by_zone = _levelled(replication, [sum(hosts.values()) for hosts in sizes.values()])
+    zones = dict(zip(sizes, by_zone, strict=True))
+
+    def capacity(zone: str, level: int) -> int:
+        """Copies that the zone takes when a host of it takes `level` at most, if it can do with that."""
+        capacity_of_hosts = sum(min(level, size) for size in sizes[zone].values())
+        return min(zones[zone].most, max(zones[zone].least, capacity_of_hosts))
+
+    level = 1
+    while sum(capacity(zone, level) for zone in sizes) < replication:
+        level += 1
+    zones = {
+        zone: _Share(max(share.least, capacity(zone, level - 1)), capacity(zone, level))
+        for zone, share in zones.items()
+    }
+    hosts: dict[str, _Share] = {}
+    for zone, of_zone in sizes.items():
+        hosts |= zip(of_zone, _levelled(zones[zone].most, list(of_zone.values())), strict=True)
+    return _Bounds(zones=zones, hosts=hosts)
+
+
+def _levelled(copies: int, sizes: Sequence[int]) -> list[_Share]:
+    """What each of these takes of `copies` when none takes two more than one that could take one."""
+    level = 0
+    while sum(min(level, size) for size in sizes) < copies:
+        level += 1
+    return [_Share(min(max(level - 1, 0), size), min(level, size)) for size in sizes]
+
+
+class _Filling:
+    """Gives brokers quotas of replicas one by one; each goes to the broker that has the fewest of those that may."""
+
+    def __init__(
+        self, partitions: int, active: Sequence[BrokerView], where: dict[int, Location], bounds: _Bounds
+    ) -> None:
+        self._partitions, self._where = partitions, where
+        self._loads = {broker.id: broker.replicas for broker in active}
+        self.quotas = dict.fromkeys(self._loads, 0)
+        self.in_zone: Counter[str] = Counter()
+        self.on_host: Counter[str] = Counter()
+        self._zone_most = {zone: partitions * share.most for zone, share in bounds.zones.items()}
+        self._host_most = {host: partitions * share.most for host, share in bounds.hosts.items()}
+
+    def give(self, count: int, members: Sequence[int]) -> None:
+        """`count` more to these brokers, as far as their zones and hosts can take them."""
+        heap = [(self.quotas[b], self._loads[b] + self.quotas[b], b) for b in members]
+        heapq.heapify(heap)
+        while count > 0:
+            quota, load, number = heapq.heappop(heap)
+            zone, host = self._where[number]
+            if (
+                quota == self._partitions
+                or self.in_zone[zone] == self._zone_most[zone]
+                or self.on_host[host] == self._host_most[host]
+            ):
+                continue  # it takes no more, however much others get
+            count -= 1
+            self.in_zone[zone] += 1
+            self.on_host[host] += 1
+            self.quotas[number] = quota + 1
+            heapq.heappush(heap, (quota + 1, load + 1, number))
 
 
 def _replica_quotas(
-    partitions: int, replication: int, zones: dict[str, list[BrokerView]], copies_max: dict[str, int]
+    partitions: int,
+    replication: int,
+    active: Sequence[BrokerView],
+    where: dict[int, Location],
+    bounds: _Bounds,
 ) -> dict[int, int]:
-    """How many replicas of the topic each broker gets: as even as the zones allow, the least loaded first."""
-    quotas = {broker.id: 0 for members in zones.values() for broker in members}
-    capacity = {zone: partitions * copies_max[zone] for zone in zones}
-    heap = [(0, broker.replicas, broker.id, zone) for zone, members in zones.items() for broker in members]
-    heapq.heapify(heap)
-    left = partitions * replication
-    while left:
-        quota, load, number, zone = heapq.heappop(heap)
-        if capacity[zone] == 0 or quota == partitions:
-            continue
-        capacity[zone] -= 1
-        left -= 1
-        quotas[number] = quota + 1
-        heapq.heappush(heap, (quota + 1, load + 1, number, zone))
-    return quotas
+    """How many replicas of the topic each broker gets: as even as zones and hosts allow, the least loaded first."""
+    filling = _Filling(partitions, active, where, bounds)
+    for host, share in bounds.hosts.items():
+        filling.give(partitions * share.least, [b.id for b in active if where[b.id].host == host])
+    for zone, share in bounds.zones.items():
+        missing = partitions * share.least - filling.in_zone[zone]
+        filling.give(missing, [b.id for b in active if where[b.id].zone == zone])
+    filling.give(partitions * replication - filling.in_zone.total(), [b.id for b in active])
+    return filling.quotas
 
 
 def _deal(
-    partitions: int, replication: int, zones: dict[str, list[BrokerView]], quotas: dict[int, int]
+    partitions: int, replication: int, where: dict[int, Location], quotas: dict[int, int]
 ) -> list[Assignment]:
     """The brokers of each partition, in no order yet, such that every quota is met exactly.
 
-    A zone with Q replicas left for P partitions gives floor(Q / P) or one more: then what is left still fits.
+    A zone, host or broker with Q replicas left for P partitions gives floor(Q / P) or one more: then what is left
+    still fits.
     """
     left = dict(quotas)
-    zone_left = {zone: sum(quotas[broker.id] for broker in members) for zone, members in zones.items()}
-    names = sorted(zones)
+    hosts_of: dict[str, dict[str, list[int]]] = {}
+    for number in left:
+        hosts_of.setdefault(where[number].zone, {}).setdefault(where[number].host, []).append(number)
+    in_zone = Counter(dict.fromkeys(hosts_of, 0))
+    on_host: Counter[str] = Counter()
+    for number, quota in left.items():
+        in_zone[where[number].zone] += quota
+        on_host[where[number].host] += quota
     holders: list[Assignment] = []
     for partition in range(partitions):
         remaining = partitions - partition
-        share = {zone: zone_left[zone] // remaining for zone in names}
-        extra = replication - sum(share.values())
-        by_remainder = sorted(names, key=lambda zone: (-(zone_left[zone] % remaining), zone))
-        for zone in by_remainder[:extra]:
-            share[zone] += 1
         chosen: list[int] = []
-        for zone in names:
-            most_left = sorted(
-                (broker.id for broker in zones[zone]), key=lambda number: (-left[number], number)
-            )
-            chosen.extend(most_left[: share[zone]])
-            zone_left[zone] -= share[zone]
+        for zone, of_zone in _shares(replication, remaining, hosts_of, in_zone).items():
+            in_zone[zone] -= of_zone
+            for host, of_host in _shares(of_zone, remaining, hosts_of[zone], on_host).items():
+                on_host[host] -= of_host
+                most_left = sorted(hosts_of[zone][host], key=lambda number: (-left[number], number))
+                chosen.extend(most_left[:of_host])
         for number in chosen:
             left[number] -= 1
         holders.append(tuple(chosen))
     invariant(not any(left.values()), "every broker was dealt its quota of replicas")
     return holders
+
+
+def _shares(copies: int, remaining: int, names: Iterable[str], left: Mapping[str, int]) -> dict[str, int]:
+    """How many of `copies` each of these gives, having so many left for so many partitions."""
+    shares = {name: left[name] // remaining for name in sorted(names)}
+    extra = copies - sum(shares.values())
+    if extra:
+        by_remainder = sorted(shares, key=lambda name: (-(left[name] % remaining), name))
+        for name in by_remainder[:extra]:
+            shares[name] += 1
+    return shares
 
 
 class _Leaderships:

@@ -50,10 +50,22 @@ def cluster_brokers(token_file: Path | None, timeout: float) -> None:
         print_json({"brokers": found})
         return
     rows = [
-        [b["id"], b["state"], _use(b), b["leaders"], b["replicas"], b["zone"], b["client_address"], _why(b)]
+        [
+            b["id"],
+            b["state"],
+            _use(b),
+            b["leaders"],
+            b["replicas"],
+            b["zone"],
+            b["host"] or "own",
+            b["client_address"],
+            _why(b),
+        ]
         for b in found
     ]
-    print_table(["broker", "state", "use", "leaders", "replicas", "zone", "client address", ""], rows)
+    print_table(["broker", "state", "use", "leaders", "replicas", "zone", "host", "client address", ""], rows)
+    for text in dict.fromkeys(text for broker in found for text in broker["warnings"]):
+        click.echo(f"Warning: {text}.", err=True)
 
 
 @cluster.command("drain", examples=["penstock cluster drain 4 --token-file operator.token"])

@@ -38,11 +38,13 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDescription:
-    """One registered broker: where clients reach it, and its failure domain."""
+    """One registered broker: where clients reach it, and its failure domains."""
 
     broker: int
     address: str
     zone: str
+    host: str = ""
+    """Empty: no other broker is on its host."""
 
 
 def metadata_call(names: tuple[str, ...] | None) -> BrokerCall[log_pb2.MetadataResponse]:
@@ -75,7 +77,7 @@ def topic_in(answer: log_pb2.MetadataResponse, name: str) -> TopicDescription:
 def brokers_in(answer: log_pb2.MetadataResponse) -> list[BrokerDescription]:
     """All registered brokers by id."""
     return [
-        BrokerDescription(broker=broker.id, address=broker.address, zone=broker.zone)
+        BrokerDescription(broker=broker.id, address=broker.address, zone=broker.zone, host=broker.host)
         for broker in sorted(answer.brokers, key=lambda broker: broker.id)
     ]
 

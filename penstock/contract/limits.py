@@ -104,6 +104,9 @@ PRODUCE_BYTES_PER_S_MAX: Final = 2**50
 FAILED_AUTH_PER_MINUTE_MAX: Final = 60
 """Failed authentications per key id and per address before the broker answers `throttled`."""
 
+DOMAIN_NAME_LENGTH_MAX: Final = 64
+"""The name of a zone or a host. Each answer about the cluster has it for every broker."""
+
 GROUP_NAME_LENGTH_MAX: Final = 249
 """As a topic's name."""
 GROUP_MEMBERS_MAX: Final = 500

@@ -41,6 +41,11 @@ def is_printable_name(name: str, length_max: int) -> bool:
     return 1 <= len(name) <= length_max and name.isprintable()
 
 
+def is_domain_name(name: str) -> bool:
+    """Whether a zone or a host may be called so. A space at an end is an error that no reader would see."""
+    return is_printable_name(name, limits.DOMAIN_NAME_LENGTH_MAX) and name == name.strip()
+
+
 def check_printable_name(field: str, name: str, length_max: int) -> None:
     """Raises `InvalidRequest` unless `is_printable_name`."""
     if not is_printable_name(name, length_max):

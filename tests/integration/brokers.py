@@ -63,6 +63,8 @@ class Brokers:
         self.directory = DataDirectory(path)
         self.spec = self.directory.load_or_create(count, metadata)
         self.settings = {"metering": False, **settings}
+        self.own: dict[int, dict[str, Any]] = {}
+        """Settings of single brokers, above those of all; of a broker that runs, from its next start on."""
         self._module = module
         self._processes: dict[int, ForkedProcess] = {}
         self._etcd: subprocess.Popen[bytes] | None = None
@@ -95,7 +97,9 @@ class Brokers:
         write_broker_config(self.directory, self.spec, self.spec.broker(number))
         values = json.loads(config.read_text())
         timings = values["timings"] | self.settings.get("timings", {})
-        config.write_text(json.dumps(values | self.settings | {"timings": timings}))
+        config.write_text(
+            json.dumps(values | self.settings | self.own.get(number, {}) | {"timings": timings})
+        )
         self._processes[number] = forked.start(
             self._module,
             ["--config", str(config)],
@@ -306,9 +310,11 @@ def brokers(
     module: str = BROKER,
     metadata: str = SQLITE,
     internal_topics: bool = False,
+    own: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> Iterator[Brokers]:
     """Brokers that are ready at the start of the block; no process is left at its end."""
     cluster = Brokers(path, count, settings or {}, module, metadata)
+    cluster.own = {number: dict(values) for number, values in (own or {}).items()}
     try:
         cluster.start()
         if internal_topics:

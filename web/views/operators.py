@@ -89,6 +89,7 @@ def operator_live(request: HttpRequest, operator: OperatorToken) -> HttpResponse
             "seen": seen,
             "leaderless": sum(part.leader < 0 for part in seen.partitions),
             "behind": sum(len(part.in_sync) < len(part.replicas) for part in seen.partitions),
+            "warnings": dict.fromkeys(text for texts in seen.warnings.values() for text in texts),
             "leaders_max": max((one.leaders for one in seen.brokers), default=0),
         }
     return render(request, "web/parts/operator_live.html", context)

@@ -315,6 +315,7 @@ class AdminCalls:
                 client_address=known.record.client_address,
                 internal_address=known.record.internal_address,
                 zone=known.record.zone,
+                host=known.record.host,
                 leaders=image.leader_counts[broker],
                 replicas=image.replica_counts[broker],
                 cordoned=image.cordoned(broker),

@@ -144,6 +144,7 @@ class Registration:
                 internal_address=self._config.internal_address,
                 peer_address=self._config.peer_address,
                 zone=self._config.zone,
+                host=self._config.host,
             ),
             model.LiveRecord(incarnation=self.incarnation, directory_id=self._directory_id),
             session.session_id,

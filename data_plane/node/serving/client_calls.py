@@ -97,7 +97,10 @@ class ClientCalls:
         for broker in sorted(image.brokers):
             known = image.brokers[broker]
             if known.epoch:
-                response.brokers.add(id=broker, address=known.record.client_address, zone=known.record.zone)
+                record = known.record
+                response.brokers.add(
+                    id=broker, address=record.client_address, zone=record.zone, host=record.host
+                )
         count = 0
         for name in names:
             count += 1

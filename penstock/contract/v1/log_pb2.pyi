@@ -167,14 +167,16 @@ class MetadataResponse(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., brokers: _Optional[_Iterable[_Union[BrokerAddress, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicMetadata, _Mapping]]] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class BrokerAddress(_message.Message):
-    __slots__ = ("id", "address", "zone")
+    __slots__ = ("id", "address", "zone", "host")
     ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     id: int
     address: str
     zone: str
-    def __init__(self, id: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
+    host: str
+    def __init__(self, id: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., host: _Optional[str] = ...) -> None: ...
 
 class TopicMetadata(_message.Message):
     __slots__ = ("name", "error", "message", "topic_id", "partitions", "settings_json")

@@ -48,7 +48,16 @@ def test_a_topic_is_created_only_when_the_brokers_have_it(
     assert said in ran.output and unsaid not in ran.output, ran.output
 
 
-BROKER = {"state": "active", "use": "serve", "leaders": 1, "replicas": 2, "zone": "a", "conditions": []}
+BROKER = {
+    "state": "active",
+    "use": "serve",
+    "leaders": 1,
+    "replicas": 2,
+    "zone": "a",
+    "host": "",
+    "conditions": [],
+    "warnings": [],
+}
 LOSS = {
     "tenant": "ten_1",
     "topic": "orders",

@@ -88,6 +88,31 @@ def test_the_node_gets_what_was_configured(tmp_path: Path, values: dict[str, Any
     assert node.journal_bytes == 1_000_000
 
 
+@pytest.mark.parametrize(
+    ("given", "zone", "host"),
+    [
+        ({}, "1", ""),
+        ({"host": "rack-7"}, "rack-7", "rack-7"),
+        ({"zone": "east"}, "east", ""),
+        ({"zone": "east", "host": "rack-7"}, "east", "rack-7"),
+    ],
+)
+def test_a_host_without_a_zone_is_one_and_a_broker_without_a_host_has_its_own(
+    tmp_path: Path, values: dict[str, Any], given: dict[str, str], zone: str, host: str
+) -> None:
+    node = read(tmp_path, values | given).node_config("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3")
+    assert (node.zone, node.host) == (zone, host)
+
+
+@pytest.mark.parametrize("setting", ["zone", "host"])
+@pytest.mark.parametrize("name", ["east ", " ", "a\nb", "x" * 65])
+def test_a_zone_or_host_that_no_reader_can_tell_from_another_is_refused(
+    tmp_path: Path, values: dict[str, Any], setting: str, name: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"{setting}: .*printable characters without spaces"):
+        read(tmp_path, values | {setting: name})
+
+
 def test_the_environment_stands_above_the_file(tmp_path: Path, values: dict[str, Any]) -> None:
     config = read(
         tmp_path,

@@ -71,6 +71,7 @@ class Store:
                 client_address=f"h{number}:1",
                 internal_address=f"h{number}:2",
                 zone=f"z{number}",
+                host=f"h{number}",
                 draining=draining,
             ).encode(),
         )

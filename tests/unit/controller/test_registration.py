@@ -103,7 +103,7 @@ def test_a_drain_is_written_under_the_own_registration_and_only_once() -> None:
     broker = store.image.brokers[BrokerId(2)]
     assert broker.record.draining
     assert not broker.active
-    assert broker.record.zone == "z2"
+    assert (broker.record.zone, broker.record.host) == ("z2", "h2")
     assert draining_changes(store.image, BrokerId(2)) is None
 
 

@@ -1,11 +1,17 @@
 """Moves off a drained broker and towards a new one: what they keep, and what they refuse."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from data_plane.placement.domains import Location, locations
 from data_plane.placement.moves import PlacedPartition, PlannedMove, moves_off, rebalance, towards
 from data_plane.placement.planner import BrokerView, PlacementRefused, plan
+
+from .clusters import closer_than_needed, clusters, unevenness
 
 
 def views(count: int, **states: str) -> list[BrokerView]:
@@ -117,3 +123,76 @@ def test_a_copy_less_leaves_the_preferred_leader_and_takes_what_is_away_first() 
     away = [BrokerView(id=n, zone="a", replicas=n, state="active" if n != 2 else "fenced") for n in (1, 2, 3)]
     (move,) = towards(2, held[:1], away)
     assert (move.target, move.source) == ((1, 3), 2)
+
+
+@given(clusters(), st.integers(1, 12), st.integers(1, 5), st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_drain_never_puts_a_copy_closer_to_others_than_it_must_be(
+    views: list[BrokerView], partitions: int, replication: int, data: st.DataObject
+) -> None:
+    active = [view for view in views if view.state == "active"]
+    if len(active) < replication + 1:
+        return
+    held = placed(plan(partitions, replication, views))
+    gone = data.draw(st.sampled_from(active)).id
+    rest = [view for view in views if view.id != gone]
+    for move in moves_off(gone, held, views):
+        assert move.source == gone
+        others = [n for n in move.target if n != move.destination]
+        assert set(others) == {n for n in move.partition.replicas if n != gone}
+        assert not [to for source, to in closer_than_needed(move.target, rest) if source == move.destination]
+
+
+@given(clusters(), st.integers(1, 12), st.integers(1, 4))
+@settings(max_examples=200, deadline=None)
+def test_one_copy_more_is_as_far_from_the_others_as_it_can_be(
+    views: list[BrokerView], partitions: int, replication: int
+) -> None:
+    if sum(view.state == "active" for view in views) <= replication:
+        return
+    held = placed(plan(partitions, replication, views))
+    moves = towards(replication + 1, held, views)
+    assert len(moves) == partitions
+    for move in moves:
+        assert not [to for source, to in closer_than_needed(move.target, views) if source == move.destination]
+
+
+@given(clusters(), st.lists(st.permutations(range(12)), min_size=1, max_size=8), st.integers(1, 5))
+@settings(max_examples=200, deadline=None)
+def test_evening_out_spreads_what_was_placed_without_regard_to_zones_and_hosts(
+    views: list[BrokerView], orders: list[list[int]], replication: int
+) -> None:
+    replication = min(replication, len(views))
+    held = placed(
+        tuple(tuple(views[n].id for n in order if n < len(views))[:replication] for order in orders)
+    )
+    where = locations(views)
+    moves = rebalance(held, views)
+    for _ in range(20):
+        now = after(held, moves)
+        for before, then in zip(held, now, strict=True):
+            assert measured(then, where) <= measured(before.replicas, where)
+            assert len(set(before.replicas) - set(then)) <= 1
+        held = placed(tuple(now))
+        moves = rebalance(held, views)
+        if not moves:
+            break
+    assert not moves
+    assert not any(closer_than_needed(partition.replicas, views) for partition in held)
+
+
+def measured(replicas: tuple[int, ...], where: Mapping[int, Location]) -> tuple[int, int]:
+    return unevenness(replicas, [where[n].zone for n in replicas], [where[n].host for n in replicas])
+
+
+def test_evening_out_moves_no_more_than_what_is_too_close() -> None:
+    brokers = [BrokerView(id=n, host=f"h{n // 2}") for n in range(6)]
+    (move,) = rebalance(placed(((0, 2, 4), (0, 1, 3), (5, 2, 1))), brokers)
+    assert move.partition.partition == 1
+    assert (move.source, move.destination) == (1, 4)
+
+
+def test_a_copy_less_is_one_that_shares_its_host() -> None:
+    brokers = [BrokerView(id=1, host="x"), BrokerView(id=2, host="y"), BrokerView(id=3, host="y")]
+    (move,) = towards(2, placed(((1, 2, 3),)), brokers)
+    assert move.target == (1, 2)

@@ -1,4 +1,4 @@
-"""The planner: distinct brokers, spread over zones, even in replicas and leaders, the same every time."""
+"""The planner: distinct brokers, spread over zones and hosts, even in replicas and leaders, the same every time."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from data_plane.placement.planner import Assignment, BrokerView, PlacementRefused, plan
 from penstock.contract.errors import InvalidRequest
+
+from .clusters import closer_than_needed, clusters
 
 
 def brokers(count: int, zones: int = 0) -> list[BrokerView]:
@@ -24,6 +26,7 @@ def added(views: Sequence[BrokerView], assignments: Sequence[Assignment]) -> lis
         BrokerView(
             id=view.id,
             zone=view.zone,
+            host=view.host,
             state=view.state,
             replicas=view.replicas + replicas[view.id],
             leaders=view.leaders + leaders[view.id],
@@ -36,25 +39,9 @@ def gap(counts: Sequence[int]) -> int:
     return max(counts) - min(counts)
 
 
-@st.composite
-def clusters(draw: st.DrawFn) -> list[BrokerView]:
-    count = draw(st.integers(1, 12))
-    zones = draw(st.integers(1, count))
-    return [
-        BrokerView(
-            id=number * 3,
-            zone=f"z{draw(st.integers(0, zones))}" if draw(st.booleans()) else "",
-            replicas=draw(st.integers(0, 60)),
-            leaders=draw(st.integers(0, 20)),
-            state=draw(st.sampled_from(["active", "active", "active", "draining", "fenced"])),
-        )
-        for number in range(count)
-    ]
-
-
 @given(clusters(), st.integers(1, 40), st.integers(1, 5))
 @settings(max_examples=300, deadline=None)
-def test_each_partition_has_distinct_active_brokers_spread_over_as_many_zones_as_there_are(
+def test_no_two_copies_share_a_zone_or_a_host_while_another_could_take_one(
     views: list[BrokerView], partitions: int, replication: int
 ) -> None:
     active = {view.id: view for view in views if view.state == "active"}
@@ -63,14 +50,11 @@ def test_each_partition_has_distinct_active_brokers_spread_over_as_many_zones_as
             plan(partitions, replication, views)
         return
     assignments = plan(partitions, replication, views)
-    sizes = Counter(view.failure_domain for view in active.values())
-    bound = next(k for k in range(1, 6) if sum(min(k, size) for size in sizes.values()) >= replication)
     assert len(assignments) == partitions
     for assignment in assignments:
         assert len(set(assignment)) == replication
         assert set(assignment) <= set(active)
-        held = Counter(active[number].failure_domain for number in assignment)
-        assert max(held.values()) <= bound
+        assert not closer_than_needed(assignment, views)
 
 
 @given(clusters(), st.integers(1, 30), st.integers(1, 5), st.randoms(use_true_random=False))
@@ -147,6 +131,29 @@ def test_unequal_zones_still_hold_one_copy_each() -> None:
     after = added(views, assignments)
     assert [view.replicas for view in after[2:]] == [5, 5, 5, 5]
     assert gap([view.leaders for view in after]) <= 1
+
+
+def test_brokers_on_one_host_hold_no_two_copies_while_another_host_can() -> None:
+    views = [BrokerView(id=n, zone="abc"[n // 4], host=f"h{n // 2}") for n in range(12)]
+    for assignment in plan(30, 3, views):
+        assert len({views[number].zone for number in assignment}) == 3
+    for assignment in plan(30, 5, views):
+        assert len({views[number].host for number in assignment}) == 5
+    after = added(views, plan(30, 3, views))
+    assert gap([view.replicas for view in after]) <= 1
+    assert gap([view.leaders for view in after]) <= 1
+
+
+def test_a_zone_with_more_hosts_takes_the_copies_that_would_share_a_host_elsewhere() -> None:
+    views = [BrokerView(id=1, zone="a", host="x"), BrokerView(id=2, zone="a", host="x")]
+    views += [BrokerView(id=3, zone="b", host="y"), BrokerView(id=4, zone="b", host="z")]
+    assert {tuple(sorted(assignment)) for assignment in plan(8, 3, views)} == {(1, 3, 4), (2, 3, 4)}
+
+
+def test_every_zone_has_a_copy_before_one_has_two() -> None:
+    views = [BrokerView(id=n, zone=zone) for n, zone in enumerate("aabbcd")]
+    for assignment in plan(40, 5, views):
+        assert {views[number].zone for number in assignment} == {"a", "b", "c", "d"}
 
 
 def test_the_refusal_names_what_is_missing_and_why() -> None:
