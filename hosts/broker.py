@@ -8,6 +8,7 @@ from typing import Any
 
 from hosts.host import Host
 from hosts.program import Program
+from hosts.readiness import answers
 from penstock.private_file import write_private
 
 CLIENT, INTERNAL, HTTP, PEER = range(4)
@@ -60,9 +61,9 @@ class Broker(Program):
         write_private(self.config, json.dumps(values, indent=2) + "\n")
         self.host.wire.publish(internal, peer)
 
-    @property
-    def http_address(self) -> str:
-        return self._address(HTTP)
+    def is_ready(self) -> bool:
+        """Whether it says that it is registered and serves."""
+        return answers(f"http://{self._address(HTTP)}/readyz")
 
     @property
     def log_directory(self) -> Path:

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.admin_client import CHANGE_S, AdminClient
-from data_plane.placement.planner import ACTIVE, plan
+from data_plane.placement.domains import ACTIVE
+from data_plane.placement.planner import plan
 from hosts.broker import Broker
 from hosts.certificates import Certificates
 from hosts.disks import MIB
@@ -56,8 +57,8 @@ class Shape:
 class Desk:
     """Admin calls from the loop, one after the other. A task that may wait for long has a desk of its own."""
 
-    def __init__(self, addresses: Sequence[str], cluster_secret: str) -> None:
-        self.admin = AdminClient(addresses, cluster_secret)
+    def __init__(self, admin: AdminClient) -> None:
+        self.admin = admin
         self._lock = asyncio.Lock()
 
     async def ask(self, question: Callable[[AdminClient], _T]) -> _T:
@@ -131,9 +132,23 @@ class Cluster:
 
     def open_desk(self) -> Desk:
         """Closed with the cluster."""
-        addresses = [broker.internal_address for broker in self.brokers.values()]
-        self._desks.append(Desk(addresses, self.directory.secret_file.read_text().strip()))
+        self._desks.append(Desk(self.new_admin()))
         return self._desks[-1]
+
+    def new_admin(self) -> AdminClient:
+        """To be closed by who asks for it."""
+        addresses = [broker.internal_address for broker in self.brokers.values()]
+        return AdminClient(addresses, self.directory.secret_file.read_text().strip())
+
+    def for_control_plane(self) -> Mapping[str, Any]:
+        """What a control plane's configuration says of these brokers."""
+        return {
+            "bootstrap": list(self.bootstrap),
+            "internal": [broker.internal_address for broker in self.brokers.values()],
+            "cluster_secret_file": str(self.directory.secret_file),
+            "pepper_file": str(self.directory.pepper_file),
+            "pepper_version": PEPPER_VERSION,
+        }
 
     # -- from nothing to a tenant with topics -------------------------------------------------------------------
 
@@ -143,7 +158,7 @@ class Cluster:
             self.etcd.start()
         for broker in self.brokers.values():
             broker.start()
-        self._wait_until_active(self.desk.admin)
+        self.wait_until_active()
 
     def provision(self) -> None:
         """Make a tenant, its key and the internal topics, where no control plane does. Raises `PenstockError`."""
@@ -209,9 +224,9 @@ class Cluster:
                 found.append(f"{p.topic}/{p.partition}: leader {p.leader}, in sync {list(p.in_sync)}")
         return found
 
-    def _wait_until_active(self, admin: AdminClient) -> None:
-        """Raises `TimeoutError`."""
-        deadline = time.monotonic() + _BOOT_S
+    def wait_until_active(self) -> None:
+        """All brokers. Raises `TimeoutError`."""
+        admin, deadline = self.desk.admin, time.monotonic() + _BOOT_S
         while (active := self._active(admin)) < len(self.brokers):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{active} brokers are active {_BOOT_S:g} s after their start")

@@ -49,16 +49,23 @@ class EtcdNode(Program):
 
     def leads(self) -> bool:
         """Whether it says that it is the leader now; False when it does not answer."""
+        return b"\netcd_server_is_leader 1\n" in self._ask("/metrics")
+
+    def serves(self) -> bool:
+        """Whether it says that it takes part in a cluster with a leader."""
+        return b'"health":"true"' in self._ask("/health")
+
+    def _ask(self, path: str) -> bytes:
         context = ssl.create_default_context(cafile=str(self._identity.ca_file))
         context.load_cert_chain(self._identity.certificate_file, self._identity.key_file)
         connection = http.client.HTTPSConnection(
             self.host.address, _CLIENT_PORT, timeout=_ASK_S, context=context
         )
         try:
-            connection.request("GET", "/metrics")
-            return b"\netcd_server_is_leader 1\n" in connection.getresponse().read()
+            connection.request("GET", path)
+            return connection.getresponse().read()
         except (OSError, http.client.HTTPException):
-            return False
+            return b""
         finally:
             connection.close()
 

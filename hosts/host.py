@@ -13,9 +13,16 @@ from local.processes import own_environment
 class Runs(Protocol):
     """A process on a host; `hosts.program.Program` is one."""
 
+    name: str
     kept_down: bool
 
+    @property
+    def runs(self) -> bool: ...
+
     def start(self) -> None: ...
+
+    def start_again(self) -> None:
+        """Start it if it has ended by itself."""
 
     def kill_soon(self) -> None: ...
 

@@ -12,6 +12,7 @@ from hosts.isolation import NAMESPACES
 
 _BRIDGE = "switch"
 OUTSIDE = "192.0.2.254"
+NETWORK = "192.0.2.0/24"
 _IN, _OUT = "HOSTS-IN", "HOSTS-OUT"
 
 

@@ -1,0 +1,119 @@
+"""The processes of the control plane on hosts: their configuration, their environment, and whether they serve."""
+
+import json
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hosts.certificates import Identity
+from hosts.commands import run
+from hosts.host import Host
+from hosts.program import Program
+from penstock.private_file import write_private
+from penstock.profiles import CA_FILE
+
+WEB_ADDRESS = "127.0.0.1:8000"
+_COMMAND_S = 180.0
+_INTERVAL_S = 10
+_MASTER = "local[2]"
+_MODULES: Mapping[str, Sequence[str]] = {
+    "web": ("control_plane.serve",),
+    "worker": (
+        *("celery", "-A", "control_plane.celery", "worker", "-B", "--concurrency", "2"),
+        *("--loglevel", "INFO", "--without-gossip", "--without-mingle", "--without-heartbeat"),
+    ),
+    "runner": ("spark_usage.runner",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the configuration of all these processes says. `shared` is a folder that all of them see."""
+
+    database_url: str
+    celery_broker_url: str
+    public_url: str
+    brokers: Mapping[str, Any]
+    ca_file: Path
+    """Whom clients of brokers trust."""
+    shared: Path
+    secret_key: str = field(default_factory=lambda: secrets.token_urlsafe(48))
+
+    @property
+    def datasets(self) -> Path:
+        return self.shared / "datasets"
+
+    @property
+    def operator_token_file(self) -> Path:
+        return self.shared / "operator.token"
+
+    def write(self, file: Path) -> None:
+        """For the processes of one host."""
+        values = {
+            "environment": "hosts",
+            "secret_key": self.secret_key,
+            "database_url": self.database_url,
+            "celery_broker_url": self.celery_broker_url,
+            "public_url": self.public_url,
+            "trusted_proxies": ["127.0.0.1"],
+            "listen": WEB_ADDRESS,
+            "brokers": dict(self.brokers),
+            "datasets": str(self.datasets),
+            "usage_key_file": str(self.shared / "usage.key"),
+            "operator_token_file": str(self.operator_token_file),
+            "spark": {"master": _MASTER},
+            "pipeline_interval_s": _INTERVAL_S,
+        }
+        write_private(file, json.dumps(values, indent=2) + "\n")
+
+
+class Process(Program):
+    """A web process, a worker or a runner."""
+
+    def __init__(self, name: str, host: Host, settings: Settings, identity: Identity) -> None:
+        self._config = host.folder / "server.json"
+        settings.write(self._config)
+        super().__init__(
+            name,
+            host,
+            (sys.executable, "-m", *_MODULES[name]),
+            environment=_environment(settings, identity, self._config),
+        )
+
+    def serves(self) -> bool:
+        """Whether it is at work; of a web process, whether it runs: whether it answers is seen at its end of TLS."""
+        if self.name == "web":
+            return self.runs
+        try:
+            heartbeat = json.loads((self.host.folder / f"{self.name}.json").read_text())
+            return bool(heartbeat["pid"] == self.pid and heartbeat["state"] in ("ready", "waiting"))
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
+
+def run_command(host: Host, settings: Settings, identity: Identity, command: str) -> None:
+    """One of the control plane's commands, on that host, to its end. Raises `CommandFailed`."""
+    config = host.folder / "server.json"
+    settings.write(config)
+    variables = {**host.environment, **_environment(settings, identity, config)}
+    run(
+        *host.wire.command(sys.executable, "-m", "control_plane", command),
+        timeout_s=_COMMAND_S,
+        cwd=host.folder,
+        environment=variables,
+    )
+
+
+def _environment(settings: Settings, identity: Identity, config: Path) -> dict[str, str]:
+    return {
+        "PENSTOCK_CONFIG": str(config),
+        CA_FILE: str(settings.ca_file),
+        "PGSSLMODE": "verify-full",
+        "PGSSLROOTCERT": str(identity.ca_file),
+        "PGSSLCERT": str(identity.certificate_file),
+        "PGSSLKEY": str(identity.key_file),
+        "PYTHONUNBUFFERED": "1",
+    }
