@@ -39,7 +39,7 @@ class BenchCluster:
         self.spec = self.dev.up(self._brokers, lambda done, of, note: None).spec
         self.api_key = tomllib.loads(self.directory.profile_file.read_text())["dev"]["api_key"]
         addresses = [broker.internal_address for broker in self.spec.brokers]
-        self.admin = AdminClient(addresses, self.directory.secret_file.read_text().strip())
+        self.admin = AdminClient(addresses, self.directory.certificates.operator())
         return self
 
     def __exit__(

@@ -7,10 +7,10 @@ on.
 import argparse
 import asyncio
 import json
-import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,19 @@ import psutil
 import uvloop
 
 from benchmarks.figures import Benchmark, Measured, median
+from daemon.handshakes import RefusedHandshakes
+from daemon.identity import Identity, Role
+from daemon.tls import OwnIdentity
+from data_plane.authz.peers import PeerRules
 from data_plane.broker.connection import GrpcConnection
 from data_plane.broker.grpc_options import server_options
 from data_plane.broker.peer_listener import PeerListener, bind_peers
 from data_plane.broker.peer_transport import PeerTransport
-from data_plane.node.ports import Caller, Connection
+from data_plane.broker.peer_wire import Hello
+from data_plane.node.ports import Caller, Connection, Peer
+from local.certificates import Certificates
 from penstock.contract import limits
+from penstock.contract.ids import BrokerId
 
 WAYS = ("grpc", "sockets", "tls", "sockets_uvloop", "tls_uvloop")
 SIZES = {"100b": 100, "256kb": 256 * limits.KIB, "1mb": limits.MIB}
@@ -33,7 +40,7 @@ SECONDS = 1.5
 WARM_UP = 200
 _ANSWER = bytes(16)
 _METHOD = "/frames/Echo"
-_SECRET = "s" * 64
+_CLUSTER = "frames"
 _CONNECT_MS = 20_000
 _CONNECTIONS = 10
 
@@ -49,10 +56,28 @@ class _GrpcListener(grpc.GenericRpcHandler):
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         async def handle(_requests: Any, context: Any) -> None:
-            caller = Caller(peer="", authorization="", cluster_secret="", internal=True)
+            caller = Caller(peer="", authorization="", identity=None)
             await _answering(caller, _over_grpc(context))
 
         return grpc.stream_stream_rpc_method_handler(handle)
+
+
+class _PlainListener(PeerListener):
+    """What TLS is compared with: anyone is a broker."""
+
+    def identify(self, connection: object, hello: Hello) -> Identity:
+        return Identity(cluster_id=_CLUSTER, role=Role.BROKER, broker_id=2)
+
+
+class _PlainTransport(PeerTransport):
+    """As little."""
+
+    def check(self, peer: Peer, certificate: Mapping[str, Any] | None) -> None:
+        return
+
+
+def _own(folder: Path, broker: int) -> OwnIdentity:
+    return OwnIdentity(Certificates(folder).files(f"broker-{broker}"), Role.BROKER, broker_id=broker)
 
 
 def _over_grpc(call: Any) -> GrpcConnection:
@@ -67,18 +92,16 @@ async def _serve(way: str, folder: Path) -> None:
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
     else:
-        tls = None
-        if way.startswith("tls"):
-            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            tls.load_cert_chain(folder / "peer.pem", folder / "peer.key")
+        own = _own(folder, 1) if way.startswith("tls") else None
         bound, port = bind_peers("127.0.0.1:0")
-        listener = PeerListener(
+        listener = (PeerListener if own else _PlainListener)(
             {_METHOD: _answering},
             {},
-            cluster_secret=_SECRET,
+            rules=PeerRules(cluster_id=_CLUSTER, roles={_METHOD: frozenset({Role.BROKER})}),
+            tls=lambda: None if own is None else own.current.server,
             connections_max=_CONNECTIONS,
+            refused_handshakes=RefusedHandshakes(),
             fault=lambda error: None,
-            tls=tls,
         )
         await listener.start(bound)
     print(port, flush=True)
@@ -92,9 +115,12 @@ async def _call(way: str, folder: Path, address: str, size: int) -> None:
             open_stream: Any = channel.stream_stream(_METHOD)
             await _round_trips(_over_grpc(open_stream()), size)
         return
-    tls = ssl.create_default_context(cafile=folder / "peer.pem") if way.startswith("tls") else None
-    transport = PeerTransport(_SECRET, tls)
-    await _round_trips(await transport.connect(address, _METHOD, _CONNECT_MS), size)
+    own = _own(folder, 2) if way.startswith("tls") else None
+    transport = (PeerTransport if own else _PlainTransport)(
+        _CLUSTER, lambda: None if own is None else own.current.client, RefusedHandshakes()
+    )
+    peer = Peer(BrokerId(1), address)
+    await _round_trips(await transport.connect(peer, _METHOD, _CONNECT_MS), size)
     await transport.close()
 
 
@@ -144,7 +170,7 @@ def _cpu_s(pid: int) -> float:
 
 def frames(folder: Path) -> list[Measured]:
     """The median of three rounds in which all ways take turns."""
-    _make_certificate(folder)
+    Certificates(folder).make(_CLUSTER, (1, 2))
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for _ in range(ROUNDS):
         for name, size in SIZES.items():
@@ -163,20 +189,6 @@ def frames(folder: Path) -> list[Measured]:
         )
         for (name, way), rounds in found.items()
     ]
-
-
-def _make_certificate(folder: Path) -> None:
-    """For 127.0.0.1, and its own authority."""
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt"),
-            *("ec_paramgen_curve:prime256v1", "-days", "1", "-subj", "/CN=peer"),
-            *("-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", str(folder / "peer.key"), "-out", str(folder / "peer.pem")),
-        ],
-        check=True,
-        capture_output=True,
-    )
 
 
 BENCHMARK = Benchmark(

@@ -47,7 +47,6 @@ CONFIG = NodeConfig(
     internal_address="localhost:2",
     peer_address="localhost:3",
     zone="z",
-    cluster_secret="s" * 32,
     peppers={1: bytes(16)},
 )
 

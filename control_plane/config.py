@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from daemon import settings
 from daemon.settings import Refused, Secret, Settings
+from daemon.tls import IdentityConfig
 from penstock.contract.api_keys import ENV_LENGTH_MAX, is_env
 from penstock.contract.errors import ConfigurationError
 
@@ -26,14 +27,12 @@ Texts = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
 class BrokersConfig(Settings, frozen=True, kw_only=True):
-    """How the control plane reaches the brokers, and the secrets it shares with them by file."""
+    """How the control plane reaches the brokers, and the pepper it shares with them by file."""
 
     bootstrap: Texts
     """host:port of client listeners, as tenants see them."""
     internal: Texts
     """host:port of internal listeners to begin with; brokers that join later are learnt from them."""
-    cluster_secret_file: Path
-    """File with the secret that calls of brokers carry."""
     pepper_file: Path
     """File with the pepper that new API keys are made with, hex."""
     pepper_version: Count
@@ -71,6 +70,8 @@ class Config(Settings, frozen=True, kw_only=True):
     """host:port of the web application."""
     brokers: BrokersConfig
     """The brokers."""
+    identity: IdentityConfig
+    """Who the control plane is to the brokers, and whom it believes."""
     datasets: Path
     """Folder of the data sets that the usage pipeline publishes."""
     usage_key_file: Path

@@ -43,23 +43,18 @@ class Broker(Program):
         return f"{self.host.address}:{self._first_port + purpose}"
 
     def _configure(self, settings: Mapping[str, Any]) -> None:
-        internal, peer = self._first_port + INTERNAL, self._first_port + PEER
         values = {
             "broker_id": self.number,
             "zone": self.host.zone,
             "host": self.host.name,
             "data": str(self.log_directory),
             "client_listen": self.client_address,
-            # Other brokers and Admin calls come in by way of the host's address, which leads here.
-            "internal_listen": f"127.0.0.1:{internal}",
-            "internal_advertised": self.internal_address,
-            "peer_listen": f"127.0.0.1:{peer}",
-            "peer_advertised": self._address(PEER),
+            "internal_listen": self.internal_address,
+            "peer_listen": self._address(PEER),
             "http_listen": self._address(HTTP),
             **settings,
         }
         write_private(self.config, json.dumps(values, indent=2) + "\n")
-        self.host.wire.publish(internal, peer)
 
     def is_ready(self) -> bool:
         """Whether it says that it is registered and serves."""

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from daemon import authority
+from daemon.identity import Role
+from daemon.tls import IdentityConfig, OwnIdentity
 
 _WEB = "broker-999999"
 """What the web's certificate is called in the folder of clients: an authority of a cluster knows names of its own."""
@@ -55,6 +57,14 @@ class Certificates:
     def issue_for_web(self, hosts: Sequence[str]) -> Identity:
         """For those who serve the console and REST."""
         return _issue(self._clients, _WEB, hosts)
+
+    def operator(self) -> OwnIdentity:
+        """For calls of this process."""
+        files = self.issue(Role.OPERATOR.value)
+        config = IdentityConfig(
+            ca_file=files.ca_file, certificate_file=files.certificate_file, key_file=files.key_file
+        )
+        return OwnIdentity(config, Role.OPERATOR)
 
     # -- while everything runs ---------------------------------------------------------------------------------
 

@@ -74,10 +74,10 @@ class Cluster:
         self.folder, self.shape = folder, shape
         self.ground = Ground(folder, switch)
         self.directory = DataDirectory(folder / "cluster")
-        for file in (self.directory.secret_file, self.directory.pepper_file):
-            write_private(file, secrets.token_hex(32) + "\n")
+        write_private(self.directory.pepper_file, secrets.token_hex(32) + "\n")
         self.cluster_id = f"hosts-{secrets.token_hex(6)}"
         self.certificates = Certificates(folder / "certificates", self.cluster_id)
+        self._operator = self.certificates.operator()
         self.etcd = self._make_etcd() if shape.etcd else None
         self.brokers: dict[int, Broker] = {}
         for index, zone in enumerate(ZONES):
@@ -113,7 +113,7 @@ class Cluster:
         return {
             "cluster_id": self.cluster_id,
             **store,
-            "cluster_secret_file": str(self.directory.secret_file),
+            "identity": inside.settings,
             "pepper_files": {str(PEPPER_VERSION): str(self.directory.pepper_file)},
             "tls_certificate_file": str(clients.certificate_file),
             "tls_key_file": str(clients.key_file),
@@ -138,14 +138,13 @@ class Cluster:
     def new_admin(self) -> AdminClient:
         """To be closed by who asks for it."""
         addresses = [broker.internal_address for broker in self.brokers.values()]
-        return AdminClient(addresses, self.directory.secret_file.read_text().strip())
+        return AdminClient(addresses, self._operator)
 
     def for_control_plane(self) -> Mapping[str, Any]:
         """What a control plane's configuration says of these brokers."""
         return {
             "bootstrap": list(self.bootstrap),
             "internal": [broker.internal_address for broker in self.brokers.values()],
-            "cluster_secret_file": str(self.directory.secret_file),
             "pepper_file": str(self.directory.pepper_file),
             "pepper_version": PEPPER_VERSION,
         }

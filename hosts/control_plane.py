@@ -50,10 +50,11 @@ class Settings:
     def operator_token_file(self) -> Path:
         return self.shared / "operator.token"
 
-    def write(self, file: Path) -> None:
+    def write(self, file: Path, identity: Identity) -> None:
         """For the processes of one host."""
         values = {
             "environment": "hosts",
+            "identity": identity.settings,
             "secret_key": self.secret_key,
             "database_url": self.database_url,
             "celery_broker_url": self.celery_broker_url,
@@ -75,7 +76,7 @@ class Process(Program):
 
     def __init__(self, name: str, host: Host, settings: Settings, identity: Identity) -> None:
         self._config = host.folder / "server.json"
-        settings.write(self._config)
+        settings.write(self._config, identity)
         super().__init__(
             name,
             host,
@@ -97,7 +98,7 @@ class Process(Program):
 def run_command(host: Host, settings: Settings, identity: Identity, command: str) -> None:
     """One of the control plane's commands, on that host, to its end. Raises `CommandFailed`."""
     config = host.folder / "server.json"
-    settings.write(config)
+    settings.write(config, identity)
     variables = {**host.environment, **_environment(settings, identity, config)}
     run(
         *host.wire.command(sys.executable, "-m", "control_plane", command),

@@ -59,16 +59,6 @@ class Wire:
     def run(self, *command: str) -> str:
         return run(*self.command(*command))
 
-    def publish(self, *ports: int) -> None:
-        """Lead these ports of the host's address to its loopback address, where a listener is."""
-        self.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet")
-        for port in ports:
-            for chain in ("PREROUTING", "OUTPUT"):
-                self.run(
-                    *("iptables", "-w", "-t", "nat", "-A", chain, "-p", "tcp", "-d", self.address),
-                    *("--dport", str(port), "-j", "DNAT", "--to-destination", f"127.0.0.1:{port}"),
-                )
-
     # -- faults ----------------------------------------------------------------------------------------------
 
     def cut(self, *, inwards: bool = True, outwards: bool = True, peers: Sequence[str] = ()) -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from local.layout import BrokerSpec, ClusterSpec, DataDirectory
+from local.layout import BrokerSpec, ClusterSpec, DataDirectory, broker_name
 from penstock.private_file import write_private
 
 PEPPER_VERSION = 1
@@ -33,7 +33,7 @@ def write_broker_config(
         "internal_listen": broker.internal_address,
         "peer_listen": broker.peer_address,
         "http_listen": broker.http_address,
-        "cluster_secret_file": str(directory.secret_file),
+        "identity": directory.certificates.settings(broker_name(broker.id)),
         "pepper_files": {str(PEPPER_VERSION): str(directory.pepper_file)},
         "timings": {"drain_ms": _DRAIN_MS},
         "limits": {"ballast_bytes": _BALLAST_BYTES},

@@ -1,7 +1,7 @@
 """What a dev cluster is and where it rests: ids, ports and file names of one data directory.
 
 cluster.json        cluster id, tenant, brokers with their ports; grown by `dev up --brokers`
-cluster.secret      what internal listeners demand
+certificates/       of the brokers, the control plane and the operator, and their authority (local/certificates.py)
 pepper              what turns a key's secret into its stored form
 metadata.sqlite     the metadata store of all brokers, unless it is etcd
 etcd/               config.json, output.log and data/ of the etcd that is the metadata store, where it is
@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Self
 
+from local.certificates import Certificates
 from local.free_ports import HOST, free_port
 from penstock.contract.errors import InvalidRequest, NotFound, Throttled
 from penstock.contract.limits import MIN_INSYNC_DEFAULT, REPLICATION_DEFAULT
@@ -144,7 +145,7 @@ class DataDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         self.cluster_file = self.path / "cluster.json"
-        self.secret_file = self.path / "cluster.secret"
+        self.certificates = Certificates(self.path / "certificates")
         self.pepper_file = self.path / "pepper"
         self.metadata_file = self.path / "metadata.sqlite"
         self.profile_file = self.path / "profile.toml"
@@ -220,7 +221,8 @@ class DataDirectory:
         spec = _with_peer_ports(spec)
         if want > have:
             spec = replace(spec, brokers=spec.brokers + tuple(_new_brokers(spec, want)))
-        self._write_secrets()
+        self._write_pepper()
+        self.certificates.make(spec.cluster_id, (broker.id for broker in spec.brokers))
         write_private(self.cluster_file, spec.encode())
         for broker in spec.brokers:
             self.log_directory(broker.id).mkdir(parents=True, exist_ok=True)
@@ -242,10 +244,9 @@ class DataDirectory:
             kept = kept.with_name(f"{number}.removed-{tries}")
         return self._broker(number).rename(kept)
 
-    def _write_secrets(self) -> None:
-        for file in (self.secret_file, self.pepper_file):
-            if not file.exists():
-                write_private(file, secrets.token_hex(32) + "\n")
+    def _write_pepper(self) -> None:
+        if not self.pepper_file.exists():
+            write_private(self.pepper_file, secrets.token_hex(32) + "\n")
 
     @contextmanager
     def changing(self) -> Iterator[None]:

@@ -33,7 +33,6 @@ def write_profile(
         "bootstrap": [broker.client_address for broker in spec.brokers],
         "api_key": api_key,
         "tenant": tenant or spec.tenant,
-        "cluster_secret_file": str(directory.secret_file),
         "data": str(directory.path),
     }
     if api_url is not None:

@@ -32,9 +32,9 @@ _POLL_S = 0.05
 
 
 def admin_of(directory: DataDirectory) -> AdminClient:
-    """A client of the cluster's Admin service, with the cluster secret."""
-    secret = directory.secret_file.read_text().strip()
-    return AdminClient([broker.internal_address for broker in directory.load().brokers], secret)
+    """A client of the cluster's Admin service, as its operator."""
+    addresses = [broker.internal_address for broker in directory.load().brokers]
+    return AdminClient(addresses, directory.certificates.operator())
 
 
 def new_key() -> ApiKey:

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+from daemon.identity import Role
 from local.broker_config import PEPPER_VERSION
 from local.free_ports import HOST, free_port
 from local.layout import ClusterSpec, DataDirectory
@@ -132,6 +133,7 @@ class ServiceDirectory:
         """Write what the control plane and the pipeline are started with."""
         values = {
             "environment": ENVIRONMENT,
+            "identity": self._cluster.certificates.settings(Role.CONTROL_PLANE.value),
             "secret_key": spec.secret_key,
             "database_url": spec.database_url,
             "celery_broker_url": spec.celery_broker_url,
@@ -140,7 +142,6 @@ class ServiceDirectory:
             "brokers": {
                 "bootstrap": [broker.client_address for broker in cluster.brokers],
                 "internal": [broker.internal_address for broker in cluster.brokers],
-                "cluster_secret_file": str(self._cluster.secret_file),
                 "pepper_file": str(self._cluster.pepper_file),
                 "pepper_version": PEPPER_VERSION,
             },

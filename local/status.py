@@ -87,7 +87,7 @@ class ClusterStatus:
             "profile_file": str(self.directory.profile_file),
             "tenant": self.spec.tenant,
             "bootstrap": [broker.client_address for broker in self.spec.brokers],
-            "cluster_secret_file": str(self.directory.secret_file),
+            "certificates": str(self.directory.certificates.folder),
             "replication": self.spec.replication,
             "min_insync": self.spec.min_insync,
             "running": self.running,
@@ -152,8 +152,8 @@ def look(directory: DataDirectory) -> ClusterStatus:
 
 def _describe(directory: DataDirectory, brokers: Sequence[BrokerSpec]) -> pb.DescribeClusterResponse:
     """What the first of the brokers that answers says; nothing when none does."""
-    secret = directory.secret_file.read_text().strip()
-    with AdminClient([broker.internal_address for broker in brokers], secret) as admin:
+    addresses = [broker.internal_address for broker in brokers]
+    with AdminClient(addresses, directory.certificates.operator()) as admin:
         try:
             return admin.describe_cluster(timeout_s=_DESCRIBE_S)
         except PenstockError:

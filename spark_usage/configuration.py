@@ -80,11 +80,12 @@ class Configuration(Settings, frozen=True, kw_only=True):
 
 OF_CONTROL_PLANE = frozenset(
     {
-        *("brokers.cluster_secret_file", "brokers.internal", "brokers.pepper_file", "brokers.pepper_version"),
+        *("brokers.internal", "brokers.pepper_file", "brokers.pepper_version"),
         *(
             "celery_broker_url",
             "database_url",
             "environment",
+            "identity",
             "listen",
             "operator_token_file",
             "price_book_file",

@@ -7,6 +7,8 @@ from django.db import DatabaseError
 
 from control_plane import config
 from control_plane.brokers import answers, queries, view
+from daemon.identity import Role
+from daemon.tls import OwnIdentity
 from data_plane.contract.admin_client import CHANGE_S, AdminClient
 from data_plane.contract.broker_calls import CALL_S
 
@@ -17,17 +19,25 @@ _LATELY_S = 2.0
 """Brokers come and go within seconds, and each new topic counts for the choice of the next."""
 
 _clients: dict[int, AdminClient] = {}
+_identities: dict[int, OwnIdentity] = {}
 
 
 def client() -> AdminClient:
     """This process's client. A forked process makes its own: channels do not survive a fork."""
     pid = os.getpid()
     if pid not in _clients:
-        brokers = config.current().brokers
-        secret = brokers.cluster_secret_file.read_text(encoding="ascii").strip()
         _clients.clear()
-        _clients[pid] = AdminClient(brokers.internal, secret, _remembered)
+        _clients[pid] = AdminClient(config.current().brokers.internal, identity(), _remembered)
     return _clients[pid]
+
+
+def identity() -> OwnIdentity:
+    """Who this process is to the brokers. Raises `ConfigurationError` when the files are not good."""
+    pid = os.getpid()
+    if pid not in _identities:
+        _identities.clear()
+        _identities[pid] = OwnIdentity(config.current().identity, Role.CONTROL_PLANE)
+    return _identities[pid]
 
 
 def calls() -> dict[str, int]:

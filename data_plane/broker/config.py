@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from daemon import settings
+from daemon.identity import Role
 from daemon.settings import Settings, require
+from daemon.tls import IdentityConfig, OwnIdentity
 from data_plane.broker.metadata_config import EtcdMetadata, is_namespace
 from data_plane.node.config import NodeConfig, Timings
 from penstock.contract.errors import ConfigurationError
@@ -24,7 +26,7 @@ from penstock.rules.names import is_domain_name
 
 ENVIRONMENT_PREFIX = "PENSTOCK_BROKER_"
 SECRET_LENGTH_MIN = 32
-"""Of the cluster secret, in characters, and of a pepper, in hex digits."""
+"""Of a pepper, in hex digits."""
 _VERSION = re.compile("[1-9][0-9]{0,8}")
 _NUMBER_MAX = 2**53
 _LISTENERS = ("client_listen", "internal_listen", "peer_listen", "http_listen")
@@ -49,23 +51,23 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
     client_listen: str = "127.0.0.1:0"
     """host:port of the client listener; port 0 chooses one."""
     internal_listen: str = "127.0.0.1:0"
-    """host:port for Admin calls; a loopback address."""
+    """host:port for Admin calls, by mutual TLS."""
     peer_listen: str = "127.0.0.1:0"
-    """host:port for other brokers; a loopback address."""
+    """host:port for other brokers, by mutual TLS."""
     http_listen: str = "127.0.0.1:0"
     """host:port of /healthz, /readyz and /metrics."""
     client_advertised: str = ""
     """The address that clients use, as bound unless given; required when the listener is on all addresses."""
     internal_advertised: str = ""
-    """The address that Admin calls use; as bound unless given."""
+    """The address that Admin calls use; as bound unless given, required when the listener is on all addresses."""
     peer_advertised: str = ""
-    """The address that other brokers use; as bound unless given."""
+    """The address that other brokers use; as bound unless given, required when the listener is on all addresses."""
     zone: str = ""
     """Failure domain above the host, such as a data centre; the host unless given."""
     host: str = ""
     """Name of the machine, the same for all brokers on it; a machine of its own unless given."""
-    cluster_secret_file: Path
-    """File with the secret that Admin calls and other brokers show."""
+    identity: IdentityConfig
+    """Who this broker is to other brokers, and whom it believes."""
     pepper_files: Mapping[str, str]
     """{version: file} of the peppers of API keys, hex."""
     tls_certificate_file: Path | None = None
@@ -137,18 +139,13 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
             f"{hosts['client_listen']} is not a loopback address; API keys need TLS there: give tls_certificate_file"
             " and tls_key_file",
         )
-        for name in ("internal_listen", "peer_listen"):
+        for name, users in (("client", "clients"), ("internal", "Admin calls"), ("peer", "other brokers")):
+            host = hosts[f"{name}_listen"]
             require(
-                is_loopback(hosts[name]),
-                name,
-                f"{hosts[name]} is not a loopback address; the cluster secret travels there in plain text, and"
-                " all brokers of one metadata file are on this machine",
+                bool(getattr(self, f"{name}_advertised")) or not _is_everywhere(host),
+                f"{name}_listen",
+                f"{host} is no address that {users} can use; give {name}_advertised",
             )
-        require(
-            bool(self.client_advertised) or not _is_everywhere(hosts["client_listen"]),
-            "client_listen",
-            f"{hosts['client_listen']} is no address that clients can use; give client_advertised",
-        )
 
     def node_config(self, client_address: str, internal_address: str, peer_address: str) -> NodeConfig:
         """What the node gets, once the ports are bound."""
@@ -160,22 +157,15 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
             peer_address=self.peer_advertised or peer_address,
             zone=self.zone or self.host or str(self.broker_id),
             host=self.host,
-            cluster_secret=self.cluster_secret(),
             peppers={int(version): _pepper_of(Path(path)) for version, path in self.pepper_files.items()},
             timings=Timings(**self.timings),
             metering=self.metering,
             **self.limits,
         )
 
-    def cluster_secret(self) -> str:
-        """Raises `ConfigurationError` when the file cannot be read or holds no secret."""
-        secret = _text_of(self.cluster_secret_file)
-        if not (len(secret) >= SECRET_LENGTH_MIN and secret.isascii() and secret.isprintable()):
-            raise ConfigurationError(
-                f"cluster_secret_file: {self.cluster_secret_file} holds no secret of at least"
-                f" {SECRET_LENGTH_MIN} printable characters"
-            )
-        return secret
+    def own_identity(self) -> OwnIdentity:
+        """Raises `ConfigurationError` when its files are not good, or not this broker's."""
+        return OwnIdentity(self.identity, Role.BROKER, cluster_id=self.cluster_id, broker_id=self.broker_id)
 
     def tls(self) -> tuple[bytes, bytes] | None:
         """(key, certificate chain) in PEM, None without TLS. Raises `ConfigurationError` when they do not fit."""

@@ -62,12 +62,14 @@ class Handlers:
 
 
 class TurnedAway:
-    """How many callers of each address were not admitted."""
+    """How many callers of each address were not admitted, and why the last of them was not."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
+        self._reason = ""
 
-    def count(self, address: str) -> None:
+    def count(self, address: str, reason: str) -> None:
+        self._reason = reason
         if address in self._counts or len(self._counts) < _ADDRESSES_LOGGED_MAX:
             self._counts[address] = self._counts.get(address, 0) + 1
 
@@ -75,6 +77,11 @@ class TurnedAway:
         """Since this was asked last."""
         found, self._counts = self._counts, {}
         return found
+
+    @property
+    def reason(self) -> str:
+        """Of the last one; empty while there was none."""
+        return self._reason
 
 
 def check_request(request: bytes) -> None:

@@ -30,16 +30,20 @@ _LOOP_S = 2.0
 
 
 class StatsCollector(Collector):
-    """Every field of some stats objects under its own name, and gauges that are looked up when asked for.
+    """Every field of some stats objects under its own name, gauges that are looked up when asked for, and others.
 
     The stats belong to the event loop, so that is where they are read; `collect` is called on any other thread and
     raises `LoopStalled` when the loop does not answer.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, stats: Iterable[Any], gauges: Callable[[], dict[str, int]]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        stats: Iterable[Any],
+        gauges: Callable[[], dict[str, int]],
+        others: Callable[[], Iterable[Metric]],
     ) -> None:
-        self._loop, self._stats, self._gauges = loop, tuple(stats), gauges
+        self._loop, self._stats, self._gauges, self._others = loop, tuple(stats), gauges, others
 
     def collect(self) -> Iterable[Metric]:
         answer: Future[list[Metric]] = Future()
@@ -64,6 +68,7 @@ class StatsCollector(Collector):
                 yield family(name, getattr(stats, name))
         for name, level in self._gauges().items():
             yield GaugeMetricFamily(PREFIX + name, GAUGES.get(name, _words(name)), value=level)
+        yield from self._others()
 
 
 def fields_of(stats: Any) -> list[str]:

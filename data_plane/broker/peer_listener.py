@@ -1,13 +1,22 @@
-"""The peer listener: streams and calls of other brokers, who show the cluster secret before anything else is read."""
+"""The peer listener: streams and calls of other brokers, each known by the certificate of its TLS connection.
+
+A connection is accepted here and not by the loop's server: so it counts from its first packet on, and why its handshake
+failed is known.
+"""
 
 import asyncio
-import hmac
+import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from daemon.handshakes import NO_IDENTITY, RefusedHandshakes
+from daemon.handshakes import refusal_of as handshake_refusal_of
+from daemon.identity import Identity, NoIdentity, identity_of_peer
+from data_plane.authz.peers import PeerRules
 from data_plane.broker import peer_wire as wire
 from data_plane.broker.handling import Handlers, TurnedAway, check_request, refusal_of, request_id_of
 from data_plane.broker.peer_connection import PeerConnection
@@ -16,10 +25,14 @@ from penstock.contract import limits
 from penstock.contract.errors import ErrorCode
 from penstock.rules.addresses import split_address
 
+_log = logging.getLogger("penstock.peers")
+
 HELLO_S = 10.0
-"""For a connection to say who it is, and with TLS to agree on that."""
+"""For a handshake, and once more for the hello after it."""
 HANDLERS_AT_ONCE_MAX = 20_000
 _BACKLOG = 128
+_ACCEPT_AGAIN_S = 0.5
+"""After a connection could not be accepted, for want of descriptors."""
 
 
 class PeerListener:
@@ -36,49 +49,69 @@ class PeerListener:
         streams: Mapping[str, StreamHandler],
         calls: Mapping[str, CallHandler],
         *,
-        cluster_secret: str,
+        rules: PeerRules,
+        tls: Callable[[], ssl.SSLContext | None],
         connections_max: int,
+        refused_handshakes: RefusedHandshakes,
         fault: Callable[[BaseException], None],
-        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Beyond `connections_max` the oldest connection that has not shown the secret is hung up on, or else the new
-        one. With `tls` all connections are in it."""
+        """Beyond `connections_max` the oldest connection that was not let in yet is hung up on, or else the new
+        one. `tls` gives what the next handshake is made with; with None there is none, and `identify` has to know the
+        peer by what it says."""
         self._streams, self._calls = streams, calls
-        self._secret, self._connections_max, self._tls = cluster_secret.encode(), connections_max, tls
+        self._rules, self._connections_max, self.tls = rules, connections_max, tls
+        self._refused_handshakes = refused_handshakes
         self._handlers = Handlers(fault)
         self._turned_away = TurnedAway()
         self._connections: dict[_Accepted, None] = {}
         self._strangers: dict[_Accepted, None] = {}
-        """Those that have not shown the secret, the oldest first."""
-        self._server: asyncio.Server | None = None
+        """Those that were not let in yet, the oldest first."""
+        self._bound: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
 
     async def start(self, bound: socket.socket) -> None:
         """Serve on a socket of `bind_peers`, which this listener then owns."""
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: _Accepted(self),
-            sock=bound,
-            backlog=_BACKLOG,
-            ssl=self._tls,
-            ssl_handshake_timeout=None if self._tls is None else HELLO_S,
-        )
+        self._bound = bound
+        self._accepting = asyncio.create_task(self._accept_all(bound))
 
     async def stop(self) -> None:
         """Hang up on everyone."""
-        if self._server is not None:
-            self._server.close()
+        if self._accepting is not None and self._bound is not None:
+            self._accepting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._accepting
+            self._bound.close()
         for connection in list(self._connections):
             connection.abort("the broker stops")
         while self._connections:
             await next(iter(self._connections)).gone.wait()
 
+    async def _accept_all(self, bound: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                wired, address = await loop.sock_accept(bound)
+            except ConnectionError:
+                continue
+            except OSError as error:
+                _log.warning("a connection cannot be accepted", extra={"reason": str(error)})
+                await asyncio.sleep(_ACCEPT_AGAIN_S)
+                continue
+            _Accepted(self, wired, address)
+
     def turned_away(self) -> dict[str, int]:
         """How many connections were not admitted since this was asked last, by address."""
         return self._turned_away.take()
 
+    @property
+    def last_reason(self) -> str:
+        """Why the last of them was not."""
+        return self._turned_away.reason
+
     # -- for its connections ---------------------------------------------------------------------------------
 
     def entered(self, connection: "_Accepted") -> bool:
-        """False when there are too many. A broker shows the secret at once, so one that has not makes way: connecting
+        """False when there are too many. A broker says at once who it is, so one that has not makes way: connecting
         alone keeps no broker out."""
         if len(self._connections) >= self._connections_max:
             stranger = next(iter(self._strangers), None)
@@ -95,28 +128,49 @@ class PeerListener:
 
     def refused(self, connection: "_Accepted", code: ErrorCode, reason: str) -> None:
         """It is counted, and hears why."""
-        self._turned_away.count(connection.host)
+        self._turned_away.count(connection.host, reason)
         connection.refuse(code, reason)
+
+    def handshake_failed(self, connection: "_Accepted", error: BaseException) -> None:
+        """It is counted unless the peer is only gone."""
+        refusal = handshake_refusal_of(error)
+        if refusal is not None:
+            self._count_refused(connection, refusal.reason, refusal.message)
+
+    def _count_refused(self, connection: "_Accepted", reason: str, message: str) -> None:
+        self._refused_handshakes.count(self.name, reason)
+        self._turned_away.count(connection.host, message)
 
     def hung_up_on(self, connection: "_Accepted", why: str) -> None:
         """It is counted, and hears nothing: it would not understand."""
-        self._turned_away.count(connection.host)
+        self._turned_away.count(connection.host, why)
         connection.abort(why)
+
+    def identify(self, connection: "_Accepted", hello: wire.Hello) -> Identity:
+        """Who the peer is. Raises `NoIdentity`."""
+        return identity_of_peer(connection.certificate)
+
+    def _refuse_identity(self, connection: "_Accepted", reason: str, message: str) -> None:
+        self._refused_handshakes.count(self.name, reason)
+        self.refused(connection, ErrorCode.UNAUTHENTICATED, message)
 
     def greeted(self, connection: "_Accepted", hello: wire.Hello) -> None:
         """Begin what the caller wants, if it may."""
-        if not hmac.compare_digest(hello.cluster_secret.encode(), self._secret):
-            self.refused(
-                connection, ErrorCode.UNAUTHENTICATED, "the peer listener demands the cluster secret"
-            )
+        try:
+            identity = self.identify(connection, hello)
+        except NoIdentity as wrong:
+            self._refuse_identity(connection, NO_IDENTITY, str(wrong))
+            return
+        refusal = self._rules.refusal(identity, hello.method)
+        if refusal is not None:
+            self._refuse_identity(connection, refusal.reason, refusal.message)
             return
         self._strangers.pop(connection, None)
         caller = Caller(
             peer=connection.host,
             connection=connection.peer,
             authorization="",
-            cluster_secret=hello.cluster_secret,
-            internal=True,
+            identity=identity,
             request_id=request_id_of(hello.request_id),
         )
         work: Awaitable[None]
@@ -138,26 +192,58 @@ class PeerListener:
 
 
 class _Accepted(PeerConnection):
-    """The side that is connected to: nothing is done before it has a whole hello with the secret."""
+    """The side that is connected to: nothing is done before it has a handshake and a whole hello."""
 
-    def __init__(self, listener: PeerListener) -> None:
-        super().__init__("")
+    def __init__(self, listener: PeerListener, wired: socket.socket, address: tuple[str, int]) -> None:
+        self.host = address[0]
+        super().__init__(f"{self.host}:{address[1]}")
         self._listener = listener
         self._in_time: asyncio.TimerHandle | None = None
-        self.host = ""
+        self._handshake: asyncio.Task[None] | None = None
+        """Until the connection is made, or is not going to be."""
         self.gone = asyncio.Event()
+        if listener.entered(self):
+            self._handshake = asyncio.create_task(self._secure(wired))
+        else:
+            wired.close()
+
+    async def _secure(self, wired: socket.socket) -> None:
+        try:
+            tls = self._listener.tls()
+            await self._loop.connect_accepted_socket(
+                lambda: self,
+                wired,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else HELLO_S,
+            )
+        except (OSError, asyncio.CancelledError) as error:
+            self._listener.handshake_failed(self, error)
+            self._ended()
+        finally:
+            self._handshake = None
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """As the peer has shown it."""
+        shown: Mapping[str, Any] | None = self._transport.get_extra_info("peercert")
+        return shown
+
+    def abort(self, reason: str) -> None:
+        if self._handshake is not None:
+            self._handshake.cancel()
+        else:
+            super().abort(reason)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._handshake = None
         super().connection_made(transport)
-        self.host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        self._peer = f"{self.host}:{port}"
-        if self._listener.entered(self):
-            self._in_time = self._loop.call_later(HELLO_S, self._too_slow)
-        else:
-            self.abort("there are too many connections")
+        self._in_time = self._loop.call_later(HELLO_S, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._ended()
+
+    def _ended(self) -> None:
         self._stop_clock()
         self._listener.left(self)
         self.gone.set()
@@ -166,7 +252,7 @@ class _Accepted(PeerConnection):
         self._transport.write(wire.welcome())
 
     def make_way(self) -> None:
-        """It has not shown the secret, and another one wants its place."""
+        """It was not let in yet, and another one wants its place."""
         if self._closed:
             self.abort("it was refused before")
         else:

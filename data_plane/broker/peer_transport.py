@@ -1,15 +1,25 @@
-"""The Transport port over plain sockets: streams and calls to other brokers' peer listeners, a connection for each."""
+"""The Transport port over TLS: streams and calls to other brokers' peer listeners, a connection for each."""
 
 import asyncio
 import logging
 import secrets
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
+from daemon.handshakes import (
+    NO_IDENTITY,
+    WRONG_BROKER,
+    WRONG_CLUSTER,
+    WRONG_ROLE,
+    HandshakeRefused,
+    RefusedHandshakes,
+    refusal_of,
+)
+from daemon.identity import Identity, NoIdentity, Role, identity_of_peer
 from data_plane.broker import peer_wire as wire
 from data_plane.broker.peer_connection import PeerConnection
-from data_plane.node.ports import CallFailed, Connection, ConnectionLost
+from data_plane.node.ports import CallFailed, Connection, ConnectionLost, Peer
 from penstock.rules.addresses import split_address
 
 _log = logging.getLogger("penstock.peers")
@@ -22,20 +32,26 @@ _LOGGED_MAX = 100
 class PeerTransport:
     """Connects again for each stream and each call: streams last, and calls are a few a second."""
 
-    def __init__(self, cluster_secret: str, tls: ssl.SSLContext | None = None) -> None:
-        """With `tls` every connection is made in it, and the peer's certificate is checked as it says."""
-        self._secret, self._tls = cluster_secret, tls
+    def __init__(
+        self,
+        cluster_id: str,
+        tls: Callable[[], ssl.SSLContext | None],
+        refused_handshakes: RefusedHandshakes,
+    ) -> None:
+        """`tls` gives what the next connection is made with; it checks the peer's certificate. With None there is
+        none, and `check` has to do without."""
+        self._cluster_id, self._tls, self._refused_handshakes = cluster_id, tls, refused_handshakes
         self._open: dict[_Dialled, None] = {}
         self._logged: dict[str, str] = {}
         """What was logged last, by address."""
 
-    async def connect(self, address: str, method: str, timeout_ms: int) -> Connection:
+    async def connect(self, peer: Peer, method: str, timeout_ms: int) -> Connection:
         """Open a stream and wait until the peer has taken it. Raises `ConnectionLost`."""
-        return await self._dial(address, wire.Form.STREAM, method, None, timeout_ms, _Dialled.welcomed)
+        return await self._dial(peer, wire.Form.STREAM, method, None, timeout_ms, _Dialled.welcomed)
 
-    async def call(self, address: str, method: str, request: bytes, timeout_ms: int) -> bytes:
+    async def call(self, peer: Peer, method: str, request: bytes, timeout_ms: int) -> bytes:
         """One call. Raises `CallFailed`, `ConnectionLost` (outcome unknown)."""
-        return await self._dial(address, wire.Form.CALL, method, request, timeout_ms, _Dialled.answered)
+        return await self._dial(peer, wire.Form.CALL, method, request, timeout_ms, _Dialled.answered)
 
     async def close(self) -> None:
         """End every stream and call."""
@@ -46,7 +62,7 @@ class PeerTransport:
 
     async def _dial(
         self,
-        address: str,
+        peer: Peer,
         form: wire.Form,
         method: str,
         request: bytes | None,
@@ -56,35 +72,59 @@ class PeerTransport:
         """What `then` makes of a connection on which all was said that this side begins with; that is hung up on if
         `then` fails or all of it takes too long."""
         made: _Dialled | None = None
+        address = peer.address
         try:
-            hello = wire.Hello(
-                form=form, method=method, cluster_secret=self._secret, request_id=secrets.token_hex(8)
-            ).encode()
+            hello = wire.Hello(form=form, method=method, request_id=secrets.token_hex(8)).encode()
             first = hello if request is None else hello + wire.frame(request)
             host, port = self._host_and_port(address)
+            tls = self._tls()
             async with asyncio.timeout(timeout_ms / 1000):
                 _, made = await asyncio.get_running_loop().create_connection(
-                    lambda: _Dialled(address, first, self._open),
+                    lambda: _Dialled(address, first, self._open, lambda shown: self.check(peer, shown)),
                     host,
                     port,
-                    ssl=self._tls,
-                    ssl_handshake_timeout=None if self._tls is None else timeout_ms / 1000,
+                    ssl=tls,
+                    ssl_handshake_timeout=None if tls is None else timeout_ms / 1000,
                 )
                 found = await then(made)
         except TimeoutError:
             self._hang_up(made)
             raise ConnectionLost(f"{address}: no answer within {timeout_ms} ms") from None
         except (OSError, UnicodeError, wire.WireError) as error:
-            raise ConnectionLost(f"{address}: {error}") from None
+            raise self._lost(address, error) from None
         except (ConnectionLost, CallFailed):
             if made is not None and made.unwelcome:
                 self._log_once(address, made.unwelcome)
+            if made is not None and made.refused is not None:
+                self._refused_handshakes.count(RefusedHandshakes.OUTGOING, made.refused.reason)
             raise
         except BaseException:
             self._hang_up(made)
             raise
         self._logged.pop(address, None)
         return found
+
+    def check(self, peer: Peer, certificate: Mapping[str, Any] | None) -> None:
+        """Raises `HandshakeRefused` unless it is of the broker that is meant."""
+        try:
+            shown = identity_of_peer(certificate)
+        except NoIdentity as wrong:
+            raise HandshakeRefused(NO_IDENTITY, str(wrong)) from None
+        meant = Identity(cluster_id=self._cluster_id, role=Role.BROKER, broker_id=peer.broker)
+        if shown != meant:
+            wrong = WRONG_CLUSTER if shown.cluster_id != meant.cluster_id else WRONG_ROLE
+            if (shown.cluster_id, shown.role) == (meant.cluster_id, meant.role):
+                wrong = WRONG_BROKER
+            raise HandshakeRefused(wrong, f"what listens there is {shown}, and {meant} is registered with it")
+
+    def _lost(self, address: str, error: Exception) -> ConnectionLost:
+        """What is wrong with a certificate is logged and counted; a peer that is only gone is not."""
+        refusal = refusal_of(error)
+        if refusal is None:
+            return ConnectionLost(f"{address}: {error}")
+        self._log_once(address, refusal.message)
+        self._refused_handshakes.count(RefusedHandshakes.OUTGOING, refusal.reason)
+        return ConnectionLost(f"{address}: {refusal.message}")
 
     def _host_and_port(self, address: str) -> tuple[str, int]:
         if not address:
@@ -111,11 +151,21 @@ class PeerTransport:
 
 
 class _Dialled(PeerConnection):
-    """The side that connects: it says `first` at once, and the peer welcomes it or says why not."""
+    """The side that connects: it says `first` as soon as it knows with whom it speaks, and the peer welcomes it or says
+    why not."""
 
-    def __init__(self, address: str, first: bytes, connections: "dict[_Dialled, None]") -> None:
+    def __init__(
+        self,
+        address: str,
+        first: bytes,
+        connections: "dict[_Dialled, None]",
+        check: Callable[[Mapping[str, Any] | None], None],
+    ) -> None:
+        """`check` raises `HandshakeRefused` for a peer that is not meant."""
         super().__init__(address)
-        self._first, self._connections = first, connections
+        self._first, self._connections, self._check = first, connections, check
+        self.refused: HandshakeRefused | None = None
+        """Why nothing was said to the peer, or why it takes no connection of ours."""
         self.gone = asyncio.Event()
         self.unwelcome = ""
         """Why the peer has not welcomed this side, when it has said so or speaks another wire."""
@@ -145,10 +195,19 @@ class _Dialled(PeerConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._connections[self] = None
-        self._transport.write(self._first)
+        try:
+            self._check(transport.get_extra_info("peercert"))
+        except HandshakeRefused as refused:
+            self.refused, self.unwelcome = refused, refused.message
+            self.abort(refused.message)
+        else:
+            self._transport.write(self._first)
         self._first = b""
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if not self._greeted and exc is not None and (refused := refusal_of(exc)) is not None:
+            self.refused, self.unwelcome = refused, refused.message
+            self.lose(refused.message)
         super().connection_lost(exc)
         self._connections.pop(self, None)
         self.gone.set()

@@ -1,12 +1,13 @@
 """The wire between brokers: a hello, then messages of a kind and a length, in both directions of one connection.
 
-    hello    magic 4s | version B | form B | length of method, cluster secret and request id, H each | these three
+    hello    magic 4s | version B | form B | length of method and request id, H each | these two
     message  kind B | length I | as many bytes
 
-All numbers are big-endian. A connection carries one stream or one call. Who connects says hello and may go on at
-once; the other side answers with WELCOME or END. FRAME carries one whole frame, or the request or the answer of a
-call. END is the last message of a direction: an error code, 0 for none, and a text. The first five bytes of a hello and
-the form of END stay as they are in every version, so that two versions can tell each other what is wrong.
+All numbers are big-endian. Who connects is known by the certificate of its TLS connection, which carries one stream or
+one call. Who connects says hello and may go on at once; the other side answers with WELCOME or END. FRAME carries one
+whole frame, or the request or the answer of a call. END is the last message of a direction: an error code, 0 for none,
+and a text. The first five bytes of a hello and the form of END stay as they are in every version, so that two versions
+can tell each other what is wrong.
 """
 
 import struct
@@ -17,7 +18,7 @@ from penstock.contract import limits
 from penstock.contract.errors import ErrorCode
 
 MAGIC = b"PSTP"
-VERSION = 1
+VERSION = 2
 _SLACK = limits.MIB
 """A frame a little over its limit is still read, so that it can be refused with a clear error."""
 FRAME_LENGTH_MAX = limits.FRAME_BYTES_MAX + _SLACK
@@ -30,7 +31,7 @@ _SMALL_BYTES = 64 * limits.KIB
 _KEPT_BYTES = 4 * limits.MIB
 """A buffer that grew beyond this for one frame is given back after it. The largest push fits: fresh memory for each of
 them would cost more than the rest of its way."""
-_HELLO = struct.Struct(">4sBBHHH")
+_HELLO = struct.Struct(">4sBBHH")
 _MESSAGE = struct.Struct(">BI")
 _WELCOME = struct.Struct(">4sB")
 _CODE = struct.Struct(">I")
@@ -66,20 +67,17 @@ _FORMS = frozenset(Form)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """Who connects, and what for."""
+    """What a connection is for."""
 
     form: Form
     method: str
-    cluster_secret: str
     request_id: str
 
     def encode(self) -> bytes:
         """Raises `WireError` when it is longer than a peer reads."""
-        parts = [text.encode() for text in (self.method, self.cluster_secret, self.request_id)]
+        parts = [text.encode() for text in (self.method, self.request_id)]
         if _HELLO.size + sum(map(len, parts)) > HELLO_BYTES_MAX:
-            raise WireError(
-                f"method, cluster secret and request id are at most {HELLO_BYTES_MAX} bytes together"
-            )
+            raise WireError(f"method and request id are at most {HELLO_BYTES_MAX} bytes together")
         return b"".join([_HELLO.pack(MAGIC, VERSION, self.form, *map(len, parts)), *parts])
 
 
@@ -164,7 +162,7 @@ class Incoming:
             texts.append(bytes(self._view[at : at + length]).decode(errors="replace"))
             at += length
         self._start = at
-        return Hello(form=Form(form), method=texts[0], cluster_secret=texts[1], request_id=texts[2])
+        return Hello(form=Form(form), method=texts[0], request_id=texts[1])
 
     def take(self) -> tuple[int, bytes] | None:
         """The next whole message as kind and payload. Raises `WireError` before it takes memory for one too long."""

@@ -25,6 +25,9 @@ import uvloop
 from prometheus_client import CollectorRegistry
 
 from daemon import logs
+from daemon.handshakes import RefusedHandshakes
+from daemon.identity_metrics import identity_metrics
+from data_plane.authz.peers import ROLES, PeerRules
 from data_plane.broker.clock import SystemClock, SystemRng
 from data_plane.broker.config import BrokerConfig, read_config
 from data_plane.broker.descriptors import raise_descriptor_limit
@@ -35,7 +38,7 @@ from data_plane.broker.metadata_config import open_store
 from data_plane.broker.metrics import StatsCollector
 from data_plane.broker.peer_listener import PeerListener, bind_peers
 from data_plane.broker.peer_transport import PeerTransport
-from data_plane.broker.server import Listener, bind
+from data_plane.broker.server import Listener, bind, credentials_within
 from data_plane.broker.sqlite_store import SqliteStore, StoreFault
 from data_plane.broker.watchdog import Watchdog
 from data_plane.disk.port import DiskFault
@@ -68,6 +71,7 @@ _LOOP_BEAT_S = 0.5
 _LAST_STEPS_S = 10.0
 """What a broker may take beyond the time it has to hand over: the last reading, the last checkpoint, on a slow disk."""
 _TELL_TURNED_AWAY_S = 10.0
+_LOOK_AT_FILES_S = 1.0
 _ADDRESSES_LOGGED = 5
 PEER_CONNECTIONS_MAX = 2_000
 """Two streams of each other broker, and calls; each takes a descriptor and at rest 64 KiB."""
@@ -91,6 +95,8 @@ class BrokerProcess:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
+        self._identity = config.own_identity()
+        self._refused_handshakes = RefusedHandshakes()
         self._loop_turned = time.monotonic()
         self._signals = 0
         self._conditions: dict[str, str] = {}
@@ -108,13 +114,14 @@ class BrokerProcess:
         config = self._config
         tls = config.tls()
         credentials = None if tls is None else grpc.ssl_server_credentials([tls])
+        identity = self._identity
         descriptors = raise_descriptor_limit()
         self._peer_connections_max = min(PEER_CONNECTIONS_MAX, descriptors // 8)
         client_server, client_port = bind(
             config.client_listen, credentials, descriptors // 2, limits.STREAMS_PER_CONNECTION_MAX
         )
         internal_server, internal_port = bind(
-            config.internal_listen, None, descriptors // 8, INTERNAL_CALLS_MAX
+            config.internal_listen, credentials_within(identity), descriptors // 8, INTERNAL_CALLS_MAX
         )
         peer_socket, peer_port = bind_peers(config.peer_listen)
         addresses = {
@@ -127,7 +134,9 @@ class BrokerProcess:
             node_config = replace(node_config, written_logs_max=descriptors // 8)
         disk = RealDisk(config.data)
         store = await open_store(config.metadata, config.cluster_id)
-        transport = PeerTransport(node_config.cluster_secret)
+        transport = PeerTransport(
+            config.cluster_id, lambda: identity.current.client, self._refused_handshakes
+        )
         node = self._node = BrokerNode(
             node_config,
             clock=SystemClock(),
@@ -144,6 +153,7 @@ class BrokerProcess:
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
         self._start(self._run_node(node))
         self._start(self._turn())
+        self._start(self._look_at_files())
         if isinstance(store, SqliteStore):
             self._start(self._watch_store(store))
         self._start(self._serve(node, client_server, internal_server, peer_socket, addresses))
@@ -166,7 +176,14 @@ class BrokerProcess:
 
     def _start_http(self, node: BrokerNode, disk: RealDisk) -> HttpListener:
         registry = CollectorRegistry()
-        registry.register(StatsCollector(asyncio.get_running_loop(), (node.stats, disk.stats), node.gauges))
+        registry.register(
+            StatsCollector(
+                asyncio.get_running_loop(),
+                (node.stats, disk.stats),
+                node.gauges,
+                lambda: identity_metrics(self._identity, self._refused_handshakes),
+            )
+        )
         host, port = split_address(self._config.http_listen)
         return HttpListener(
             host,
@@ -207,14 +224,17 @@ class BrokerProcess:
     ) -> None:
         """Take calls once the node has booted: it then holds the log directory."""
         await node.booted.wait()
-        secret = self._config.cluster_secret()
-        for_clients = Listener(node.client_service, fault=self._fail)
-        for_admin = Listener(node.internal_service, cluster_secret=secret, fault=self._fail)
+        refused, identity = self._refused_handshakes, self._identity
+        rules = PeerRules(cluster_id=self._config.cluster_id, roles=ROLES)
+        for_clients = Listener(node.client_service, refused_handshakes=refused, fault=self._fail)
+        for_admin = Listener(node.internal_service, rules=rules, refused_handshakes=refused, fault=self._fail)
         for_peers = self._peer_listener = PeerListener(
             node.peer_service.streams,
             node.peer_service.calls,
-            cluster_secret=secret,
+            rules=rules,
+            tls=lambda: identity.current.server,
             connections_max=self._peer_connections_max,
+            refused_handshakes=refused,
             fault=self._fail,
         )
         client.add_generic_rpc_handlers((for_clients,))
@@ -243,9 +263,19 @@ class BrokerProcess:
             self._tell_conditions()
             await asyncio.sleep(_LOOP_BEAT_S)
 
+    async def _look_at_files(self) -> None:
+        """The certificates of the next handshakes are those that the files hold by then."""
+        while True:
+            await asyncio.sleep(_LOOK_AT_FILES_S)
+            if await asyncio.to_thread(self._identity.look):
+                _log.info(
+                    "the certificate was taken up again",
+                    extra={"identity": self._identity.current.identity.uri},
+                )
+
     def _tell_conditions(self) -> None:
         """Log what came and what went of the things that an operator should look at."""
-        found = self._node.warnings()
+        found = self._node.warnings() | self._identity.warnings()
         for kind in [kind for kind in self._conditions if kind not in found]:
             _log.warning("condition cleared", extra={"condition": kind})
         for kind in [kind for kind in found if kind not in self._conditions]:
@@ -311,6 +341,7 @@ async def _tell_turned_away(*listeners: Listener | PeerListener) -> None:
                         "listener": listener.name,
                         "calls": sum(found.values()),
                         "seconds": _TELL_TURNED_AWAY_S,
+                        "reason": listener.last_reason,
                         "addresses": dict(sorted(found.items(), key=lambda one: -one[1])[:_ADDRESSES_LOGGED]),
                     },
                 )

@@ -1,7 +1,6 @@
-"""The two gRPC listeners: the client's (API keys) and the internal one of Admin calls (cluster secret)."""
+"""The two gRPC listeners: the client's (API keys) and the internal one of Admin calls (certificates)."""
 
 import asyncio
-import hmac
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -9,11 +8,13 @@ from typing import Any, NoReturn
 
 import grpc
 
-from data_plane.authz.access import Principal
+from daemon.handshakes import NO_IDENTITY, RefusedHandshakes
+from daemon.identity import Identity, NoIdentity, identity_of_grpc
+from daemon.tls import Credentials, OwnIdentity
+from data_plane.authz.peers import PeerRules
 from data_plane.broker.connection import GRPC_ERRORS, GrpcConnection
 from data_plane.broker.grpc_options import CALLS_AT_ONCE_MAX, server_options
 from data_plane.broker.handling import Handlers, TurnedAway, check_request, refusal_of, request_id_of
-from data_plane.contract.methods import CLUSTER_SECRET
 from data_plane.node.ports import Caller, CallFailed, ConnectionLost, Service
 from penstock.contract import limits
 from penstock.contract.errors import ErrorCode
@@ -39,7 +40,8 @@ _STATUS = {
 
 
 class Listener(grpc.GenericRpcHandler):
-    """One service on one listener, which offers nothing else. With a `cluster_secret` it is the internal one.
+    """One service on one listener, which offers nothing else. With `rules` it is the internal one, for processes of the
+    cluster: their certificates say who they are.
 
     `fault` gets each exception of a handler that is neither a refusal nor a lost peer: our own bug
     (RL140). A stream's or call's handler is not cancelled when its client goes: it learns so from its
@@ -51,15 +53,20 @@ class Listener(grpc.GenericRpcHandler):
     """
 
     def __init__(
-        self, service: Service, *, cluster_secret: str = "", fault: Callable[[BaseException], None]
+        self,
+        service: Service,
+        *,
+        rules: PeerRules | None = None,
+        refused_handshakes: RefusedHandshakes,
+        fault: Callable[[BaseException], None],
     ) -> None:
-        self._service, self._secret = service, cluster_secret
+        self._service, self._rules, self._refused_handshakes = service, rules, refused_handshakes
         self._handlers = Handlers(fault)
         self._turned_away = TurnedAway()
 
     @property
     def name(self) -> str:
-        return "internal" if self._secret else "client"
+        return "client" if self._rules is None else "internal"
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         """The handler of a method, None (UNIMPLEMENTED) for every other one."""
@@ -90,7 +97,7 @@ class Listener(grpc.GenericRpcHandler):
                 finally:
                     connection.stop_reading()
 
-            await self._guarded(context, act)
+            await self._guarded(method, context, act)
 
         return handle
 
@@ -115,7 +122,7 @@ class Listener(grpc.GenericRpcHandler):
                     raise
                 await _write(context, answer)
 
-            await self._guarded(context, act)
+            await self._guarded(method, context, act)
 
         return handle
 
@@ -133,16 +140,16 @@ class Listener(grpc.GenericRpcHandler):
                     self._handlers.judge(method, caller, error)
                     raise
 
-            await self._guarded(context, act)
+            await self._guarded(method, context, act)
 
         return handle
 
-    async def _guarded(self, context: Any, act: Callable[[Caller], Awaitable[None]]) -> None:
+    async def _guarded(self, method: str, context: Any, act: Callable[[Caller], Awaitable[None]]) -> None:
         """Admit the call, then `act`. Refusals become a status with our code; a lost peer is no error."""
         caller = self._caller(context)
         try:
-            with self._admitted(caller) as principal:
-                await act(replace(caller, principal=principal))
+            with self._admitted(method, caller, context) as admitted:
+                await act(admitted)
             return
         except Exception as error:
             refusal = refusal_of(error, caller.request_id)
@@ -150,29 +157,43 @@ class Listener(grpc.GenericRpcHandler):
             await _refuse(context, *refusal, caller.request_id)
 
     @contextmanager
-    def _admitted(self, caller: Caller) -> Iterator[Principal | None]:
-        """Raises `CallFailed` before the block for a caller that may not enter, and counts the caller."""
+    def _admitted(self, method: str, caller: Caller, context: Any) -> Iterator[Caller]:
+        """The caller as it was admitted. Raises `CallFailed` before the block for one that may not enter, and counts
+        it."""
         with ExitStack() as entered:
             try:
-                self._admit(caller)
-                principal = entered.enter_context(self._service.enter(caller))
-            except CallFailed:
-                self._turned_away.count(caller.peer)
+                known = replace(caller, identity=self._identity(method, caller, context))
+                principal = entered.enter_context(self._service.enter(known))
+            except CallFailed as refused:
+                self._turned_away.count(caller.peer, refused.message)
                 raise
-            yield principal
+            yield replace(known, principal=principal)
 
     def turned_away(self) -> dict[str, int]:
         """How many calls were not admitted since this was asked last, by address."""
         return self._turned_away.take()
 
-    def _admit(self, caller: Caller) -> None:
-        """The internal listener takes the cluster secret and nothing else; raises `CallFailed`."""
-        if not self._secret:
-            return
-        if not hmac.compare_digest(caller.cluster_secret.encode(), self._secret.encode()):
-            raise CallFailed(ErrorCode.UNAUTHENTICATED, "the internal listener demands the cluster secret")
+    @property
+    def last_reason(self) -> str:
+        """Why the last of them was not."""
+        return self._turned_away.reason
+
+    def _identity(self, method: str, caller: Caller, context: Any) -> Identity | None:
+        """Who calls the internal listener, by its certificate alone; None on the clients'. Raises `CallFailed`."""
+        if self._rules is None:
+            return None
+        try:
+            identity = identity_of_grpc(context.auth_context())
+        except NoIdentity as wrong:
+            self._refused_handshakes.count(self.name, NO_IDENTITY)
+            raise CallFailed(ErrorCode.UNAUTHENTICATED, str(wrong)) from None
+        refusal = self._rules.refusal(identity, method)
+        if refusal is not None:
+            self._refused_handshakes.count(self.name, refusal.reason)
+            raise CallFailed(ErrorCode.UNAUTHENTICATED, refusal.message)
         if caller.authorization:
             raise CallFailed(ErrorCode.FORBIDDEN, "the internal listener takes no API keys")
+        return identity
 
     def _caller(self, context: Any) -> Caller:
         sent = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
@@ -180,8 +201,7 @@ class Listener(grpc.GenericRpcHandler):
             peer=_host(context.peer()),
             connection=context.peer(),
             authorization=sent.get(AUTHORIZATION, ""),
-            cluster_secret=sent.get(CLUSTER_SECRET, "") if self._secret else "",
-            internal=bool(self._secret),
+            identity=None,
             request_id=request_id_of(sent.get(REQUEST_ID, "")),
         )
 
@@ -218,6 +238,28 @@ async def _refuse(context: Any, code: int, message: str, request_id: str) -> NoR
     trailing = ((ERROR_CODE, str(code)), (REQUEST_ID, request_id))
     await context.abort(status, message[:_MESSAGE_LENGTH_MAX], trailing)
     raise AssertionError("abort raises")
+
+
+def credentials_within(identity: OwnIdentity) -> grpc.ServerCredentials:
+    """Of the internal listener: they demand a certificate, and each handshake is made with the newest files."""
+    given = identity.current
+
+    def newest() -> Any:
+        nonlocal given
+        if identity.current is given:
+            return None
+        given = identity.current
+        return _certificates(given)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _certificates(given), newest, require_client_authentication=True
+    )
+
+
+def _certificates(credentials: Credentials) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(credentials.key, credentials.certificate)], root_certificates=credentials.ca
+    )
 
 
 def _host(peer: str) -> str:

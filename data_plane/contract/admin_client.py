@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
+from daemon.tls import OwnIdentity
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.broker_calls import CALL_S, BrokerCalls
@@ -35,11 +36,12 @@ class AdminClient:
     def __init__(
         self,
         addresses: Sequence[str],
-        cluster_secret: str,
+        identity: OwnIdentity,
         remembered: Callable[[], Sequence[str]] = lambda: (),
     ) -> None:
-        """`addresses` are host:port of internal listeners; `remembered` gives more that were seen before."""
-        self._calls = BrokerCalls(addresses, cluster_secret, remembered)
+        """`addresses` are host:port of internal listeners; `remembered` gives more that were seen before.
+        `identity` says who this process is."""
+        self._calls = BrokerCalls(addresses, identity, remembered)
         self._lately: tuple[float, tuple[pb.DescribedBroker, ...]] = (-math.inf, ())
 
     def __enter__(self) -> Self:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
+from daemon.tls import OwnIdentity
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.broker_addresses import BrokerAddresses
@@ -34,6 +35,9 @@ CALL_S = 4.0
 _PROBE_S = 2.0
 """Deadline of looking for a broker that answers: a paused one must not hold up the others for long."""
 _RETRY_S = 0.1
+_LONGEST_CALL_S = 60.0
+_LOOK_S = 1.0
+"""Between two looks at whether the files of the identity have changed."""
 _OPTIONS = (
     # A description of every object of a large cluster.
     ("grpc.max_receive_message_length", 256 * 1024 * 1024),
@@ -90,21 +94,28 @@ class BrokerCalls:
     """One process's channels to the brokers. Raises `PenstockError` subclasses. Safe between threads."""
 
     def __init__(
-        self, addresses: Sequence[str], cluster_secret: str, remembered: Callable[[], Sequence[str]]
+        self, addresses: Sequence[str], identity: OwnIdentity, remembered: Callable[[], Sequence[str]]
     ) -> None:
-        """`addresses` are host:port of internal listeners; `remembered` gives more that were seen before."""
+        """`addresses` are host:port of internal listeners; `remembered` gives more that were seen before. Each call
+        shows the `identity` as its files hold it by then."""
         self.addresses = BrokerAddresses(addresses, remembered)
         self.sent: Counter[str] = Counter()
         """How many were sent, by the name of the call."""
-        self._metadata = ((methods.CLUSTER_SECRET, cluster_secret),)
+        self._identity = identity
+        self._looked = time.monotonic()
         self._channels: dict[str, grpc.Channel] = {}
+        self._retired: list[tuple[float, grpc.Channel]] = []
+        """Made with files that have changed since, and until when a call may still be under way on them."""
         self._opening = threading.Lock()
 
     def close(self) -> None:
         with self._opening:
             for address in sorted(self._channels):
                 self._channels[address].close()
+            for _, channel in self._retired:
+                channel.close()
             self._channels.clear()
+            self._retired.clear()
 
     def wait_for_revision(
         self, addresses: Sequence[str], revision: int, timeout_s: float
@@ -225,7 +236,7 @@ class BrokerCalls:
         self._count(method)
         left_s = max(0.0, ends_at(timeout_s) - time.monotonic())
         try:
-            answer: AnswerT = call(request, timeout=left_s, metadata=self._metadata)
+            answer: AnswerT = call(request, timeout=left_s)
         except grpc.RpcError as error:
             raise read_failure(error, address) from error
         return answer
@@ -238,16 +249,37 @@ class BrokerCalls:
             response_deserializer=pb.DescribeClusterResponse.FromString,
         )
         self._count(methods.DESCRIBE_CLUSTER)
-        return call.future(request, timeout=timeout_s, metadata=self._metadata)
+        return call.future(request, timeout=timeout_s)
 
     def _count(self, method: str) -> None:
         self.sent[method.rpartition("/")[2]] += 1
 
     def _channel(self, address: str) -> grpc.Channel:
         with self._opening:
+            self._take_up_files()
             if address not in self._channels:
-                self._channels[address] = grpc.insecure_channel(address, options=_OPTIONS)
+                credentials = self._identity.current
+                self._channels[address] = grpc.secure_channel(
+                    address,
+                    grpc.ssl_channel_credentials(
+                        root_certificates=credentials.ca,
+                        private_key=credentials.key,
+                        certificate_chain=credentials.certificate,
+                    ),
+                    options=_OPTIONS,
+                )
             return self._channels[address]
+
+    def _take_up_files(self) -> None:
+        """Calls that are under way end on the channels that they began on."""
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_S:
+            self._looked = now
+            while self._retired and self._retired[0][0] < now:
+                self._retired.pop(0)[1].close()
+            if self._identity.look():
+                self._retired += [(now + _LONGEST_CALL_S, one) for one in self._channels.values()]
+                self._channels.clear()
 
 
 def read_failure(error: grpc.RpcError, address: str) -> PenstockError:

@@ -1,4 +1,4 @@
-"""Paths of the service's own methods: Admin calls, over gRPC, and those between brokers; and what Admin calls show."""
+"""Paths of the service's own methods: Admin calls, over gRPC, and those between brokers."""
 
 REPLICATE = "/penstock.internal.v1.Replication/Replicate"
 """Bidirectional stream of frames: REPLICA_OPEN, _HELD, _CLOSE to the leader, _ANSWER and _PUSH back."""
@@ -32,6 +32,3 @@ HAND_OVER = "/penstock.internal.v1.Control/HandOver"
 """To the leader of the partitions named."""
 DESCRIBE_TOPIC = "/penstock.internal.v1.Admin/DescribeTopic"
 DESCRIBE_CLUSTER = "/penstock.internal.v1.Admin/DescribeCluster"
-
-CLUSTER_SECRET = "x-penstock-cluster-secret"
-"""gRPC metadata key that every Admin call carries."""

@@ -63,7 +63,6 @@ class NodeConfig:
     peer_address: str
     zone: str
     """Failure domain of its host, which others may share."""
-    cluster_secret: str = field(repr=False)
     peppers: dict[int, bytes] = field(repr=False)
     """Pepper by version, for API keys."""
     host: str = ""

@@ -5,9 +5,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
+from daemon.identity import Identity
 from data_plane.authz.access import Principal
-from data_plane.metadata.model import LossRecord
-from penstock.contract.ids import TopicPartition
+from data_plane.metadata.model import BrokerRecord, LossRecord
+from penstock.contract.errors import ErrorCode
+from penstock.contract.ids import BrokerId, TopicPartition
 
 
 class Clock(Protocol):
@@ -56,15 +58,13 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What the shell knows of who calls: never more than the peer itself sent."""
+    """What the shell knows of who calls: what the peer itself sent, and what its certificate says."""
 
     peer: str
     authorization: str
     """Value of the `authorization` metadata, or empty."""
-    cluster_secret: str
-    """Value of the cluster secret metadata, or empty."""
-    internal: bool
-    """True on the listeners that demand the cluster secret."""
+    identity: Identity | None
+    """Which process of the cluster it is; None on the listener of clients."""
     request_id: str = ""
     connection: str = ""
     """Which of the peer's connections the call came on; empty where there is nothing to tell them apart."""
@@ -82,8 +82,16 @@ async def at_once(method: str, caller: Caller, request: bytes) -> None:
 
 
 def anyone(caller: Caller) -> AbstractContextManager[Principal | None]:
-    """The `enter` of a service whose listener itself knows its callers by their secret."""
+    """The `enter` of a service whose listener itself knows its callers by their certificates."""
     return nullcontext()
+
+
+def require_broker(caller: Caller, broker: int) -> None:
+    """Raises `CallFailed` unless the caller is that broker: none speaks for another."""
+    if caller.identity is None or caller.identity.broker_id != broker:
+        raise CallFailed(
+            ErrorCode.FORBIDDEN, f"{caller.identity} speaks for broker {broker}, which it is not"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +119,25 @@ class Notices(Protocol):
         """The metadata store may not be acted on."""
 
 
-class Transport(Protocol):
-    """Outgoing connections to other brokers' peer listeners; carries the cluster secret by itself."""
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another broker: who it is, and where its peer listener is."""
 
-    async def connect(self, address: str, method: str, timeout_ms: int) -> Connection:
+    broker: BrokerId
+    address: str
+
+
+def peer_of(record: BrokerRecord) -> Peer:
+    """Where the registration says that it is."""
+    return Peer(record.broker_id, record.peer_address)
+
+
+class Transport(Protocol):
+    """Outgoing connections to other brokers' peer listeners. Shows this broker's certificate by itself, and goes on
+    only with a peer whose certificate says that it is the broker that is meant."""
+
+    async def connect(self, peer: Peer, method: str, timeout_ms: int) -> Connection:
         """Open a bidirectional stream. Raises `ConnectionLost`."""
 
-    async def call(self, address: str, method: str, request: bytes, timeout_ms: int) -> bytes:
+    async def call(self, peer: Peer, method: str, request: bytes, timeout_ms: int) -> bytes:
         """One unary call. Raises `CallFailed`, `ConnectionLost` (outcome unknown)."""

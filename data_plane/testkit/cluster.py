@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from daemon.identity import Identity, Role
+from data_plane.authz.peers import ROLES, PeerRules
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.disk.port import DiskFault
@@ -36,7 +38,7 @@ from data_plane.testkit.store import SimulatedStore
 from data_plane.testkit.store_history import StoreHistory
 from data_plane.testkit.swarm import GROUPS_PLAN, USAGE_PLAN, Plan, TopicPlan
 from data_plane.testkit.timeline import Timeline
-from data_plane.testkit.transport import SimTransport
+from data_plane.testkit.transport import SimPeers, SimTransport
 from penstock.contract import limits
 from penstock.contract.api_keys import RANDOM_BYTES, make_api_key
 from penstock.contract.errors import ErrorCode
@@ -44,7 +46,7 @@ from penstock.contract.ids import SYSTEM_TENANT, BrokerId, TopicId, TopicPartiti
 from penstock.rules.credentials import SCRAM_SALT_BYTES, make_credential
 
 CLUSTER_ID = "simulated"
-CLUSTER_SECRET = "simulated-cluster-secret"
+OPERATOR = Identity(cluster_id=CLUSTER_ID, role=Role.OPERATOR)
 TENANT = "tn_sim"
 PEPPER = b"pepper of the simulation" * 2
 ADMIN_HOST = "admin"
@@ -112,6 +114,10 @@ class SimBroker:
         return f"{self.host}:9094"
 
     @property
+    def identity(self) -> Identity:
+        return Identity(cluster_id=CLUSTER_ID, role=Role.BROKER, broker_id=self.broker_id)
+
+    @property
     def ready(self) -> bool:
         return self.state is BrokerState.UP and self.node is not None and self.node.ready
 
@@ -139,9 +145,7 @@ class SimCluster:
         """Starts that a broker refused because the log directory was another's."""
         self._rng = random.Random(f"{plan.seed}/cluster")
         self._admin_process = loop.process(ADMIN_HOST)
-        self._admin = SimTransport(
-            self.network, self._admin_process, ADMIN_HOST, cluster_secret=CLUSTER_SECRET
-        )
+        self._admin = SimTransport(self.network, self._admin_process, ADMIN_HOST, identity=OPERATOR)
         self.brokers = [self._make_broker(BrokerId(number)) for number in range(plan.brokers)]
 
     def _make_broker(self, broker_id: BrokerId) -> SimBroker:
@@ -191,7 +195,7 @@ class SimCluster:
         self, broker: SimBroker, process: Process, disk: SimDisk, store: MetaStore, rng: SimRng
     ) -> None:
         """The process' main task. Its end is the end of the process."""
-        transport = SimTransport(self.network, process, broker.host, cluster_secret=CLUSTER_SECRET)
+        transport = SimPeers(self.network, process, broker.host, broker.identity)
         ending: Exception | None = None
         try:
             node = BrokerNode(
@@ -213,16 +217,18 @@ class SimCluster:
     async def _listen(self, broker: SimBroker, process: Process, node: BrokerNode) -> None:
         """As the shell does: listen once the node has booted."""
         await node.booted.wait()
-        for address, service, internal in (
-            (broker.client_address, node.client_service, False),
-            (broker.internal_address, node.internal_service, True),
-            (broker.peer_address, node.peer_service, True),
+        rules = PeerRules(cluster_id=CLUSTER_ID, roles=ROLES)
+        for address, service, within in (
+            (broker.client_address, node.client_service, None),
+            (broker.internal_address, node.internal_service, rules),
+            (broker.peer_address, node.peer_service, rules),
         ):
             listener = Listener(
                 host=broker.host,
                 process=process,
                 service=service,
-                internal=internal,
+                identity=None if within is None else broker.identity,
+                rules=within,
                 failed=lambda error: self._ended_later(broker, process, error),
             )
             self.network.listen(address, listener)
@@ -258,7 +264,6 @@ class SimCluster:
             internal_address=broker.internal_address,
             peer_address=broker.peer_address,
             zone=f"z{broker.broker_id % 3}",
-            cluster_secret=CLUSTER_SECRET,
             peppers={1: PEPPER},
             timings=self.plan.timings,
             journal_bytes=sizes.journal_bytes,

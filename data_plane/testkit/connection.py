@@ -12,9 +12,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from daemon.identity import Identity
 from data_plane.node.ports import Caller, CallFailed, ConnectionLost
 from data_plane.testkit.loop import Process
 from data_plane.testkit.network import Network
+from penstock.contract.ids import BrokerId
 from penstock.contract.invariant import invariant
 
 
@@ -33,7 +35,10 @@ class Opening:
     address: str
     method: str
     authorization: str
-    cluster_secret: str
+    identity: Identity | None
+    """What its certificate says, where it shows one."""
+    meant: BrokerId | None
+    """The broker that the caller means to reach, where it knows that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,11 +279,10 @@ class Endpoint:
             on_gone()
 
 
-def caller_of(opening: Opening, peer: str, *, internal: bool) -> Caller:
+def caller_of(opening: Opening, peer: str, *, within: bool) -> Caller:
     """What the shell tells the node of who calls."""
     return Caller(
         peer=peer,
         authorization=opening.authorization,
-        cluster_secret=opening.cluster_secret,
-        internal=internal,
+        identity=opening.identity if within else None,
     )

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, Self
 
+from daemon.identity import Identity
+from data_plane.authz.peers import PeerRules
 from data_plane.node.ports import Service
 from data_plane.testkit.loop import Process, SimLoop
 from penstock.contract import limits
@@ -68,7 +70,10 @@ class Listener:
     host: str
     process: Process
     service: Service
-    internal: bool
+    identity: Identity | None
+    """Of the broker, on listeners for processes of the cluster; None on those of clients."""
+    rules: PeerRules | None = None
+    """Who may call what, on the same ones."""
     failed: Callable[[Exception], None] | None = None
     """Called when a handler raises what it must not: the process then ends."""
 

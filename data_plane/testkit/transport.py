@@ -5,10 +5,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from daemon.identity import Identity
+from data_plane.authz.peers import PeerRules
 from data_plane.node.ports import (
     Caller,
     CallFailed,
     ConnectionLost,
+    Peer,
     Service,
     StreamHandler,
     WatchHandler,
@@ -18,6 +21,7 @@ from data_plane.testkit.loop import Process
 from data_plane.testkit.network import Listener, Network
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameError
+from penstock.contract.ids import BrokerId
 
 _CANCEL_WITHIN_S = 0.02
 
@@ -26,17 +30,19 @@ class SimTransport:
     """Outgoing connections of one process."""
 
     def __init__(
-        self, network: Network, process: Process, host: str, *, cluster_secret: str = "",
+        self, network: Network, process: Process, host: str, *, identity: Identity | None = None,
         authorization: str = "",
     ) -> None:  # fmt: skip
         self._network, self._process, self._host = network, process, host
-        self._cluster_secret, self._authorization = cluster_secret, authorization
+        self._identity, self._authorization = identity, authorization
 
-    async def connect(self, address: str, method: str, timeout_ms: int) -> Endpoint:
+    async def connect(
+        self, address: str, method: str, timeout_ms: int, meant: BrokerId | None = None
+    ) -> Endpoint:
         """Open a bidirectional stream. Raises `ConnectionLost`."""
         network = self._network
         accepted: asyncio.Future[None] = network.loop.create_future()
-        endpoint = self._open(address, method, accepted)
+        endpoint = self._open(address, method, accepted, meant)
         if network.rng.random() < network.settings.eager_connect_chance:
             return endpoint
         try:
@@ -52,9 +58,11 @@ class SimTransport:
             raise ConnectionLost(f"{address}: refused")
         return endpoint
 
-    async def call(self, address: str, method: str, request: bytes, timeout_ms: int) -> bytes:
+    async def call(
+        self, address: str, method: str, request: bytes, timeout_ms: int, meant: BrokerId | None = None
+    ) -> bytes:
         """One unary call. Raises `CallFailed`, `ConnectionLost` (outcome unknown)."""
-        endpoint = self._open(address, method, None)
+        endpoint = self._open(address, method, None, meant)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await endpoint.send(request)
@@ -78,7 +86,13 @@ class SimTransport:
         finally:
             endpoint.close()
 
-    def _open(self, address: str, method: str, accepted: asyncio.Future[None] | None) -> Endpoint:
+    def _open(
+        self,
+        address: str,
+        method: str,
+        accepted: asyncio.Future[None] | None,
+        meant: BrokerId | None = None,
+    ) -> Endpoint:
         network = self._network
         endpoint = Endpoint(
             network,
@@ -95,10 +109,26 @@ class SimTransport:
                 address=address,
                 method=method,
                 authorization=self._authorization,
-                cluster_secret=self._cluster_secret,
+                identity=self._identity,
+                meant=meant,
             )
         )
         return endpoint
+
+
+class SimPeers:
+    """The Transport port: outgoing connections of one broker to others."""
+
+    def __init__(self, network: Network, process: Process, host: str, identity: Identity) -> None:
+        self._transport = SimTransport(network, process, host, identity=identity)
+
+    async def connect(self, peer: Peer, method: str, timeout_ms: int) -> Endpoint:
+        """Open a bidirectional stream. Raises `ConnectionLost`."""
+        return await self._transport.connect(peer.address, method, timeout_ms, peer.broker)
+
+    async def call(self, peer: Peer, method: str, request: bytes, timeout_ms: int) -> bytes:
+        """One unary call. Raises `CallFailed`, `ConnectionLost` (outcome unknown)."""
+        return await self._transport.call(peer.address, method, request, timeout_ms, peer.broker)
 
 
 def _arrived(
@@ -112,10 +142,15 @@ def _arrived(
         if not network.ask_dark(client.peer_host, client):
             client.lose_later("no process listens there")
         return
+    if opening.meant is not None and (
+        listener.identity is None or listener.identity.broker_id != opening.meant
+    ):
+        client.lose_later(f"what listens there is {listener.identity}, broker {opening.meant} was meant")
+        return
     name = network.new_peer_name(client.host)
     server = Endpoint(network, listener.process, listener.host, peer=name, peer_host=client.host)
     server.peer_end, client.peer_end = client, server
-    caller = caller_of(opening, name, internal=listener.internal)
+    caller = caller_of(opening, name, within=listener.rules is not None)
     network.loop.call_soon(
         _accept, network, listener, opening.method, caller, server, accepted, context=listener.process.context
     )
@@ -130,6 +165,9 @@ def _accept(
         link = network.link(server.host, server.peer_host)
         network.once_open(link, lambda: network.after(network.delay_s(link, 64), _resolve, accepted))
     service = listener.service
+    if listener.rules is not None and (refused := _refused(listener.rules, caller, method)) is not None:
+        server.finish(Ending(refused))
+        return
     work: Callable[[], Coroutine[Any, Any, None]]
     if method in service.streams:
         work = partial(_serve_stream, service.streams[method], caller, server)
@@ -146,6 +184,14 @@ def _accept(
     if network.rng.random() < network.settings.cancel_chance:
         within_s = network.rng.random() * _CANCEL_WITHIN_S
         server.on_gone = lambda: network.after(within_s, _cancel, network, listener.process, task)
+
+
+def _refused(rules: PeerRules, caller: Caller, method: str) -> CallFailed | None:
+    """As the listeners of a broker do: by what the certificate says, before anything of the caller is read."""
+    if caller.identity is None:
+        return CallFailed(ErrorCode.UNAUTHENTICATED, "no certificate was shown")
+    refusal = rules.refusal(caller.identity, method)
+    return None if refusal is None else CallFailed(ErrorCode.UNAUTHENTICATED, refusal.message)
 
 
 async def _answering(

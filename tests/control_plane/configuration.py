@@ -4,16 +4,19 @@ import json
 import secrets
 from pathlib import Path
 
+from tests import certificates
+
 
 def write(folder: Path, database_url: str) -> Path:
-    """Write the configuration, its secret and its pepper into `folder`; the configuration's file."""
-    for name in ("secret", "pepper"):
-        (folder / name).write_text(secrets.token_hex(32) + "\n")
+    """Write the configuration, its certificate and its pepper into `folder`; the configuration's file."""
+    (folder / "pepper").write_text(secrets.token_hex(32) + "\n")
+    files = certificates.write(folder / "identity", "control-plane")
     file = folder / "config.json"
     file.write_text(
         json.dumps(
             {
                 "environment": "test",
+                "identity": certificates.settings(files),
                 "secret_key": secrets.token_hex(32),
                 "database_url": database_url,
                 "celery_broker_url": f"filesystem://{folder}/celery",
@@ -22,7 +25,6 @@ def write(folder: Path, database_url: str) -> Path:
                 "brokers": {
                     "bootstrap": ["127.0.0.1:9"] * 3,
                     "internal": ["127.0.0.1:9"] * 3,
-                    "cluster_secret_file": str(folder / "secret"),
                     "pepper_file": str(folder / "pepper"),
                     "pepper_version": 1,
                 },

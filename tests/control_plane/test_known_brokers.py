@@ -51,7 +51,7 @@ def test_brokers_that_are_not_configured_are_found_when_those_that_are_have_gone
 
     def client() -> AdminClient:
         """As a process makes it that has just begun."""
-        return AdminClient(configured, cluster.secret, queries.broker_addresses)
+        return AdminClient(configured, cluster.operator, queries.broker_addresses)
 
     first = client()
     monkeypatch.setattr(brokers, "client", lambda: first)
@@ -59,7 +59,7 @@ def test_brokers_that_are_not_configured_are_found_when_those_that_are_have_gone
     assert queries.broker_addresses() == [addresses[1], addresses[2], addresses[3]]
     cluster.kill(1)
     with pytest.raises(BrokerUnavailable, match=addresses[1]):
-        AdminClient(configured, cluster.secret).describe_cluster(timeout_s=0.5)
+        AdminClient(configured, cluster.operator).describe_cluster(timeout_s=0.5)
     later = client()
     for asked in (first, later):
         assert {b.id: b.internal_address for b in asked.describe_cluster().brokers} == addresses

@@ -23,6 +23,7 @@ from penstock.contract.limits import PARTITIONS_PER_TOPIC_MAX, TOPICS_PER_CALL_M
 from quotas.actions import set_limits
 from tenants.actions import KIND_TENANT
 from tenants.models import Tenant
+from tests.certificates import identity
 from tests.control_plane.world import ACTOR, Answer, call, make_tenant
 from tests.integration.brokers import Brokers
 from tests.integration.brokers import brokers as started
@@ -39,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
 @pytest.fixture(autouse=True)
 def admin(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> Iterator[AdminClient]:
     addresses = [broker.internal_address for broker in cluster.spec.brokers]
-    with AdminClient(addresses, cluster.secret) as made:
+    with AdminClient(addresses, cluster.operator) as made:
         monkeypatch.setattr(brokers, "client", lambda: made)
         yield made
 
@@ -208,7 +209,7 @@ def test_what_the_brokers_refuse_is_answered_and_not_left_behind(
 def test_without_brokers_topics_are_on_their_way_and_a_sweep_delivers_them(
     admin: AdminClient, tenant: Tenant, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with AdminClient(["127.0.0.1:9"], "secret") as nobody, monkeypatch.context() as away:
+    with AdminClient(["127.0.0.1:9"], identity("control-plane")) as nobody, monkeypatch.context() as away:
         away.setattr(brokers, "client", lambda: nobody)
         away.setattr(delivery, "TOGETHER_S", 0.2)
         answer = create(key, asked("a"), asked("b"))
@@ -255,7 +256,7 @@ def test_what_is_not_tried_in_time_may_be_delivered_at_once(
     made = without_delivery(tenant, "a", "b", "c")
     monkeypatch.setattr(delivery, "TOGETHER_MAX", 1)
     monkeypatch.setattr(delivery, "TOGETHER_S", 0.2)
-    with AdminClient(["127.0.0.1:9"], "secret") as nobody, monkeypatch.context() as away:
+    with AdminClient(["127.0.0.1:9"], identity("control-plane")) as nobody, monkeypatch.context() as away:
         away.setattr(brokers, "client", lambda: nobody)
         delivery.deliver_all(actions.KIND_TOPIC, [topic.public_id for topic in made])
     rows = Delivery.objects.filter(kind=actions.KIND_TOPIC, delivered_at=None)

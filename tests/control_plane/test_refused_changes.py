@@ -41,7 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
 
 @pytest.fixture(autouse=True)
 def admin(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> Iterator[AdminClient]:
-    with AdminClient([broker.internal_address for broker in cluster.spec.brokers], cluster.secret) as made:
+    with AdminClient([broker.internal_address for broker in cluster.spec.brokers], cluster.operator) as made:
         monkeypatch.setattr(brokers, "client", lambda: made)
         yield made
 

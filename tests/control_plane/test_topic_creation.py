@@ -33,7 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
 
 @pytest.fixture
 def admin(cluster: Brokers, monkeypatch: pytest.MonkeyPatch) -> Iterator[AdminClient]:
-    with AdminClient(addresses(cluster), cluster.secret) as made:
+    with AdminClient(addresses(cluster), cluster.operator) as made:
         monkeypatch.setattr(brokers, "client", lambda: made)
         yield made
 
@@ -144,7 +144,7 @@ def test_what_can_never_be_placed_is_undone(admin: AdminClient) -> None:
 def test_a_service_that_its_brokers_do_not_know_blames_no_tenant(
     cluster: Brokers, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with AdminClient(addresses(cluster), "another secret") as stranger:
+    with AdminClient(addresses(cluster), cluster.issued("runner")) as stranger:
         monkeypatch.setattr(brokers, "client", lambda: stranger)
         topic = create(make_tenant("innocent"))
     assert not is_on_brokers(topic)

@@ -12,19 +12,24 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from daemon import authority
+from daemon.identity import Role
+from daemon.tls import OwnIdentity
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.admin_client import AdminClient
 from data_plane.placement.planner import Assignment, PlacementRefused, plan
 from local import etcd_process
 from local.broker_config import write_broker_config
+from local.certificates import LOOPBACK
 from local.free_ports import HOST
-from local.layout import SQLITE, BrokerSpec, DataDirectory
+from local.layout import SQLITE, BrokerSpec, DataDirectory, broker_name
 from local.provisioning import broker_views, new_key, provision_internal_topics, put_key
 from local.status import is_ready
 from penstock import Client
@@ -32,6 +37,7 @@ from penstock.contract.api_keys import parse_api_key
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
+from tests.certificates import own
 from tests.integration import forked
 from tests.integration.forked import ForkedProcess
 from tests.waiting import PATIENCE_S, wait_until
@@ -70,8 +76,8 @@ class Brokers:
         self._etcd: subprocess.Popen[bytes] | None = None
         self.ids = [broker.id for broker in self.spec.brokers]
         self.bootstrap = [broker.client_address for broker in self.spec.brokers]
-        self.secret = self.directory.secret_file.read_text().strip()
-        self.admin = AdminClient([broker.internal_address for broker in self.spec.brokers], self.secret)
+        self.operator = self.directory.certificates.operator()
+        self.admin = AdminClient([broker.internal_address for broker in self.spec.brokers], self.operator)
 
     # -- processes -------------------------------------------------------------------------------------------
 
@@ -215,6 +221,18 @@ class Brokers:
 
     def partition_directory(self, number: int, where: TopicPartition) -> Path:
         return self.directory.log_directory(number) / "topics" / str(where)
+
+    def as_broker(self, number: int) -> OwnIdentity:
+        """For a test that speaks as that broker would."""
+        name = broker_name(number)
+        return OwnIdentity(self.directory.certificates.files(name), Role.BROKER, broker_id=number)
+
+    def issued(self, name: str) -> OwnIdentity:
+        """Of a process with a certificate of this cluster's authority, which is made at the first use."""
+        folder, files = self.directory.certificates.folder, self.directory.certificates.files(name)
+        if not files.certificate_file.exists():
+            authority.issue(folder, name, hosts=LOOPBACK, now=datetime.now(UTC))
+        return own(files, name)
 
     # -- the cluster -----------------------------------------------------------------------------------------
 

@@ -9,15 +9,16 @@ from typing import Any, Self, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from daemon.tls import OwnIdentity
 from data_plane.broker import peer_wire as wire
 from data_plane.broker.peer_wire import Form
-from data_plane.contract.methods import CLUSTER_SECRET
 from penstock.contract import limits, methods
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.records.build import BatchBuilder
 from penstock.rules.addresses import split_address
+from tests.certificates import channel_credentials
 from tests.waiting import PATIENCE_S
 
 """Longest wait for anything on the wire; what takes longer fails the test."""
@@ -29,6 +30,8 @@ _OPTIONS = (
 _M = TypeVar("_M", bound=Message)
 
 Metadata = tuple[tuple[str, str], ...]
+Who = Metadata | OwnIdentity
+"""A client, in plain text with what it shows; or a process of the cluster, by its certificate."""
 Placed = tuple[bytes, int, bytes]
 """(topic id, partition, batch)."""
 
@@ -45,8 +48,14 @@ def with_key(api_key: str) -> Metadata:
     return ((methods.AUTHORIZATION, f"Bearer {api_key}"),)
 
 
-def with_secret(secret: str) -> Metadata:
-    return ((CLUSTER_SECRET, secret),)
+def _channel(address: str, who: Who) -> grpc.Channel:
+    if isinstance(who, OwnIdentity):
+        return grpc.secure_channel(address, channel_credentials(who), options=_OPTIONS)
+    return grpc.insecure_channel(address, options=_OPTIONS)
+
+
+def _metadata(who: Who) -> Metadata:
+    return () if isinstance(who, OwnIdentity) else who
 
 
 @contextmanager
@@ -63,22 +72,22 @@ def _refusals() -> Iterator[None]:
         ) from None
 
 
-def call(address: str, method: str, request: Message | bytes, answer: type[_M], metadata: Metadata) -> _M:
+def call(address: str, method: str, request: Message | bytes, answer: type[_M], who: Who) -> _M:
     """One unary call. Raises `Refused`."""
     data = request if isinstance(request, bytes) else request.SerializeToString()
-    with grpc.insecure_channel(address, options=_OPTIONS) as channel, _refusals():
+    with _channel(address, who) as channel, _refusals():
         ask: Any = channel.unary_unary(method)
-        return answer.FromString(ask(data, timeout=PATIENCE_S, metadata=metadata))
+        return answer.FromString(ask(data, timeout=PATIENCE_S, metadata=_metadata(who)))
 
 
 class RawStream:
     """A bidirectional stream of frames, or of what is none. A context manager."""
 
-    def __init__(self, address: str, method: str, metadata: Metadata) -> None:
-        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+    def __init__(self, address: str, method: str, who: Who) -> None:
+        self._channel = _channel(address, who)
         self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         opened: Any = self._channel.stream_stream(method)
-        self._call: Any = opened(iter(self._outgoing.get, None), timeout=PATIENCE_S, metadata=metadata)
+        self._call: Any = opened(iter(self._outgoing.get, None), timeout=PATIENCE_S, metadata=_metadata(who))
 
     def __enter__(self) -> Self:
         return self
@@ -112,11 +121,12 @@ class RawStream:
 class RawPeer:
     """A connection to a peer listener, as another broker makes it. A context manager."""
 
-    def __init__(self, address: str, method: str, cluster_secret: str, *, form: Form = Form.STREAM) -> None:
+    def __init__(self, address: str, method: str, who: OwnIdentity, *, form: Form = Form.STREAM) -> None:
         host, port = split_address(address)
-        self._socket = socket.create_connection((host, port), timeout=PATIENCE_S)
+        connected = socket.create_connection((host, port), timeout=PATIENCE_S)
+        self._socket = who.current.client.wrap_socket(connected, server_hostname=host)
         self._incoming = wire.Incoming()
-        hello = wire.Hello(form=form, method=method, cluster_secret=cluster_secret, request_id="raw")
+        hello = wire.Hello(form=form, method=method, request_id="raw")
         self.send_bytes(hello.encode())
 
     def __enter__(self) -> Self:

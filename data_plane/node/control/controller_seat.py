@@ -19,7 +19,16 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.frame_heads import read_head
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
-from data_plane.node.ports import Caller, Clock, Connection, ConnectionLost, Rng, Transport
+from data_plane.node.ports import (
+    Caller,
+    Clock,
+    Connection,
+    ConnectionLost,
+    Rng,
+    Transport,
+    peer_of,
+    require_broker,
+)
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import together
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
@@ -280,12 +289,10 @@ class ControllerSeat:
 
     async def _beat(self, broker: BrokerId, epoch: int) -> None:
         """Beat to one registration of a broker until it is fenced; a reset is a suspicion."""
-        address = self._view.image.brokers[broker].record.peer_address
+        peer = peer_of(self._view.image.brokers[broker].record)
         while True:
             try:
-                connection = await self._transport.connect(
-                    address, CONTROL, self._config.timings.suspicion_ms
-                )
+                connection = await self._transport.connect(peer, CONTROL, self._config.timings.suspicion_ms)
                 try:
                     await together(self._send_beats(connection, broker), self._hear_beats(connection, broker))
                 finally:
@@ -326,6 +333,7 @@ class ControllerSeat:
         try:
             while True:
                 beat = _beat(await connection.receive())
+                require_broker(caller, beat.broker_id)
                 controller = BrokerId(beat.broker_id)
                 if beat.controller_epoch == self._view.image.controller_epoch:
                     self._controller.heard(controller, self._clock.monotonic_ms())

@@ -24,7 +24,7 @@ from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, Session
 from data_plane.node.config import NodeConfig
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
-from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
+from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport, peer_of
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.requests import parsed
 from data_plane.node.stats import NodeStats
@@ -152,7 +152,7 @@ class DeclaredLosses:
         try:
             return pb.ReplicaEndsResponse.FromString(
                 await self._transport.call(
-                    known.record.peer_address,
+                    peer_of(known.record),
                     methods.REPLICA_ENDS,
                     request.SerializeToString(),
                     self._config.timings.call_ms,

@@ -20,7 +20,7 @@ from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, Put, Se
 from data_plane.node.config import NodeConfig
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
-from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
+from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport, peer_of
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.requests import parsed
@@ -161,7 +161,7 @@ class Handover:
                 to=one.to,
             )
         answer = await self._transport.call(
-            known.record.peer_address,
+            peer_of(known.record),
             HAND_OVER,
             request.SerializeToString(),
             self._config.timings.call_ms,
@@ -221,8 +221,8 @@ class Handover:
                 continue
             try:
                 if broker != self._config.broker_id:
-                    address, limit_ms = known.record.peer_address, self._config.timings.hand_over_ms
-                    await self._transport.call(address, HAND_OVER, nothing, limit_ms)
+                    limit_ms = self._config.timings.hand_over_ms
+                    await self._transport.call(peer_of(known.record), HAND_OVER, nothing, limit_ms)
                 found[broker] = None
             except (ConnectionLost, CallFailed):
                 continue

@@ -10,7 +10,7 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.control.admin_calls import AdminCalls, Change
 from data_plane.node.control.handover import Handover
 from data_plane.node.membership.metadata_view import MetadataView
-from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
+from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport, peer_of
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.requests import parsed
@@ -145,7 +145,7 @@ class PlacementCalls:
         request = pb.DescribeMovesRequest(local=True).SerializeToString()
         try:
             answer = await self._transport.call(
-                known.record.peer_address, DESCRIBE_MOVES, request, self._config.timings.suspicion_ms
+                peer_of(known.record), DESCRIBE_MOVES, request, self._config.timings.suspicion_ms
             )
         except (ConnectionLost, CallFailed):
             return {}

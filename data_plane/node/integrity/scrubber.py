@@ -22,7 +22,7 @@ from data_plane.log.segment import Segment
 from data_plane.metadata.image import ClusterImage
 from data_plane.node.admission.gate import Gate
 from data_plane.node.config import NodeConfig
-from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
+from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport, peer_of
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.requests import parsed, require_few
@@ -236,7 +236,7 @@ class Scrubber:
             try:
                 answer = internal_pb.CompareSegmentsResponse.FromString(
                     await self._transport.call(
-                        known.record.peer_address,
+                        peer_of(known.record),
                         COMPARE_SEGMENTS,
                         request.SerializeToString(),
                         self._config.timings.call_ms,

@@ -7,7 +7,7 @@ from data_plane.contract.methods import TOPIC_DURABILITY
 from data_plane.node.config import NodeConfig
 from data_plane.node.integrity.scrubber import Scrubber
 from data_plane.node.membership.metadata_view import MetadataView
-from data_plane.node.ports import Caller, CallFailed, ConnectionLost, Transport
+from data_plane.node.ports import Caller, CallFailed, ConnectionLost, Transport, peer_of
 from data_plane.node.requests import parsed
 from penstock.contract.errors import BrokerUnavailable, NoLeader, NotFound, PenstockError
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
@@ -64,7 +64,7 @@ class TopicDurability:
         request = pb.TopicDurabilityRequest(topic_id=topic_id, partitions=numbers).SerializeToString()
         try:
             answer = await self._transport.call(
-                known.record.peer_address,
+                peer_of(known.record),
                 TOPIC_DURABILITY,
                 request,
                 2 * self._config.timings.heartbeat_ms,

@@ -35,7 +35,7 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.metering.metering import Metering
 from data_plane.node.metering.usage_topic import USAGE_TOPIC
-from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport
+from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport, peer_of
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.requests import parsed
 from penstock.contract import errors
@@ -373,7 +373,7 @@ class CutCalls:
         try:
             answer = usage_pb2.CutPartitionsResponse.FromString(
                 await self._transport.call(
-                    known.record.peer_address,
+                    peer_of(known.record),
                     methods.CUT_PARTITIONS,
                     request.SerializeToString(),
                     self._config.timings.call_ms * _CALLS_A_LEADER,

@@ -13,7 +13,7 @@ from data_plane.contract import methods, usage_pb2
 from data_plane.disk.port import DiskFault
 from data_plane.metadata.image import ClusterImage
 from data_plane.node.config import NodeConfig
-from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Rng, Transport
+from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Rng, Transport, peer_of
 from data_plane.node.replicas.replica import ProduceOutcome, Replica
 from data_plane.node.requests import parsed
 from data_plane.node.stats import NodeStats
@@ -146,7 +146,7 @@ class UsageTopic:
             )
             answer = usage_pb2.AppendUsageResponse.FromString(
                 await self._transport.call(
-                    known.record.peer_address,
+                    peer_of(known.record),
                     methods.APPEND_USAGE,
                     request.SerializeToString(),
                     self._config.timings.call_ms,

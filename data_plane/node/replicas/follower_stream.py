@@ -11,7 +11,7 @@ from data_plane.log.reading import ColdRead
 from data_plane.metadata.image import ClusterImage
 from data_plane.node.config import NodeConfig
 from data_plane.node.frame_heads import read_head
-from data_plane.node.ports import Clock, Connection
+from data_plane.node.ports import Caller, Clock, Connection, require_broker
 from data_plane.node.replicas.catch_up import WINDOW_SHARE, CatchUp
 from data_plane.node.replicas.cold_reads import read_cold
 from data_plane.node.replicas.replica import Replica
@@ -64,6 +64,7 @@ class FollowerStream:
 
     def __init__(
         self,
+        caller: Caller,
         connection: Connection,
         config: NodeConfig,
         image: ClusterImage,
@@ -78,7 +79,8 @@ class FollowerStream:
         self._catch_up, self._begin_turn = catch_up, begin_turn
         self._slowed: dict[int, None] = {}
         """Handles of followers far behind, whose turn comes at the rate of catching up."""
-        self._connection, self._config, self._image = connection, config, image
+        self._caller, self._connection = caller, connection
+        self._config, self._image = config, image
         self._find, self._disk, self._clock, self._stats = find, disk, clock, stats
         self._broker = NO_BROKER
         self._broker_epoch = 0
@@ -101,7 +103,7 @@ class FollowerStream:
         """The next beat; None while no marks have moved."""
 
     async def serve(self) -> None:
-        """Until the follower is gone. Raises `ConnectionLost`, `FrameError`."""
+        """Until the follower is gone. Raises `ConnectionLost`, `FrameError`, `CallFailed`."""
         try:
             await together(self._receive(), self._send())
         finally:
@@ -124,6 +126,7 @@ class FollowerStream:
                 raise FrameError(f"frame kind {kind.name} has no place on a replication stream")
 
     async def _open_all(self, head: pb.ReplicaOpenHead) -> None:
+        require_broker(self._caller, head.broker_id)
         self._broker, self._broker_epoch = BrokerId(head.broker_id), head.broker_epoch
         turn = self._begin_turn()
         for wanted in head.partitions:

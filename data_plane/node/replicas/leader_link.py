@@ -15,7 +15,7 @@ from data_plane.log.outcomes import ReplicaRejected
 from data_plane.log.start_state import StartState
 from data_plane.node.config import NodeConfig
 from data_plane.node.frame_heads import read_head
-from data_plane.node.ports import Clock, Connection, ConnectionLost, Rng, Transport
+from data_plane.node.ports import Clock, Connection, ConnectionLost, Peer, Rng, Transport
 from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.replica import Following, Replica
 from data_plane.node.stats import NodeStats
@@ -54,7 +54,7 @@ class LeaderLink:
     def __init__(
         self,
         leader: BrokerId,
-        address: Callable[[], str | None],
+        peer: Callable[[], Peer | None],
         broker_epoch: Callable[[], int],
         config: NodeConfig,
         transport: Transport,
@@ -69,7 +69,7 @@ class LeaderLink:
     ) -> None:
         self.leader = leader
         self._trim, self._full, self._stays_out = trim, full, stays_out
-        self._address, self._broker_epoch = address, broker_epoch
+        self._peer, self._broker_epoch = peer, broker_epoch
         self._config, self._transport, self._committer = config, transport, committer
         self._clock, self._rng, self._stats = clock, rng, stats
         self._followed: dict[Replica, _Followed] = {}
@@ -130,12 +130,10 @@ class LeaderLink:
         wait_ms = self._config.timings.reconnect_ms
         while True:
             await self._wanted.wait()
-            address = self._address()
-            if address is not None and self._broker_epoch():
+            peer = self._peer()
+            if peer is not None and self._broker_epoch():
                 try:
-                    connection = await self._transport.connect(
-                        address, REPLICATE, self._config.timings.call_ms
-                    )
+                    connection = await self._transport.connect(peer, REPLICATE, self._config.timings.call_ms)
                     wait_ms = self._config.timings.reconnect_ms
                     await self._converse(connection)
                 except (ConnectionLost, FrameError):

@@ -7,6 +7,7 @@ from data_plane.metadata.image import ClusterImage
 from data_plane.node.environment import Environment
 from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.membership.registration import Registration
+from data_plane.node.ports import Peer, peer_of
 from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.due_work import DueWork
 from data_plane.node.replicas.leader_link import LeaderLink
@@ -68,7 +69,7 @@ class LeaderLinks:
             environment = self._environment
             link = self._links[leader] = LeaderLink(
                 leader,
-                lambda: self._address(leader),
+                lambda: self._peer(leader),
                 lambda: self._registration.epoch,
                 environment.config,
                 environment.transport,
@@ -83,6 +84,6 @@ class LeaderLinks:
             self._spawn(link.run())
         return link
 
-    def _address(self, broker: BrokerId) -> str | None:
+    def _peer(self, broker: BrokerId) -> Peer | None:
         known = self._image.brokers.get(broker)
-        return None if known is None or not known.epoch else known.record.peer_address
+        return None if known is None or not known.epoch else peer_of(known.record)

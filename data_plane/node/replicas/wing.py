@@ -142,6 +142,7 @@ class Hosting:
         """One follower broker's stream."""
         environment = self._environment
         await FollowerStream(
+            caller,
             connection,
             environment.config,
             self._view.image,

@@ -30,12 +30,12 @@ from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
 from tenants.models import ApiKey, Invitation, Membership, Person, ServiceAccount, Session, Tenant
 from tenants.roles import Role, Standing
+from tests.certificates import identity, server_credentials
 from tests.control_plane.billing import invoice_rows
 from tests.control_plane.world import House
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = datetime.now(UTC) + timedelta(days=5)
-SECRET = "a secret"
 
 
 @dataclass(slots=True)
@@ -66,9 +66,9 @@ def cluster() -> Iterator[tuple[Cluster, AdminClient]]:
     service = methods.DESCRIBE_CLUSTER.split("/")[1]
     by_name = {path.rpartition("/")[2]: handler for path, handler in handlers.items()}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, by_name),))
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_secure_port("127.0.0.1:0", server_credentials(identity("broker-1")))
     server.start()
-    client = AdminClient([f"127.0.0.1:{port}"], SECRET)
+    client = AdminClient([f"127.0.0.1:{port}"], identity("control-plane"))
     try:
         yield said, client
     finally:

@@ -12,8 +12,7 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
 from penstock.records.cut import CutEnd, cut_sha256
-
-SECRET = "a secret"
+from tests.certificates import identity, server_credentials
 
 
 @dataclass(slots=True)
@@ -72,9 +71,9 @@ def answering() -> Iterator[tuple[Answering, AdminClient]]:
         response_serializer=pb.CutResponse.SerializeToString,
     )
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_secure_port("127.0.0.1:0", server_credentials(identity("broker-1")))
     server.start()
-    client = AdminClient([f"127.0.0.1:{port}"], SECRET)
+    client = AdminClient([f"127.0.0.1:{port}"], identity("control-plane"))
     try:
         yield broker, client
     finally:

@@ -146,7 +146,7 @@ def test_messages_become_a_proven_invoice_and_lost_readings_are_named(
     usage: Metered, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = usage.cluster
-    internal = AdminClient([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
+    internal = AdminClient([broker.internal_address for broker in cluster.spec.brokers], cluster.operator)
     monkeypatch.setattr(control, "client", lambda: internal)
     acme = world.tenant("acme")
     tenant = cluster.tenant(acme.public_id)
@@ -212,7 +212,7 @@ def test_a_cut_waits_for_a_partition_without_a_leader_and_says_so(
     usage: Metered, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = usage.cluster
-    internal = AdminClient([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
+    internal = AdminClient([broker.internal_address for broker in cluster.spec.brokers], cluster.operator)
     monkeypatch.setattr(control, "client", lambda: internal)
     lone = world.tenant("lone")
     tenant = cluster.tenant(lone.public_id)
@@ -251,7 +251,7 @@ def test_deleted_topics_are_billed_once_and_hold_up_no_invoice(
 ) -> None:
     """Each story is a tenant; all of them are folded by one Spark."""
     cluster = usage.cluster
-    internal = AdminClient([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
+    internal = AdminClient([broker.internal_address for broker in cluster.spec.brokers], cluster.operator)
     monkeypatch.setattr(control, "client", lambda: internal)
     names = ("between", "restarted", "within", "all-gone", "made-again", "amid", "suspended")
     rows = {name: world.tenant(name) for name in names}

@@ -96,7 +96,7 @@ def test_the_credit_is_for_exactly_the_messages_that_were_lost(
     usage: Metered, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = usage.cluster
-    internal = AdminClient([broker.internal_address for broker in cluster.spec.brokers], cluster.secret)
+    internal = AdminClient([broker.internal_address for broker in cluster.spec.brokers], cluster.operator)
     monkeypatch.setattr(control, "client", lambda: internal)
     acme = world.tenant("acme")
     tenant = cluster.tenant(acme.public_id)

@@ -88,8 +88,8 @@ class Service:
         self._rest: list[RestClient] = []
         self._tenants = 0
         self.config_file.write_text(json.dumps(self._config(port)))
-        secret = cluster.directory.secret_file.read_text().strip()
-        self.brokers = AdminClient([broker.internal_address for broker in spec.brokers], secret)
+        addresses = [broker.internal_address for broker in spec.brokers]
+        self.brokers = AdminClient(addresses, cluster.directory.certificates.operator())
 
     def seen(self, *, partitions: bool = False, objects: bool = False) -> view.ClusterView:
         """The cluster as the broker sees it that has seen most: on a busy machine one may be behind."""
@@ -107,6 +107,7 @@ class Service:
     def _config(self, port: int) -> dict[str, Any]:
         return {
             "environment": "test",
+            "identity": self.cluster.directory.certificates.settings("control-plane"),
             "secret_key": secrets.token_hex(32),
             "database_url": self.form.database_url,
             "celery_broker_url": self.form.celery_broker_url,
@@ -115,7 +116,6 @@ class Service:
             "brokers": {
                 "bootstrap": self.bootstrap,
                 "internal": [broker.internal_address for broker in self.spec.brokers],
-                "cluster_secret_file": str(self.cluster.directory.secret_file),
                 "pepper_file": str(self.cluster.directory.pepper_file),
                 "pepper_version": 1,
             },

@@ -32,6 +32,7 @@ from data_plane.contract.admin_client import AdminClient
 from penstock.contract.topic_settings import TopicSettings
 from quotas.models import Quota
 from tenants.models import ApiKey, Invitation, Membership, OperatorToken, Person, Session, Tenant
+from tests.certificates import identity, server_credentials
 from tests.control_plane.billing import invoice_rows
 from tests.control_plane.billing.invoice_rows import METERS
 from tests.control_plane.world import ACTOR
@@ -270,9 +271,9 @@ def described() -> Iterator[tuple[Described, AdminClient]]:
         response_serializer=pb.DescribeClusterResponse.SerializeToString,
     )
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_secure_port("127.0.0.1:0", server_credentials(identity("broker-1")))
     server.start()
-    client = AdminClient([f"127.0.0.1:{port}"], "a secret")
+    client = AdminClient([f"127.0.0.1:{port}"], identity("control-plane"))
     try:
         yield cluster, client
     finally:

@@ -71,7 +71,7 @@ def stream_of(cluster: Brokers, tenant: Tenant, method: str) -> RawStream | RawP
     broker = cluster.spec.brokers[0]
     if method in CLIENT_STREAMS:
         return RawStream(broker.client_address, method, with_key(tenant.api_key))
-    return RawPeer(broker.peer_address, method, cluster.secret)
+    return RawPeer(broker.peer_address, method, cluster.as_broker(2))
 
 
 def end_after(cluster: Brokers, tenant: Tenant, method: str, frame: bytes) -> Refused:
@@ -106,7 +106,7 @@ def test_a_frame_beyond_what_is_read_at_all_ends_its_stream(
 def test_a_length_beyond_what_is_read_at_all_ends_the_connection_of_a_broker(
     cluster: Brokers, tenant: Tenant, method: str
 ) -> None:
-    with RawPeer(cluster.spec.brokers[0].peer_address, method, cluster.secret) as stream:
+    with RawPeer(cluster.spec.brokers[0].peer_address, method, cluster.as_broker(2)) as stream:
         stream.send_bytes(b"\x01\xff\xff\xff\xff" + bytes(100_000))
         ended = stream.end()
     assert (ended.code, ended.message) == (
@@ -222,7 +222,8 @@ def test_positions_and_handles_that_nobody_gave_are_refused_to_a_follower(
 ) -> None:
     topic_id = cluster.create_topic(tenant, "followed")
     leader = cluster.leader(topic_id)
-    opening = replication.ReplicaOpenHead(broker_id=99, broker_epoch=2**62)
+    follower = next(number for number in cluster.ids if number != leader)
+    opening = replication.ReplicaOpenHead(broker_id=follower, broker_epoch=2**62)
     for handle, (wanted, epoch) in enumerate(
         [(topic_id, 2**31 - 1), (topic_id, -5), (b"", 0), (bytes(99), 0)]
     ):
@@ -235,7 +236,8 @@ def test_positions_and_handles_that_nobody_gave_are_refused_to_a_follower(
             handle=handle, leader_epoch=2**31 - 1, durable_end_offset=2**62, written_end_offset=2**62
         )
     closing = replication.ReplicaCloseHead(handles=[0, 7, 2**32 - 1])
-    with RawPeer(cluster.spec.broker(leader).peer_address, internal.REPLICATE, cluster.secret) as stream:
+    address, who = cluster.spec.broker(leader).peer_address, cluster.as_broker(follower)
+    with RawPeer(address, internal.REPLICATE, who) as stream:
         stream.send(pack_frame(FrameKind.REPLICA_HELD, held.SerializeToString()))
         stream.send(pack_frame(FrameKind.REPLICA_OPEN, opening.SerializeToString()))
         stream.send(pack_frame(FrameKind.REPLICA_HELD, held.SerializeToString()))
@@ -247,4 +249,21 @@ def test_positions_and_handles_that_nobody_gave_are_refused_to_a_follower(
     assert all(answer.error for answer in answers)
     with cluster.client(tenant) as client, client.producer() as producer:
         assert producer.send("followed", b"x").result(PATIENCE_S).offset == 0
+    assert cluster.whole(topic_id)
+
+
+def test_a_broker_cannot_speak_for_another(cluster: Brokers, tenant: Tenant) -> None:
+    topic_id = cluster.create_topic(tenant, "spoken-for")
+    opening = replication.ReplicaOpenHead(broker_id=3, broker_epoch=1)
+    opening.partitions.add(handle=1, topic_id=topic_id)
+    beat = replication.BeatHead(broker_id=3, controller_epoch=2**62)
+    for method, frame in (
+        (internal.REPLICATE, pack_frame(FrameKind.REPLICA_OPEN, opening.SerializeToString())),
+        (internal.CONTROL, pack_frame(FrameKind.BEAT, beat.SerializeToString())),
+    ):
+        with RawPeer(cluster.spec.broker(1).peer_address, method, cluster.as_broker(2)) as stream:
+            stream.send(frame)
+            ended = stream.end()
+        assert ended.code is ErrorCode.FORBIDDEN
+        assert ended.message.endswith("/broker/2 speaks for broker 3, which it is not")
     assert cluster.whole(topic_id)

@@ -9,7 +9,6 @@ from data_plane.broker.peer_wire import Form
 from data_plane.contract import admin_pb2
 from data_plane.contract import methods as internal
 from data_plane.contract import replication_pb2 as replication
-from data_plane.contract.methods import CLUSTER_SECRET
 from local.provisioning import new_key
 from penstock import OutcomeUnknown, Unauthenticated
 from penstock.contract import methods
@@ -17,18 +16,18 @@ from penstock.contract.api_keys import ApiKey, parse_api_key
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.v1 import log_pb2 as pb
+from tests.certificates import authority, own, write
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.raw_wire import (
     ConsumeWire,
-    Metadata,
     ProduceWire,
     RawPeer,
     RawStream,
     Refused,
+    Who,
     batch_of,
     call,
     with_key,
-    with_secret,
 )
 from tests.waiting import PATIENCE_S
 
@@ -140,17 +139,16 @@ PEER_STREAMS = [internal.REPLICATE, internal.CONTROL]
 PEER_CALLS = [internal.HAND_OVER, internal.REPLICA_ENDS, internal.APPEND_USAGE, internal.CUT_PARTITIONS]
 
 
-def intruders(cluster: Brokers, tenant: Tenant) -> dict[str, Metadata]:
-    """Who has no business on the internal listener, by name."""
-    secret = cluster.secret
+def intruders(cluster: Brokers, tenant: Tenant) -> dict[str, tuple[Who, str]]:
+    """Who has no business within the cluster, by name, and what they hear."""
+    folder = cluster.directory.path / "intruders"
+    other = write(folder / "of-another-cluster", "operator", ca=authority("another-cluster"))
     return {
-        "nobody": (),
-        "a tenant": with_key(tenant.api_key),
-        "a tenant with its key as the secret": with_secret(tenant.api_key),
-        "a wrong secret": with_secret("0" * len(secret)),
-        "an empty secret": with_secret(""),
-        "a part of the secret": with_secret(secret[:-1]),
-        "the secret as a key": with_key(secret),
+        "nobody": ((), ""),
+        "a tenant": (with_key(tenant.api_key), ""),
+        "another cluster's operator": (own(other, "operator"), ""),
+        "the runner": (cluster.issued("runner"), "runner may not call"),
+        "a broker": (cluster.as_broker(1), "broker-1 may not call"),
     }
 
 
@@ -160,26 +158,34 @@ def beat() -> bytes:
     return pack_frame(FrameKind.BEAT, head.SerializeToString())
 
 
-@pytest.mark.parametrize("who", ["nobody", "a tenant", "a tenant with its key as the secret", "a wrong secret",
-                                 "an empty secret", "a part of the secret", "the secret as a key"])  # fmt: skip
-def test_the_internal_listener_refuses_whoever_lacks_the_cluster_secret(
-    cluster: Brokers, tenant: Tenant, who: str
+@pytest.mark.parametrize(
+    "name", ["nobody", "a tenant", "another cluster's operator", "the runner", "a broker"]
+)
+def test_the_internal_listener_refuses_those_whom_the_table_does_not_name(
+    cluster: Brokers, tenant: Tenant, name: str
 ) -> None:
-    metadata = intruders(cluster, tenant)[who]
+    who, said = intruders(cluster, tenant)[name]
     request = admin_pb2.PutTenantRequest(tenant="tn_intruder")
     for broker in cluster.spec.brokers:
-        for method in INTERNAL_CALLS:
-            with pytest.raises(Refused, match=REQUIRED) as refused:
-                call(broker.internal_address, method, request, admin_pb2.Outcome, metadata)
-            assert refused.value.code is ErrorCode.UNAUTHENTICATED
+        for method in sorted({*INTERNAL_CALLS} - {internal.DESCRIBE_MOVES, internal.TOPIC_DURABILITY}):
+            with pytest.raises(Refused) as refused:
+                call(broker.internal_address, method, request, admin_pb2.Outcome, who)
+            if said:
+                assert refused.value.code is ErrorCode.UNAUTHENTICATED
+                assert refused.value.message.startswith(said)
+            else:
+                assert refused.value.status is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("role", ["runner", "operator", "control-plane"])
+def test_the_peer_listener_takes_streams_of_brokers_alone(cluster: Brokers, role: str) -> None:
+    for broker in cluster.spec.brokers:
         for method in PEER_STREAMS:
-            with RawPeer(broker.peer_address, method, dict(metadata).get(CLUSTER_SECRET, "")) as stream:
+            with RawPeer(broker.peer_address, method, cluster.issued(role)) as stream:
                 stream.send(beat())
                 ended = stream.end()
-            assert (ended.code, ended.message) == (
-                ErrorCode.UNAUTHENTICATED,
-                "the peer listener demands the cluster secret",
-            )
+            assert ended.code is ErrorCode.UNAUTHENTICATED
+            assert ended.message == f"{role} may not call {method}: broker required"
 
 
 def test_what_only_brokers_ask_is_not_offered_by_the_internal_listener(
@@ -187,35 +193,32 @@ def test_what_only_brokers_ask_is_not_offered_by_the_internal_listener(
 ) -> None:
     address = cluster.spec.brokers[0].internal_address
     for method in PEER_STREAMS:
-        with RawStream(address, method, with_secret(cluster.secret)) as stream:
+        with RawStream(address, method, cluster.as_broker(2)) as stream:
             stream.send(beat())
             assert stream.end().status is grpc.StatusCode.UNIMPLEMENTED
     for method in PEER_CALLS:
         with pytest.raises(Refused) as refused:
-            call(address, method, b"", admin_pb2.Outcome, with_secret(cluster.secret))
+            call(address, method, b"", admin_pb2.Outcome, cluster.as_broker(2))
         assert refused.value.status is grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_admin_calls_are_not_offered_by_the_peer_listener(cluster: Brokers, tenant: Tenant) -> None:
     for method in sorted({*INTERNAL_CALLS} - {internal.DESCRIBE_MOVES, internal.TOPIC_DURABILITY}):
-        with RawPeer(cluster.spec.brokers[0].peer_address, method, cluster.secret, form=Form.CALL) as asked:
+        with RawPeer(cluster.spec.brokers[0].peer_address, method, cluster.operator, form=Form.CALL) as asked:
             asked.send(admin_pb2.PutTenantRequest(tenant="tn_intruder").SerializeToString())
             ended = asked.end()
         assert (ended.code, ended.message) == (ErrorCode.INVALID_REQUEST, f"{method}: no such call")
 
 
 def test_clients_methods_are_not_offered_by_the_internal_listener(cluster: Brokers, tenant: Tenant) -> None:
-    both = (*with_key(tenant.api_key), *with_secret(cluster.secret))
     for method in (methods.METADATA, methods.LIST_OFFSETS, methods.INIT_PRODUCER):
         with pytest.raises(Refused) as refused:
-            call(cluster.spec.brokers[0].internal_address, method, b"", pb.MetadataResponse, both)
+            call(cluster.spec.brokers[0].internal_address, method, b"", pb.MetadataResponse, cluster.operator)
         assert refused.value.status is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_internal_methods_are_not_offered_by_the_client_listener_even_with_the_secret(
-    cluster: Brokers, tenant: Tenant
-) -> None:
-    both = (*with_key(tenant.api_key), *with_secret(cluster.secret))
+def test_internal_methods_are_not_offered_by_the_client_listener(cluster: Brokers, tenant: Tenant) -> None:
+    both = with_key(tenant.api_key)
     for method in INTERNAL_CALLS:
         with pytest.raises(Refused) as refused:
             call(cluster.bootstrap[0], method, b"", admin_pb2.Outcome, both)

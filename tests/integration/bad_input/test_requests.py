@@ -11,7 +11,7 @@ from penstock.contract import limits, methods
 from penstock.contract.errors import ErrorCode
 from penstock.contract.v1 import log_pb2 as pb
 from tests.integration.brokers import Brokers, Tenant
-from tests.integration.raw_wire import Refused, call, with_key, with_secret
+from tests.integration.raw_wire import Refused, call, with_key
 from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("unharmed")]
@@ -27,10 +27,10 @@ def ask(cluster: Brokers, tenant: Tenant, method: str, request: bytes) -> Refuse
     spec = cluster.spec.brokers[0]
     clients = method in CLIENT_CALLS
     address = spec.client_address if clients else spec.internal_address
-    metadata = with_key(tenant.api_key) if clients else with_secret(cluster.secret)
+    who = with_key(tenant.api_key) if clients else cluster.operator
     began = time.monotonic()
     with pytest.raises(Refused) as refused:
-        call(address, method, request, pb.MetadataResponse, metadata)
+        call(address, method, request, pb.MetadataResponse, who)
     assert time.monotonic() - began < PROMPT_S
     return refused.value
 
@@ -76,6 +76,6 @@ def test_a_tenant_without_a_name_is_not_made(cluster: Brokers) -> None:
         internal.PUT_TENANT,
         admin_pb2.PutTenantRequest(),
         admin_pb2.Outcome,
-        with_secret(cluster.secret),
+        cluster.operator,
     )
     assert outcome.error == ErrorCode.INVALID_REQUEST

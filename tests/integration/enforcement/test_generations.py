@@ -14,7 +14,7 @@ from data_plane.contract.broker_calls import Outrun
 from penstock.contract.errors import AlreadyExists, ErrorCode, LimitExceeded, NotFound
 from penstock.contract.topic_settings import TopicSettings
 from tests.integration.brokers import Brokers, Tenant
-from tests.integration.raw_wire import Refused, call, with_secret
+from tests.integration.raw_wire import Refused, call
 
 pytestmark = pytest.mark.processes
 
@@ -62,7 +62,7 @@ def test_a_topic_goes_through_its_life_and_nothing_late_or_repeated_changes_it(
             methods.CREATE_TOPIC,
             late,
             pb.CreateTopicResponse,
-            with_secret(cluster.secret),
+            cluster.operator,
         )
         assert (answer.outcome.error, answer.outcome.ignored) == (0, True)
     for named in ({"topic_id": chosen}, {"tenant": name, "name": "orders"}):
@@ -85,7 +85,7 @@ def test_a_deletion_and_a_revocation_that_come_first_hold(cluster: Brokers, tena
         assignments=[pb.Assignment(brokers=PLACES[0])],
     )  # fmt: skip
     address = cluster.spec.brokers[0].internal_address
-    answer = call(address, methods.CREATE_TOPIC, request, pb.CreateTopicResponse, with_secret(cluster.secret))
+    answer = call(address, methods.CREATE_TOPIC, request, pb.CreateTopicResponse, cluster.operator)
     assert answer.outcome.ignored
     admin.revoke_key("Z" * 12, generation=2)
     put = pb.PutKeyRequest(
@@ -96,7 +96,7 @@ def test_a_deletion_and_a_revocation_that_come_first_hold(cluster: Brokers, tena
         secret_hmac=bytes(32),
         generation=1,
     )
-    key = call(address, methods.PUT_KEY, put, pb.PutKeyResponse, with_secret(cluster.secret))
+    key = call(address, methods.PUT_KEY, put, pb.PutKeyResponse, cluster.operator)
     assert (key.outcome.error, key.outcome.ignored, key.principal) == (0, True, 0)
 
 
@@ -117,7 +117,7 @@ def test_many_topics_at_once_over_all_brokers_never_pass_the_partition_limit(
 
     def create(number: int) -> int:
         broker = cluster.spec.brokers[number % 3]
-        with AdminClient([broker.internal_address], cluster.secret) as admin:
+        with AdminClient([broker.internal_address], cluster.operator) as admin:
             try:
                 admin.create_topic(tenant.name, f"t{number}", SETTINGS, PLACES[:2])
             except LimitExceeded as refusal:
@@ -160,7 +160,7 @@ def test_a_broker_asked_for_a_revision_that_it_has_not_seen_waits_and_then_answe
             methods.DESCRIBE_CLUSTER,
             request,
             pb.DescribeClusterResponse,
-            with_secret(cluster.secret),
+            cluster.operator,
         )
     assert refused.value.code is ErrorCode.BROKER_UNAVAILABLE
     assert 1.5 < time.monotonic() - began < 60

@@ -27,6 +27,7 @@ from data_plane.metadata.copying import (
 from data_plane.metadata.lineage import LINEAGE_KEY, LineageRecord, Witness, refusal
 from data_plane.metadata.port import Compacted, Delete, MetaStore, Put
 from penstock.contract.ids import NO_BROKER, BrokerId
+from tests.certificates import settings, write
 
 from ..etcd_servers import EtcdServers, etcd_servers
 
@@ -185,12 +186,10 @@ def test_the_commands_move_a_store_and_say_what_they_refuse(
     servers: EtcdServers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def configured(name: str, store: object) -> str:
-        (tmp_path / "secret").write_text("c" * 64)
+        who = settings(write(tmp_path / "identity", "broker-1"))
         file = tmp_path / name
         common = {"broker_id": 1, "cluster_id": "c1", "data": str(tmp_path), "pepper_files": {"1": "/none"}}
-        file.write_text(
-            json.dumps({**common, "metadata": store, "cluster_secret_file": str(tmp_path / "secret")})
-        )
+        file.write_text(json.dumps({**common, "metadata": store, "identity": who}))
         return str(file)
 
     async def use() -> None:

@@ -14,13 +14,13 @@ from penstock.contract import methods
 from penstock.contract.api_keys import parse_api_key
 from penstock.contract.v1 import log_pb2 as pb
 from tests.integration.brokers import Brokers, Tenant, brokers
-from tests.integration.raw_wire import ProduceWire, Refused, batch_of, call, with_key, with_secret
+from tests.integration.raw_wire import ProduceWire, Refused, batch_of, call, with_key
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
 CANARY = b"canary-in-a-message"
-WRONG_SECRET = "0123456789abcdef" * 4
+CERTIFIED = ("broker-1", "broker-2", "broker-3", "operator", "control-plane", "runner")
 
 
 @pytest.fixture(scope="module")
@@ -46,20 +46,22 @@ def use_everything(cluster: Brokers) -> dict[str, str]:
         with ProduceWire(broker.client_address, unknown.api_key) as wire:
             wire.put([(topic_id, 0, batch_of(CANARY))])
             wire.end()
-        for metadata in (with_secret(WRONG_SECRET), with_key(tenant.api_key)):
+        for who in (cluster.issued("runner"), with_key(tenant.api_key)):
             with pytest.raises(Refused):
-                call(broker.internal_address, internal.DESCRIBE_CLUSTER, b"", admin_pb2.Outcome, metadata)
+                call(broker.internal_address, internal.DESCRIBE_CLUSTER, b"", admin_pb2.Outcome, who)
         with pytest.raises(Refused):
-            call(
-                broker.client_address, methods.METADATA, b"", pb.MetadataResponse, with_secret(cluster.secret)
-            )
+            call(broker.client_address, methods.METADATA, b"", pb.MetadataResponse, cluster.operator)
     keys = {"key": tenant, "revoked key": revoked, "unknown key": unknown}
     return {
-        "cluster secret": cluster.secret,
-        "wrong cluster secret": WRONG_SECRET,
+        **{f"key of {name}": key_of(cluster, name) for name in CERTIFIED},
         "pepper": cluster.directory.pepper_file.read_text().strip(),
         **{name: parse_api_key(key.api_key).secret for name, key in keys.items()},
     }
+
+
+def key_of(cluster: Brokers, name: str) -> str:
+    """A line of the key, as no other file should have it."""
+    return cluster.directory.certificates.files(name).key_file.read_text().splitlines()[2]
 
 
 def files_that_hold(folder: Path, secret: bytes) -> list[str]:
@@ -85,11 +87,13 @@ def test_secrets_are_nowhere_but_in_the_files_that_were_made_for_them(cluster: B
     assert found == []
     assert all(CANARY.decode() not in text for text in texts.values())
 
-    homes = {"cluster secret": ["cluster.secret"], "pepper": ["pepper"]}
+    homes = {"pepper": ["pepper"]} | {
+        f"key of {name}": [f"certificates/{name}-key.pem"] for name in CERTIFIED
+    }
     for name, secret in secrets.items():
         assert files_that_hold(cluster.directory.path, secret.encode()) == homes.get(name, []), name
     for file in (
-        cluster.directory.secret_file,
+        *(cluster.directory.certificates.files(name).key_file for name in CERTIFIED),
         cluster.directory.pepper_file,
         cluster.directory.metadata_file,
     ):

@@ -99,9 +99,13 @@ REFUSED: dict[str, tuple[Mapping[str, str], str]] = {
         {"client_listen": "broker.example.com:0"},
         "client_listen: broker.example.com is not a loopback address; API keys need TLS there",
     ),
-    "the cluster secret in plaintext": (
+    "Admin calls at an address that none can use": (
         {"internal_listen": "0.0.0.0:0"},
-        "internal_listen: 0.0.0.0 is not a loopback address; the cluster secret travels there in plain text",
+        "internal_listen: 0.0.0.0 is no address that Admin calls can use; give internal_advertised",
+    ),
+    "other brokers at an address that none can use": (
+        {"peer_listen": "[::]:0"},
+        "peer_listen: :: is no address that other brokers can use; give peer_advertised",
     ),
     "a certificate without its key": (
         {"tls_certificate_file": "/nowhere/broker.pem"},

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from data_plane.contract import admin_pb2 as admin_pb
-from data_plane.contract.methods import CLUSTER_SECRET, TOPIC_DURABILITY
+from data_plane.contract.methods import TOPIC_DURABILITY
 from penstock import Client, PartitionDurability
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TopicId, TopicPartition
 from tests.integration.brokers import Brokers, Tenant, brokers
+from tests.integration.raw_wire import call
 from tests.integration.retention.logs import SEGMENT_BYTES, produce, read_all, replicas_are_equal, value_of
 from tests.waiting import PATIENCE_S
 
@@ -110,12 +110,8 @@ def command(cluster: Brokers, tenant: Tenant, *arguments: str) -> str:
 def asked_at(cluster: Brokers, broker: int, topic_id: TopicId) -> admin_pb.TopicDurabilityResponse:
     """What a broker tells the control plane."""
     request = admin_pb.TopicDurabilityRequest(topic_id=topic_id)
-    with grpc.insecure_channel(cluster.spec.broker(broker).internal_address) as channel:
-        call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(TOPIC_DURABILITY)
-        answer = call(
-            request.SerializeToString(), timeout=PATIENCE_S, metadata=((CLUSTER_SECRET, cluster.secret),)
-        )
-    return admin_pb.TopicDurabilityResponse.FromString(answer)
+    address = cluster.spec.broker(broker).internal_address
+    return call(address, TOPIC_DURABILITY, request, admin_pb.TopicDurabilityResponse, cluster.operator)
 
 
 def test_every_broker_tells_the_control_plane_what_the_leaders_know(

@@ -2,24 +2,38 @@
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import grpc
 import uvloop
 
+from daemon.handshakes import RefusedHandshakes
+from daemon.identity import Role
+from daemon.tls import OwnIdentity
+from data_plane.authz.peers import PeerRules
 from data_plane.broker.connection import GrpcConnection
 from data_plane.broker.peer_listener import PeerListener, bind_peers
 from data_plane.broker.peer_transport import PeerTransport
-from data_plane.broker.server import Listener, bind
-from data_plane.contract.methods import CLUSTER_SECRET
-from data_plane.node.ports import Caller, CallFailed, Connection, ConnectionLost, Service, anyone, at_once
+from data_plane.broker.server import Listener, bind, credentials_within
+from data_plane.node.ports import (
+    Caller,
+    CallFailed,
+    Connection,
+    ConnectionLost,
+    Peer,
+    Service,
+    anyone,
+    at_once,
+)
 from penstock.contract.errors import ErrorCode, NotFound
 from penstock.contract.frames import FrameError
+from penstock.contract.ids import BrokerId
 from penstock.contract.methods import ERROR_CODE
+from tests.certificates import CLUSTER, channel_credentials, identity
 
-SECRET = "s" * 64
+CALLERS = frozenset({Role.BROKER, Role.OPERATOR})
+"""Who may call what the listeners within the cluster offer."""
 LOOPBACK = "127.0.0.1:0"
 MS = 5_000
 CONNECTIONS = 100
@@ -30,16 +44,16 @@ PEER, GRPC = WAYS = ("peer", "grpc")
 
 
 class GrpcCaller:
-    """A Transport over grpc.aio: what a client's SDK does, with the cluster secret."""
+    """Streams and calls over grpc.aio, as a process of the cluster."""
 
-    def __init__(self, cluster_secret: str) -> None:
-        self._metadata = ((CLUSTER_SECRET, cluster_secret),)
+    def __init__(self, identity: OwnIdentity) -> None:
+        self._identity = identity
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._calls: list[Any] = []
 
     async def connect(self, address: str, method: str, timeout_ms: int) -> Connection:
         open_stream: Any = self._channel(address).stream_stream(method)
-        call = open_stream(metadata=self._metadata, timeout=60)
+        call = open_stream(timeout=60)
         self._calls.append(call)
         await call.initial_metadata()
         if call.done():
@@ -49,7 +63,7 @@ class GrpcCaller:
     async def call(self, address: str, method: str, request: bytes, timeout_ms: int) -> bytes:
         ask: Any = self._channel(address).unary_unary(method)
         try:
-            answer: bytes = await ask(request, metadata=self._metadata, timeout=timeout_ms / 1000)
+            answer: bytes = await ask(request, timeout=timeout_ms / 1000)
         except grpc.aio.AioRpcError as error:
             code = dict(error.trailing_metadata() or ()).get(ERROR_CODE, "")
             if isinstance(code, str) and code.isdecimal():
@@ -65,7 +79,9 @@ class GrpcCaller:
         if address not in self._channels:
             options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
             options.append(("grpc.use_local_subchannel_pool", 1))
-            self._channels[address] = grpc.aio.insecure_channel(address, options=options)
+            self._channels[address] = grpc.aio.secure_channel(
+                address, channel_credentials(self._identity), options=options
+            )
         return self._channels[address]
 
 
@@ -97,22 +113,29 @@ class World:
         self.faults: list[BaseException] = []
         self.began, self.release, self.finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.internal = self.client = self.peer = ""
+        self.broker = Peer(BrokerId(1), "")
+        """The one whose listeners these are, at its peer listener."""
+        self.refused_handshakes = RefusedHandshakes()
+        """By the listeners and by `transport`."""
         self.inside = 0
         """Calls that the client listener has admitted and that have not ended."""
         self.listener: Listener
         """The one for clients."""
         self.peer_listener: PeerListener
-        self.transport = PeerTransport(SECRET)
-        self.grpc = GrpcCaller(SECRET)
+        self.transport = self.transport_of(identity("broker-2"))
+        self.grpc = GrpcCaller(identity("operator"))
+
+    def transport_of(self, caller: OwnIdentity) -> PeerTransport:
+        return PeerTransport(CLUSTER, lambda: caller.current.client, self.refused_handshakes)
 
     async def connect(self, way: str, method: str) -> Connection:
         if way == PEER:
-            return await self.transport.connect(self.peer, method, MS)
+            return await self.transport.connect(self.broker, method, MS)
         return await self.grpc.connect(self.internal, method, MS)
 
     async def call(self, way: str, method: str, request: bytes) -> bytes:
         if way == PEER:
-            return await self.transport.call(self.peer, method, request, MS)
+            return await self.transport.call(self.broker, method, request, MS)
         return await self.grpc.call(self.internal, method, request, MS)
 
     def services(self) -> tuple[Service, Service]:
@@ -221,26 +244,38 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def serving(peer_at: str = LOOPBACK, tls: ssl.SSLContext | None = None) -> AsyncIterator[World]:
-    """`tls` of the peer listener."""
+async def serving(peer_at: str = LOOPBACK, own: OwnIdentity | None = None) -> AsyncIterator[World]:
+    """`own`: who the broker with these listeners is, broker 1 unless given."""
     world = World()
+    own = own or identity("broker-1")
     internal, client = world.services()
-    internal_server, internal_port = bind(LOOPBACK, None, CONNECTIONS, 100)
+    offered = {**internal.streams, **internal.calls, **internal.watches}
+    rules = PeerRules(cluster_id=CLUSTER, roles=dict.fromkeys(offered, CALLERS))
+    internal_server, internal_port = bind(LOOPBACK, credentials_within(own), CONNECTIONS, 100)
     peer_socket, peer_port = bind_peers(peer_at)
     world.peer = f"127.0.0.1:{peer_port}"
+    world.broker = Peer(BrokerId(1), world.peer)
     world.peer_listener = PeerListener(
         internal.streams,
         internal.calls,
-        cluster_secret=SECRET,
+        rules=rules,
+        tls=lambda: own.current.server,
         connections_max=CONNECTIONS,
+        refused_handshakes=world.refused_handshakes,
         fault=world.faults.append,
-        tls=tls,
     )
     client_server, client_port = bind(LOOPBACK, None, CONNECTIONS, 100)
     internal_server.add_generic_rpc_handlers(
-        (Listener(internal, cluster_secret=SECRET, fault=world.faults.append),)
+        (
+            Listener(
+                internal,
+                rules=rules,
+                refused_handshakes=world.refused_handshakes,
+                fault=world.faults.append,
+            ),
+        )
     )
-    world.listener = Listener(client, fault=world.faults.append)
+    world.listener = Listener(client, refused_handshakes=world.refused_handshakes, fault=world.faults.append)
     client_server.add_generic_rpc_handlers((world.listener,))
     world.internal, world.client = f"127.0.0.1:{internal_port}", f"127.0.0.1:{client_port}"
     await internal_server.start()
@@ -258,13 +293,19 @@ async def serving(peer_at: str = LOOPBACK, tls: ssl.SSLContext | None = None) ->
 
 
 @contextlib.asynccontextmanager
-async def channel(address: str) -> AsyncIterator[Any]:
+async def channel(address: str, caller: OwnIdentity | None = None) -> AsyncIterator[Any]:
+    """`caller`: over TLS, as that process."""
     options = [
         ("grpc.max_send_message_length", -1),
         ("grpc.max_receive_message_length", -1),
         ("grpc.use_local_subchannel_pool", 1),
     ]
-    async with grpc.aio.insecure_channel(address, options=options) as opened:
+    opening = (
+        grpc.aio.insecure_channel(address, options=options)
+        if caller is None
+        else grpc.aio.secure_channel(address, channel_credentials(caller), options=options)
+    )
+    async with opening as opened:
         yield opened
 
 
@@ -276,7 +317,3 @@ def run(scenario: Callable[[World], Awaitable[None]]) -> None:
             await scenario(world)
 
     uvloop.run(whole())
-
-
-def with_secret(*more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-    return ((CLUSTER_SECRET, SECRET), *more)

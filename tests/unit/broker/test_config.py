@@ -11,19 +11,19 @@ import pytest
 from data_plane.broker.config import BrokerConfig, read_config
 from data_plane.broker.metadata_config import EtcdMetadata
 from penstock.contract.errors import ConfigurationError
+from tests.certificates import settings, write
 
 
 @pytest.fixture
 def values(tmp_path: Path) -> dict[str, Any]:
     """A complete configuration, with the secret files that it names."""
-    (tmp_path / "secret").write_text("c" * 64 + "\n")
     (tmp_path / "pepper").write_text("ab" * 32 + "\n")
     return {
         "broker_id": 1,
         "cluster_id": "c1",
         "data": str(tmp_path / "data"),
         "metadata": str(tmp_path / "metadata.db"),
-        "cluster_secret_file": str(tmp_path / "secret"),
+        "identity": settings(write(tmp_path / "identity", "broker-1")),
         "pepper_files": {"1": str(tmp_path / "pepper")},
     }
 
@@ -64,7 +64,7 @@ def test_what_is_not_given_has_its_default(tmp_path: Path, values: dict[str, Any
         *("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"),
         "1",
     )
-    assert node.cluster_secret == "c" * 64
+    assert config.own_identity().current.identity.uri == "penstock://c1/broker/1"
     assert node.peppers == {1: b"\xab" * 32}
 
 
@@ -198,8 +198,13 @@ def test_the_configuration_cannot_be_changed(tmp_path: Path, values: dict[str, A
         ),
         ({"client_listen": "broker.example:7400"}, "API keys need TLS there: give tls_certificate_file"),
         ({"client_listen": "[::]:7400"}, "client_listen: :: is not a loopback address"),
-        ({"internal_listen": "10.0.0.1:7401"}, "internal_listen: 10.0.0.1 is not a loopback address"),
-        ({"peer_listen": "10.0.0.1:7402"}, "peer_listen: 10.0.0.1 is not a loopback address"),
+        (
+            {"internal_listen": "0.0.0.0:7401"},
+            "internal_listen: 0.0.0.0 is no address that Admin calls can use",
+        ),
+        ({"peer_listen": "[::]:7402"}, "peer_listen: :: is no address that other brokers can use"),
+        ({"identity": {"ca_file": "/ca.pem"}}, "identity.certificate_file: missing; give it a value"),
+        ({"cluster_secret_file": "/secret"}, "cluster_secret_file: no such setting"),
         ({"peer_advertised": "here"}, "peer_advertised: host:port required, 'here' given"),
         ({"tls_key_file": "/key"}, "tls_certificate_file: missing; give both"),
         (
@@ -243,9 +248,7 @@ def test_a_wrong_value_is_refused_by_name(
         read(tmp_path, values | change)
 
 
-@pytest.mark.parametrize(
-    "name", ["broker_id", "cluster_id", "data", "metadata", "cluster_secret_file", "pepper_files"]
-)
+@pytest.mark.parametrize("name", ["broker_id", "cluster_id", "data", "metadata", "identity", "pepper_files"])
 def test_a_missing_setting_is_named(tmp_path: Path, values: dict[str, Any], name: str) -> None:
     del values[name]
     with pytest.raises(ConfigurationError, match=f"config.json: {name}: missing; give it a value$"):
@@ -289,10 +292,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "says"),
     [
-        ("secret", b"short\n", "holds no secret of at least 32 printable characters"),
-        ("secret", b"line one, which is long enough\nline two", "holds no secret"),
-        ("secret", b"\xff" * 64, "secret: is no text"),
-        ("secret", None, "secret: No such file"),
+        ("pepper", b"\xff" * 64, "pepper: is no text"),
         ("pepper", b"xyz", "pepper: a pepper is hex digits"),
         ("pepper", b"abab", "pepper: a pepper is at least 32 hex digits"),
         ("pepper", None, "pepper: No such file"),
@@ -307,12 +307,13 @@ def test_a_secret_file_that_holds_no_secret_is_named_and_not_shown(
         (tmp_path / file).write_bytes(content)
     with pytest.raises(ConfigurationError, match=says) as refused:
         read(tmp_path, values).node_config("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3")
-    assert "line one" not in str(refused.value)
+    assert "xyz" not in str(refused.value)
 
 
 def test_secrets_are_not_in_what_a_log_would_show(tmp_path: Path, values: dict[str, Any]) -> None:
-    shown = repr(read(tmp_path, values).node_config("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"))
-    assert "c" * 64 not in shown
+    config = read(tmp_path, values)
+    shown = repr(config.node_config("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"))
+    assert "PRIVATE KEY" not in repr(config.own_identity().current)
     assert "\\xab" not in shown
 
 

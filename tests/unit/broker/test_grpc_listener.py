@@ -4,19 +4,18 @@ nothing."""
 import grpc
 import pytest
 
+from daemon.tls import OwnIdentity
 from data_plane.broker.server import bind
-from data_plane.contract.methods import CLUSTER_SECRET
 from penstock.contract import limits
 from penstock.contract.errors import ErrorCode
 from penstock.contract.methods import AUTHORIZATION, ERROR_CODE, REQUEST_ID
+from tests.certificates import identity
 from tests.unit.broker.listeners import (
     CONNECTIONS,
     GRPC,
-    SECRET,
     World,
     channel,
     run,
-    with_secret,
 )
 
 # -- streams -----------------------------------------------------------------------------------------------
@@ -25,8 +24,8 @@ from tests.unit.broker.listeners import (
 def test_an_oversize_frame_ends_its_stream_and_harms_no_other() -> None:
     async def scenario(world: World) -> None:
         other = await world.connect(GRPC, "/s/echo")
-        async with channel(world.internal) as opened:
-            call = opened.stream_stream("/s/echo")(metadata=with_secret())
+        async with channel(world.internal, identity("operator")) as opened:
+            call = opened.stream_stream("/s/echo")()
             await call.write(bytes(limits.FRAME_BYTES_MAX + 2 * limits.MIB))
             assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         await other.send(b"still there")
@@ -65,22 +64,19 @@ def test_two_brokers_cannot_share_a_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "code"),
+    ("caller", "metadata", "code"),
     [
-        ((), ErrorCode.UNAUTHENTICATED),
-        (((CLUSTER_SECRET, SECRET[:-1]),), ErrorCode.UNAUTHENTICATED),
-        (((CLUSTER_SECRET, SECRET + "s"),), ErrorCode.UNAUTHENTICATED),
-        (((CLUSTER_SECRET, ""),), ErrorCode.UNAUTHENTICATED),
-        (((AUTHORIZATION, "Bearer penstock_test_key"),), ErrorCode.UNAUTHENTICATED),
-        (((AUTHORIZATION, SECRET),), ErrorCode.UNAUTHENTICATED),
-        (with_secret((AUTHORIZATION, "Bearer penstock_test_key")), ErrorCode.FORBIDDEN),
+        ("runner", (), ErrorCode.UNAUTHENTICATED),
+        ("control-plane", (), ErrorCode.UNAUTHENTICATED),
+        ("runner", ((AUTHORIZATION, "Bearer penstock_test_key"),), ErrorCode.UNAUTHENTICATED),
+        ("operator", ((AUTHORIZATION, "Bearer penstock_test_key"),), ErrorCode.FORBIDDEN),
     ],
 )
-def test_the_internal_listener_takes_the_cluster_secret_and_nothing_else(
-    metadata: tuple[tuple[str, str], ...], code: ErrorCode
+def test_the_internal_listener_takes_roles_that_may_call_the_method_and_no_others(
+    caller: str, metadata: tuple[tuple[str, str], ...], code: ErrorCode
 ) -> None:
     async def scenario(world: World) -> None:
-        async with channel(world.internal) as opened:
+        async with channel(world.internal, identity(caller)) as opened:
             asked = [
                 opened.unary_unary("/c/echo")(b"x", metadata=metadata),
                 opened.stream_stream("/s/echo")(metadata=metadata),
@@ -88,9 +84,23 @@ def test_the_internal_listener_takes_the_cluster_secret_and_nothing_else(
             ]
             for call in asked:
                 assert dict(await call.trailing_metadata())[ERROR_CODE] == str(int(code))
-                assert SECRET not in await call.details()
         assert world.callers == []
         assert not world.began.is_set()
+        refused = 3 if code is ErrorCode.UNAUTHENTICATED else 0
+        assert world.refused_handshakes.counts["internal", "wrong_role"] == refused
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "caller", [None, identity("operator", "another-cluster")], ids=["plain", "another CA"]
+)
+def test_who_shows_no_certificate_of_the_authority_gets_no_connection(caller: OwnIdentity | None) -> None:
+    async def scenario(world: World) -> None:
+        async with channel(world.internal, caller) as opened:
+            call = opened.unary_unary("/c/echo")(b"x")
+            assert await call.code() is grpc.StatusCode.UNAVAILABLE
+        assert world.callers == []
 
     run(scenario)
 
@@ -99,13 +109,12 @@ def test_a_clients_listener_offers_nothing_internal_whatever_the_caller_brings()
     async def scenario(world: World) -> None:
         async with channel(world.client) as opened:
             for method in ("/c/echo", "/c/fail", "/nowhere"):
-                call = opened.unary_unary(method)(b"x", metadata=with_secret())
+                call = opened.unary_unary(method)(b"x")
                 assert await call.code() is grpc.StatusCode.UNIMPLEMENTED
-            await opened.unary_unary("/c/tenant")(b"x", metadata=with_secret((AUTHORIZATION, "Bearer k")))
+            await opened.unary_unary("/c/tenant")(b"x", metadata=((AUTHORIZATION, "Bearer k"),))
         (caller,) = world.callers
-        assert caller.cluster_secret == ""
+        assert caller.identity is None
         assert caller.authorization == "Bearer k"
-        assert not caller.internal
         assert caller.peer == "127.0.0.1"
 
     run(scenario)
@@ -134,8 +143,8 @@ def test_a_request_id_is_kept_when_it_may_stand_in_a_log_and_else_made(sent: str
 
 def test_a_watch_ends_with_its_client() -> None:
     async def scenario(world: World) -> None:
-        async with channel(world.internal) as opened:
-            call = opened.unary_stream("/w/count")(b"3", metadata=with_secret())
+        async with channel(world.internal, identity("operator")) as opened:
+            call = opened.unary_stream("/w/count")(b"3")
             assert [await call.read() for _ in range(3)] == [b"0", b"1", b"2"]
             await world.began.wait()
             call.cancel()

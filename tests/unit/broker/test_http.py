@@ -38,7 +38,7 @@ class Broker:
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()
         registry = CollectorRegistry()
-        registry.register(StatsCollector(self.loop, (self.stats,), self._levels))
+        registry.register(StatsCollector(self.loop, (self.stats,), self._levels, lambda: ()))
         self.http = HttpListener(
             "127.0.0.1", 0, registry, not_ready=lambda: self.reason, loop_age_s=lambda: self.age_s
         )

@@ -16,7 +16,7 @@ bootstrap = ["127.0.0.1:7461", "127.0.0.1:7462"]
 api_key = "penstock_dev_profile"
 ca_file = "/etc/ca.pem"
 api_url = "http://127.0.0.1:8000"
-cluster_secret_file = "for other tools"
+certificates = "for other tools"
 """
 
 

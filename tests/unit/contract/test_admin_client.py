@@ -1,12 +1,15 @@
 """The Admin client against a real gRPC server that answers as a test says."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
+from daemon.identity import identity_of_grpc
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
@@ -17,13 +20,12 @@ from penstock.contract.errors import (
     ErrorCode,
     OutcomeUnknown,
     ShuttingDown,
-    Unauthenticated,
 )
 from penstock.contract.methods import ERROR_CODE
 from penstock.contract.topic_settings import TopicSettings
-from tests.waiting import PATIENCE_S
+from tests.certificates import identity, own, server_credentials, write
+from tests.waiting import PATIENCE_S, wait_until
 
-SECRET = "a-cluster-secret"
 Answer = Callable[[bytes, grpc.ServicerContext], bytes]
 
 
@@ -33,10 +35,14 @@ class StandIn:
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {methods.DESCRIBE_CLUSTER: self._describe}
         self.calls: list[tuple[str, bytes]] = []
+        self.callers: list[str] = []
+        """Who asked, as its certificate said, in order."""
+        self.certificates: list[bytes] = []
         self.revision = 0
         self.server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 0)])
         self.server.add_generic_rpc_handlers((_Router(self),))
-        self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        credentials = server_credentials(identity("broker-1"))
+        self.address = f"127.0.0.1:{self.server.add_secure_port('127.0.0.1:0', credentials)}"
         self.server.start()
 
     def _describe(self, request: bytes, context: grpc.ServicerContext) -> bytes:
@@ -63,9 +69,9 @@ class _Router(grpc.GenericRpcHandler):
 
         def serve(request: bytes, context: grpc.ServicerContext) -> bytes:
             self.stand_in.calls.append((details.method, request))
-            if dict(context.invocation_metadata()).get(methods.CLUSTER_SECRET) != SECRET:
-                context.set_trailing_metadata(((ERROR_CODE, str(int(ErrorCode.UNAUTHENTICATED))),))
-                context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong cluster secret")
+            shown: Mapping[str, Any] = context.auth_context()
+            self.stand_in.callers.append(identity_of_grpc(shown).uri)
+            self.stand_in.certificates.extend(shown["x509_pem_cert"])
             return answer(request, context)
 
         return grpc.unary_unary_rpc_method_handler(serve)
@@ -80,7 +86,7 @@ def broker() -> Iterator[StandIn]:
 
 @pytest.fixture
 def admin(broker: StandIn) -> Iterator[AdminClient]:
-    with AdminClient([broker.address], SECRET) as client:
+    with AdminClient([broker.address], identity("operator")) as client:
         yield client
 
 
@@ -102,23 +108,45 @@ def outcome(code: int = 0, message: str = "", revision: int = 7) -> pb.Outcome:
 
 
 def test_reading_passes_over_brokers_that_do_not_answer(broker: StandIn) -> None:
-    with AdminClient(["127.0.0.1:1", broker.address], SECRET) as admin:
+    with AdminClient(["127.0.0.1:1", broker.address], identity("operator")) as admin:
         assert admin.describe_cluster().cluster_id == "c"
 
 
 def test_when_no_broker_answers_all_addresses_are_named() -> None:
     named = r"127\.0\.0\.1:[12], 127\.0\.0\.1:[12]"
     with (
-        AdminClient(["127.0.0.1:1", "127.0.0.1:2"], SECRET) as admin,
+        AdminClient(["127.0.0.1:1", "127.0.0.1:2"], identity("operator")) as admin,
         pytest.raises(BrokerUnavailable, match=named),
     ):
         admin.describe_cluster(timeout_s=0.5)
 
 
-def test_without_the_cluster_secret_the_refusal_is_unauthenticated(broker: StandIn) -> None:
+def test_each_call_shows_who_the_caller_is(broker: StandIn, admin: AdminClient) -> None:
+    broker.answers[methods.PUT_TENANT] = lambda request, context: outcome(revision=3).SerializeToString()
+    admin.put_tenant("tn_a")
+    assert broker.callers == ["penstock://c1/operator"]
+
+
+def test_a_process_of_another_cluster_gets_no_answer(broker: StandIn) -> None:
     broker.answers[methods.PUT_TENANT] = lambda request, context: b""
-    with AdminClient([broker.address], "wrong") as admin, pytest.raises(Unauthenticated):
+    stranger = identity("operator", "another-cluster")
+    with AdminClient([broker.address], stranger) as admin, pytest.raises(BrokerUnavailable):
+        admin.describe_cluster(timeout_s=0.5)
+    assert broker.calls == []
+
+
+def test_a_changed_certificate_is_shown_by_the_next_call(broker: StandIn, tmp_path: Path) -> None:
+    broker.answers[methods.PUT_TENANT] = lambda request, context: outcome(revision=3).SerializeToString()
+    own_identity = own(write(tmp_path, "operator"), "operator")
+    with AdminClient([broker.address], own_identity) as admin:
         admin.put_tenant("tn_a")
+        write(tmp_path, "operator")
+        before = own_identity.current
+        wait_until(
+            "it is taken up", lambda: bool(admin.put_tenant("tn_a")) and own_identity.current is not before
+        )
+        admin.put_tenant("tn_a")
+    assert len(set(broker.certificates)) == 2
 
 
 def test_creating_a_topic_carries_settings_and_assignment(broker: StandIn, admin: AdminClient) -> None:
@@ -216,7 +244,7 @@ def test_a_change_that_may_be_repeated_goes_to_the_next_broker_when_the_first_is
     broker: StandIn,
 ) -> None:
     broker.answers[methods.PUT_TENANT] = lambda request, context: outcome(revision=3).SerializeToString()
-    with AdminClient(["127.0.0.1:1", broker.address], SECRET) as admin:
+    with AdminClient(["127.0.0.1:1", broker.address], identity("operator")) as admin:
         assert [admin.put_tenant("tn_a").revision for _ in range(2)] == [3, 3]
     assert [method for method, _ in broker.calls] == [methods.PUT_TENANT] * 2, "without looking first"
 

@@ -1,6 +1,7 @@
 """The data directory of a dev cluster: made once, grown, never shrunk, held by one command at a time."""
 
 import json
+import shutil
 import stat
 from pathlib import Path
 
@@ -31,11 +32,13 @@ def test_ports_are_distinct_and_below_those_that_outgoing_connections_get(tmp_pa
 def test_a_cluster_grows_and_keeps_the_brokers_it_has(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path)
     one = directory.load_or_create(1)
-    secret = directory.secret_file.read_text()
+    authority = directory.certificates.operator().current.ca
     three = directory.load_or_create(3)
     assert three.brokers[:1] == one.brokers
     assert three.cluster_id == one.cluster_id
-    assert directory.secret_file.read_text() == secret
+    assert directory.certificates.operator().current.ca == authority
+    for broker in three.brokers:
+        assert directory.certificates.files(f"broker-{broker.id}").certificate_file.exists()
 
 
 def test_a_cluster_does_not_shrink(tmp_path: Path) -> None:
@@ -87,9 +90,11 @@ def test_the_last_broker_stays(tmp_path: Path) -> None:
 def test_secrets_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path)
     directory.load_or_create(1)
-    for file in (directory.secret_file, directory.pepper_file):
+    keys = [*directory.certificates.folder.glob("*-key.pem")]
+    assert len(keys) == 4
+    for file in (*keys, directory.pepper_file):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        assert len(file.read_text().strip()) == 64
+    assert len(directory.pepper_file.read_text().strip()) == 64
 
 
 def test_a_directory_without_a_cluster_says_how_to_make_one(tmp_path: Path) -> None:
@@ -131,3 +136,11 @@ def test_a_cluster_from_before_brokers_had_a_listener_for_each_other_gets_their_
     assert len(set(ports(found))) == 8 and all(ports(found))
     assert [broker.client_port for broker in found.brokers] == [broker.client_port for broker in made.brokers]
     assert directory.load() == found
+
+
+def test_a_cluster_from_before_brokers_had_certificates_gets_them(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    made = directory.load_or_create(2)
+    shutil.rmtree(directory.certificates.folder)
+    assert directory.load_or_create(None) == made
+    assert directory.certificates.operator().current.identity.cluster_id == made.cluster_id

@@ -38,7 +38,6 @@ CONFIG = NodeConfig(
     internal_address="i:1",
     peer_address="p:1",
     zone="z",
-    cluster_secret="s" * 32,
     peppers={1: b"p" * 16},
     journal_bytes=16 << 10,
     stray_keep_ms=2 * DAY_MS,

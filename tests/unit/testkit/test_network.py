@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from daemon.identity import Identity, Role
+from data_plane.authz.peers import PeerRules
 from data_plane.node.ports import Caller, CallFailed, Connection, ConnectionLost, Service, anyone, at_once
 from data_plane.testkit.connection import StreamRefused
 from data_plane.testkit.loop import Process, SimLoop
@@ -13,6 +15,9 @@ from data_plane.testkit.network import LinkTiming, Listener, Network, NetworkSet
 from data_plane.testkit.transport import SimTransport
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameError
+from penstock.contract.ids import BrokerId
+
+ME = Identity(cluster_id="c1", role=Role.OPERATOR)
 
 
 class World:
@@ -24,9 +29,7 @@ class World:
         self.network = Network(self.loop, seed, NetworkSettings(**settings))
         self.client = self.loop.process("client")
         self.server = self.loop.process("server")
-        self.transport = SimTransport(
-            self.network, self.client, "c", authorization="Bearer k", cluster_secret="s3cret"
-        )
+        self.transport = SimTransport(self.network, self.client, "c", authorization="Bearer k", identity=ME)
         self.seen: list[bytes] = []
         self.callers: list[Caller] = []
         self.ends: list[str] = []
@@ -40,7 +43,7 @@ class World:
             enter=anyone,
             turn=at_once,
         )
-        self.network.listen("s:1", Listener(host="s", process=process, service=service, internal=False))
+        self.network.listen("s:1", Listener(host="s", process=process, service=service, identity=None))
 
     def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.loop.run_until_complete(self.loop.spawn(self.client, work()))
@@ -113,7 +116,7 @@ def test_the_caller_carries_what_the_peer_sent() -> None:
 
     world.run(work)
     caller = world.callers[0]
-    assert (caller.authorization, caller.cluster_secret, caller.internal) == ("Bearer k", "s3cret", False)
+    assert (caller.authorization, caller.identity) == ("Bearer k", None)
     assert caller.peer.startswith("c:")
 
 
@@ -370,7 +373,7 @@ def test_a_failing_handler_is_a_failure_of_the_run_and_an_internal_error_to_the_
         raise ZeroDivisionError("boom")
 
     service = Service(streams={}, calls={"/boom": boom}, watches={}, enter=anyone, turn=at_once)
-    world.network.listen("s:2", Listener(host="s", process=world.server, service=service, internal=True))
+    world.network.listen("s:2", Listener(host="s", process=world.server, service=service, identity=None))
 
     async def work() -> None:
         with pytest.raises(CallFailed) as failed:
@@ -380,3 +383,32 @@ def test_a_failing_handler_is_a_failure_of_the_run_and_an_internal_error_to_the_
     world.loop.run_until_complete(world.loop.spawn(world.client, work()))
     world.loop.close()
     assert [failure.process for failure in world.loop.failures] == ["server"]
+
+
+def test_a_listener_within_the_cluster_takes_callers_by_their_identity() -> None:
+    world = World()
+    broker = Identity(cluster_id="c1", role=Role.BROKER, broker_id=1)
+    rules = PeerRules(cluster_id="c1", roles={"/call": frozenset({Role.OPERATOR})})
+    service = Service(streams={}, calls={"/call": world._call}, watches={}, enter=anyone, turn=at_once)
+    world.network.listen(
+        "s:2", Listener(host="s", process=world.server, service=service, identity=broker, rules=rules)
+    )
+
+    def caller(identity: Identity | None) -> SimTransport:
+        return SimTransport(world.network, world.client, "c", identity=identity)
+
+    async def work() -> None:
+        assert await world.transport.call("s:2", "/call", b"ab", 1000) == b"abab"
+        for stranger, said in (
+            (None, "no certificate was shown"),
+            (Identity(cluster_id="c1", role=Role.RUNNER), "runner may not call /call: operator required"),
+            (Identity(cluster_id="c2", role=Role.OPERATOR), "is of another cluster"),
+        ):
+            with pytest.raises(CallFailed, match=said) as refused:
+                await caller(stranger).call("s:2", "/call", b"ab", 1000)
+            assert refused.value.code == ErrorCode.UNAUTHENTICATED
+        with pytest.raises(ConnectionLost):
+            await world.transport.call("s:2", "/call", b"ab", 1000, BrokerId(2))
+        assert await world.transport.call("s:2", "/call", b"ab", 1000, BrokerId(1)) == b"abab"
+
+    world.run(work)

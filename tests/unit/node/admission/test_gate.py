@@ -49,8 +49,7 @@ def of(
     return Caller(
         peer=peer,
         authorization="" if principal else bearer(NUMBERS[tenant]),
-        cluster_secret="",
-        internal=False,
+        identity=None,
         connection=connection,
         principal=principal,
     )
@@ -58,9 +57,7 @@ def of(
 
 def unknown(*, peer: str = "p", connection: str = "") -> Caller:
     """With a key that no tenant has."""
-    return Caller(
-        peer=peer, authorization=bearer(9), cluster_secret="", internal=False, connection=connection
-    )
+    return Caller(peer=peer, authorization=bearer(9), identity=None, connection=connection)
 
 
 def test_a_tenant_has_so_many_calls_open_and_no_more_and_others_have_theirs() -> None:

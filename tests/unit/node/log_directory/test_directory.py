@@ -20,7 +20,6 @@ CONFIG = NodeConfig(
     internal_address="b1:9093",
     peer_address="b1:9094",
     zone="z1",
-    cluster_secret="s",
     peppers={1: b"pepper of the simulation" * 2},
 )
 

@@ -13,7 +13,7 @@ from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.metering.final_readings import FinalReadings
 from data_plane.node.metering.metering import Metering
 from data_plane.node.metering.usage_topic import USAGE_TOPIC, UsageTopic
-from data_plane.node.ports import Clock, Connection
+from data_plane.node.ports import Clock, Connection, Peer
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.rng import SimRng
@@ -51,10 +51,10 @@ class Usage:
     def run(self, story: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(story)
 
-    async def connect(self, address: str, method: str, timeout_ms: int) -> Connection:
+    async def connect(self, peer: Peer, method: str, timeout_ms: int) -> Connection:
         raise AssertionError("no streams are asked for")
 
-    async def call(self, address: str, method: str, request: bytes, timeout_ms: int) -> bytes:
+    async def call(self, peer: Peer, method: str, request: bytes, timeout_ms: int) -> bytes:
         assert method == methods.APPEND_USAGE
         for record in records_of(usage_pb2.AppendUsageRequest.FromString(request).batch):
             self.records.append(usage_pb2.UsageRecord.FromString(record.value or b""))

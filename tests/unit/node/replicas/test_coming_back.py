@@ -15,7 +15,7 @@ from data_plane.node.environment import Environment
 from data_plane.node.log_directory.log_directory import LogDirectory
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
-from data_plane.node.ports import CallFailed
+from data_plane.node.ports import CallFailed, Peer
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.replicas.wing import Hosting
@@ -51,10 +51,10 @@ class LeadersEnd:
         self._heard: asyncio.Queue[bytes] = asyncio.Queue()
         self._taken = asyncio.Event()
 
-    async def connect(self, address: str, method: str, timeout_ms: int) -> "LeadersEnd":
+    async def connect(self, peer: Peer, method: str, timeout_ms: int) -> "LeadersEnd":
         return self
 
-    async def call(self, address: str, method: str, request: bytes, timeout_ms: int) -> bytes:
+    async def call(self, peer: Peer, method: str, request: bytes, timeout_ms: int) -> bytes:
         raise CallFailed(ErrorCode.INTERNAL, "nobody calls here")
 
     async def send(self, frame: bytes) -> None:

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from daemon.identity import Identity, Role
 from data_plane.contract import replication_pb2 as pb
 from data_plane.log.push import check_push
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import KeyValue
 from data_plane.node.config import NodeConfig
-from data_plane.node.ports import Clock, ConnectionLost
+from data_plane.node.ports import Caller, Clock, ConnectionLost
 from data_plane.node.replicas.catch_up import CatchUp
 from data_plane.node.replicas.follower_stream import HOLD_OFF_MS, SMALL_WINDOW_BYTES, FollowerStream
 from data_plane.node.replicas.replica import Listener, LookAtInSync, Replica
@@ -36,7 +37,6 @@ CONFIG = NodeConfig(
     internal_address="",
     peer_address="",
     zone="",
-    cluster_secret="",
     peppers={},
 )
 
@@ -175,8 +175,13 @@ def stream_of(wire: Wire, replica: Replica, clock: StillClock | None = None) -> 
     image = ClusterImage()
     live = model.LiveRecord(incarnation="i", directory_id="d").encode()
     image.load([KeyValue(model.live_key(FOLLOWER), live, REGISTERED)], REGISTERED)
+    caller = Caller(
+        peer="f",
+        authorization="",
+        identity=Identity(cluster_id="c", role=Role.BROKER, broker_id=FOLLOWER),
+    )
     return FollowerStream(
-        wire, CONFIG, image, lambda _: replica, Miniature().disk, clock or StillClock(), NodeStats(),
+        caller, wire, CONFIG, image, lambda _: replica, Miniature().disk, clock or StillClock(), NodeStats(),
         catch_up=CatchUp(0, StillClock(), NodeStats()),
         begin_turn=lambda: Turn(clock or StillClock(), SimRng(1, Chances(1))),
     )  # fmt: skip
