@@ -29,7 +29,7 @@ def commands_page() -> str:
     for path, command in leaves(cli, ("penstock",)):
         parts.append(f"## {' '.join(path)}")
         parts.append(_described(path, command))
-    return page("Commands", "the command line itself (`penstock.cli`, `local.commands`)", *parts)
+    return page("Commands", "the command line itself (`penstock.cli`, `local.commands`, `daemon.certificate_commands`)", *parts)
 
 
 def exit_codes_page() -> str:

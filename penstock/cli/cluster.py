@@ -36,7 +36,7 @@ def token_option(command: _FunctionT) -> _FunctionT:
 
 @click.group(name="cluster", cls=Group, path=("cluster",))
 def cluster() -> None:
-    """Brokers, for operators: list, drain, even out."""
+    """Brokers and certificates, for operators."""
 
 
 @cluster.command("brokers", examples=["penstock cluster brokers --token-file operator.token"])
