@@ -2,6 +2,7 @@
 
 from control_plane.brokers import view
 from data_plane.contract import admin_pb2 as pb
+from penstock.rules.domains import Crowd
 
 
 def loss_seen(loss: pb.DeclaredLoss) -> view.LossSeen:
@@ -31,6 +32,9 @@ def topic_seen(topic: pb.DescribedTopic) -> view.TopicSeen:
         partitions=topic.partitions,
         settings_json=topic.settings_json,
         generation=topic.generation,
+        together=Crowd(topic.copies_in_one_zone, topic.copies_on_one_host)
+        if topic.copies_in_one_zone
+        else None,
     )
 
 

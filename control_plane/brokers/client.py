@@ -60,10 +60,14 @@ def brokers_lately() -> list[view.BrokerSeen]:
     return [answers.broker_seen(broker) for broker in client().brokers_lately(_LATELY_S)]
 
 
-def describe_topic(*, topic_id: str = "", tenant: str = "", name: str = "") -> view.TopicSeen:
+def describe_topic(
+    *, topic_id: str = "", tenant: str = "", name: str = "", timeout_s: float = CHANGE_S
+) -> view.TopicSeen:
     """By its id, or by tenant and name. Raises `NotFound`, `BrokerUnavailable`."""
     return answers.topic_seen(
-        client().describe_topic(topic_id=bytes.fromhex(topic_id), tenant=tenant, name=name)
+        client().describe_topic(
+            topic_id=bytes.fromhex(topic_id), tenant=tenant, name=name, timeout_s=timeout_s
+        )
     )
 
 

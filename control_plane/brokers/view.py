@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from data_plane.placement import domains
+from penstock.rules import domains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +80,8 @@ class TopicSeen:
     partitions: int
     settings_json: str
     generation: int
+    together: domains.Crowd | None = None
+    """The most copies that a partition has in one zone, and on one host; None = not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from control_plane.api import etags, problems, shapes
 from control_plane.brokers.view import DurabilitySeen
 from control_plane.rest.views import TenantView, answer_change, tagged
 from control_plane.topics import actions, creation, queries
+from control_plane.topics.models import Topic
 from penstock.contract import limits
 from penstock.contract.errors import LimitExceeded, PenstockError
 from penstock.rules.timestamps import moment_of
@@ -43,6 +44,34 @@ class TopicShape(serializers.Serializer[Any]):
     conditions = shapes.Condition(many=True)
     generation = serializers.IntegerField()
     delivered_generation = serializers.IntegerField()
+
+
+class SurvivalShape(serializers.Serializer[Any]):
+    """What the topic survives. A field about zones or hosts is null while no broker says where the copies are."""
+
+    failures_without_loss = serializers.IntegerField(
+        help_text="Brokers that may lose what they store at one time without the loss of an acknowledged message."
+    )
+    failures_while_writable = serializers.IntegerField(
+        help_text="Copies that may be away while `acks=all` is still taken."
+    )
+    zone_without_loss = serializers.BooleanField(
+        allow_null=True, help_text="Any one zone may lose all that it stores."
+    )
+    zone_while_writable = serializers.BooleanField(allow_null=True, help_text="Any one zone may be away.")
+    host_without_loss = serializers.BooleanField(
+        allow_null=True, help_text="Any one host may lose all that it stores."
+    )
+    host_while_writable = serializers.BooleanField(allow_null=True, help_text="Any one host may be away.")
+    text = serializers.CharField(help_text="The same in words.")
+
+
+class OneTopic(TopicShape):
+    survives = serializers.SerializerMethodField()
+
+    @extend_schema_field(SurvivalShape)
+    def get_survives(self, topic: Topic) -> Any:
+        return SurvivalShape(queries.survives(topic)).data
 
 
 class ChangedTopic(TopicShape, shapes.Delivery):
@@ -186,12 +215,12 @@ class TopicView(TenantView):
     @extend_schema(
         operation_id="topics_get",
         parameters=[shapes.TENANT, shapes.ETAG],
-        responses={200: TopicShape, **shapes.problems(403, 404)},
+        responses={200: OneTopic, **shapes.problems(403, 404)},
     )
     def get(self, request: Request, name: str) -> Response:
-        """One topic."""
+        """One topic, and which failures it survives."""
         topic = queries.topic(self.tenant, name, self.access.topic_prefixes)
-        return tagged(topic, TopicShape(topic))
+        return tagged(topic, OneTopic(topic))
 
     @extend_schema(
         operation_id="topics_change",

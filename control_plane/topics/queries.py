@@ -13,6 +13,8 @@ from control_plane.brokers.view import DurabilitySeen
 from control_plane.topics.models import Topic
 from penstock.contract import limits
 from penstock.contract.errors import BrokerUnavailable, NotFound
+from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.survival import Survival, survival
 from tenants.models import Tenant
 
 ASK_S = 1.0
@@ -43,6 +45,21 @@ def topic(tenant: Tenant, name: str, prefixes: tuple[str, ...] | None = None) ->
     if row is None:
         raise NotFound(f"topic {name[:64]!r} does not exist")
     return row
+
+
+def survives(topic: Topic) -> Survival:
+    """What the topic survives as it is set; of zones and hosts only while the brokers have it and one answers."""
+    try:
+        together = brokers.describe_topic(topic_id=topic.topic_id, timeout_s=ASK_S).together
+    except (BrokerUnavailable, NotFound):
+        together = None
+    settings = TopicSettings.from_dict(topic.settings)
+    return survival(
+        replication=settings.replication,
+        min_insync_replicas=settings.min_insync_replicas,
+        durability=settings.durability,
+        together=together,
+    )
 
 
 def durability(

@@ -485,20 +485,24 @@ class DescribedTenant(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ...) -> None: ...
 
 class DescribedTopic(_message.Message):
-    __slots__ = ("tenant", "name", "topic_id", "partitions", "settings_json", "generation")
+    __slots__ = ("tenant", "name", "topic_id", "partitions", "settings_json", "generation", "copies_in_one_zone", "copies_on_one_host")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_JSON_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
+    COPIES_IN_ONE_ZONE_FIELD_NUMBER: _ClassVar[int]
+    COPIES_ON_ONE_HOST_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     name: str
     topic_id: bytes
     partitions: int
     settings_json: str
     generation: int
-    def __init__(self, tenant: _Optional[str] = ..., name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[int] = ..., settings_json: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
+    copies_in_one_zone: int
+    copies_on_one_host: int
+    def __init__(self, tenant: _Optional[str] = ..., name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[int] = ..., settings_json: _Optional[str] = ..., generation: _Optional[int] = ..., copies_in_one_zone: _Optional[int] = ..., copies_on_one_host: _Optional[int] = ...) -> None: ...
 
 class DescribedKey(_message.Message):
     __slots__ = ("key_id", "tenant", "principal", "revoked", "expires_at_ms", "generation", "bindings")

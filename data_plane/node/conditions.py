@@ -5,12 +5,12 @@ from data_plane.metadata.image import ClusterImage
 from data_plane.node.config import NodeConfig
 from data_plane.node.control.controller_seat import ControllerSeat
 from data_plane.node.log_directory.log_directory import LogDirectory
+from data_plane.node.membership.located import located
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.replicas.retention import Retention
 from data_plane.node.replicas.step_aside import StepAside
-from data_plane.placement.domains import ACTIVE, warnings
-from data_plane.placement.planner import BrokerView
 from data_plane.replication.health import ReadOnly, reason_of
+from penstock.rules.domains import warnings
 
 _NAMED_MAX = 5
 
@@ -64,16 +64,7 @@ class Conditions:
     @property
     def _misplaced(self) -> str:
         """What is wrong with the zone or host of this broker, as it is registered."""
-        brokers = [
-            BrokerView(
-                id=known.record.broker_id,
-                zone=known.record.zone,
-                host=known.record.host,
-                state=ACTIVE if known.active else "fenced",
-            )
-            for known in self._image.brokers.values()
-        ]
-        return "; ".join(warnings(brokers).get(self._config.broker_id, ()))
+        return "; ".join(warnings(located(self._image)).get(self._config.broker_id, ()))
 
     def gauges(self) -> dict[str, int]:
         """By name of the metric."""

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from data_plane.placement.domains import ACTIVE, Copies, Crowd, Location, locations
 from data_plane.placement.planner import BrokerView, PlacementRefused
+from penstock.rules.domains import ACTIVE, Copies, Crowd, Location, locations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

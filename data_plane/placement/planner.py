@@ -23,10 +23,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from data_plane.placement.domains import ACTIVE, Location, locations
 from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.invariant import invariant
+from penstock.rules.domains import ACTIVE, Location, locations
 
 
 class PlacementRefused(InvalidRequest):

@@ -4,6 +4,7 @@ The brokers say who leads and who is in sync; the control plane, if the profile 
 """
 
 from contextlib import closing
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +20,10 @@ from penstock.cli.topic_records import topic_delete_records
 from penstock.contract.errors import NotFound
 
 if TYPE_CHECKING:
-    from penstock import Client, PartitionDescription, TopicDescription
+    from collections.abc import Sequence
+
+    from penstock import BrokerDescription, Client, PartitionDescription, TopicDescription
+    from penstock.rules.survival import Survival
 
 _TIMEOUT_S = 10.0
 _NONE_YET = "No topics yet that this key may see. Make one: penstock topic create orders --partitions 3"
@@ -71,6 +75,7 @@ def topic_describe(name: str, offsets: bool, timeout: float) -> None:
     wanted = _wanted(name, timeout)
     with connect() as client:
         description = client.topic(name, timeout=timeout)
+        survives = _survival(description, client.brokers(timeout=timeout))
         partitions = [_partition(partition) for partition in description.partitions]
         if offsets:
             _add_offsets(client, name, partitions, timeout)
@@ -80,6 +85,7 @@ def topic_describe(name: str, offsets: bool, timeout: float) -> None:
                 "topic": description.name,
                 "topic_id": description.topic_id,
                 "settings": description.settings,
+                "survives": asdict(survives),
                 "partitions": partitions,
                 **({} if wanted is None else {field: wanted[field] for field in _WANTED}),
             }
@@ -92,9 +98,26 @@ def topic_describe(name: str, offsets: bool, timeout: float) -> None:
     for condition in [] if wanted is None else wanted["conditions"]:
         reason, message = str(condition.get("reason")), str(condition.get("message"))
         print_fact("condition", [reason, message], display.line(f"{reason}: {message}"))
+    print_fact("survives", [survives.text], survives.text)
     print_part("setting", ["setting", "value"], sorted(description.settings.items()))
     rows = [[_shown(value) for value in partition.values()] for partition in partitions]
     print_part("partition", [column.replace("_", " ") for column in partitions[0]], rows)
+
+
+def _survival(description: "TopicDescription", brokers: "Sequence[BrokerDescription]") -> "Survival":
+    """Where the copies are is not known while one of their brokers is not registered."""
+    from penstock.contract.topic_settings import TopicSettings
+    from penstock.rules.domains import LocatedBroker, locations, most_together
+    from penstock.rules.survival import survival
+
+    where = locations([LocatedBroker(id=b.broker, zone=b.zone, host=b.host) for b in brokers])
+    settings = TopicSettings.from_dict(description.settings)
+    return survival(
+        replication=settings.replication,
+        min_insync_replicas=settings.min_insync_replicas,
+        durability=settings.durability,
+        together=most_together(where, [partition.replicas for partition in description.partitions]),
+    )
 
 
 def _list_wanted(timeout: float) -> None:

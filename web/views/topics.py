@@ -83,6 +83,7 @@ def topic_live(request: HttpRequest, access: TenantAccess, name: str) -> HttpRes
             context |= {
                 "now": now,
                 "read_back": read_back,
+                "survives": queries.survives(row),
                 "rates": rates,
                 "flows": flows(access.tenant.public_id, now.topic_id),
                 "parts": [

@@ -21,6 +21,7 @@ from data_plane.metadata.port import (
 from data_plane.node.config import NodeConfig
 from data_plane.node.control import cluster_pages
 from data_plane.node.control.declared_losses import describe_loss
+from data_plane.node.membership.located import located
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed, Rng
 from data_plane.node.requests import parsed
@@ -35,6 +36,7 @@ from penstock.contract.errors import (
 )
 from penstock.contract.ids import TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.domains import locations, most_together
 
 _TRIES = 20
 
@@ -293,6 +295,10 @@ class AdminCalls:
             return pb.DescribeTopicResponse(outcome=outcome).SerializeToString()
         response = pb.DescribeTopicResponse(outcome=pb.Outcome(revision=image.revision))
         cluster_pages.describe_topic(response.topic, topic)
+        where = locations(located(image))
+        together = most_together(where, (record.replicas for record in image.partitions_of(topic.topic_id)))
+        if together is not None:
+            response.topic.copies_in_one_zone, response.topic.copies_on_one_host = together
         return response.SerializeToString()
 
     async def describe_cluster(self, caller: Caller, request: bytes) -> bytes:

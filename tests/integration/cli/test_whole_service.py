@@ -97,6 +97,11 @@ def test_topics_are_created_altered_listed_and_deleted(penstock: Service) -> Non
     penstock("produce", "orders", "one", "two", "--key", "anna")
     described = penstock("topic", "describe", "orders", "--offsets", "--json").json
     assert len(described["partitions"]) == 4 and described["delivered"] is True
+    profile = tomllib.loads((penstock.home / ".config/penstock/profiles.toml").read_text())["dev"]
+    with RestClient(profile["api_url"], profile["api_key"]) as rest:
+        survives = rest.get("/v1/topics/orders")["survives"]
+    assert described["survives"] == survives
+    assert survives["text"] in penstock("topic", "describe", "orders").out
     assert sum(p["next_offset"] - p["first_offset"] for p in described["partitions"]) == 2
     penstock("topic", "delete", "orders", "--yes")
     assert penstock("topic", "list", "--json").json["topics"] == []

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from data_plane.placement.domains import locations
 from data_plane.placement.planner import BrokerView
+from penstock.rules.domains import locations
 
 
 @st.composite

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_plane.placement.domains import Location, locations
 from data_plane.placement.moves import PlacedPartition, PlannedMove, moves_off, rebalance, towards
 from data_plane.placement.planner import BrokerView, PlacementRefused, plan
+from penstock.rules.domains import Location, locations
 
 from .clusters import closer_than_needed, clusters, unevenness
 

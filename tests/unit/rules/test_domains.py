@@ -1,7 +1,7 @@
 """Failure domains: who shares a zone or a host, and what an operator should correct."""
 
-from data_plane.placement.domains import Location, locations, warnings
 from data_plane.placement.planner import BrokerView, plan
+from penstock.rules.domains import Location, locations, warnings
 
 
 def test_a_broker_without_host_is_alone_and_a_host_without_zone_is_a_zone() -> None:

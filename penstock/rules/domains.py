@@ -9,6 +9,7 @@ broker with the lowest id names counts for all of them.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 ACTIVE = "active"
@@ -25,6 +26,16 @@ class Located(Protocol):
     def host(self) -> str: ...
     @property
     def state(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocatedBroker:
+    """A broker, where nothing else of it matters."""
+
+    id: int
+    zone: str
+    host: str
+    state: str = ACTIVE
 
 
 class Location(NamedTuple):
@@ -59,6 +70,20 @@ def host_of(broker: Located) -> str:
 def unnamed_host(broker: int) -> str:
     """The host of a broker that names none."""
     return f"broker {broker}"
+
+
+def most_together(where: Mapping[int, Location], partitions: Iterable[Sequence[int]]) -> Crowd | None:
+    """The most copies that any of these partitions has in one zone, and on one host. None = one is on a broker that is
+    not in `where`."""
+    in_zone = on_host = 0
+    for replicas in partitions:
+        if any(broker not in where for broker in replicas):
+            return None
+        copies = Copies(where, replicas)
+        around = [copies.around(broker) for broker in replicas]
+        in_zone = max([in_zone, *(crowd.in_zone for crowd in around)])
+        on_host = max([on_host, *(crowd.on_host for crowd in around)])
+    return Crowd(in_zone, on_host)
 
 
 class Copies:
