@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.admin_client import CHANGE_S, AdminClient
-from data_plane.placement.domains import ACTIVE
+from penstock.rules.domains import ACTIVE
 from data_plane.placement.planner import plan
 from hosts.broker import Broker
 from hosts.certificates import Certificates
