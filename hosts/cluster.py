@@ -246,7 +246,7 @@ class Cluster:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def end(self) -> list[int]:
-        """Stop all brokers, then etcd; those that had to be killed."""
+        """Stop all brokers, then etcd; those that did not drain and end in time."""
         for desk in self._desks:
             desk.admin.close()
         threads: list[threading.Thread] = []
@@ -254,7 +254,7 @@ class Cluster:
 
         def stop(broker: Broker) -> None:
             broker.host.wire.heal()
-            if not broker.end():
+            if not broker.end() or broker.status != 0:
                 killed.append(broker.number)
 
         for broker in self.brokers.values():

@@ -13,6 +13,8 @@ from hosts.host import Host
 from local.processes import PRIVATE, open_output
 
 _GONE_S = 20.0
+_END_S = 40.0
+"""A runner finishes the round that has begun, 30 s at most."""
 _POLL_S = 0.02
 _ATTACHED_S = 20.0
 _AGAIN_S = 0.5
@@ -117,8 +119,8 @@ class Program:
             self._process.wait(_GONE_S)
             self._known_end = self._process
 
-    def end(self, timeout_s: float = _GONE_S) -> bool:
-        """Let it drain and end, and end what it left behind; False when it had to be killed."""
+    def end(self, timeout_s: float = _END_S) -> bool:
+        """Let it drain and end, and end what it left behind; False when it had to be killed. `status` says how."""
         self.kept_down = True
         self.detach()
         self.signal(self._stop)
@@ -126,7 +128,8 @@ class Program:
         if self._process is None:
             return True
         try:
-            return self._process.wait(timeout_s) == 0
+            self._process.wait(timeout_s)
+            return True
         except subprocess.TimeoutExpired:
             return False
         finally:
