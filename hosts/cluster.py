@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.admin_client import CHANGE_S, AdminClient
-from penstock.rules.domains import ACTIVE
 from data_plane.placement.planner import plan
 from hosts.broker import Broker
 from hosts.certificates import Certificates
@@ -26,6 +25,7 @@ from local.provisioning import broker_views, new_key, provision_internal_topics,
 from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
 from penstock.private_file import write_private
+from penstock.rules.domains import ACTIVE
 
 TENANT = "tn_hosts"
 _BOOT_S = 120.0
