@@ -21,9 +21,13 @@ _folders: list[tempfile.TemporaryDirectory[str]] = []
 """They go with the process."""
 
 
-@cache
 def authority(cluster_id: str = CLUSTER, name: str = "") -> Ca:
     """One for each cluster and each `name`, valid since ten days."""
+    return _authority(cluster_id, name)
+
+
+@cache
+def _authority(cluster_id: str, name: str) -> Ca:
     return new_ca(cluster_id, datetime.now(UTC) - timedelta(days=10), 3_650)
 
 
@@ -70,9 +74,13 @@ def own(files: IdentityConfig, name: str, cluster_id: str = "") -> OwnIdentity:
     return OwnIdentity(files, Role(who.role), cluster_id=cluster_id, broker_id=who.number)
 
 
-@cache
 def identity(name: str, cluster_id: str = CLUSTER) -> OwnIdentity:
     """Of a process at this machine, good and believed by all others of its cluster that tests get here."""
+    return _identity(name, cluster_id)
+
+
+@cache
+def _identity(name: str, cluster_id: str) -> OwnIdentity:
     _folders.append(tempfile.TemporaryDirectory(prefix="identity-"))
     return own(write(Path(_folders[-1].name), name, ca=authority(cluster_id)), name, cluster_id)
 

@@ -17,6 +17,7 @@ from daemon.identity import Role
 from daemon.settings import Settings, require
 from daemon.tls import IdentityConfig, OwnIdentity
 from data_plane.broker.metadata_config import EtcdMetadata, is_namespace
+from data_plane.broker.transition import TransitionConfig
 from data_plane.node.config import NodeConfig, Timings
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import BROKER_ID_MAX, BrokerId
@@ -68,6 +69,8 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
     """Name of the machine, the same for all brokers on it; a machine of its own unless given."""
     identity: IdentityConfig
     """Who this broker is to other brokers, and whom it believes."""
+    transition: TransitionConfig | None = None
+    """Of an upgrade from the release before; only with loopback addresses, and to be removed when it is done."""
     pepper_files: Mapping[str, str]
     """{version: file} of the peppers of API keys, hex."""
     tls_certificate_file: Path | None = None
@@ -139,6 +142,14 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
             f"{hosts['client_listen']} is not a loopback address; API keys need TLS there: give tls_certificate_file"
             " and tls_key_file",
         )
+        if self.transition is not None:
+            for name in ("internal_listen", "peer_listen"):
+                require(
+                    is_loopback(hosts[name]),
+                    name,
+                    f"{hosts[name]} is not a loopback address; in transition the cluster secret travels there in"
+                    " plain text: upgrade on loopback, then remove transition",
+                )
         for name, users in (("client", "clients"), ("internal", "Admin calls"), ("peer", "other brokers")):
             host = hosts[f"{name}_listen"]
             require(

@@ -43,6 +43,7 @@ class PeerListener:
     """
 
     name = "peer"
+    version = wire.VERSION
 
     def __init__(
         self,
@@ -146,6 +147,10 @@ class PeerListener:
         self._turned_away.count(connection.host, why)
         connection.abort(why)
 
+    def incoming(self) -> wire.Incoming:
+        """What reads the hello of a new connection, and what follows."""
+        return wire.Incoming()
+
     def identify(self, connection: "_Accepted", hello: wire.Hello) -> Identity:
         """Who the peer is. Raises `NoIdentity`."""
         return identity_of_peer(connection.certificate)
@@ -198,6 +203,7 @@ class _Accepted(PeerConnection):
         self.host = address[0]
         super().__init__(f"{self.host}:{address[1]}")
         self._listener = listener
+        self.said = self._incoming = listener.incoming()
         self._in_time: asyncio.TimerHandle | None = None
         self._handshake: asyncio.Task[None] | None = None
         """Until the connection is made, or is not going to be."""
@@ -249,7 +255,7 @@ class _Accepted(PeerConnection):
         self.gone.set()
 
     def welcome(self) -> None:
-        self._transport.write(wire.welcome())
+        self._transport.write(wire.welcome(self._listener.version))
 
     def make_way(self) -> None:
         """It was not let in yet, and another one wants its place."""

@@ -25,12 +25,20 @@ from penstock.rules.addresses import split_address
 _log = logging.getLogger("penstock.peers")
 
 T = TypeVar("T")
+
+
+class NothingSaid(ConnectionLost):
+    """There was no connection, or the peer hung up on the handshake: it has heard nothing of what was asked."""
+
+
 _LOGGED_MAX = 100
 """Addresses of which is remembered what was logged."""
 
 
 class PeerTransport:
     """Connects again for each stream and each call: streams last, and calls are a few a second."""
+
+    version = wire.VERSION
 
     def __init__(
         self,
@@ -74,13 +82,15 @@ class PeerTransport:
         made: _Dialled | None = None
         address = peer.address
         try:
-            hello = wire.Hello(form=form, method=method, request_id=secrets.token_hex(8)).encode()
+            hello = self.hello(form, method, secrets.token_hex(8))
             first = hello if request is None else hello + wire.frame(request)
             host, port = self._host_and_port(address)
             tls = self._tls()
             async with asyncio.timeout(timeout_ms / 1000):
                 _, made = await asyncio.get_running_loop().create_connection(
-                    lambda: _Dialled(address, first, self._open, lambda shown: self.check(peer, shown)),
+                    lambda: _Dialled(
+                        address, first, self._open, lambda shown: self.check(peer, shown), self.version
+                    ),
                     host,
                     port,
                     ssl=tls,
@@ -104,6 +114,10 @@ class PeerTransport:
         self._logged.pop(address, None)
         return found
 
+    def hello(self, form: wire.Form, method: str, request_id: str) -> bytes:
+        """What is said first. Raises `WireError` when it is too long."""
+        return wire.Hello(form=form, method=method, request_id=request_id).encode()
+
     def check(self, peer: Peer, certificate: Mapping[str, Any] | None) -> None:
         """Raises `HandshakeRefused` unless it is of the broker that is meant."""
         try:
@@ -112,16 +126,18 @@ class PeerTransport:
             raise HandshakeRefused(NO_IDENTITY, str(wrong)) from None
         meant = Identity(cluster_id=self._cluster_id, role=Role.BROKER, broker_id=peer.broker)
         if shown != meant:
-            wrong = WRONG_CLUSTER if shown.cluster_id != meant.cluster_id else WRONG_ROLE
+            reason = WRONG_CLUSTER if shown.cluster_id != meant.cluster_id else WRONG_ROLE
             if (shown.cluster_id, shown.role) == (meant.cluster_id, meant.role):
-                wrong = WRONG_BROKER
-            raise HandshakeRefused(wrong, f"what listens there is {shown}, and {meant} is registered with it")
+                reason = WRONG_BROKER
+            raise HandshakeRefused(
+                reason, f"what listens there is {shown}, and {meant} is registered with it"
+            )
 
     def _lost(self, address: str, error: Exception) -> ConnectionLost:
         """What is wrong with a certificate is logged and counted; a peer that is only gone is not."""
         refusal = refusal_of(error)
         if refusal is None:
-            return ConnectionLost(f"{address}: {error}")
+            return NothingSaid(f"{address}: {error}")
         self._log_once(address, refusal.message)
         self._refused_handshakes.count(RefusedHandshakes.OUTGOING, refusal.reason)
         return ConnectionLost(f"{address}: {refusal.message}")
@@ -160,10 +176,12 @@ class _Dialled(PeerConnection):
         first: bytes,
         connections: "dict[_Dialled, None]",
         check: Callable[[Mapping[str, Any] | None], None],
+        version: int,
     ) -> None:
         """`check` raises `HandshakeRefused` for a peer that is not meant."""
         super().__init__(address)
         self._first, self._connections, self._check = first, connections, check
+        self._version = version
         self.refused: HandshakeRefused | None = None
         """Why nothing was said to the peer, or why it takes no connection of ours."""
         self.gone = asyncio.Event()
@@ -218,7 +236,7 @@ class _Dialled(PeerConnection):
             return False
         kind, payload = message
         if kind == wire.Kind.WELCOME:
-            wire.read_welcome(payload)
+            wire.read_welcome(payload, self._version)
             self._wake(self._receiver)
         elif kind == wire.Kind.END:
             self._arrived(kind, payload)

@@ -88,13 +88,13 @@ def frame(payload: bytes) -> bytes:
     return _MESSAGE.pack(_FRAME, len(payload)) + payload
 
 
-def welcome() -> bytes:
-    return _MESSAGE.pack(Kind.WELCOME, _WELCOME.size) + _WELCOME.pack(MAGIC, VERSION)
+def welcome(version: int = VERSION) -> bytes:
+    return _MESSAGE.pack(Kind.WELCOME, _WELCOME.size) + _WELCOME.pack(MAGIC, version)
 
 
-def read_welcome(payload: bytes) -> None:
+def read_welcome(payload: bytes, version: int = VERSION) -> None:
     """Raises `WireError` unless it is this version's."""
-    if payload != _WELCOME.pack(MAGIC, VERSION):
+    if payload != _WELCOME.pack(MAGIC, version):
         raise WireError("its welcome is none of this version")
 
 

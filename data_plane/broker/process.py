@@ -40,6 +40,7 @@ from data_plane.broker.peer_listener import PeerListener, bind_peers
 from data_plane.broker.peer_transport import PeerTransport
 from data_plane.broker.server import Listener, bind, credentials_within
 from data_plane.broker.sqlite_store import SqliteStore, StoreFault
+from data_plane.broker.transition import ANY_PORT, BothTransports, OldDoors
 from data_plane.broker.watchdog import Watchdog
 from data_plane.disk.port import DiskFault
 from data_plane.metadata.model import LossRecord
@@ -106,6 +107,8 @@ class BrokerProcess:
         self._peer_connections_max = PEER_CONNECTIONS_MAX
         self._peer_listener: PeerListener | None = None
         """There once it serves."""
+        self._old_doors: OldDoors | None = None
+        """There in transition alone."""
         self._node: BrokerNode
 
     async def run(self) -> NoReturn:
@@ -120,10 +123,22 @@ class BrokerProcess:
         client_server, client_port = bind(
             config.client_listen, credentials, descriptors // 2, limits.STREAMS_PER_CONNECTION_MAX
         )
+        internal_listen, peer_listen = config.internal_listen, config.peer_listen
+        if config.transition is not None:
+            internal_listen = peer_listen = ANY_PORT
         internal_server, internal_port = bind(
-            config.internal_listen, credentials_within(identity), descriptors // 8, INTERNAL_CALLS_MAX
+            internal_listen, credentials_within(identity), descriptors // 8, INTERNAL_CALLS_MAX
         )
-        peer_socket, peer_port = bind_peers(config.peer_listen)
+        peer_socket, peer_port = bind_peers(peer_listen)
+        if config.transition is not None:
+            self._old_doors = OldDoors(
+                config.transition.secret(),
+                identity.current.identity,
+                {"internal": config.internal_listen, "peer": config.peer_listen},
+                {"internal": internal_port, "peer": peer_port},
+                descriptors // 8,
+            )
+            internal_port, peer_port = self._old_doors.ports["internal"], self._old_doors.ports["peer"]
         addresses = {
             "client": _with_port(config.client_listen, client_port),
             "internal": _with_port(config.internal_listen, internal_port),
@@ -134,9 +149,11 @@ class BrokerProcess:
             node_config = replace(node_config, written_logs_max=descriptors // 8)
         disk = RealDisk(config.data)
         store = await open_store(config.metadata, config.cluster_id)
-        transport = PeerTransport(
+        transport: PeerTransport | BothTransports = PeerTransport(
             config.cluster_id, lambda: identity.current.client, self._refused_handshakes
         )
+        if config.transition is not None:
+            transport = BothTransports(transport, config.transition.secret(), config.cluster_id)
         node = self._node = BrokerNode(
             node_config,
             clock=SystemClock(),
@@ -168,6 +185,7 @@ class BrokerProcess:
                 ("client listener", client_server.stop(grace=None)),
                 ("internal listener", internal_server.stop(grace=None)),
                 ("peer listener", self._stop_peer_listener()),
+                ("old listeners", self._stop_old_doors()),
                 ("connections", transport.close()),
                 ("metadata store", store.close()),
             ):
@@ -246,6 +264,15 @@ class BrokerProcess:
         await client.start()
         await internal.start()
         await for_peers.start(peer)
+        if self._old_doors is not None:
+            await self._old_doors.start(
+                node.internal_service,
+                node.peer_service,
+                rules,
+                self._peer_connections_max,
+                refused,
+                self._fail,
+            )
         try:
             _write_addresses(self._config.data / ADDRESS_FILE, addresses)
         except OSError as error:
@@ -255,6 +282,10 @@ class BrokerProcess:
     async def _stop_peer_listener(self) -> None:
         if self._peer_listener is not None:
             await self._peer_listener.stop()
+
+    async def _stop_old_doors(self) -> None:
+        if self._old_doors is not None:
+            await self._old_doors.stop()
 
     async def _turn(self) -> None:
         """Show that the loop turns (RL137)."""

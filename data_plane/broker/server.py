@@ -162,7 +162,7 @@ class Listener(grpc.GenericRpcHandler):
         it."""
         with ExitStack() as entered:
             try:
-                known = replace(caller, identity=self._identity(method, caller, context))
+                known = replace(caller, identity=self.identify(method, caller, context))
                 principal = entered.enter_context(self._service.enter(known))
             except CallFailed as refused:
                 self._turned_away.count(caller.peer, refused.message)
@@ -178,7 +178,7 @@ class Listener(grpc.GenericRpcHandler):
         """Why the last of them was not."""
         return self._turned_away.reason
 
-    def _identity(self, method: str, caller: Caller, context: Any) -> Identity | None:
+    def identify(self, method: str, caller: Caller, context: Any) -> Identity | None:
         """Who calls the internal listener, by its certificate alone; None on the clients'. Raises `CallFailed`."""
         if self._rules is None:
             return None

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods as internal
 from penstock.contract import limits, methods
 from penstock.contract.errors import ErrorCode
-from tests.certificates import channel_credentials, identity, write
+from tests.certificates import CLUSTER, authority, channel_credentials, identity, own, write
 from tests.certificates import settings as settings_of
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -175,10 +176,12 @@ def test_a_broker_starts_serves_and_drains(broker: Broker) -> None:
     assert (broker.directory / "data" / "clean").exists()
 
 
-def streams_of_a_connection(address: str) -> int:
+def streams_of_a_connection(address: str, tls: ssl.SSLContext | None = None) -> int:
     """What the listener says in its first HTTP/2 frame, SETTINGS: so many streams at once."""
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), 10) as connection, connection.makefile("rb") as said:
+    plain = socket.create_connection((host, int(port)), 10)
+    with tls.wrap_socket(plain, server_hostname=host) if tls else plain as connection:
+        said = connection.makefile("rb")
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
         head = said.read(9)
         assert head[3] == 4, "SETTINGS come first"
@@ -187,10 +190,18 @@ def streams_of_a_connection(address: str) -> int:
     return found[3]
 
 
+def read_context(broker: Broker) -> ssl.SSLContext:
+    """Of an operator who speaks HTTP/2 himself."""
+    tls = own(write(broker.directory / "operator", "operator"), "operator").current.client
+    tls.set_alpn_protocols(["h2"])
+    return tls
+
+
 def test_a_connection_of_a_client_carries_fewer_streams_than_one_for_admin_calls(broker: Broker) -> None:
     broker.start_ready()
     assert streams_of_a_connection(broker.address("client")) == limits.STREAMS_PER_CONNECTION_MAX
-    assert streams_of_a_connection(broker.address("internal")) == INTERNAL_CALLS_MAX
+    tls = read_context(broker)
+    assert streams_of_a_connection(broker.address("internal"), tls) == INTERNAL_CALLS_MAX
 
 
 def test_a_killed_broker_starts_again(broker: Broker) -> None:
@@ -269,9 +280,21 @@ def refused(broker: Broker, says: str, **settings: Any) -> None:
     assert "Traceback" not in written
 
 
+def of_broker(broker: Broker, number: int, cluster_id: str = CLUSTER) -> dict[str, Any]:
+    """The settings that say who it is."""
+    folder = broker.directory / f"{cluster_id}-{number}"
+    files = write(folder, f"broker-{number}", ca=authority(cluster_id))
+    return {"broker_id": number, "cluster_id": cluster_id, "identity": settings_of(files)}
+
+
+def test_a_certificate_of_another_broker_or_cluster_is_refused(broker: Broker) -> None:
+    refused(broker, "is of penstock://c1/broker/1, one of broker/2 required", broker_id=2)
+    refused(broker, "is of penstock://c1/broker/1, one of cluster c2 required", cluster_id="c2")
+
+
 def test_two_brokers_cannot_have_one_log_directory(broker: Broker) -> None:
     process = broker.start_ready()
-    refused(broker, "another process holds the log directory", broker_id=2)
+    refused(broker, "another process holds the log directory", **of_broker(broker, 2))
     assert json.loads(broker.address_file.read_text())["pid"] == process.pid
     assert broker.get("/readyz") == 200
 
@@ -280,8 +303,8 @@ def test_a_log_directory_of_another_broker_is_refused(broker: Broker) -> None:
     process = broker.start_ready()
     process.send_signal(signal.SIGTERM)
     assert ended(process)[0] == 0
-    refused(broker, "directory.json: broker_id is 1, 2 required", broker_id=2)
-    refused(broker, "cluster_id", cluster_id="c2")
+    refused(broker, "directory.json: broker_id is 1, 2 required", **of_broker(broker, 2))
+    refused(broker, "cluster_id", **of_broker(broker, 1, "c2"))
 
 
 def test_a_port_in_use_is_named(broker: Broker) -> None:

@@ -1,0 +1,56 @@
+"""Who may call what within a cluster: the one table, whole and exact."""
+
+import pytest
+
+from daemon.identity import Identity, Role
+from data_plane.authz.peers import ROLES, PeerRules
+from data_plane.contract import methods
+
+RULES = PeerRules(cluster_id="c1", roles=ROLES)
+BROKER = Identity(cluster_id="c1", role=Role.BROKER, broker_id=1)
+OTHERS = [Identity(cluster_id="c1", role=role) for role in (Role.CONTROL_PLANE, Role.OPERATOR, Role.RUNNER)]
+BETWEEN_BROKERS = {
+    methods.REPLICATE,
+    methods.COMPARE_SEGMENTS,
+    methods.CONTROL,
+    methods.REPLICA_ENDS,
+    methods.HAND_OVER,
+    methods.APPEND_USAGE,
+    methods.CUT_PARTITIONS,
+}
+PASSED_ON = {methods.DESCRIBE_MOVES, methods.TOPIC_DURABILITY}
+
+
+def test_every_method_of_the_contract_stands_in_the_table() -> None:
+    offered = {path for path in vars(methods).values() if str(path).startswith("/penstock.internal.")}
+    assert set(ROLES) == offered
+
+
+def test_brokers_call_what_is_between_brokers_and_nothing_else() -> None:
+    allowed = {method for method in ROLES if RULES.refusal(BROKER, method) is None}
+    assert allowed == BETWEEN_BROKERS | PASSED_ON
+
+
+@pytest.mark.parametrize("caller", OTHERS, ids=lambda caller: caller.name)
+def test_the_control_plane_and_operators_call_admin_calls_and_the_runner_nothing(caller: Identity) -> None:
+    allowed = {method for method in ROLES if RULES.refusal(caller, method) is None}
+    assert allowed == (set() if caller.role is Role.RUNNER else set(ROLES) - BETWEEN_BROKERS)
+
+
+@pytest.mark.parametrize("method", [*ROLES, "/nowhere"])
+def test_a_process_of_another_cluster_may_call_nothing(method: str) -> None:
+    for role in Role:
+        number = 1 if role is Role.BROKER else None
+        refusal = RULES.refusal(Identity(cluster_id="c2", role=role, broker_id=number), method)
+        assert refusal is not None and refusal.reason == "wrong_cluster"
+        assert refusal.message.endswith("is of another cluster; the certificate of a process of c1 required")
+
+
+def test_a_refusal_says_who_may() -> None:
+    refusal = RULES.refusal(BROKER, methods.PUT_TENANT)
+    assert refusal is not None and refusal.reason == "wrong_role"
+    assert (
+        refusal.message == f"broker-1 may not call {methods.PUT_TENANT}: control-plane or operator required"
+    )
+    nowhere = RULES.refusal(OTHERS[1], "/nowhere")
+    assert nowhere is not None and nowhere.message == "operator may not call /nowhere: no role required"

@@ -1,0 +1,148 @@
+"""The files of an identity: refused with what is wrong with them, and taken up again when they have changed."""
+
+import os
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from daemon.identity import Role
+from daemon.tls import IdentityConfig, OwnIdentity, read_credentials
+from penstock.contract.errors import ConfigurationError
+from tests.certificates import authority, own, write
+
+NOW_S = 1_800_000_000.0
+
+
+def read(files: IdentityConfig, *, cluster_id: str = "c1", broker_id: int = 1) -> None:
+    read_credentials(files, Role.BROKER, cluster_id=cluster_id, broker_id=broker_id, now_s=_file_time(files))
+
+
+def _file_time(files: IdentityConfig) -> float:
+    return max(files.ca_file.stat().st_mtime, 1.0) if files.ca_file.exists() else NOW_S
+
+
+def test_good_files_are_read(tmp_path: Path) -> None:
+    found = own(write(tmp_path, "broker-1"), "broker-1").current
+    assert found.identity.uri == "penstock://c1/broker/1"
+    assert "PRIVATE" not in repr(found)
+
+
+BROKEN: dict[str, tuple[Callable[[Path], IdentityConfig], str]] = {
+    "of another broker": (
+        lambda folder: write(folder, "broker-2"),
+        "is of penstock://c1/broker/2, one of broker/1 required",
+    ),
+    "of another role": (
+        lambda folder: write(folder, "operator"),
+        "is of penstock://c1/operator, one of broker/1 required",
+    ),
+    "of another cluster": (
+        lambda folder: write(folder, "broker-1", ca=authority("c2")),
+        "is of penstock://c2/broker/1, one of cluster c1 required",
+    ),
+    "of an authority that is not believed": (
+        lambda folder: write(folder, "broker-1", believed=[authority(name="other")]),
+        "no authority in {folder}/ca.pem vouches for it",
+    ),
+    "expired": (
+        lambda folder: write(folder, "broker-1", begins_in=timedelta(days=-5)),
+        "expired at ",
+    ),
+    "not yet valid": (
+        lambda folder: write(folder, "broker-1", begins_in=timedelta(days=5)),
+        "is not valid before ",
+    ),
+    "no identity": (
+        lambda folder: write(folder, "etcd-1"),
+        "the certificate names no penstock://... among its subject alternative names",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_certificate_that_does_not_do_is_refused_in_one_line(tmp_path: Path, case: str) -> None:
+    make, says = BROKEN[case]
+    files = make(tmp_path)
+    with pytest.raises(ConfigurationError) as refused:
+        read(files)
+    (line,) = str(refused.value).splitlines()
+    assert line.startswith(f"identity.certificate_file: {files.certificate_file}: ")
+    assert says.format(folder=tmp_path) in line
+
+
+def test_a_key_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    files = write(tmp_path, "broker-1")
+    shutil.copy(write(tmp_path / "other", "broker-1").key_file, files.key_file)
+    with pytest.raises(ConfigurationError, match=r"identity\.key_file: .*does not fit .*KEY_VALUES_MISMATCH"):
+        read(files)
+
+
+@pytest.mark.parametrize("name", ["ca_file", "certificate_file", "key_file"])
+def test_a_file_that_is_not_there_or_holds_something_else_is_named(tmp_path: Path, name: str) -> None:
+    files = write(tmp_path, "broker-1")
+    file: Path = getattr(files, name)
+    file.write_bytes(b"\xff no PEM \x00")
+    with pytest.raises(ConfigurationError, match=f"identity.{name}: {file}: "):
+        read(files)
+    file.unlink()
+    with pytest.raises(ConfigurationError, match=f"identity.{name}: {file}: No such file"):
+        read(files)
+
+
+def test_files_that_change_are_taken_up(tmp_path: Path) -> None:
+    found = own(write(tmp_path, "broker-1"), "broker-1")
+    before = found.current
+    assert not found.look() and found.current is before
+    write(tmp_path, "broker-1")
+    assert found.look()
+    assert found.current.certificate != before.certificate
+    assert not found.look()
+
+
+def test_a_file_that_is_only_written_again_changes_nothing(tmp_path: Path) -> None:
+    files = write(tmp_path, "broker-1")
+    found = own(files, "broker-1")
+    before = found.current
+    files.key_file.write_bytes(files.key_file.read_bytes())
+    os.utime(files.key_file, (1, 1))
+    assert not found.look() and found.current is before
+
+
+def test_half_a_renewal_is_waited_out_and_told(tmp_path: Path) -> None:
+    files = write(tmp_path, "broker-1")
+    found = own(files, "broker-1")
+    before = found.current
+    new = write(tmp_path / "new", "broker-1")
+    shutil.copy(new.key_file, files.key_file)
+    assert not found.look() and found.current is before
+    assert "does not fit" in found.fault
+    assert "what was read before is still used" in found.warnings()["identity files"]
+    shutil.copy(new.certificate_file, files.certificate_file)
+    assert found.look() and found.current.certificate == new.certificate_file.read_bytes()
+    assert found.fault == "" and "identity files" not in found.warnings()
+
+
+def test_what_expires_soon_is_something_to_look_at(tmp_path: Path) -> None:
+    files = write(tmp_path, "broker-1", days=20)
+    clock = [files.ca_file.stat().st_mtime]
+    found = OwnIdentity(files, Role.BROKER, broker_id=1, clock=lambda: clock[0])
+    assert found.warnings() == {}
+    assert found.ends_s()["certificate"] == pytest.approx(20 * 86_400, abs=3_600)
+    assert found.ends_s()["authority"] > 1_000 * 86_400
+    clock[0] += 7 * 86_400
+    assert found.warnings() == {
+        "certificate expires": f"the certificate in {files.certificate_file} expires in 13 days; put a new one there"
+    }
+    clock[0] += 14 * 86_400
+    assert found.warnings()["certificate expires"].endswith("has expired; put a new one there")
+    assert found.ends_s()["certificate"] < 0
+
+
+def test_a_bundle_of_two_authorities_expires_with_the_one_that_issued(tmp_path: Path) -> None:
+    old, new = authority(name="old"), authority(name="new")
+    files = write(tmp_path, "broker-1", ca=new, believed=[old, new])
+    found = own(files, "broker-1").current
+    assert found.ends_s["authority"] == new.certificate.not_valid_after_utc.timestamp()
