@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 FORMAT = 1
+_POINTER = re.compile(r"current(?:-(\d{1,18}))?\.json")
 _RUN = re.compile(r"[0-9a-f]{32}\Z")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,199}\.parquet\Z")
 ROWS_MAX = 20_000_000
@@ -131,16 +132,23 @@ class Manifest:
 
 def current_manifest(datasets: Path, name: str) -> Manifest | None:
     """The manifest of the run that counts now; None when none was published yet. Raises `DataSetRefused`."""
-    pointer = datasets / name / "current.json"
+    pointer = _pointer(datasets / name)
+    if pointer is None:
+        return None
     try:
         run_id = json.loads(pointer.read_text(encoding="utf-8")).get("run_id")
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError, AttributeError) as error:
         raise DataSetRefused(f"{name}: {pointer.name} cannot be read: {error}") from error
     if not isinstance(run_id, str) or not _RUN.match(run_id):
         raise DataSetRefused(f"{name}: {pointer.name} names the run {run_id!r}, 32 hex digits required")
     return _manifest(datasets / name / f"run={run_id}", name, run_id)
+
+
+def _pointer(folder: Path) -> Path | None:
+    """The pointer with the greatest number, which is that of the latest runner; one without a number comes before."""
+    found = ((_POINTER.fullmatch(file.name), file) for file in folder.glob("current*.json"))
+    numbered = [(int(name[1] or 0), file) for name, file in found if name is not None]
+    return max(numbered)[1] if numbered else None
 
 
 def read_data_set(manifest: Manifest) -> DataSet:

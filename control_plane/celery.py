@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from celery import Celery, signals
 
-from control_plane import config, heartbeat, logs, wake_up_files
+from control_plane import config, logs, wake_up_files
 from penstock.contract.errors import ConfigurationError
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
@@ -48,8 +48,7 @@ def transport(url: str) -> dict[str, Any]:
             },
         }
     raise ConfigurationError(
-        f"celery_broker_url: scheme {parts.scheme!r}; filesystem:///absolute/folder or "
-        "redis://host:port/number required"
+        f"celery_broker_url: scheme {parts.scheme!r}; {' or '.join(config.TRANSPORTS.values())} required"
     )
 
 
@@ -68,7 +67,7 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     timezone="UTC",
     enable_utc=True,
-    beat_schedule_filename=str(config.current().state_directory / "beat"),
+    beat_scheduler="control_plane.schedule:LeasedScheduler",
     # A wake-up that waited longer than its interval is dropped: the next one does its work.
     beat_schedule={
         "sweep": {"task": "outbox.sweep", "schedule": SWEEP_S, "options": {"expires": SWEEP_S * 2}},
@@ -104,19 +103,3 @@ def checkpoint() -> None:
 @signals.setup_logging.connect
 def _set_up_logging(**_: Any) -> None:
     logs.set_up("worker")
-
-
-@signals.worker_ready.connect
-def _ready(**_: Any) -> None:
-    heartbeat.beat("ready")
-
-
-@signals.worker_init.connect
-def _begin(**_: Any) -> None:
-    heartbeat.began()
-    heartbeat.beat("starting")
-
-
-@signals.worker_shutting_down.connect
-def _stopping(**_: Any) -> None:
-    heartbeat.beat("stopping")

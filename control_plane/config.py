@@ -1,8 +1,9 @@
-"""The configuration of the web application and the worker: one JSON file, named by PENSTOCK_CONFIG, read once and
-frozen. `docs/reference/settings.md` lists the settings, made from the model.
+"""The configuration of the web application and the worker: one JSON file, PENSTOCK_SERVER_* in the environment above
+it, read once and frozen. `docs/reference/settings.md` lists the settings, made from the model.
 """
 
 import os
+from collections.abc import Mapping
 from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -18,7 +19,14 @@ from penstock.contract.api_keys import ENV_LENGTH_MAX, is_env
 from penstock.contract.errors import ConfigurationError
 
 VARIABLE = "PENSTOCK_CONFIG"
+"""Names the file to the commands of `python -m control_plane`, and to what a process forks."""
+ENVIRONMENT_PREFIX = "PENSTOCK_SERVER_"
 RECONCILE_S = 10
+TRANSPORTS = {
+    "filesystem": "filesystem:///absolute/folder",
+    "redis": "redis://host:port/number",
+}
+"""What can carry wake-ups, by the scheme of `celery_broker_url`."""
 Network = IPv4Network | IPv6Network
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[int, Meta(ge=1, le=86_400)]
@@ -61,13 +69,16 @@ class Config(Settings, frozen=True, kw_only=True):
     secret_key: Secret
     """Signs sessions and forms."""
     database_url: Secret
-    """sqlite:////absolute/file or postgresql://user:password@host:port/name."""
+    """sqlite:////absolute/file or postgresql://user:password@host:port/name; a primary and its standbys as
+    host:port,host:port, of which the one that takes writes is used."""
     celery_broker_url: Secret
     """filesystem:///absolute/folder or redis://host:port/number."""
     public_url: Text
     """The URL under which people reach the service; https behind a proxy that terminates TLS."""
     listen: Text
     """host:port of the web application."""
+    worker_listen: Text = "127.0.0.1:0"
+    """host:port of the worker's /healthz, /readyz and /metrics; port 0 chooses one."""
     brokers: BrokersConfig
     """The brokers."""
     identity: IdentityConfig
@@ -88,6 +99,8 @@ class Config(Settings, frozen=True, kw_only=True):
     """Addresses and networks of the proxies that terminate TLS: only their X-Forwarded-For and -Proto are believed."""
     reconcile_interval_s: Seconds = RECONCILE_S
     """Seconds between two comparisons of the desired state with the brokers."""
+    state: Path | None = None
+    """Folder for small files of this host's processes; the folder of this file unless given."""
 
     def __post_init__(self) -> None:
         if not is_env(self.environment):
@@ -95,6 +108,7 @@ class Config(Settings, frozen=True, kw_only=True):
                 "environment", f"1 to {ENV_LENGTH_MAX} of a-z 0-9 required, {self.environment[:40]!r} given"
             )
         settings.host_of("listen", self.listen)
+        settings.host_of("worker_listen", self.worker_listen)
         public = _split("public_url", self.public_url)
         if public.scheme not in ("http", "https") or not public.hostname:
             raise Refused(
@@ -117,8 +131,12 @@ class Config(Settings, frozen=True, kw_only=True):
 
     @property
     def state_directory(self) -> Path:
-        """The folder of the worker's heartbeat and the scheduler's notes: the one of the configuration file."""
-        return self.file.parent
+        """The folder of this host's small files, such as rate counts without a Redis."""
+        return self.state or self.file.parent
+
+
+OF_RUNNER = frozenset({"runner_listen"})
+"""Settings in the same file that only the usage pipeline reads."""
 
 
 @cache
@@ -127,12 +145,19 @@ def current() -> Config:
     name = os.environ.get(VARIABLE)
     if not name:
         raise ConfigurationError(f"{VARIABLE}: missing; it names the configuration file")
-    return read(Path(name))
+    return read(Path(name), os.environ)
 
 
-def read(file: Path) -> Config:
-    """The configuration in `file`. Raises `ConfigurationError`."""
-    return settings.read(file, Config, given={"file": str(file.absolute())})
+def read(file: Path, environment: Mapping[str, str] | None = None) -> Config:
+    """The settings in `file`, those of the environment above them. Raises `ConfigurationError`."""
+    return settings.read(
+        file,
+        Config,
+        given={"file": str(file.absolute())},
+        environment=environment,
+        prefix=ENVIRONMENT_PREFIX,
+        others=OF_RUNNER,
+    )
 
 
 def _split(name: str, url: str) -> SplitResult:
@@ -166,10 +191,24 @@ def keep_private(settings: dict[str, Any]) -> None:
             one.chmod(0o600)
 
 
+def _servers(url: str) -> tuple[str, list[tuple[str, str]]]:
+    """The address with its first server alone, and (host, port) of each server. Raises `Refused`."""
+    scheme, parted, rest = url.partition("://")
+    place, slash, behind = rest.partition("/")
+    user, at, hosts = place.rpartition("@")
+    behind = behind.removesuffix("?target_session_attrs=read-write")
+    each = [f"{scheme}{parted}{user}{at}{host}{slash}{behind}" for host in hosts.split(",")]
+    parts = [_split("database_url", one) for one in each]
+    if len(parts) > 1 and not all(part.hostname for part in parts):
+        raise Refused("database_url", "a host is empty; host:port,host:port required")
+    return each[0], [(part.hostname or "", str(part.port or 5432)) for part in parts]
+
+
 def database(url: str) -> dict[str, Any]:
     """Django's settings of the database at `url`. Raises `ConfigurationError` without showing the password."""
     try:
-        parts = _split("database_url", url)
+        first, servers = _servers(url)
+        parts = _split("database_url", first)
     except Refused as refused:
         raise ConfigurationError(str(refused)) from None
     if parts.scheme == "sqlite" and parts.path.startswith("/"):
@@ -191,11 +230,18 @@ def database(url: str) -> dict[str, Any]:
             "NAME": unquote(parts.path[1:]),
             "USER": unquote(parts.username or ""),
             "PASSWORD": unquote(parts.password or ""),
-            "HOST": parts.hostname,
-            "PORT": str(parts.port or 5432),
+            "HOST": ",".join(host for host, _ in servers),
+            "PORT": ",".join(port for _, port in servers),
             "CONN_MAX_AGE": 60,
             "CONN_HEALTH_CHECKS": True,
-            "OPTIONS": {"connect_timeout": 5},
+            "OPTIONS": {
+                "connect_timeout": 5,
+                # A server that goes away without a word is noticed, and so is one that became a standby.
+                "tcp_user_timeout": 10_000,
+                "keepalives_idle": 5,
+                "keepalives_interval": 5,
+                **({"target_session_attrs": "read-write"} if len(servers) > 1 else {}),
+            },
         }
     raise ConfigurationError(
         f"database_url: scheme {parts.scheme!r}; sqlite:////absolute/file or "

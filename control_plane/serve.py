@@ -45,7 +45,3 @@ def _raised_descriptor_limit() -> int:
     allowed = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     return allowed
-
-
-if __name__ == "__main__":
-    main()

@@ -24,6 +24,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "rest_framework",
     "drf_spectacular",
+    "control_plane.processes",
     "control_plane.audit",
     "control_plane.outbox",
     "tenants",

@@ -86,7 +86,9 @@ def read(
     are the paths of settings that stand in the same file and are another process's. Raises `ConfigurationError`.
     """
     values, given = object_in(file), given or {}
-    from_variables = {} if environment is None else dict(_variables(model, environment, prefix))
+    from_variables = (
+        {} if environment is None else dict(_variables(model, environment, prefix, others, given))
+    )
     values |= {name: value for name, (_, value) in from_variables.items()}
     sources = {name: variable for name, (variable, _) in from_variables.items()}
     try:
@@ -100,6 +102,67 @@ def read(
     # A variable names its setting already; a path within it still has to be named.
     path = where if source is None else where.partition(".")[2]
     raise ConfigurationError(": ".join(part for part in (source or str(file), path, said) if part))
+
+
+def problems(
+    file: Path,
+    model: type[Model],
+    *,
+    given: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    prefix: str = "",
+    others: Collection[str] = (),
+) -> list[ConfigurationError]:
+    """What is wrong with each setting, of a file that `read` refuses; what is wrong with several together when each of
+    them is right. Empty if `read` takes the file.
+    """
+    given = given or {}
+    try:
+        read(file, model, given=given, environment=environment, prefix=prefix, others=others)
+        return []
+    except ConfigurationError as error:
+        first = error
+    try:
+        values = object_in(file)
+        variables = dict(_variables(model, environment or {}, prefix, others, given))
+    except ConfigurationError:
+        return [first]
+    sources = {name: variable for name, (variable, _) in variables.items()}
+    values |= {name: value for name, (_, value) in variables.items()}
+    fields = {field.name: field for field in msgspec.structs.fields(model) if field.name not in given}
+    found = []
+    for name in dict.fromkeys([*values, *fields]):
+        problem = _problem(model, name, values, others, given, fields.get(name))
+        if problem is not None:
+            where, said = problem
+            path = where if name not in sources else where.removeprefix(name).removeprefix(".")
+            parts = (sources.get(name, str(file)), path, said)
+            found.append(ConfigurationError(": ".join(part for part in parts if part)))
+    return found or [first]
+
+
+def _problem(
+    model: type[Settings],
+    name: str,
+    values: dict[str, Any],
+    others: Collection[str],
+    given: Mapping[str, Any],
+    field: msgspec.structs.FieldInfo | None,
+) -> tuple[str, str] | None:
+    """What is wrong with one setting on its own: its path, and what is said of it."""
+    if name not in values:
+        required = field is not None and field.required
+        return (name, "missing; give it a value") if required else None
+    try:
+        value = _without(others, _checked_names(model, {name: values[name]}, "", others, given))
+        if field is not None and name in value:
+            msgspec.convert(value[name], type=field.type, dec_hook=_decoded)
+    except Refused as refused:
+        return refused.name, refused.message
+    except msgspec.ValidationError as error:
+        where, said = _described(error)
+        return f"{name}{'' if not where or where.startswith('[') else '.'}{where}", said
+    return None
 
 
 def host_of(name: str, address: str) -> str:
@@ -140,18 +203,26 @@ def object_in(file: Path) -> dict[str, Any]:
 
 
 def _variables(
-    model: type[Settings], environment: Mapping[str, str], prefix: str
+    model: type[Settings],
+    environment: Mapping[str, str],
+    prefix: str,
+    others: Collection[str],
+    given: Mapping[str, Any],
 ) -> Iterator[tuple[str, tuple[str, Any]]]:
-    """For each setting in the environment its variable and its value."""
-    kinds = {field.name: field.type for field in msgspec.structs.fields(model)}
+    """For each setting in the environment its variable and its value. Those of `others` are passed over."""
+    fields = msgspec.structs.fields(model)
+    kinds = {field.name: field.type for field in fields if field.name not in given}
+    passed_over = {f"{prefix}{other.upper()}" for other in others if "." not in other} - {
+        f"{prefix}{name.upper()}" for name in kinds
+    }
     for variable, text in environment.items():
-        if not variable.startswith(prefix):
+        if not variable.startswith(prefix) or variable in passed_over:
             continue
         name = variable.removeprefix(prefix).lower()
         variables = [f"{prefix}{known.upper()}" for known in kinds]
         # In capitals alone: else two variables could be one setting.
         if variable not in variables:
-            near = nearest(f"{prefix}{name.upper()}", variables)
+            near = nearest(f"{prefix}{name.upper()}", {*variables, *passed_over})
             raise ConfigurationError(f"{variable}: no such setting; {near}")
         is_text = _takes_text(kinds[name]) and not (_models(kinds[name]) and text.startswith("{"))
         try:
@@ -161,7 +232,9 @@ def _variables(
                 f"{variable}: {twice.name}: it stands there twice; once required"
             ) from None
         except ValueError:
-            raise ConfigurationError(f"{variable}: {text!r} is not JSON") from None
+            raise ConfigurationError(
+                f"{variable}: is not JSON, as numbers, lists and objects are there"
+            ) from None
 
 
 def _checked_names(

@@ -57,7 +57,7 @@ class RunningProcess:
 
 def command_line(config: Path) -> list[str]:
     """The command that runs a broker with this configuration file."""
-    return [sys.executable, "-m", "data_plane.broker", "--config", str(config)]
+    return [sys.executable, "-m", "penstock.cli", "broker", "run", "--config", str(config)]
 
 
 def find(config: Path) -> RunningProcess | None:

@@ -3,6 +3,7 @@ repeated.
 """
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -161,11 +162,10 @@ class DevService:
         name = "control_plane"
         output = self.service.output_file(name)
         self._written_before[name] = output.stat().st_size if output.exists() else 0
-        process = ServiceProcess(name=name, what=command, arguments=("-m", "control_plane", command))
         with processes.open_output(output) as out:
             try:
                 ended = subprocess.run(
-                    process.command_line(),
+                    [sys.executable, "-m", "control_plane", command],
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=subprocess.STDOUT,

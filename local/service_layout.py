@@ -5,7 +5,7 @@ service/                what follows; the control plane and the pipeline keep th
   config.json           the configuration of the control plane and the pipeline (PENSTOCK_CONFIG)
   account.json          the person, password and tenant that `dev up` signed up
   <process>.log         what a process prints
-  <process>.json        the heartbeat of the worker and of the runner
+  runner.json           the heartbeat of the runner
   control.sqlite        the embedded database
   celery/               the embedded transport of wake-ups
   datasets/             what Spark makes of the usage
@@ -15,7 +15,7 @@ service/                what follows; the control plane and the pipeline keep th
 
 import json
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -56,6 +56,9 @@ class ServiceSpec:
     """What is fixed of one service."""
 
     web_port: int
+    worker_port: int = 0
+    runner_port: int = 0
+    """These two are 0 in what earlier versions wrote, until they are chosen."""
     secret_key: str
     database_url: str
     celery_broker_url: str
@@ -108,9 +111,14 @@ class ServiceDirectory:
         except FileNotFoundError:
             raise NoService(f"{self._cluster.path}: no service here, only brokers") from None
         try:
-            return ServiceSpec.decode(text)
+            spec = ServiceSpec.decode(text)
         except (ValueError, TypeError) as error:
             raise InvalidRequest(f"{self.spec_file}: cannot be read: {error}") from error
+        if not (spec.worker_port and spec.runner_port):
+            taken = {spec.web_port}
+            spec = replace(spec, worker_port=free_port(taken), runner_port=free_port(taken))
+            write_private(self.spec_file, spec.encode())
+        return spec
 
     def load_or_create(self, backends: Backends, price_book: Path | None = None) -> ServiceSpec:
         """The service that rests here, or a new one. Raises `HasNoService` for a directory of bare brokers."""
@@ -119,8 +127,11 @@ class ServiceDirectory:
         if self._cluster.profile_file.exists():
             raise HasNoService(f"{self._cluster.path}: was made with --bare and holds brokers alone")
         self.datasets.mkdir(parents=True, exist_ok=True)
+        taken: set[int] = set()
         spec = ServiceSpec(
-            web_port=free_port(set()),
+            web_port=free_port(taken),
+            worker_port=free_port(taken),
+            runner_port=free_port(taken),
             secret_key=secrets.token_urlsafe(48),
             database_url=backends.database_url or f"sqlite:///{self.path / 'control.sqlite'}",
             celery_broker_url=backends.celery_broker_url or f"filesystem://{self.path / 'celery'}",
@@ -139,6 +150,8 @@ class ServiceDirectory:
             "celery_broker_url": spec.celery_broker_url,
             "public_url": spec.api_url,
             "listen": spec.web_address,
+            "worker_listen": f"{HOST}:{spec.worker_port}",
+            "runner_listen": f"{HOST}:{spec.runner_port}",
             "brokers": {
                 "bootstrap": [broker.client_address for broker in cluster.brokers],
                 "internal": [broker.internal_address for broker in cluster.brokers],

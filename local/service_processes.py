@@ -41,33 +41,26 @@ class ServiceState(Enum):
 
 
 _STATES = {"ready": ServiceState.READY, "failing": ServiceState.FAILING, "waiting": ServiceState.FAILING}
-"""What heartbeats say; everything else is on the way there."""
+"""What the runner's heartbeat says; everything else is on the way there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceProcess:
-    """A process of the service: its name and the module it runs."""
+    """A process of the service: its name, and what it runs."""
 
     name: str
     what: str
     arguments: tuple[str, ...]
-    """Behind the interpreter."""
+    """Behind the interpreter, before the configuration."""
 
-    def command_line(self) -> list[str]:
-        return [sys.executable, *self.arguments]
+    def command_line(self, config: Path) -> list[str]:
+        return [sys.executable, *self.arguments, "--config", str(config)]
 
 
-WEB = ServiceProcess(name="web", what="control plane", arguments=("-m", "control_plane.serve"))
-WORKER = ServiceProcess(
-    name="worker",
-    what="deliveries and schedule",
-    # No talk between workers: there is one, and it would only fill the embedded transport.
-    arguments=(
-        *("-m", "celery", "-A", "control_plane.celery", "worker", "-B", "--concurrency", "2"),
-        *("--loglevel", "INFO", "--without-gossip", "--without-mingle", "--without-heartbeat"),
-    ),
-)
-RUNNER = ServiceProcess(name="runner", what="usage pipeline", arguments=("-m", "spark_usage.runner"))
+_SERVER = ("-m", "penstock.cli", "server")
+WEB = ServiceProcess(name="web", what="control plane", arguments=(*_SERVER, "web"))
+WORKER = ServiceProcess(name="worker", what="deliveries and schedule", arguments=(*_SERVER, "worker"))
+RUNNER = ServiceProcess(name="runner", what="usage pipeline", arguments=(*_SERVER, "runner"))
 PROCESSES = (WEB, WORKER, RUNNER)
 
 
@@ -147,7 +140,7 @@ def start(directory: ServiceDirectory, process: ServiceProcess) -> subprocess.Po
     directory.heartbeat_file(process.name).unlink(missing_ok=True)
     with open_output(directory.output_file(process.name)) as output:
         return subprocess.Popen(
-            process.command_line(),
+            process.command_line(directory.config_file),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -168,6 +161,8 @@ def look(directory: ServiceDirectory, spec: ServiceSpec, process: ServiceProcess
         state = ServiceState.PAUSED
     elif process is WEB:
         state = ServiceState.READY if says_ready(spec.web_port) else ServiceState.STARTING
+    elif process is WORKER:
+        state = ServiceState.READY if says_ready(spec.worker_port) else ServiceState.STARTING
     else:
         state, detail = _said(directory, process, found.pid)
     return ServiceStatus(

@@ -7,8 +7,12 @@ from pathlib import Path
 
 from penstock.contract.errors import ConfigurationError, PenstockError
 from spark_usage import configuration
+from spark_usage.lease import Unavailable, hold_within, lease_of
 from spark_usage.manifest import Catalog, CheckFailed
 from spark_usage.pipeline import NotYet, Pipeline
+
+_TURN_S = 1.0
+"""What another runner may take to end."""
 
 
 def main() -> int:
@@ -36,14 +40,27 @@ def main() -> int:
 
 
 def _once(chosen: configuration.Configuration, *, again: bool) -> int:
+    lease = lease_of(chosen)
+    try:
+        if not hold_within(lease, _TURN_S):
+            print(
+                "spark_usage: another runner works on these data sets; stop it, or let it work",
+                file=sys.stderr,
+            )
+            return 1
+    except Unavailable as error:
+        print(f"spark_usage: {error}", file=sys.stderr)
+        return 1
     pipeline = Pipeline(chosen)
     try:
+        pipeline.take_over(lease.number)
         done = pipeline.round_or_again(again=again, progress=lambda line: print(line, flush=True))
     except (NotYet, CheckFailed, PenstockError) as error:
         print(f"spark_usage: {error}", file=sys.stderr)
         return 1
     finally:
         pipeline.close()
+        lease.release()
     print(
         f"{done.records} records of __usage, {done.rejected} rejected rows, missing: {done.missing or 'none'}; "
         f"{'recomputed' if done.recomputed else 'nothing new'} in {done.seconds:.1f} s"
@@ -53,8 +70,8 @@ def _once(chosen: configuration.Configuration, *, again: bool) -> int:
 
 def _show(chosen: configuration.Configuration) -> int:
     catalog = Catalog(chosen.datasets)
-    for folder in sorted(chosen.datasets.glob("*/current.json")):
-        manifest = catalog.current(folder.parent.name)
+    for folder in sorted(chosen.datasets.glob("*/")):
+        manifest = catalog.current(folder.name)
         if manifest is not None:
             checks = manifest["conservation"]
             print(

@@ -1,6 +1,9 @@
-"""The pipeline's configuration: the service's one JSON file, named by PENSTOCK_CONFIG, read once and frozen."""
+"""The pipeline's configuration: the service's one JSON file, PENSTOCK_SERVER_* in the environment above it, read once
+and frozen.
+"""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -8,10 +11,11 @@ from typing import Annotated
 from msgspec import Meta
 
 from daemon import settings
-from daemon.settings import Settings
+from daemon.settings import Secret, Settings
 from penstock.contract.errors import ConfigurationError
 
 VARIABLE = "PENSTOCK_CONFIG"
+ENVIRONMENT_PREFIX = "PENSTOCK_SERVER_"
 ASSETS_FILE = "assets.json"
 MICRO_PER_HOUR_MAX = 10**15
 
@@ -66,11 +70,21 @@ class Configuration(Settings, frozen=True, kw_only=True):
     """Spark."""
     pipeline_interval_s: Annotated[float, Meta(gt=0)] = 20.0
     """Between two rounds at least; after a long round up to a minute. A wake-up ends the pause."""
+    database_url: Secret = Secret("")
+    """Where the lease is that lets one of several runners work: the service's PostgreSQL. Without one, or with SQLite,
+    runners of one host take turns by a lock on a file of the data sets' folder."""
+    runner_listen: Annotated[str, Meta(min_length=1)] = "127.0.0.1:0"
+    """host:port of the runner's /healthz, /readyz and /metrics; port 0 chooses one."""
+    state: Path | None = None
+    """Folder for small files of this host's processes; the folder of this file unless given."""
+
+    def __post_init__(self) -> None:
+        settings.host_of("runner_listen", self.runner_listen)
 
     @property
     def state_directory(self) -> Path:
-        """Folder of the heartbeat: that of the configuration."""
-        return self.file.parent
+        """Folder of the heartbeat."""
+        return self.state or self.file.parent
 
     @property
     def wake_file(self) -> Path:
@@ -83,22 +97,28 @@ OF_CONTROL_PLANE = frozenset(
         *("brokers.internal", "brokers.pepper_file", "brokers.pepper_version"),
         *(
             "celery_broker_url",
-            "database_url",
             "environment",
             "identity",
             "listen",
             "operator_token_file",
             "price_book_file",
         ),
-        *("public_url", "reconcile_interval_s", "secret_key", "trusted_proxies"),
+        *("public_url", "reconcile_interval_s", "secret_key", "trusted_proxies", "worker_listen"),
     }
 )
 """Settings in the same file that only the web application and the worker read."""
 
 
-def read(file: Path) -> Configuration:
-    """The configuration in `file`. Raises `ConfigurationError`."""
-    return settings.read(file, Configuration, given={"file": str(file.absolute())}, others=OF_CONTROL_PLANE)
+def read(file: Path, environment: Mapping[str, str] | None = None) -> Configuration:
+    """The settings in `file`, those of the environment above them. Raises `ConfigurationError`."""
+    return settings.read(
+        file,
+        Configuration,
+        given={"file": str(file.absolute())},
+        environment=environment,
+        prefix=ENVIRONMENT_PREFIX,
+        others=OF_CONTROL_PLANE,
+    )
 
 
 def from_environment() -> Configuration:
@@ -106,7 +126,7 @@ def from_environment() -> Configuration:
     name = os.environ.get(VARIABLE)
     if not name:
         raise ConfigurationError(f"{VARIABLE}: missing; it names the configuration file")
-    return read(Path(name))
+    return read(Path(name), os.environ)
 
 
 def read_assets(datasets: Path) -> tuple[Asset, ...]:

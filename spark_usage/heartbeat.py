@@ -3,18 +3,20 @@
 import os
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spark_usage.manifest import write_json
+from spark_usage.json_files import write_json
 
 NAME = "runner.json"
 EVERY_S = 2.0
 
 
 class Heartbeat:
-    """States: `starting`, `waiting` (for the key or for `__usage`), `ready`, `failing` (the last round failed, with
-    `error`), `stopping`. `at` is the wall clock in seconds; `busy` says that a round is under way.
+    """States: `starting`, `standby` (another runner works), `waiting` (for the key, for `__usage` or for the lease),
+    `ready`, `failing` (the last round failed, with `error`), `stopping`, `stopped`. `at` is the wall clock in seconds;
+    `busy` says that a round is under way.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -22,9 +24,20 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._values: dict[str, Any] = {"pid": os.getpid(), "state": "starting", "busy": False}
         self._ended = threading.Event()
+        self._beaten = time.monotonic()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._write()
         self._thread.start()
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """What was reported last."""
+        with self._lock:
+            return dict(self._values)
+
+    def age_s(self) -> float:
+        """Seconds since the last beat: of the process, not of its rounds."""
+        return time.monotonic() - self._beaten
 
     def report(self, **values: Any) -> None:
         """Change the reported values, and write them at once."""
@@ -40,6 +53,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         while not self._ended.wait(EVERY_S):
+            self._beaten = time.monotonic()
             self._write()
 
     def _write(self) -> None:

@@ -1,9 +1,14 @@
-"""Runs of data sets: written by Spark, checked, given a digest, and published by rename with a manifest."""
+"""Runs of data sets: written by Spark, checked, given a digest, and published by rename with a manifest.
+
+A catalog writes in the name of one runner, by its number: pointers and pending runs of others are not its own.
+"""
 
 import base64
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +21,21 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_usage import pointers
 from spark_usage.datasets import DataSet
+from spark_usage.json_files import write_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-CURRENT = "current.json"
 RUN_ID_DIGITS = 32
 KEPT_RUNS = 5
 """Runs of a data set that are kept, so that a reader has several rounds of time."""
 _PENDING = ".pending-"
+_PENDING_OF = re.compile(r"\.pending-(\d+)-")
 _BATCH_ROWS = 10_000
+_NUMBER_DIGITS = 18
+"""Of a runner's number; pending runs of older versions begin with a run id of 32 hex digits."""
+_PUT_TRIES = 3
 
 
 class CheckFailed(Exception):
@@ -73,8 +83,9 @@ def run_id_of(dataset: str, inputs: Mapping[str, Any]) -> str:
 class Catalog:
     """The folder of all data sets."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, number: int = 0) -> None:
+        """`number`: of the runner that writes. Readers need none."""
+        self.folder, self._number = folder, number
 
     def run_folder(self, dataset: str, run_id: str) -> Path:
         return self.folder / dataset / f"run={run_id}"
@@ -89,11 +100,8 @@ class Catalog:
 
     def current(self, dataset: str) -> dict[str, Any] | None:
         """The manifest of the run that counts, None before the first."""
-        try:
-            run_id = json.loads((self.folder / dataset / CURRENT).read_text())["run_id"]
-        except FileNotFoundError:
-            return None
-        return self.manifest(dataset, run_id)
+        run_id = pointers.current_run(self.folder / dataset)
+        return None if run_id is None else self.manifest(dataset, run_id)
 
     def read(self, spark: SparkSession, dataset: DataSet) -> DataFrame:
         """The rows of the current run. Raises `FileNotFoundError` before the first."""
@@ -109,7 +117,7 @@ class Catalog:
     def write(self, dataset: DataSet, rows: DataFrame, inputs: Mapping[str, Any]) -> "PendingRun":
         """Write the rows in the order of their key, under a name that readers do not know yet."""
         run_id = run_id_of(dataset.name, inputs)
-        folder = self.folder / dataset.name / f"{_PENDING}{run_id}-{os.getpid()}"
+        folder = self.folder / dataset.name / f"{_PENDING}{self._number}-{run_id}-{os.getpid()}"
         shutil.rmtree(folder, ignore_errors=True)
         ordered = rows.select(*(f"`{name}`" for name in dataset.names)).to(dataset.struct)
         ordered = ordered.repartition(1).sortWithinPartitions(*(f"`{name}`" for name in dataset.key_names))
@@ -135,18 +143,29 @@ class Catalog:
         )
 
     def make_current(self, dataset: str, run_id: str) -> None:
-        write_json(self.folder / dataset / CURRENT, {"run_id": run_id})
+        pointers.point_to(self.folder / dataset, run_id, self._number)
 
     def forget_old_runs(self, dataset: str, kept: int = KEPT_RUNS) -> None:
-        """Remove all but the newest runs, and what ended rounds left unpublished."""
+        """Remove all but the newest runs, and what ended rounds left unpublished: not what a later runner writes."""
         folder = self.folder / dataset
-        current = json.loads((folder / CURRENT).read_text())["run_id"]
+        current = pointers.current_run(folder)
         runs = sorted(folder.glob("run=*"), key=lambda run: run.stat().st_mtime_ns, reverse=True)
         for run in runs[kept:]:
             if run.name != f"run={current}":
-                shutil.rmtree(run, ignore_errors=True)
+                self.set_aside(run)
         for pending in folder.glob(f"{_PENDING}*"):
-            shutil.rmtree(pending, ignore_errors=True)
+            of = _PENDING_OF.match(pending.name)
+            if of is None or len(of[1]) > _NUMBER_DIGITS or int(of[1]) <= self._number:
+                shutil.rmtree(pending, ignore_errors=True)
+
+    def set_aside(self, run: Path) -> None:
+        """Remove a run whole: it is never seen in part."""
+        gone = run.with_name(f"{_PENDING}{self._number}-gone-{run.name}-{os.getpid()}")
+        try:
+            run.rename(gone)
+        except FileNotFoundError:
+            return  # another runner did it
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 class PendingRun:
@@ -170,6 +189,9 @@ class PendingRun:
                 raise CheckFailed(f"{name}: {check.name} does not hold: {numbers}")
         final = self._catalog.run_folder(name, self._run_id)
         earlier = self._catalog.manifest(name, self._run_id)
+        if earlier is None:
+            write_json(self.folder / MANIFEST, self._manifest(checks))
+            earlier = self._put(final)
         if earlier is not None:
             shutil.rmtree(self.folder)
             if earlier["digest"] != self.digest:
@@ -177,12 +199,23 @@ class PendingRun:
                     f"{name}: run {self._run_id} has the digest {earlier['digest']}, now {self.digest}: "
                     "the same inputs gave other rows"
                 )
-        else:
-            write_json(self.folder / MANIFEST, self._manifest(checks))
-            shutil.rmtree(final, ignore_errors=True)
-            self.folder.rename(final)
         self._catalog.make_current(name, self._run_id)
         return Run(dataset=name, run_id=self._run_id, rows=self.rows, digest=self.digest, folder=final)
+
+    def _put(self, final: Path) -> dict[str, Any] | None:
+        """Give the run its name. The manifest of the run that another runner put there meanwhile, else None."""
+        for _ in range(_PUT_TRIES):
+            try:
+                self.folder.rename(final)
+                return None
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            there = self._catalog.manifest(self._dataset.name, self._run_id)
+            if there is not None:
+                return there
+            self._catalog.set_aside(final)  # removed in part, by a version that did not move it first
+        raise FileExistsError(f"{final}: cannot be replaced")
 
     def _manifest(self, checks: Sequence[Check]) -> dict[str, Any]:
         return {
@@ -242,17 +275,6 @@ def _canonical(kind: str, value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return str(value) if kind == "bigint" else value
-
-
-def write_json(file: Path, values: Mapping[str, Any]) -> None:
-    """Write by rename, durably: a reader sees the old file or the new one."""
-    fresh = file.with_name(f".{file.name}.{os.getpid()}.new")
-    with fresh.open("w", encoding="utf-8") as output:
-        json.dump(values, output, indent=1)
-        output.write("\n")
-        output.flush()
-        os.fsync(output.fileno())
-    fresh.replace(file)
 
 
 def _sha256(file: Path) -> str:

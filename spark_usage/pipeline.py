@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from penstock import Client, NotFound
 from penstock.contract.errors import ConfigurationError
-from spark_usage import bronze
+from spark_usage import bronze, pointers
 from spark_usage.configuration import Configuration, read_assets
 from spark_usage.manifest import CheckFailed
 from spark_usage.rounds import Progress, Round, fold
@@ -32,10 +32,16 @@ class Pipeline:
         self._spark: SparkSession | None = None
         self._client: Client | None = None
         self._cancelled = False
+        self._number = 0
 
     @property
     def datasets(self) -> Path:
         return self._configuration.datasets
+
+    def take_over(self, number: int) -> None:
+        """Write as the runner of this number from now on; what earlier ones still publish counts no more."""
+        self._number = number
+        pointers.take_over(self.datasets, number)
 
     def start(self) -> SparkSession:
         """The session; it takes seconds to start."""
@@ -52,7 +58,14 @@ class Pipeline:
             began = time.monotonic()
             rows = bronze.ingest(spark, self.datasets, self._source_options())
             progress(f"{'bronze':15} {rows:8} new records{time.monotonic() - began:17.1f} s")
-        return fold(spark, self.datasets, read_assets(self.datasets), again=again, progress=progress)
+        return fold(
+            spark,
+            self.datasets,
+            read_assets(self.datasets),
+            again=again,
+            progress=progress,
+            number=self._number,
+        )
 
     def round_or_again(self, *, again: bool = False, progress: Progress = lambda line: None) -> Round:
         """A round, and a second one when the first failed for a reason that may be over: a broker that failed, a Spark

@@ -42,16 +42,17 @@ def fold(
     progress: Progress = lambda line: None,
     rows: DataFrame | None = None,
     offsets: Mapping[str, int] | None = None,
+    number: int = 0,
 ) -> Round:
     """Fold bronze in `folder` into the data sets there.
 
     Nothing is computed when all runs of these inputs are there, unless `again`. `rows` and `offsets` stand for bronze
-    and what its stream has committed. Raises `CheckFailed`; data sets published before it stay.
+    and what its stream has committed, `number` is the runner's. Raises `CheckFailed`; what was published before stays.
     """
     began = time.monotonic()
     source = bronze.read(spark, folder) if rows is None else rows
     ends = dict(bronze.committed_offsets(folder) if offsets is None else offsets)
-    work = _Fold(spark, Catalog(folder), assets, source, ends, progress)
+    work = _Fold(spark, Catalog(folder, number), assets, source, ends, progress)
     runs = None if again else work.known()
     recomputed = runs is None
     if runs is None:

@@ -1,30 +1,38 @@
 """The long-lived driver: a round every interval and whenever the wake file is touched, until SIGTERM.
 
-    PENSTOCK_CONFIG=/etc/penstock.json python -m spark_usage.runner
-
-After a long round the pause is longer, up to a minute: rounds leave the machine to others. A round that fails is tried
-again at once. When that fails too, the heartbeat reports it, and the next round begins after the pause.
+Of several runners the one that holds the lease works; the others wait for it. A runner that finds that another one has
+the lease ends at once, and is started again as one that waits. After a long round the pause is longer, up to a minute:
+rounds leave the machine to others. A round that fails is tried again at once. When that fails too, the heartbeat
+reports it, and the next round begins after the pause.
 """
 
 import logging
 import os
 import signal
-import sys
 import threading
 import time
-from typing import Any
+from typing import Any, NoReturn
+
+from prometheus_client import CollectorRegistry
 
 from daemon import logs
+from daemon.http_listener import HttpListener
 from penstock.contract.errors import ConfigurationError
+from penstock.rules.addresses import split_address
 from spark_usage.configuration import Configuration, from_environment
 from spark_usage.heartbeat import Heartbeat
+from spark_usage.lease import RENEW_S, RunnerLease, Unavailable, lease_of
+from spark_usage.metrics import HeartbeatCollector
 from spark_usage.pipeline import NotYet, Pipeline
 from spark_usage.rounds import Round
 
 log = logging.getLogger("spark_usage.runner")
+EXIT_CANNOT_START = 2
+EXIT_LOST = 75
+"""Another runner works: this one is to be started again, and waits then."""
 _LOOK_S = 0.2
 _WAITING_S = 1.0
-"""Interval of the tries while the service is being set up."""
+"""Interval of the tries while the service is being set up, and of the looks at the lease while another runner works."""
 _PAUSE_RATIO, _PAUSE_MAX_S = 4.0, 60.0
 """A pause is so many times as long as the round before it, up to this time, where the interval is shorter."""
 _PATIENCE_S = 15.0
@@ -34,11 +42,23 @@ _PATIENCE_S = 15.0
 class Runner:
     """Rounds until `stop` is called."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        self._configuration = configuration
+    def __init__(self, configuration: Configuration, lease: RunnerLease) -> None:
+        self._configuration, self._lease = configuration, lease
         self._stopping = threading.Event()
         self._pipeline = Pipeline(configuration)
         self._woken_ns = 0
+        self._heartbeat = Heartbeat(configuration.state_directory)
+
+    def serve(self) -> HttpListener:
+        """Open the listener. Raises `OSError` when its address cannot be bound."""
+        registry = CollectorRegistry()
+        registry.register(HeartbeatCollector(lambda: self._heartbeat.values))
+        host, port = split_address(self._configuration.runner_listen)
+        listener = HttpListener(
+            host, port, registry, not_ready=self._not_ready, loop_age_s=self._heartbeat.age_s
+        )
+        log.info("serving", extra={"address": f"{host}:{listener.port}"})
+        return listener
 
     def stop(self) -> None:
         """End after the round under way, or in the middle of it when it takes long."""
@@ -48,8 +68,13 @@ class Runner:
 
     def run(self) -> None:
         """Returns once stopped."""
-        heartbeat = Heartbeat(self._configuration.state_directory)
+        heartbeat = self._heartbeat
         try:
+            if not self._wait_for_lease():
+                return
+            threading.Thread(target=self._keep_lease, name="lease", daemon=True).start()
+            heartbeat.report(state="starting", error=None, number=self._lease.number)
+            self._pipeline.take_over(self._lease.number)
             self._pipeline.start()
             log.info("spark is up", extra={"master": self._configuration.spark.master})
             heartbeat.report(state="ready")
@@ -60,11 +85,59 @@ class Runner:
             heartbeat.report(state="stopping")
         finally:
             self._pipeline.close()
+            self._lease.release()
             heartbeat.end()
             log.info("stopped")
 
+    def _not_ready(self) -> str:
+        values = self._heartbeat.values
+        if values["state"] == "ready":
+            return ""
+        return ": ".join(str(part) for part in (values["state"], values.get("error")) if part)
+
+    # -- the lease -----------------------------------------------------------------------------------------
+
+    def _wait_for_lease(self) -> bool:
+        """Wait until this runner is the one that works. False: it was stopped meanwhile."""
+        while not self._stopping.is_set():
+            try:
+                if self._lease.hold():
+                    log.info("this runner works", extra={"number": self._lease.number})
+                    return True
+                self._heartbeat.report(state="standby", error="another runner works")
+            except Unavailable as error:
+                self._heartbeat.report(state="waiting", error=str(error))
+            self._stopping.wait(_WAITING_S)
+        return False
+
+    def _keep_lease(self) -> None:
+        """Renew it as long as this process lives, however long a round takes."""
+        told = False
+        while not self._stopping.wait(RENEW_S):
+            try:
+                if not self._lease.hold():
+                    self._end_at_once()
+                told = False
+            except Unavailable as error:
+                # What is published under this runner's number counts only until another one begins.
+                if not told:
+                    log.warning("the lease was not renewed", extra={"error": str(error)})
+                told = True
+
+    def _end_at_once(self) -> NoReturn:
+        """Nothing that this process still does counts."""
+        log.error("another runner works; this one ends, and waits when it is started again")
+        self._heartbeat.report(state="stopped", busy=False, error="another runner works")
+        logging.shutdown()
+        os._exit(EXIT_LOST)
+
+    # -- rounds --------------------------------------------------------------------------------------------
+
     def _round(self, heartbeat: Heartbeat) -> float:
         """Do one round. Returns the seconds to wait after it."""
+        if not self._lease.held:
+            heartbeat.report(state="waiting", busy=False, error="the lease is not confirmed")
+            return _WAITING_S
         heartbeat.report(busy=True)
         began = time.monotonic()
         try:
@@ -78,12 +151,22 @@ class Runner:
             log.exception("the round failed")
             self._pipeline.forget_connections()
             heartbeat.report(
-                state="failing", busy=False, error=f"{type(error).__name__}: {_first_line(error)}"
+                state="failing",
+                busy=False,
+                error=f"{type(error).__name__}: {_first_line(error)}",
+                failed_rounds=heartbeat.values.get("failed_rounds", 0) + 1,
             )
             return self._pause(began)
         if done.recomputed:
             log.info("round", extra=_summary(done))
-        heartbeat.report(state="ready", busy=False, error=None, round=_summary(done))
+        heartbeat.report(
+            state="ready",
+            busy=False,
+            error=None,
+            round=_summary(done),
+            rounds=heartbeat.values.get("rounds", 0) + 1,
+            last_success_seconds=time.time(),
+        )
         return self._pause(began)
 
     def _pause(self, began: float) -> float:
@@ -134,20 +217,21 @@ def _first_line(error: Exception) -> str:
 
 
 def main() -> int:
-    """Exit status 0 after SIGTERM or SIGINT, 2 when the configuration is wrong."""
+    """Exit status 0 after SIGTERM or SIGINT, 2 when it cannot start, 75 when another runner has taken over."""
     _set_up_logs()
     try:
         configuration = from_environment()
+        configuration.datasets.mkdir(parents=True, exist_ok=True)
+        runner = Runner(configuration, lease_of(configuration))
+        listener = runner.serve()
     except ConfigurationError as error:
         log.error("%s", error)
-        return 2
-    configuration.datasets.mkdir(parents=True, exist_ok=True)
-    runner = Runner(configuration)
+        return EXIT_CANNOT_START
+    except OSError as error:
+        log.error("runner_listen or datasets: %s", error)
+        return EXIT_CANNOT_START
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: runner.stop())
     runner.run()
+    listener.close()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

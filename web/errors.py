@@ -1,6 +1,8 @@
 """Pages for errors. Programs get problem documents instead."""
 
+import logging
 import re
+import sys
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -13,6 +15,7 @@ from web import sessions
 from web.refusals import as_sentence
 from web.tenant_access import access_of
 
+_log = logging.getLogger(__name__)
 _STALE_FORM = "This form is not valid any more"
 _HEADINGS = {
     400: "This request is not valid",
@@ -67,17 +70,24 @@ def server_error(request: HttpRequest) -> HttpResponse:
     """Django's handler of faults."""
     if for_programs(request.path):
         return problems.server_error(request)
+    away = problems.is_database_away(sys.exception())
+    status = 503 if away else 500
     # Without the request: the database, which every page reads, may be what failed.
     context = {
-        "heading": _HEADINGS[500],
+        "heading": problems.DATABASE_AWAY if away else _HEADINGS[500],
         "frame": "web/signed_out.html",
         "text": "The audit log shows whether your last change was made.",
-        "remedy": "Report it with the request id.",
-        "code": ErrorCode.INTERNAL.name.lower(),
-        "status": 500,
+        "remedy": "Load the page again in a moment." if away else "Report it with the request id.",
+        "code": (ErrorCode.TIMEOUT if away else ErrorCode.INTERNAL).name.lower(),
+        "status": status,
         "request_id": sessions.request_id_of(request),
     }
-    return HttpResponse(render_to_string("web/error.html", context), status=500)
+    response = HttpResponse(render_to_string("web/error.html", context), status=status)
+    if away:
+        _log.warning("the database does not answer", exc_info=True)
+        response.headers["Retry-After"] = str(problems.RETRY_AFTER_S)
+        response._has_been_logged = True  # type: ignore[attr-defined]
+    return response
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

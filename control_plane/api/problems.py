@@ -1,9 +1,11 @@
 """Errors as problem documents (RFC 9457): refusals of the service and of the framework have one form."""
 
 import logging
+import sys
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -12,6 +14,7 @@ from penstock.contract.errors import ErrorCode, PenstockError, split_message
 
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
+DATABASE_AWAY = "The database does not answer"
 
 STATUS = {
     ErrorCode.INVALID_REQUEST: 400,
@@ -84,10 +87,29 @@ def _plain_text(text: str, most: int) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
+def is_database_away(error: BaseException | None) -> bool:
+    """Whether the database could not be asked: it is restarted, another server takes over, or it has no room."""
+    return isinstance(error, OperationalError | InterfaceError)
+
+
+def database_away() -> dict[str, Any]:
+    """The document for it. A change may be made or not; sent again with its idempotency key it is made once."""
+    _log.warning("the database does not answer", exc_info=True)
+    return problem(
+        503,
+        ErrorCode.TIMEOUT,
+        "the database does not answer; send it again in a moment, a POST with the same idempotency key",
+        title=DATABASE_AWAY,
+    )
+
+
 def answer_problem(error: Exception, context: dict[str, Any]) -> Response | None:
     """For the framework: the answer to what a view raised. None: a fault, which the framework re-raises."""
     headers: dict[str, str] = {}
     match error:
+        case OperationalError() | InterfaceError():
+            status, body = 503, database_away()
+            headers["Retry-After"] = str(RETRY_AFTER_S)
         case PenstockError():
             body = problem_of(error)
             status = body["status"]
@@ -136,7 +158,12 @@ def bad_request(request: HttpRequest, exception: Exception) -> JsonResponse:
 
 
 def server_error(request: HttpRequest) -> JsonResponse:
-    """Django's handler of faults."""
+    """Django's handler of faults, and of a database that is away: it calls this while it handles the exception."""
+    if is_database_away(sys.exception()):
+        answer = JsonResponse(database_away(), status=503, content_type=CONTENT_TYPE)
+        answer.headers["Retry-After"] = str(RETRY_AFTER_S)
+        answer._has_been_logged = True  # type: ignore[attr-defined]
+        return answer
     request_id = getattr(request, "request_id", "")
     return plain(500, ErrorCode.INTERNAL, f"report it with the request id {request_id}")
 

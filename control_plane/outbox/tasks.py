@@ -2,8 +2,8 @@
 
 from celery import shared_task
 
-from control_plane import heartbeat
 from control_plane.outbox import delivery
+from control_plane.processes import actions as processes
 
 SWEEP_BUDGET_S = 5.0
 
@@ -18,4 +18,4 @@ def deliver(kind: str, object_id: str) -> None:
 def sweep() -> None:
     """Deliver what was not, and show that scheduler, worker and database work."""
     delivery.sweep(SWEEP_BUDGET_S)
-    heartbeat.beat("ready")
+    processes.beat("ready")

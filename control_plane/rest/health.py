@@ -7,8 +7,8 @@ from pathlib import Path
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
 
-from control_plane import heartbeat
 from control_plane.brokers import client as brokers
+from control_plane.processes import queries as processes
 from penstock.contract.errors import PenstockError
 from penstock.contract.limits import MIB
 
@@ -48,11 +48,14 @@ def _database() -> str:
 
 
 def _worker() -> str:
-    last = heartbeat.read()
+    try:
+        last = processes.last_beat()
+    except DatabaseError as error:
+        return f"unknown: {type(error).__name__}"
     if last is None:
         return "no heartbeat yet"
-    age_s = time.time() - last.at
-    if age_s > heartbeat.FRESH_S:
+    age_s = time.time() - last.at.timestamp()
+    if age_s > processes.FRESH_S:
         return f"no heartbeat for {age_s:.0f} s: changes wait until a worker runs"
     if last.state != "ready":
         return f"{last.state}, last heartbeat {age_s:.0f} s ago"

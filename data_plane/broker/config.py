@@ -30,7 +30,7 @@ SECRET_LENGTH_MIN = 32
 """Of a pepper, in hex digits."""
 _VERSION = re.compile("[1-9][0-9]{0,8}")
 _NUMBER_MAX = 2**53
-_LISTENERS = ("client_listen", "internal_listen", "peer_listen", "http_listen")
+LISTENERS = ("client_listen", "internal_listen", "peer_listen", "http_listen")
 LIMITS = ("journal_bytes", "tail_bytes", "replica_window_bytes", "push_bytes_max", "unsynced_bytes_max",
            "disk_soft_free_bytes", "disk_hard_free_bytes", "ballast_bytes", "scrub_bytes_per_s", "stray_keep_ms",
            "damaged_keep_ms", "catch_up_bytes_per_s", "replica_open_max",
@@ -100,7 +100,7 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
             "cluster_id",
             f"{self.cluster_id!r} cannot be the name of the namespace in etcd; give metadata.namespace",
         )
-        hosts = {name: settings.host_of(name, getattr(self, name)) for name in _LISTENERS}
+        hosts = {name: settings.host_of(name, getattr(self, name)) for name in LISTENERS}
         for name in ("client_advertised", "internal_advertised", "peer_advertised"):
             if getattr(self, name):
                 settings.host_of(name, getattr(self, name))
@@ -168,7 +168,7 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
             peer_address=self.peer_advertised or peer_address,
             zone=self.zone or self.host or str(self.broker_id),
             host=self.host,
-            peppers={int(version): _pepper_of(Path(path)) for version, path in self.pepper_files.items()},
+            peppers={int(version): pepper_of(Path(path)) for version, path in self.pepper_files.items()},
             timings=Timings(**self.timings),
             metering=self.metering,
             **self.limits,
@@ -227,7 +227,8 @@ def _text_of(file: Path) -> str:
         raise ConfigurationError(f"{file}: is no text") from None
 
 
-def _pepper_of(file: Path) -> bytes:
+def pepper_of(file: Path) -> bytes:
+    """The pepper in the file. Raises `ConfigurationError`."""
     text = _text_of(file)
     try:
         pepper = bytes.fromhex(text)

@@ -15,7 +15,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from data_plane.broker.http import LoopStalled
+from daemon.http_listener import LoopStalled
 from data_plane.node.gauges import GAUGES
 from data_plane.node.stats import Histogram
 from penstock import __version__

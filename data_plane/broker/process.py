@@ -26,6 +26,7 @@ from prometheus_client import CollectorRegistry
 
 from daemon import logs
 from daemon.handshakes import RefusedHandshakes
+from daemon.http_listener import HttpListener
 from daemon.identity_metrics import identity_metrics
 from data_plane.authz.peers import ROLES, PeerRules
 from data_plane.broker.clock import SystemClock, SystemRng
@@ -33,7 +34,6 @@ from data_plane.broker.config import BrokerConfig, read_config
 from data_plane.broker.descriptors import raise_descriptor_limit
 from data_plane.broker.disk import RealDisk
 from data_plane.broker.grpc_options import INTERNAL_CALLS_MAX
-from data_plane.broker.http import HttpListener
 from data_plane.broker.metadata_config import open_store
 from data_plane.broker.metrics import StatsCollector
 from data_plane.broker.peer_listener import PeerListener, bind_peers

@@ -29,7 +29,11 @@ def commands_page() -> str:
     for path, command in leaves(cli, ("penstock",)):
         parts.append(f"## {' '.join(path)}")
         parts.append(_described(path, command))
-    return page("Commands", "the command line itself (`penstock.cli`, `local.commands`, `daemon.certificate_commands`)", *parts)
+    return page(
+        "Commands",
+        "the command line itself (`penstock.cli`, and `commands.py` of the server's packages)",
+        *parts,
+    )
 
 
 def exit_codes_page() -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from data_plane.broker import disk
 from data_plane.broker.disk import DiskStats
@@ -16,13 +16,14 @@ from data_plane.node.replicas import replica_set
 from data_plane.node.stats import NodeStats
 from docs.reference import markdown
 from docs.reference.markdown import code, said_of, table
+from spark_usage import metrics as runner
 
 _COLUMNS = ("metric", "kind", "labels", "meaning")
 Row = tuple[str, str, str, str]
 
 
 def page() -> str:
-    """Both exports. Django has to be set up."""
+    """Every export. Django has to be set up."""
     rows = [
         _row(InfoMetricFamily(BUILD_INFO, BUILD_INFO_SAID), ("version", "cores")),
         *_counted(NodeStats(), said_of(stats, "NodeStats")),
@@ -32,14 +33,20 @@ def page() -> str:
     return markdown.page(
         "Metrics",
         "the counters themselves (`data_plane/node/stats.py`, `data_plane/broker`, `control_plane/api/metrics.py`, "
-        "`control_plane/brokers/metrics.py`, `billing/metrics.py`)",
-        "Both are OpenMetrics text. A broker serves them at `/metrics` of its HTTP listener, the control "
-        "plane at `/metrics` of its "
-        "own; neither asks for a key, so bind them where only you reach them. Durations are histograms in seconds.",
+        "`control_plane/brokers/metrics.py`, `billing/metrics.py`, `control_plane/worker.py`, "
+        "`spark_usage/metrics.py`)",
+        "All are OpenMetrics text. A broker serves them at `/metrics` of its HTTP listener, the web application "
+        "at `/metrics` of its own address, worker and runner at `/metrics` of `worker_listen` and "
+        "`runner_listen`; none asks for a key, so bind them where only you reach them. Durations are histograms in "
+        "seconds.",
         "## Brokers",
         table(_COLUMNS, sorted(rows)),
         "## Control plane",
         table(_COLUMNS, sorted(_control_plane())),
+        "## Worker",
+        table(_COLUMNS, sorted(_worker())),
+        "## Runner",
+        table(_COLUMNS, sorted(_runner())),
     )
 
 
@@ -70,6 +77,26 @@ def _gauges() -> Mapping[str, str]:
     if found != GAUGES.keys():
         raise ValueError(f"data_plane/node/gauges.py and the node disagree: {sorted(found ^ GAUGES.keys())}")
     return GAUGES
+
+
+def _worker() -> list[Row]:
+    from control_plane import worker
+
+    counted = [value for value in vars(worker).values() if hasattr(value, "_labelnames")]
+    return [
+        *(_row(collector.describe()[0], collector._labelnames) for collector in counted),
+        *(_row(GaugeMetricFamily(PREFIX + name, said)) for name, said in worker.GAUGES.items()),
+    ]
+
+
+def _runner() -> list[Row]:
+    return [
+        *(
+            _row(GaugeMetricFamily(PREFIX + name, said), runner.LABELS.get(name, ()))
+            for name, said in runner.GAUGES.items()
+        ),
+        *(_row(CounterMetricFamily(PREFIX + name, said)) for name, said in runner.COUNTERS.items()),
+    ]
 
 
 def _control_plane() -> list[Row]:

@@ -1,5 +1,6 @@
 """The page of settings: what each process of the service reads from its configuration file and from the environment."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -19,7 +20,11 @@ from spark_usage import configuration as runner
 
 _COLUMNS = ("setting", "default", "meaning")
 _VARIABLES = (
-    ("PENSTOCK_CONFIG", "web, worker, runner", "their configuration file"),
+    (
+        "PENSTOCK_CONFIG",
+        "commands of `python -m control_plane` and `python -m spark_usage`",
+        "the service's file",
+    ),
     (
         "PENSTOCK_CLOCK_OFFSET_MS",
         "all",
@@ -28,7 +33,48 @@ _VARIABLES = (
     ),
     ("PENSTOCK_SPARK_MEMORY", "runner", "memory of Spark's driver, 1g unless given"),
     (f"{broker.ENVIRONMENT_PREFIX}<SETTING>", "broker", "a setting of the broker, above its file"),
+    (
+        f"{control_plane.ENVIRONMENT_PREFIX}<SETTING>",
+        "web, worker, runner",
+        "a setting of the service, above its file; each process passes over those of the others",
+    ),
 )
+BROKER_EXAMPLE = {
+    "broker_id": 1,
+    "cluster_id": "shop",
+    "zone": "a",
+    "data": "/var/lib/penstock/broker",
+    "metadata": "/var/lib/penstock/metadata.sqlite",
+    "client_listen": "127.0.0.1:9092",
+    "internal_listen": "127.0.0.1:9093",
+    "peer_listen": "127.0.0.1:9094",
+    "http_listen": "127.0.0.1:9095",
+    "cluster_secret_file": "/etc/penstock/cluster.secret",
+    "pepper_files": {"1": "/etc/penstock/pepper-1"},
+}
+SERVER_EXAMPLE = {
+    "environment": "live",
+    "secret_key": "<32 random characters or more>",
+    "database_url": "postgresql://penstock:<password>@db-1:5432,db-2:5432/penstock",
+    "celery_broker_url": "redis://:<password>@redis-1:6379/0",
+    "public_url": "https://penstock.example.com",
+    "listen": "127.0.0.1:8080",
+    "worker_listen": "127.0.0.1:8081",
+    "runner_listen": "127.0.0.1:8082",
+    "brokers": {
+        "bootstrap": ["broker-1.example.com:9092"],
+        "internal": ["127.0.0.1:9093"],
+        "cluster_secret_file": "/etc/penstock/cluster.secret",
+        "pepper_file": "/etc/penstock/pepper-1",
+        "pepper_version": 1,
+    },
+    "datasets": "/srv/penstock/datasets",
+    "usage_key_file": "/etc/penstock/usage.key",
+    "operator_token_file": "/etc/penstock/operator.token",
+    "spark": {"master": "local[2]"},
+    "pipeline_interval_s": 20,
+    "state": "/var/lib/penstock/state",
+}
 
 
 def page() -> str:
@@ -39,9 +85,12 @@ def page() -> str:
         "Each process reads one JSON file once, when it starts. What is wrong is refused with the file, the path of "
         "the setting, the fact and the demand; a name that is no setting is answered with the nearest one:",
         "```\n/etc/penstock.json: brokers.pepper_verson: no such setting; did you mean pepper_version?\n```",
+        "`penstock config check FILE` says of a file what its process would refuse, and more, before it is started.",
         "## Broker",
-        "`python -m data_plane.broker --config FILE`. In the environment `zone` is "
+        "`penstock broker run --config FILE`. In the environment `zone` is "
         f"`{broker.ENVIRONMENT_PREFIX}ZONE` and so on; numbers, true and false, and objects are written as JSON there.",
+        "A file, with what each setting means; the comments are not part of it, since JSON has none:",
+        _example(BROKER_EXAMPLE, broker, broker.BrokerConfig),
         table(_COLUMNS, _settings(broker, broker.BrokerConfig)),
         '`metadata` as an object, with `"kind": "etcd"`:',
         table(_COLUMNS, _settings(metadata_config, metadata_config.EtcdMetadata)),
@@ -52,10 +101,13 @@ def page() -> str:
             _COLUMNS, _numbers("NodeConfig", [x for x in fields(node.NodeConfig) if x.name in broker.LIMITS])
         ),
         "## Web application and worker",
-        "`PENSTOCK_CONFIG` names the file, which both share with the usage pipeline.",
+        "`penstock server web --config FILE` and `penstock server worker --config FILE`. Both share the file with the "
+        f"usage pipeline. In the environment `listen` is `{control_plane.ENVIRONMENT_PREFIX}LISTEN` and so on, as with "
+        "the broker: a host's own addresses need no file of their own.",
+        _example(SERVER_EXAMPLE, control_plane, control_plane.Config, (runner, runner.Configuration)),
         table(_COLUMNS, _settings(control_plane, control_plane.Config)),
         "## Usage pipeline",
-        "The runner reads these of the same file; its own file may leave out the others.",
+        "`penstock server runner --config FILE` reads these of the same file; its own file may leave out the others.",
         table(_COLUMNS, _settings(runner, runner.Configuration)),
         "## Environment",
         table(
@@ -63,6 +115,27 @@ def page() -> str:
             [(code(name), processes, meaning) for name, processes, meaning in _VARIABLES],
         ),
     )
+
+
+def _example(
+    values: dict[str, Any],
+    module: ModuleType,
+    model: type[Settings],
+    *others: tuple[ModuleType, type[Settings]],
+) -> str:
+    """A file with the meaning of each setting above it."""
+    said = {
+        name: text
+        for one, kind in ((module, model), *others)
+        for name, text in said_of(one, kind.__name__).items()
+    }
+    lines = ["{"]
+    for name, value in values.items():
+        lines.append(f"  // {said[name]}")
+        text = json.dumps(value, indent=2).replace("\n", "\n  ")
+        lines.append(f'  "{name}": {text},')
+    lines[-1] = lines[-1].removesuffix(",")
+    return "\n".join(["```jsonc", *lines, "}", "```"])
 
 
 def _settings(module: ModuleType, model: type[Settings], above: str = "") -> list[Sequence[str]]:

@@ -1,7 +1,7 @@
 """Commands of the server, found as entry points of the group `penstock.commands`.
 
 The name of an entry point is the path of its command, parts divided by dots: `dev` is `penstock dev`,
-`topic.create` is `penstock topic create`. It leads to a click command in `data_plane`, `control_plane`,
+`topic.create` is `penstock topic create`. It leads to a click command in `data_plane`, `control_plane`, `spark_usage`,
 `daemon` or `local`, which the wheel does not hold.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "penstock.commands"
-_SERVER_PACKAGES = ("control_plane", "daemon", "data_plane", "local")
+_SERVER_PACKAGES = ("control_plane", "daemon", "data_plane", "local", "spark_usage")
 _OWN_PACKAGES = (*_SERVER_PACKAGES, "penstock")
 
 

@@ -107,7 +107,7 @@ def test_the_servers_requirements_never_reach_the_wheel() -> None:
 
 def test_entry_points_lead_only_into_the_server() -> None:
     for target in PROJECT["project"]["entry-points"]["penstock.commands"].values():
-        assert target.split(".")[0] in {"data_plane", "control_plane", "daemon", "local"}
+        assert target.split(".")[0] in {"daemon", "data_plane", "control_plane", "spark_usage", "local"}
         module, name = target.split(":")
         assert hasattr(import_module(module), name), target
 

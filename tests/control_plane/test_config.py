@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -93,16 +94,32 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
         config.read(tmp_path / "broken.json")
 
 
-def test_a_web_process_says_in_one_line_what_is_wrong_with_its_configuration(file: Path) -> None:
+@pytest.mark.parametrize(("process", "setting"), [("web", "LISTEN"), ("worker", "WORKER_LISTEN")])
+def test_a_process_says_in_one_line_what_is_wrong_with_its_configuration(
+    file: Path, process: str, setting: str
+) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "control_plane.serve"],
-        env={**os.environ, config.VARIABLE: str(changed(file, ["listen"], "8080"))},
+        [sys.executable, "-m", "penstock.cli", "server", process, "--config", str(file)],
+        env={**os.environ, f"PENSTOCK_SERVER_{setting}": "8080"},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
     )
     assert done.returncode == 1
-    assert done.stderr == f"penstock: {file}: listen: host:port required, '8080' given\n"
+    assert done.stderr == f"penstock: PENSTOCK_SERVER_{setting}: host:port required, '8080' given\n"
+
+
+def test_a_worker_whose_address_is_taken_says_so_in_one_line(file: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = subprocess.run(
+            [sys.executable, "-m", "penstock.cli", "server", "worker", "--config", str(file)],
+            env={**os.environ, "PENSTOCK_SERVER_WORKER_LISTEN": f"127.0.0.1:{taken.getsockname()[1]}"},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "penstock: worker_listen: Address already in use\n"
 
 
 def test_databases_by_address() -> None:
@@ -111,8 +128,17 @@ def test_databases_by_address() -> None:
     assert lite["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
     postgres = config.database("postgresql://user:p%40ss@127.0.0.1:5433/penstock")
     assert (postgres["USER"], postgres["PASSWORD"], postgres["PORT"]) == ("user", "p@ss", "5433")
+    several = config.database("postgresql://user:p%40ss@db-1:5433,[::1],db-3:5434/penstock")
+    assert (several["HOST"], several["PORT"]) == ("db-1,::1,db-3", "5433,5432,5434")
+    assert (several["USER"], several["PASSWORD"], several["NAME"]) == ("user", "p@ss", "penstock")
+    assert several["OPTIONS"]["target_session_attrs"] == "read-write"
+    assert "target_session_attrs" not in postgres["OPTIONS"]
+    named = config.database("postgresql://u@db-1,db-2/penstock?target_session_attrs=read-write")
+    assert (named["HOST"], named["NAME"]) == ("db-1,db-2", "penstock")
     for url in (
         "mysql://h/x",
+        "postgresql://u:hidden@h1,,h2/x",
+        "postgresql://u:hidden@h1,h2:port/x",
         "sqlite://relative",
         "postgresql://h:hidden@/",
         "postgresql://u:hidden@h:port/x",

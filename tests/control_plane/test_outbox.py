@@ -5,18 +5,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from control_plane import heartbeat
 from control_plane.outbox import actions, delivery, in_request, queries, registry, tasks
 from control_plane.outbox import wake_ups as outbox_wake_ups
 from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import Delivered
+from control_plane.processes import queries as processes
 from data_plane.contract import broker_calls
 from penstock.contract.errors import BrokerUnavailable
 from penstock.contract.invariant import InvariantBroken
@@ -402,15 +401,12 @@ def test_what_waits_may_be_made_due_again_and_again_until_it_is_delivered(recipi
     assert not actions.due_now(KIND, "par_1")
 
 
-def test_the_task_of_the_sweep_sweeps_and_shows_that_the_worker_works(
-    recipient: Recipient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(heartbeat, "_file", lambda: tmp_path / heartbeat.NAME)
+def test_the_task_of_the_sweep_sweeps_and_shows_that_the_worker_works(recipient: Recipient) -> None:
     enqueue(1)
     enqueue(1, "par_2")
     tasks.sweep()
     assert queries.waiting()[0] == 0
-    beaten = heartbeat.read()
+    beaten = processes.last_beat()
     assert beaten is not None and beaten.state == "ready"
 
 

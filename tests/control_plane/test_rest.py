@@ -1,7 +1,5 @@
 """The REST frame: problems, paging, idempotency, credentials, limits, the document."""
 
-import json
-import time
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -11,7 +9,6 @@ from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
 
-from control_plane import config, heartbeat
 from control_plane.access import actions as access
 from control_plane.api import idempotency
 from control_plane.api.models import IdempotentRequest
@@ -19,6 +16,8 @@ from control_plane.audit import queries as audit
 from control_plane.outbox import conditions, delivery, in_request, registry
 from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import Delivered
+from control_plane.processes import actions as processes
+from control_plane.processes.models import Heartbeat
 from control_plane.rest import health
 from control_plane.rest.topics import ChangedTopic
 from control_plane.rest.views import answer_change
@@ -365,15 +364,11 @@ def test_readiness_names_what_is_missing() -> None:
 
 
 def test_readiness_says_that_no_worker_runs_and_what_that_means() -> None:
-    heartbeat.beat("ready")
+    processes.beat("ready")
     assert call("GET", "/readyz").body["checks"]["worker"] == "ok"
-    file = config.current().state_directory / heartbeat.NAME
-    try:
-        file.write_text(json.dumps({**json.loads(file.read_text()), "at": time.time() - 60}))
-        found = call("GET", "/readyz").body["checks"]["worker"]
-        assert found == "no heartbeat for 60 s: changes wait until a worker runs"
-    finally:
-        file.unlink()
+    Heartbeat.objects.update(at=timezone.now() - timedelta(seconds=60))
+    found = call("GET", "/readyz").body["checks"]["worker"]
+    assert found == "no heartbeat for 60 s: changes wait until a worker runs"
 
 
 def test_requests_are_logged_and_probes_of_machines_are_not(caplog: pytest.LogCaptureFixture) -> None:

@@ -47,6 +47,10 @@ class Service:
             for delivery in deliveries:
                 delivery.result(timeout=PATIENCE_S)
 
+    def runner(self) -> "subprocess.Popen[str]":
+        """The runner, as `process`."""
+        return self.process("penstock.cli", "server", "runner", "--config", str(self.config_file))
+
     def process(self, *arguments: str) -> "subprocess.Popen[str]":
         """A process of the pipeline, which leads a process group of its own."""
         return subprocess.Popen(

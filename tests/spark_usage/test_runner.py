@@ -1,6 +1,7 @@
 """The runner waits for the service, runs rounds, is woken, and ends at SIGTERM with all of its processes."""
 
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from local.free_ports import HOST, free_port
 from spark_usage.manifest import Catalog
 from spark_usage.runner import pause_s
 from tests.spark_usage.service import service
@@ -30,6 +32,16 @@ def wait_for(what: str, condition: Callable[[], bool], process: "subprocess.Pope
     wait_until(what, holds)
 
 
+def get(port: int, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(HOST, port, timeout=PATIENCE_S)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
 def members(group: int) -> list[int]:
     """Processes of a process group that are no zombies."""
     found = []
@@ -45,8 +57,10 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
         settings = json.loads(running.config_file.read_text())
         key_file = Path(settings["usage_key_file"])
         key_file.rename(tmp_path / "aside")
-        running.config_file.write_text(json.dumps(settings | {"pipeline_interval_s": 600}))
-        process = running.process("spark_usage.runner")
+        port = free_port(set())
+        own = {"pipeline_interval_s": 600, "runner_listen": f"{HOST}:{port}"}
+        running.config_file.write_text(json.dumps(settings | own))
+        process = running.runner()
 
         def beat() -> dict[str, Any]:
             try:
@@ -62,10 +76,18 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
         try:
             wait_for("the runner waits for its key", lambda: beat().get("state") == "waiting", process)
             assert beat()["pid"] == process.pid
+            assert get(port, "/healthz")[0] == 200
+            status, text = get(port, "/readyz")
+            assert status == 503 and "the service account's key is not there yet" in text
+            assert 'penstock_runner_state{state="waiting"} 1.0' in get(port, "/metrics")[1]
             running.write(usage_values(0, 9))
             (tmp_path / "aside").rename(key_file)
             wait_for("a round", lambda: last_round().get("records", 0) >= 9, process)
             assert beat()["state"] == "ready"
+            assert get(port, "/readyz")[0] == 200
+            metrics = get(port, "/metrics")[1]
+            assert "penstock_runner_rounds_total 1.0" in metrics and "penstock_runner_number 1.0" in metrics
+            assert f"penstock_runner_last_success_seconds {beat()['last_success_seconds']}" in metrics
 
             running.write(usage_values(9, 6))
             (running.configuration.datasets / "wake").touch()
@@ -107,6 +129,6 @@ def test_once_tells_what_is_wrong_in_one_line(tmp_path: Path) -> None:
             f"spark_usage: {tmp_path / 'usage.key'}: the service account's key is not there yet"
         ]
         running.config_file.write_text("{}")
-        process = running.process("spark_usage.runner")
+        process = running.runner()
         assert "brokers: missing; give it a value" in process.communicate(timeout=PATIENCE_S)[0]
         assert process.returncode == 2

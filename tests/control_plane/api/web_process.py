@@ -50,7 +50,7 @@ def running_web(folder: Path, **settings: object) -> Iterator[Web]:
     log = folder / "web.log"
     with log.open("wb") as output:
         web = subprocess.Popen(
-            [sys.executable, "-m", "control_plane.serve"],
+            [sys.executable, "-m", "penstock.cli", "server", "web", "--config", str(file)],
             cwd=folder,
             env=environment,
             stdout=output,

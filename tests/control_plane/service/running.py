@@ -1,13 +1,15 @@
 """The whole control plane as processes, beside three real brokers, in either of its two forms."""
 
+import http.client
 import json
+import math
 import os
 import secrets
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +47,7 @@ class SignedUp:
     """A tenant, its owner's session and a key of it."""
 
     tenant: str
+    email: str
     rest: RestClient
     api_key: str
 
@@ -87,6 +90,7 @@ class Service:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._rest: list[RestClient] = []
         self._tenants = 0
+        self._worker_ports: dict[str, int] = {}
         self.config_file.write_text(json.dumps(self._config(port)))
         addresses = [broker.internal_address for broker in spec.brokers]
         self.brokers = AdminClient(addresses, cluster.directory.certificates.operator())
@@ -165,7 +169,7 @@ class Service:
         return ran.returncode
 
     def start_web(self) -> None:
-        self._start("web", "-m", "control_plane.serve")
+        self._start("web", "web", self.config_file)
 
     @contextmanager
     def second_web(self) -> Iterator[str]:
@@ -175,7 +179,7 @@ class Service:
         # Beside the first one's: what the processes of a service share is in this folder.
         second = self.folder / "config-second.json"
         second.write_text(json.dumps({**config, "listen": f"{HOST}:{port}"}))
-        self._start("web-2", "-m", "control_plane.serve", environment={"PENSTOCK_CONFIG": str(second)})
+        self._start("web-2", "web", second)
         url = f"http://{HOST}:{port}"
         try:
             with RestClient(url, timeout_s=1) as rest:
@@ -185,16 +189,59 @@ class Service:
             self.kill("web-2")
 
     def start_worker(self) -> None:
-        self._start(
-            "worker", "-m", "celery", "-A", "control_plane.celery", "worker", "-B", "--loglevel", "info"
-        )
+        self._start_worker("worker")
 
-    def _start(self, name: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+    @contextmanager
+    def second_worker(self) -> Iterator[None]:
+        """Another worker of the same service, ready; killed at the end of the block."""
+        self._start_worker("worker-2")
+        try:
+            self.wait_until("the second worker is ready", lambda: self.gauge("worker-2", "worker_ready") == 1)
+            yield
+        finally:
+            if "worker-2" in self._processes:
+                self.kill("worker-2")
+
+    def start_again(self, worker: str) -> None:
+        """Start a worker that was killed, and wait until it is ready."""
+        self._start_worker(worker)
+        self.wait_until(f"{worker} is ready", lambda: self.gauge(worker, "worker_ready") == 1)
+
+    def _start_worker(self, name: str) -> None:
+        port = self._worker_ports.setdefault(name, free_port(set(self._worker_ports.values())))
+        self._start(name, "worker", self.config_file, PENSTOCK_SERVER_WORKER_LISTEN=f"{HOST}:{port}")
+
+    def gauge(self, worker: str, name: str) -> float:
+        """Of a worker's /metrics, summed over labels that the name leaves out; NaN while it cannot be asked."""
+        connection = http.client.HTTPConnection(HOST, self._worker_ports[worker], timeout=5)
+        try:
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+        except (OSError, http.client.HTTPException):
+            return math.nan
+        finally:
+            connection.close()
+        found = [float(line.split()[1]) for line in text.splitlines() if line.startswith(f"penstock_{name}")]
+        return sum(found) if found else math.nan
+
+    def address_of(self, worker: str) -> str:
+        """Where it answers /healthz, /readyz and /metrics."""
+        return f"http://{HOST}:{self._worker_ports[worker]}"
+
+    def workers(self) -> list[str]:
+        """Names of the workers that run."""
+        return [name for name in self._processes if name.startswith("worker")]
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """To the process and those that it forked."""
+        os.killpg(self._processes[name].pid, number)
+
+    def _start(self, name: str, what: str, config: Path, **environment: str) -> None:
         with self.output_file(name).open("ab") as output:
             self._processes[name] = subprocess.Popen(
-                [sys.executable, *arguments],
+                [sys.executable, "-m", "penstock.cli", "server", what, "--config", str(config)],
                 cwd=self.folder,
-                env=self._environment() | dict(environment or {}),
+                env=self._environment() | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -269,7 +316,7 @@ class Service:
     def last_words(self) -> str:
         """The end of each process's output, for the message of a failure."""
         parts = []
-        for name in ("web", "worker"):
+        for name in ("web", "web-2", "worker", "worker-2"):
             file = self.output_file(name)
             text = file.read_text(errors="backslashreplace") if file.exists() else ""
             parts.append(f"--- {name}\n" + "\n".join(text.splitlines()[-25:]))
@@ -318,7 +365,9 @@ class Service:
         rest = self.client_of(made["token"])
         key = rest.post("/v1/keys", {"name": "app"})
         assert made["tenant"]["delivered"] and key["delivered"], self.last_words()
-        return SignedUp(tenant=made["tenant"]["id"], rest=rest, api_key=key["key"])
+        return SignedUp(
+            tenant=made["tenant"]["id"], email=f"{name}@example.com", rest=rest, api_key=key["key"]
+        )
 
     def sdk(self, api_key: str) -> Client:
         return Client(bootstrap=self.bootstrap, api_key=api_key)

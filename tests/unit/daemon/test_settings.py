@@ -8,11 +8,13 @@ from typing import Annotated, Any
 import pytest
 from msgspec import Meta
 
-from control_plane.config import Config
+from control_plane import config
+from control_plane.config import OF_RUNNER, Config
 from daemon import settings
 from daemon.settings import Refused, Secret, Settings
 from penstock.contract.errors import ConfigurationError
 from spark_usage import configuration
+from tests.control_plane.configuration import write
 
 
 class Store(Settings, frozen=True, kw_only=True, tag_field="kind", tag="store"):
@@ -133,8 +135,8 @@ def test_an_address_is_a_host_and_a_port(address: str) -> None:
             '{"kind": "store", "size": 1, "size": 2}',
             "SOME_WHERE: size: it stands there twice; once required",
         ),
-        ("SOME_PEERS", "[" * 100_000, "SOME_PEERS: '[["),
-        ("SOME_RATIO", "half", "SOME_RATIO: 'half' is not JSON"),
+        ("SOME_PEERS", "[" * 100_000, "SOME_PEERS: is not JSON"),
+        ("SOME_RATIO", "half", "SOME_RATIO: is not JSON, as numbers, lists and objects are there"),
         ("SOME_RATIO", "[]", "SOME_RATIO: a number required, a list given"),
         (
             "SOME_WHERE",
@@ -174,7 +176,32 @@ def test_a_model_cannot_be_changed(tmp_path: Path) -> None:
 def test_the_usage_pipeline_knows_which_settings_of_the_shared_file_are_not_its_own() -> None:
     own = {path for path, _ in settings.paths(configuration.Configuration)}
     assert {path for path, _ in settings.paths(Config)} - own == configuration.OF_CONTROL_PLANE
-    assert own <= {path for path, _ in settings.paths(Config)}
+    assert own - {path for path, _ in settings.paths(Config)} == OF_RUNNER
+
+
+def test_variables_of_others_are_passed_over_and_misspelt_ones_are_not(tmp_path: Path) -> None:
+    assert read(tmp_path, {"name": "a"}, "colour", SOME_COLOUR="red", SOME_RATIO="0.5").ratio == 0.5
+    with pytest.raises(ConfigurationError, match=r"SOME_COLOR: no such setting; did you mean SOME_COLOUR\?"):
+        read(tmp_path, {"name": "a"}, "colour", SOME_COLOR="red")
+    with pytest.raises(ConfigurationError, match="SOME_FILE: no such setting"):
+        read(tmp_path, {"name": "a"}, SOME_FILE="x")
+
+
+def test_web_worker_and_runner_take_one_anothers_variables(tmp_path: Path) -> None:
+    file = write(tmp_path, f"sqlite:///{tmp_path}/control.sqlite")
+    variables = {
+        "PENSTOCK_SERVER_LISTEN": "127.0.0.1:8081",
+        "PENSTOCK_SERVER_RUNNER_LISTEN": "127.0.0.1:8082",
+        "PENSTOCK_SERVER_STATE": str(tmp_path / "state"),
+        "PENSTOCK_SERVER_PIPELINE_INTERVAL_S": "60",
+    }
+    served, run = config.read(file, variables), configuration.read(file, variables)
+    assert (served.listen, run.runner_listen) == ("127.0.0.1:8081", "127.0.0.1:8082")
+    assert served.state_directory == run.state_directory == tmp_path / "state"
+    assert served.pipeline_interval_s == run.pipeline_interval_s == 60
+    for read_it in (config.read, configuration.read):
+        with pytest.raises(ConfigurationError, match="did you mean PENSTOCK_SERVER_LISTEN"):
+            read_it(file, {"PENSTOCK_SERVER_LISTN": "x"})
 
 
 def test_the_usage_pipeline_passes_over_what_is_the_control_planes_and_refuses_what_is_misspelt(

@@ -84,7 +84,7 @@ def test_what_processes_write_is_their_owners_alone(service: ServiceDirectory, t
     assert stat.S_IMODE(output.stat().st_mode) == stat.S_IMODE(made.stat().st_mode) == 0o600
     made.unlink()
     log = tmp_path / "broker.log"
-    assert processes.start_command(writes.command_line(), log).wait(PATIENCE_S) == 0
+    assert processes.start_command(writes.command_line(service.config_file), log).wait(PATIENCE_S) == 0
     assert stat.S_IMODE(log.stat().st_mode) == stat.S_IMODE(made.stat().st_mode) == 0o600
 
 
@@ -147,4 +147,4 @@ def test_states_are_told_from_outside(service: ServiceDirectory) -> None:
         time.sleep(0.01)
     stop(service, [process], 5.0)
     assert child.wait(PATIENCE_S) == -signal.SIGTERM
-    assert sys.executable in process.command_line()
+    assert sys.executable in process.command_line(service.config_file)

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from data_plane.broker.http import CONNECTIONS_MAX, STALL_S, HttpListener
+from daemon.http_listener import CONNECTIONS_MAX, STALL_S, HttpListener
 from data_plane.broker.metrics import StatsCollector
 from data_plane.node.stats import Histogram
 from tests.waiting import PATIENCE_S

@@ -1,6 +1,6 @@
-"""The HTTP listener of a broker: /healthz, /readyz and /metrics, on threads of its own.
+"""The HTTP listener of every process but the web application: /healthz, /readyz and /metrics, on threads of its own.
 
-It stands beside the event loop so that it can say when the loop is stuck.
+It stands beside the process's own loop so that it can say when the loop is stuck.
 """
 
 import json
@@ -106,6 +106,10 @@ class HttpListener:
                 return _respond(start, HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(stalled)})
             return _respond(start, HTTPStatus.OK, text, CONTENT_TYPE_LATEST)
         return _respond(start, HTTPStatus.NOT_FOUND, {"error": "there are /healthz, /readyz and /metrics"})
+
+    def abandon(self) -> None:
+        """In a forked process, which has none of the threads: close its copy of the socket."""
+        self._server.socket.close()
 
     def close(self) -> None:
         self._server.shutdown()

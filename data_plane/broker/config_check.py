@@ -1,0 +1,99 @@
+"""What `penstock config check` looks at in a broker's configuration."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from daemon import settings
+from daemon.config_check import (
+    CONNECT_S,
+    Finding,
+    bindable,
+    ok,
+    private,
+    readable,
+    refused,
+    usable_folder,
+    wrong,
+)
+from data_plane.broker.config import ENVIRONMENT_PREFIX, LISTENERS, BrokerConfig, pepper_of, read_config
+from data_plane.broker.metadata_config import EtcdMetadata, open_store
+from data_plane.broker.sqlite_store import StoreFault
+from data_plane.metadata.port import StoreUnavailable
+from penstock.contract.errors import ConfigurationError
+
+
+class BrokerKind:
+    """See `daemon.config_check.Kind`."""
+
+    name = "broker"
+
+    def recognizes(self, values: Mapping[str, Any]) -> bool:
+        return "broker_id" in values or "pepper_files" in values
+
+    def check(self, file: Path, environment: Mapping[str, str], *, connect: bool) -> Iterator[Finding]:
+        try:
+            config = read_config(file, environment)
+        except ConfigurationError as error:
+            problems = settings.problems(
+                file, BrokerConfig, environment=environment, prefix=ENVIRONMENT_PREFIX
+            )
+            yield from (refused(problem, file) for problem in problems or [error])
+            return
+        yield ok("the file", f"every value is possible, of broker {config.broker_id} of {config.cluster_id}")
+        yield from _files(config)
+        for name in LISTENERS:
+            yield bindable(name, getattr(config, name))
+        if connect:
+            if isinstance(config.metadata, EtcdMetadata) or Path(config.metadata).exists():
+                yield asyncio.run(_store(config))
+            else:
+                yield ok("metadata", f"{config.metadata} is not there yet; the first broker makes it")
+
+
+BROKER = BrokerKind()
+
+
+def _files(config: BrokerConfig) -> Iterator[Finding]:
+    yield usable_folder("data", config.data)
+    yield readable("identity.ca_file", config.identity.ca_file)
+    yield readable("identity.certificate_file", config.identity.certificate_file)
+    yield private("identity.key_file", config.identity.key_file)
+    for version, name in config.pepper_files.items():
+        setting = f"pepper_files.{version}"
+        yield private(setting, Path(name))
+        yield from _tried(setting, lambda file=Path(name): pepper_of(file))
+    if config.tls_certificate_file is not None and config.tls_key_file is not None:
+        yield readable("tls_certificate_file", config.tls_certificate_file)
+        yield private("tls_key_file", config.tls_key_file)
+        yield from _tried("tls_certificate_file", config.tls)
+    if isinstance(config.metadata, EtcdMetadata):
+        yield from _tried("metadata", config.metadata.client_config)
+    else:
+        yield usable_folder("metadata", Path(config.metadata).absolute().parent)
+
+
+def _tried(setting: str, read: Any) -> Iterator[Finding]:
+    """A finding when the process itself would refuse it."""
+    try:
+        read()
+    except ConfigurationError as error:
+        yield wrong(setting, f"{error.message.removeprefix(f'{setting}: ')}; put the right content there")
+
+
+async def _store(config: BrokerConfig) -> Finding:
+    """Whether the metadata store answers."""
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            store = await open_store(config.metadata, config.cluster_id)
+            try:
+                await store.range("cluster")
+            finally:
+                await store.close()
+    except (StoreUnavailable, StoreFault, ConfigurationError, TimeoutError) as error:
+        return wrong(
+            "metadata",
+            f"the store does not answer: {str(error) or 'no answer in time'}; start it, or correct metadata",
+        )
+    return ok("metadata", "the store answers")

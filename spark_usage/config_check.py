@@ -1,0 +1,90 @@
+"""What `penstock config check` looks at in the configuration of the usage pipeline."""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from daemon import settings
+from daemon.config_check import (
+    Finding,
+    bindable,
+    ok,
+    private,
+    reachable,
+    refused,
+    usable_folder,
+    wrong,
+)
+from penstock.contract.errors import ConfigurationError
+from spark_usage import configuration
+from spark_usage.configuration import Configuration, read_assets
+
+
+class RunnerKind:
+    """See `daemon.config_check.Kind`."""
+
+    name = "runner"
+
+    def recognizes(self, values: Mapping[str, Any]) -> bool:
+        return "datasets" in values
+
+    def check(self, file: Path, environment: Mapping[str, str], *, connect: bool) -> Iterator[Finding]:
+        try:
+            config = configuration.read(file, environment)
+        except ConfigurationError as error:
+            problems = settings.problems(
+                file,
+                Configuration,
+                given={"file": str(file.absolute())},
+                environment=environment,
+                prefix=configuration.ENVIRONMENT_PREFIX,
+                others=configuration.OF_CONTROL_PLANE,
+            )
+            yield from (refused(problem, file) for problem in problems or [error])
+            return
+        yield ok("the file", "every value is possible")
+        if config.usage_key_file.exists():
+            yield private("usage_key_file", config.usage_key_file)
+        else:
+            yield ok("usage_key_file", f"{config.usage_key_file} is not there yet; the runner waits for it")
+        yield usable_folder("datasets", config.datasets)
+        yield usable_folder("state", config.state_directory)
+        try:
+            read_assets(config.datasets)
+        except ConfigurationError as error:
+            yield wrong("datasets", error.message)
+        yield _java(environment)
+        yield bindable("runner_listen", config.runner_listen)
+        if connect:
+            for address in config.brokers.bootstrap:
+                yield reachable("brokers.bootstrap", address)
+            if urlsplit(config.database_url).scheme == "postgresql":
+                yield _ask_database(config.database_url)
+
+
+RUNNER = RunnerKind()
+
+
+def _java(environment: Mapping[str, str]) -> Finding:
+    home = environment.get("JAVA_HOME")
+    if home and not os.access(Path(home) / "bin/java", os.X_OK):
+        return wrong("JAVA_HOME", f"{home} has no bin/java; name the home of a Java 17")
+    if not home and shutil.which("java", path=environment.get("PATH", "")) is None:
+        return wrong("JAVA_HOME", "Spark finds no Java; install Java 17, and give its home")
+    return ok("JAVA_HOME", "there is a Java for Spark")
+
+
+def _ask_database(url: str) -> Finding:
+    from spark_usage.lease import DatabaseLease, Unavailable
+
+    try:
+        DatabaseLease(url).look()
+    except Unavailable as error:
+        return wrong(
+            "database_url",
+            f"the lease cannot be had there: {error}; start the database, or correct the address",
+        )
+    return ok("database_url", "the database answers, and has the table of leases")

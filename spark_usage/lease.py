@@ -1,0 +1,175 @@
+"""One runner works at a time: it holds a lease of the service's PostgreSQL, or a lock on a file of one host.
+
+Both give each runner a number that is greater than those of all runners before it.
+"""
+
+import fcntl
+import os
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import psycopg
+
+from daemon.lease import TABLE, Clock, Lease
+from spark_usage.configuration import Configuration
+
+NAME = "runner"
+LENGTH_S = 15.0
+RENEW_S = 4.0
+_CONNECT_S = 5
+LOCK_FILE = ".runner.lock"
+
+
+class Unavailable(Exception):
+    """Whether another runner works cannot be found out now; the message says why."""
+
+
+class RunnerLease(Protocol):
+    """What a runner holds while it works."""
+
+    @property
+    def number(self) -> int:
+        """Of this runner; it holds the lease, or held it."""
+
+    @property
+    def held(self) -> bool:
+        """Whether no other runner can hold it now."""
+
+    def hold(self) -> bool:
+        """Take or renew it; False: another runner has it. Raises `Unavailable`."""
+
+    def release(self) -> None:
+        """Let another runner take it at once."""
+
+
+def lease_of(configuration: Configuration) -> RunnerLease:
+    """The lease by which this service's runners take turns."""
+    if urlsplit(configuration.database_url).scheme == "postgresql":
+        return DatabaseLease(configuration.database_url)
+    configuration.datasets.mkdir(parents=True, exist_ok=True)
+    return FileLease(configuration.datasets / LOCK_FILE)
+
+
+class DatabaseLease:
+    """A row of the service's PostgreSQL, for runners on any hosts. One thread at a time calls."""
+
+    def __init__(self, url: str, length_s: float = LENGTH_S) -> None:
+        self._url = url
+        self._lease = Lease(NAME, secrets.token_hex(16), length_s=length_s, clock=Clock.POSTGRESQL)
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+
+    @property
+    def number(self) -> int:
+        assert self._lease.number is not None
+        return self._lease.number
+
+    @property
+    def held(self) -> bool:
+        return self._lease.held
+
+    def hold(self) -> bool:
+        try:
+            return self._lease.hold(self._execute)
+        except psycopg.Error as error:
+            self._forget_connection()
+            raise Unavailable(f"database: {_first_line(error)}") from error
+
+    def release(self) -> None:
+        try:
+            self._lease.release(self._execute)
+        except psycopg.Error:
+            pass  # it ends by itself
+        self._forget_connection()
+
+    def look(self) -> None:
+        """Find out whether the lease can be asked for. Raises `Unavailable`."""
+        try:
+            self._execute(f"SELECT number FROM {TABLE} LIMIT 1", ())
+        except psycopg.Error as error:
+            raise Unavailable(_first_line(error)) from error
+        finally:
+            self._forget_connection()
+
+    def _execute(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        if self._connection is None:
+            self._connection = psycopg.connect(
+                self._url,
+                autocommit=True,
+                connect_timeout=_CONNECT_S,
+                # A server that went away without a word is found out while the lease still lasts.
+                tcp_user_timeout=int(LENGTH_S * 500),
+            )
+        return self._connection.execute(statement.encode(), values).fetchall()
+
+    def _forget_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class FileLease:
+    """A lock on a file, for runners of one host. It lasts as long as the process, paused or not."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._descriptor: int | None = None
+        self._number = 0
+
+    @property
+    def number(self) -> int:
+        return self._number
+
+    @property
+    def held(self) -> bool:
+        return self._descriptor is not None
+
+    def hold(self) -> bool:
+        if self._descriptor is not None:
+            return True
+        try:
+            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise Unavailable(f"{self._file}: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._number = int(os.pread(descriptor, 20, 0) or b"0") + 1
+            os.pwrite(descriptor, f"{self._number}\n".encode(), 0)
+            os.fsync(descriptor)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        except (OSError, ValueError) as error:
+            os.close(descriptor)
+            raise Unavailable(f"{self._file}: {error}") from error
+        self._descriptor = descriptor
+        return True
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def hold_within(lease: RunnerLease, seconds: float) -> bool:
+    """Whether the lease could be taken within this time. Raises `Unavailable` if that is unknown at its end."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if lease.hold():
+                return True
+            problem = None
+        except Unavailable as error:
+            problem = error
+        if time.monotonic() >= deadline:
+            if problem is not None:
+                raise problem
+            return False
+        time.sleep(0.2)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

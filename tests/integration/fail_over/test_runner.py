@@ -1,0 +1,177 @@
+"""Two runners on one folder of data sets: the one that works is paused, wakes up, and is killed; every record counts
+once, and what the earlier one still publishes counts no more.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_usage import pointers
+from spark_usage.manifest import Catalog
+from spark_usage.runner import EXIT_LOST
+from tests.control_plane import configuration
+from tests.integration.fail_over.database_pair import pair
+from tests.spark_usage.service import PROJECT, Service, service
+from tests.spark_usage.test_bronze import usage_values
+from tests.waiting import PATIENCE_S, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
+
+_DATA_SET = "usage_hour"
+
+
+@dataclass(slots=True)
+class Runner:
+    """One of the two, with a state folder of its own, as on a host of its own."""
+
+    running: Service
+    state: Path
+    process: "subprocess.Popen[str]"
+
+    def says(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.state / "runner.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return found if found["pid"] == self.process.pid else {}
+
+    def wait_for(self, what: str, **wanted: Any) -> float:
+        return wait_until(
+            what,
+            lambda: all(self.says().get(name) == value for name, value in wanted.items()),
+            instead=lambda: f"{self.says()}\n{self.last_words()}",
+        )
+
+    def wait_for_records(self, count: int) -> float:
+        return wait_until(
+            f"a round over {count} records",
+            lambda: self.says().get("round", {}).get("records", 0) >= count,
+            instead=lambda: f"{self.says()}\n{self.last_words()}",
+        )
+
+    def last_words(self) -> str:
+        return (self.state / "output").read_text(errors="backslashreplace")[-4000:]
+
+    def signal(self, number: signal.Signals) -> None:
+        """To Python and Java."""
+        os.killpg(self.process.pid, number)
+
+
+class Runners:
+    """Starts them, and ends what is left of them."""
+
+    def __init__(self, running: Service, database_url: str) -> None:
+        self._running, self._started = running, list[Runner]()
+        values = json.loads(running.config_file.read_text())
+        running.config_file.write_text(json.dumps(values | {"database_url": database_url}))
+
+    def start(self, name: str) -> Runner:
+        state = self._running.config_file.parent / name
+        state.mkdir(exist_ok=True)
+        with (state / "output").open("ab") as output:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "penstock.cli", "server", "runner"),
+                    *("--config", str(self._running.config_file)),
+                ],
+                cwd=PROJECT,
+                env={**os.environ, "PENSTOCK_SERVER_STATE": str(state)},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        started = Runner(self._running, state, process)
+        self._started.append(started)
+        return started
+
+    def end(self) -> None:
+        for runner in self._started:
+            try:
+                runner.signal(signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            runner.process.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def runners(tmp_path: Path) -> Iterator[tuple[Service, Runners]]:
+    with pair() as database, service(tmp_path) as running:
+        folder = tmp_path / "control"
+        folder.mkdir()
+        file = configuration.write(folder, database.url)
+        subprocess.run(
+            [sys.executable, "-m", "control_plane", "migrate", "processes", "-v0"],
+            cwd=PROJECT,
+            env={**os.environ, "PENSTOCK_CONFIG": str(file)},
+            check=True,
+            timeout=PATIENCE_S,
+        )
+        made = Runners(running, database.url)
+        try:
+            yield running, made
+        finally:
+            made.end()
+
+
+def numbers(datasets: Path) -> list[int]:
+    found = (pointers.number_of(file) for file in (datasets / _DATA_SET).glob("current*.json"))
+    return sorted(number for number in found if number is not None)
+
+
+def records_that_count(datasets: Path) -> int:
+    manifest = Catalog(datasets).current(_DATA_SET)
+    assert manifest is not None
+    return int(manifest["inputs"]["records"])
+
+
+def test_of_two_runners_one_works_and_a_paused_or_killed_one_is_followed_by_the_other(
+    runners: tuple[Service, Runners],
+) -> None:
+    running, made = runners
+    datasets = running.configuration.datasets
+    first = made.start("first")
+    running.write(usage_values(0, 9))
+    first.wait_for_records(9)
+    second = made.start("second")
+    second.wait_for("the second one waits", state="standby")
+    assert numbers(datasets) == [1]
+
+    # In the middle of publishing: what it has begun, it goes on with when it wakes up.
+    running.write(usage_values(9, 6))
+    (datasets / "wake").touch()
+    wait_until("it publishes", lambda: any((datasets / _DATA_SET).glob(".pending-1-*")))
+    first.signal(signal.SIGSTOP)
+    began = time.monotonic()
+    second.wait_for_records(15)
+    print(f"a runner paused: data sets went on after {time.monotonic() - began:.1f} s")
+    assert second.says()["number"] == 2
+    running.write(usage_values(15, 3))
+    (datasets / "wake").touch()
+    second.wait_for_records(18)
+    first.signal(signal.SIGCONT)
+    assert first.process.wait(PATIENCE_S) == EXIT_LOST, first.last_words()
+    assert max(numbers(datasets)) == 2 and records_that_count(datasets) == 18
+
+    first = made.start("first")
+    first.wait_for("it waits when it is started again", state="standby")
+    second.signal(signal.SIGKILL)
+    second.process.wait(PATIENCE_S)
+    began = time.monotonic()
+    running.write(usage_values(18, 3))
+    first.wait_for_records(21)
+    print(f"a runner killed: data sets went on after {time.monotonic() - began:.1f} s")
+    assert first.says()["number"] == 3 and records_that_count(datasets) == 21
+    assert first.says()["round"]["missing"] == "" and first.says()["round"]["records"] == 21
+
+    first.process.send_signal(signal.SIGTERM)
+    assert first.process.wait(PATIENCE_S) == 0, first.last_words()
