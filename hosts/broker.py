@@ -29,11 +29,11 @@ class Broker(Program):
         self._first_port = _FIRST_PORT + _PORTS * sum(isinstance(one, Broker) for one in host.programs)
         folder = host.folder / f"broker-{number}"
         self.config = folder / "config.json"
-        module = "hosts.stepping_broker" if stepping else "data_plane.broker"
+        program = ("hosts.stepping_broker",) if stepping else ("penstock.cli", "broker", "run")
         super().__init__(
             f"broker-{number}",
             host,
-            (sys.executable, "-m", module, "--config", str(self.config)),
+            (sys.executable, "-m", *program, "--config", str(self.config)),
             folder=folder,
         )
         self.client_address, self.internal_address = self._address(CLIENT), self._address(INTERNAL)

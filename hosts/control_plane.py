@@ -3,7 +3,7 @@
 import json
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from hosts.certificates import Identity
 from hosts.commands import run
 from hosts.host import Host
 from hosts.program import Program
+from hosts.readiness import answers
+from local.service_processes import CONFIG_VARIABLE as VARIABLE
 from penstock.private_file import write_private
 from penstock.profiles import CA_FILE
 
@@ -19,14 +21,7 @@ WEB_ADDRESS = "127.0.0.1:8000"
 _COMMAND_S = 180.0
 _INTERVAL_S = 10
 _MASTER = "local[2]"
-_MODULES: Mapping[str, Sequence[str]] = {
-    "web": ("control_plane.serve",),
-    "worker": (
-        *("celery", "-A", "control_plane.celery", "worker", "-B", "--concurrency", "2"),
-        *("--loglevel", "INFO", "--without-gossip", "--without-mingle", "--without-heartbeat"),
-    ),
-    "runner": ("spark_usage.runner",),
-}
+_WORKER_PORT, _RUNNER_PORT = 8010, 8020
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +45,8 @@ class Settings:
     def operator_token_file(self) -> Path:
         return self.shared / "operator.token"
 
-    def write(self, file: Path, identity: Identity) -> None:
-        """For the processes of one host."""
+    def write(self, file: Path, host: Host, identity: Identity) -> None:
+        """For the processes of that host."""
         values = {
             "environment": "hosts",
             "identity": identity.settings,
@@ -61,6 +56,8 @@ class Settings:
             "public_url": self.public_url,
             "trusted_proxies": ["127.0.0.1"],
             "listen": WEB_ADDRESS,
+            "worker_listen": f"{host.address}:{_WORKER_PORT}",
+            "runner_listen": f"{host.address}:{_RUNNER_PORT}",
             "brokers": dict(self.brokers),
             "datasets": str(self.datasets),
             "usage_key_file": str(self.shared / "usage.key"),
@@ -72,34 +69,31 @@ class Settings:
 
 
 class Process(Program):
-    """A web process, a worker or a runner."""
+    """A web process, a worker or a runner: one of a host each."""
 
     def __init__(self, name: str, host: Host, settings: Settings, identity: Identity) -> None:
-        self._config = host.folder / "server.json"
-        settings.write(self._config, identity)
+        config = host.folder / "server.json"
+        settings.write(config, host, identity)
         super().__init__(
             name,
             host,
-            (sys.executable, "-m", *_MODULES[name]),
-            environment=_environment(settings, identity, self._config),
+            (sys.executable, "-m", "penstock.cli", "server", name, "--config", str(config)),
+            environment=_environment(settings, identity),
         )
 
     def serves(self) -> bool:
-        """Whether it is at work; of a web process, whether it runs: whether it answers is seen at its end of TLS."""
+        """Whether it says that it is ready; of a web process, whether it runs: it is asked at its end of TLS."""
         if self.name == "web":
             return self.runs
-        try:
-            heartbeat = json.loads((self.host.folder / f"{self.name}.json").read_text())
-            return bool(heartbeat["pid"] == self.pid and heartbeat["state"] in ("ready", "waiting"))
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
+        port = _WORKER_PORT if self.name == "worker" else _RUNNER_PORT
+        return answers(f"http://{self.host.address}:{port}/readyz")
 
 
 def run_command(host: Host, settings: Settings, identity: Identity, command: str) -> None:
     """One of the control plane's commands, on that host, to its end. Raises `CommandFailed`."""
     config = host.folder / "server.json"
-    settings.write(config, identity)
-    variables = {**host.environment, **_environment(settings, identity, config)}
+    settings.write(config, host, identity)
+    variables = {**host.environment, **_environment(settings, identity), VARIABLE: str(config)}
     run(
         *host.wire.command(sys.executable, "-m", "control_plane", command),
         timeout_s=_COMMAND_S,
@@ -108,9 +102,8 @@ def run_command(host: Host, settings: Settings, identity: Identity, command: str
     )
 
 
-def _environment(settings: Settings, identity: Identity, config: Path) -> dict[str, str]:
+def _environment(settings: Settings, identity: Identity) -> dict[str, str]:
     return {
-        "PENSTOCK_CONFIG": str(config),
         CA_FILE: str(settings.ca_file),
         "PGSSLMODE": "verify-full",
         "PGSSLROOTCERT": str(identity.ca_file),
