@@ -16,6 +16,7 @@ from chaos.blows import between, disk_of, lose_power
 from chaos.faults import ALL_UNSYNCED_LOST, UNSYNCED_LOST, Aim, Kind, Strike
 from chaos.recording import Recorder
 from chaos.workload import Workload
+from chaos.zone_faults import ZoneFaults
 from data_plane.contract.admin_client import AdminClient
 from hosts.broker import Broker
 from hosts.cluster import TENANT, Cluster
@@ -65,6 +66,7 @@ class Nemesis:
             Kind.STORE_KILL: self._store_kill,
             Kind.STORE_PAUSE: self._store_pause,
             Kind.ALL_STORE_KILL: self._all_store_kill,
+            **ZoneFaults(cluster).by_kind,
         }
 
     async def strike(self, strike: Strike) -> None:

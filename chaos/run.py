@@ -9,6 +9,7 @@ from pathlib import Path
 
 from chaos.faults import ALL_UNSYNCED_LOST, Plan, Strike, brokers_of, kinds_of, strikes
 from chaos.fuzzer import Fuzzer
+from chaos.history_lines import partition_name
 from chaos.nemesis import Nemesis, Stuck
 from chaos.probes import Probes
 from chaos.recording import Recorder
@@ -109,6 +110,7 @@ class Run:
             workload.start(self._topics)
             await nemesis.writing("at the start", 0.0)
             await nemesis.whole("at the start")
+            await self._note_layout()
             fuzzing = tasks.create_task(fuzzer.run()) if self._wanted.plan is Plan.ALL else None
             await self._strike(nemesis, workload, access)
             fuzzer.stop()
@@ -121,6 +123,29 @@ class Run:
 
     def _make(self, topic: Topic, admin: AdminClient) -> bytes:
         return self._cluster.create_topic(admin, topic.name, topic.partitions, topic.settings)
+
+    async def _note_layout(self) -> None:
+        """Where brokers are, and over which zones each partition's copies are spread."""
+        brokers = self._cluster.brokers
+        self._recorder.note(
+            "layout",
+            brokers={
+                number: {"zone": broker.host.zone, "host": broker.host.name, "address": broker.peer_address}
+                for number, broker in brokers.items()
+            },
+        )
+        await self._look_at_replicas()
+        for (topic, partition), replicas in self._replicas.items():
+            zones = sorted({brokers[number].host.zone for number in replicas})
+            self._recorder.note("copies", partition=partition_name(topic, partition), zones=zones)
+
+    async def _look_at_replicas(self) -> None:
+        described = await self._cluster.desk.ask(self._cluster.describe)
+        self._replicas = {
+            (p.topic, p.partition): list(p.replicas)
+            for p in (described.partitions if described is not None else ())
+            if p.tenant == TENANT
+        }
 
     async def _strike(self, nemesis: Nemesis, workload: Workload, access: Access) -> None:
         """All faults of the plan, or as many as the time allows; the later part without `replicated` topics."""
@@ -170,12 +195,7 @@ class Run:
         for missing in last.missing:
             self._recorder.anomaly("I9", f"the last reader did not get to the end: {missing}")
         self._ends = last.ends
-        described = await self._cluster.desk.ask(self._cluster.describe)
-        self._replicas = {
-            (p.topic, p.partition): list(p.replicas)
-            for p in (described.partitions if described is not None else ())
-            if p.tenant == TENANT
-        }
+        await self._look_at_replicas()
 
     def _compare_replicas(self) -> None:
         """Once all brokers have ended: the replicas' files are equal, batch by batch and stamp by stamp (I11)."""

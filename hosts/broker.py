@@ -37,6 +37,7 @@ class Broker(Program):
             folder=folder,
         )
         self.client_address, self.internal_address = self._address(CLIENT), self._address(INTERNAL)
+        self.peer_address = self._address(PEER)
         self._configure(settings)
 
     def _address(self, purpose: int) -> str:
@@ -50,7 +51,7 @@ class Broker(Program):
             "data": str(self.log_directory),
             "client_listen": self.client_address,
             "internal_listen": self.internal_address,
-            "peer_listen": self._address(PEER),
+            "peer_listen": self.peer_address,
             "http_listen": self._address(HTTP),
             **settings,
         }
@@ -66,5 +67,8 @@ class Broker(Program):
 
     def start(self) -> None:
         """Start it unless it runs."""
-        self.log_directory.mkdir(exist_ok=True)
+        try:
+            self.log_directory.mkdir(exist_ok=True)
+        except OSError:
+            pass  # the disk is gone, which the broker says itself
         super().start()

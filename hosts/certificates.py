@@ -69,8 +69,9 @@ class Certificates:
     # -- while everything runs ---------------------------------------------------------------------------------
 
     def renew(self) -> None:
-        """New keys and certificates for all processes of the cluster, from the same CA."""
-        authority.renew(self._inside, authority.names_of(self._inside), now=_now())
+        """New keys and certificates for all processes, from the same CAs."""
+        for folder in (self._inside, self._clients):
+            authority.renew(folder, authority.names_of(folder), now=_now())
 
     def add_ca(self) -> None:
         """A second CA is accepted."""
