@@ -18,7 +18,9 @@ from benchmarks.durability import BENCHMARK as DURABILITY
 from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
 from benchmarks.frames import BENCHMARK as FRAMES
+from benchmarks.idle_clients import BENCHMARK as IDLE_CLIENTS
 from benchmarks.latency import steady_load
+from benchmarks.links import BENCHMARK as LINKS
 from benchmarks.many_partitions import BENCHMARK as MANY_PARTITIONS
 from benchmarks.metering import BENCHMARK as METERING
 from benchmarks.metering import NOISE as METERING_NOISE
@@ -71,11 +73,13 @@ BENCHMARKS = (
     METERING_NOISE,
     DURABILITY,
     FRAMES,
+    LINKS,
     CURVES,
     NOISY_NEIGHBOUR,
     TOPIC_CREATION,
     TOGETHER_BENCHMARK,
     MANY_PARTITIONS,
+    IDLE_CLIENTS,
     FOLDS,
     ROUNDS,
     PEERS,

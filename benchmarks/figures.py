@@ -65,6 +65,8 @@ class Benchmark:
 GOALS: dict[str, Goal] = {
     "broker_fsync_floor_ratio": Goal(value=0.5, at_least=True),
     "ack_p99_floor_ratio": Goal(value=3.0, at_least=False),
+    "replicate_tls_ratio": Goal(value=0.8, at_least=True),
+    "ack_p99_tls_ratio": Goal(value=1.2, at_least=False),
     "small_batches_per_s": Goal(value=5_000, at_least=True),
     "leader_kill_p99_s": Goal(value=3.0, at_least=False),
     "planned_move_ms": Goal(value=200.0, at_least=False),

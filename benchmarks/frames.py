@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,15 @@ import psutil
 import uvloop
 
 from benchmarks.figures import Benchmark, Measured, median
+from benchmarks.plain_links import PlainListener, PlainTransport
 from daemon.handshakes import RefusedHandshakes
-from daemon.identity import Identity, Role
+from daemon.identity import Role
 from daemon.tls import OwnIdentity
 from data_plane.authz.peers import PeerRules
 from data_plane.broker.connection import GrpcConnection
 from data_plane.broker.grpc_options import server_options
 from data_plane.broker.peer_listener import PeerListener, bind_peers
 from data_plane.broker.peer_transport import PeerTransport
-from data_plane.broker.peer_wire import Hello
 from data_plane.node.ports import Caller, Connection, Peer
 from local.certificates import Certificates
 from penstock.contract import limits
@@ -62,20 +61,6 @@ class _GrpcListener(grpc.GenericRpcHandler):
         return grpc.stream_stream_rpc_method_handler(handle)
 
 
-class _PlainListener(PeerListener):
-    """What TLS is compared with: anyone is a broker."""
-
-    def identify(self, connection: object, hello: Hello) -> Identity:
-        return Identity(cluster_id=_CLUSTER, role=Role.BROKER, broker_id=2)
-
-
-class _PlainTransport(PeerTransport):
-    """As little."""
-
-    def check(self, peer: Peer, certificate: Mapping[str, Any] | None) -> None:
-        return
-
-
 def _own(folder: Path, broker: int) -> OwnIdentity:
     return OwnIdentity(Certificates(folder).files(f"broker-{broker}"), Role.BROKER, broker_id=broker)
 
@@ -94,7 +79,7 @@ async def _serve(way: str, folder: Path) -> None:
     else:
         own = _own(folder, 1) if way.startswith("tls") else None
         bound, port = bind_peers("127.0.0.1:0")
-        listener = (PeerListener if own else _PlainListener)(
+        listener = (PeerListener if own else PlainListener)(
             {_METHOD: _answering},
             {},
             rules=PeerRules(cluster_id=_CLUSTER, roles={_METHOD: frozenset({Role.BROKER})}),
@@ -116,7 +101,7 @@ async def _call(way: str, folder: Path, address: str, size: int) -> None:
             await _round_trips(_over_grpc(open_stream()), size)
         return
     own = _own(folder, 2) if way.startswith("tls") else None
-    transport = (PeerTransport if own else _PlainTransport)(
+    transport = (PeerTransport if own else PlainTransport)(
         _CLUSTER, lambda: None if own is None else own.current.client, RefusedHandshakes()
     )
     peer = Peer(BrokerId(1), address)

@@ -53,7 +53,7 @@ def floor_ratios(folder: Path) -> list[Measured]:
         round_folder.mkdir()
         with BenchCluster(round_folder) as cluster:
             topic = cluster.topic("floor", 1)
-            latency.append((run(_latency_p99_ms(cluster, topic)), floor_latency))
+            latency.append((run(latency_p99_ms(cluster, topic)), floor_latency))
             throughput.append((run(_mb_per_s(cluster, topic, batch)), floor_rate))
     return [
         Measured(
@@ -77,7 +77,8 @@ def floor_ratios(folder: Path) -> list[Measured]:
     ]
 
 
-async def _latency_p99_ms(cluster: BenchCluster, topic: TopicId) -> float:
+async def latency_p99_ms(cluster: BenchCluster, topic: TopicId) -> float:
+    """Of one batch of 10 KB in flight, in ms."""
     batch = batch_of(1, 0, LATENCY_BYTES - 80)
     address = leader_address(cluster, topic, 0)
     await until_writable(address, cluster.api_key, [(topic, 0, batch)])

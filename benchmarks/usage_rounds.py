@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from benchmarks.figures import Benchmark, Measured, median
 from benchmarks.usage_load import FILE_MS, Bronze, Load
 from spark_usage import bronze, readings
-from spark_usage.configuration import DEFAULT_ASSETS
+from spark_usage.configuration import DEFAULT_ASSETS, SparkConfiguration
 from spark_usage.decode import decode
 from spark_usage.rounds import fold
 from spark_usage.session import start_session
@@ -31,7 +31,7 @@ _WARM = 1_000
 
 def folds(folder: Path) -> list[Measured]:
     """Seconds from decoded readings of one partition to its intervals: points, views, intervals; medians of three."""
-    spark = start_session("local[2]", folder / "spark")
+    spark = start_session(SparkConfiguration(), folder / "spark")
     try:
         took: dict[int, list[tuple[float, float]]] = {count: [] for count in (_WARM, *READINGS)}
         for count in (_WARM, *READINGS * _ROUNDS):
@@ -65,7 +65,7 @@ def rounds(folder: Path, days: Sequence[int] = DAYS, file_ms: int = FILE_MS) -> 
     """Seconds of a round with news, and of one without, over bronze of so many days."""
     datasets = folder / "datasets"
     made = Bronze(datasets, file_ms)
-    spark = start_session("local[2]", folder / "spark")
+    spark = start_session(SparkConfiguration(), folder / "spark")
     try:
         Bronze(folder / "warm", file_ms).grow(1)
         _round(spark, folder / "warm", {"0": 8640, "1": 8640, "2": 8640})

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from daemon.data_set_store import DataSetStore, StoreUnavailable
 
 FORMAT = 1
 _POINTER = re.compile(r"current(?:-(\d{1,18}))?\.json")
@@ -127,41 +128,34 @@ class Manifest:
     row_count: int
     files: tuple[tuple[str, int, str], ...]
     """(name, bytes, sha256)."""
-    folder: Path
 
 
-def current_manifest(datasets: Path, name: str) -> Manifest | None:
+def current_manifest(store: DataSetStore, name: str) -> Manifest | None:
     """The manifest of the run that counts now; None when none was published yet. Raises `DataSetRefused`."""
-    pointer = _pointer(datasets / name)
-    if pointer is None:
-        return None
     try:
-        run_id = json.loads(pointer.read_text(encoding="utf-8")).get("run_id")
-    except (OSError, ValueError, AttributeError) as error:
-        raise DataSetRefused(f"{name}: {pointer.name} cannot be read: {error}") from error
+        content = store.current(name)
+        if content is None:
+            return None
+        run_id = json.loads(content).get("run_id")
+    except (StoreUnavailable, ValueError, AttributeError) as error:
+        raise DataSetRefused(f"{name}: current.json cannot be read: {error}") from error
     if not isinstance(run_id, str) or not _RUN.match(run_id):
-        raise DataSetRefused(f"{name}: {pointer.name} names the run {run_id!r}, 32 hex digits required")
-    return _manifest(datasets / name / f"run={run_id}", name, run_id)
+        raise DataSetRefused(f"{name}: current.json names the run {run_id!r}, 32 hex digits required")
+    return _manifest(store, name, run_id)
 
 
-def _pointer(folder: Path) -> Path | None:
-    """The pointer with the greatest number, which is that of the latest runner; one without a number comes before."""
-    found = ((_POINTER.fullmatch(file.name), file) for file in folder.glob("current*.json"))
-    numbered = [(int(name[1] or 0), file) for name, file in found if name is not None]
-    return max(numbered)[1] if numbered else None
-
-
-def read_data_set(manifest: Manifest) -> DataSet:
+def read_data_set(store: DataSetStore, manifest: Manifest) -> DataSet:
     """The rows of a run, after every file was compared with its manifest. Raises `DataSetRefused`."""
     wanted = SCHEMAS[manifest.name]
     named = f"{manifest.name} run {manifest.run_id}"
     rows: list[dict[str, Any]] = []
     for file_name, size, sha256 in manifest.files:
-        path = manifest.folder / file_name
         try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise DataSetRefused(f"{named}: file {file_name}: {error.strerror}") from error
+            content = store.file(manifest.name, manifest.run_id, file_name)
+        except StoreUnavailable as error:
+            raise DataSetRefused(f"{named}: file {file_name} cannot be read: {error}") from error
+        if content is None:
+            raise DataSetRefused(f"{named}: file {file_name}: No such file")
         if len(content) != size or hashlib.sha256(content).hexdigest() != sha256:
             raise DataSetRefused(
                 f"{named}: file {file_name} is not the one of its manifest (bytes or sha256 differ)"
@@ -191,13 +185,14 @@ def read_data_set(manifest: Manifest) -> DataSet:
     )
 
 
-def _manifest(folder: Path, name: str, run_id: str) -> Manifest:
+def _manifest(store: DataSetStore, name: str, run_id: str) -> Manifest:
     named = f"{name} run {run_id}"
     try:
-        fields = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataSetRefused(f"{named}: has no manifest") from None
-    except (OSError, ValueError) as error:
+        content = store.manifest(name, run_id)
+        if content is None:
+            raise DataSetRefused(f"{named}: has no manifest")
+        fields = json.loads(content)
+    except (StoreUnavailable, ValueError) as error:
         raise DataSetRefused(f"{named}: its manifest cannot be read: {error}") from error
     if not isinstance(fields, dict):
         raise DataSetRefused(f"{named}: its manifest is no object")
@@ -224,7 +219,6 @@ def _manifest(folder: Path, name: str, run_id: str) -> Manifest:
             inputs=dict(fields["inputs"]),
             row_count=int(fields["rows"]),
             files=files,
-            folder=folder,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataSetRefused(

@@ -18,6 +18,7 @@ from control_plane.brokers import client as brokers
 from control_plane.outbox import actions as outbox
 from control_plane.outbox import delivery
 from control_plane.topics.queries import topics_of_all
+from daemon.data_set_store import StoreUnavailable
 from penstock.contract.errors import InvalidRequest, NotFound, PenstockError
 from tenants.models import Tenant
 
@@ -125,12 +126,10 @@ def _deliver(cut: str) -> bool:
 
 
 def _wake_pipeline() -> None:
-    """Touch the file that the pipeline watches. A pipeline on another machine starts at its own interval instead."""
-    datasets = config.current().datasets
+    """Ask the pipeline for a round. One that is not reached so starts at its own interval instead."""
     try:
-        datasets.mkdir(parents=True, exist_ok=True)
-        (datasets / "wake").touch()
-    except OSError as error:
+        config.current().data_set_store.wake()
+    except StoreUnavailable as error:
         _log.warning("the usage pipeline was not woken", extra={"error": str(error)})
 
 

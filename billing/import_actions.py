@@ -6,7 +6,6 @@ exceptions: the usage of cuts whose invoice is issued, and seals, never change.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from django.db import models, transaction
@@ -28,6 +27,7 @@ from billing.models import (
 )
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import system
+from daemon.data_set_store import DataSetStore
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.records.seal import SealCorrupt, unpack_seal
 from tenants.models import Tenant
@@ -46,7 +46,7 @@ _Imported = tuple[int, int, list[str]]
 _log = logging.getLogger(__name__)
 
 
-def import_data_sets(datasets: Path) -> dict[str, str]:
+def import_data_sets(store: DataSetStore) -> dict[str, str]:
     """Import the current run of every data set that has a new one. Returns `imported` or the reason, by data set.
 
     A refused data set does not change the rows of its last import, and the others are still imported.
@@ -54,7 +54,7 @@ def import_data_sets(datasets: Path) -> dict[str, str]:
     outcomes: dict[str, str] = {}
     for name in ORDER:
         try:
-            if _import_one(datasets, name):
+            if _import_one(store, name):
                 outcomes[name] = "imported"
         except DataSetRefused as refused:
             _note_refused(name, str(refused))
@@ -67,8 +67,8 @@ def import_data_sets(datasets: Path) -> dict[str, str]:
     return outcomes
 
 
-def _import_one(datasets: Path, name: str) -> bool:
-    manifest = current_manifest(datasets, name)
+def _import_one(store: DataSetStore, name: str) -> bool:
+    manifest = current_manifest(store, name)
     if manifest is None:
         return False
     state, _ = DataSetState.objects.get_or_create(dataset=name)
@@ -79,7 +79,7 @@ def _import_one(datasets: Path, name: str) -> bool:
         )
     if state.run_id == manifest.run_id and not state.error:
         return False
-    data = read_data_set(manifest)
+    data = read_data_set(store, manifest)
     with transaction.atomic():
         state = DataSetState.objects.select_for_update(no_key=True).get(dataset=name)
         if state.run_id == manifest.run_id and not state.error:

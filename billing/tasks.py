@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from billing import draft_actions, import_actions, invoice_actions, period_actions, price_actions, queries
 from control_plane import config
+from daemon.data_set_store import StoreUnavailable
 from penstock.contract.errors import PenstockError
 
 _FINALIZED_MAX = 1_000
@@ -50,10 +51,7 @@ def bill_run() -> None:
     except Exception:
         # A fault of the service. Invoices of other tenants must not wait for it.
         _log.exception("new tenants did not get their prices")
-    outcomes = import_actions.import_data_sets(config.current().datasets)
-    for name, outcome in outcomes.items():
-        if outcome != "imported":
-            _log.error("data set refused", extra={"data_set": name, "error": outcome})
+    _import_data_sets()
     for cut in queries.cuts_to_finalize(_FINALIZED_MAX):
         try:
             invoice = invoice_actions.finalize(cut)
@@ -71,3 +69,14 @@ def bill_run() -> None:
         period_actions.close_months(timezone.now())
     except PenstockError as error:
         _log.error("periods not closed", extra={"error": error.message})
+
+
+def _import_data_sets() -> None:
+    try:
+        outcomes = import_actions.import_data_sets(config.current().data_set_store)
+    except StoreUnavailable as error:
+        _log.error("data sets cannot be read", extra={"error": str(error)})
+        return
+    for name, outcome in outcomes.items():
+        if outcome != "imported":
+            _log.error("data set refused", extra={"data_set": name, "error": outcome})

@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 from celery import Celery, signals
 
 from control_plane import config, logs, wake_up_files
+from daemon import server_tls
+from daemon.server_tls import ServerTls
 from penstock.contract.errors import ConfigurationError
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
@@ -19,7 +21,7 @@ POLL_S = 0.1
 """How often the embedded transport looks for messages."""
 
 
-def transport(url: str) -> dict[str, Any]:
+def transport(url: str, tls: ServerTls | None = None) -> dict[str, Any]:
     """Celery's settings of the transport at `url`. The embedded one keeps its messages as files."""
     parts = urlsplit(url)
     if parts.scheme == "filesystem":
@@ -34,9 +36,11 @@ def transport(url: str) -> dict[str, Any]:
                 "polling_interval": POLL_S,
             },
         }
-    if parts.scheme == "redis":
+    if parts.scheme in (server_tls.REDIS, server_tls.REDIS_OVER_TLS):
         return {
             "broker_url": url,
+            # Without it Celery would take rediss:// without a check.
+            **({} if tls is None else {"broker_use_ssl": server_tls.of_redis(tls)}),
             # A request must not wait for a Redis that does not answer: the sweep delivers without a wake-up.
             "broker_transport_options": {
                 "socket_timeout": 2,
@@ -54,7 +58,7 @@ def transport(url: str) -> dict[str, Any]:
 
 app = Celery("penstock")
 app.conf.update(
-    **transport(config.current().celery_broker_url),
+    **transport(config.current().celery_broker_url, config.current().redis_tls),
     task_serializer="json",
     accept_content=["json"],
     task_ignore_result=True,

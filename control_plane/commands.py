@@ -1,4 +1,4 @@
-"""`penstock server web` and `worker`: the processes of the control plane, each until it is told to stop."""
+"""`penstock server web` and `worker`: the processes of the control plane, each until SIGTERM."""
 
 import os
 import sys
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from control_plane import config as configuration
 from penstock.cli.invocation import Group
 
 _CONFIG = click.option(
@@ -49,4 +48,6 @@ def worker(config: Path) -> None:
 
 def _configure(file: Path) -> None:
     """Name the configuration for this process and those that it forks."""
+    from control_plane import config as configuration  # half a second of imports, which the help needs not
+
     os.environ[configuration.VARIABLE] = str(file.absolute())

@@ -12,7 +12,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Meta
 
-from daemon import settings
+from daemon import server_tls, settings
+from daemon.data_set_store import BucketSettings, DataSetStore, open_store
+from daemon.server_tls import ServerTls
 from daemon.settings import Refused, Secret, Settings
 from daemon.tls import IdentityConfig
 from penstock.contract.api_keys import ENV_LENGTH_MAX, is_env
@@ -25,6 +27,7 @@ RECONCILE_S = 10
 TRANSPORTS = {
     "filesystem": "filesystem:///absolute/folder",
     "redis": "redis://host:port/number",
+    "rediss": "rediss://host:port/number over TLS",
 }
 """What can carry wake-ups, by the scheme of `celery_broker_url`."""
 Network = IPv4Network | IPv6Network
@@ -52,13 +55,6 @@ class BrokersConfig(Settings, frozen=True, kw_only=True):
                 settings.host_of(name, address)
 
 
-class SparkConfig(Settings, frozen=True, kw_only=True):
-    """Where the usage pipeline computes."""
-
-    master: Text
-    """Spark's master: local[2], spark://host:port and so on."""
-
-
 class Config(Settings, frozen=True, kw_only=True):
     """The settings of the control plane. Times are in seconds."""
 
@@ -72,7 +68,7 @@ class Config(Settings, frozen=True, kw_only=True):
     """sqlite:////absolute/file or postgresql://user:password@host:port/name; a primary and its standbys as
     host:port,host:port, of which the one that takes writes is used."""
     celery_broker_url: Secret
-    """filesystem:///absolute/folder or redis://host:port/number."""
+    """filesystem:///absolute/folder, redis://host:port/number or, over TLS, rediss://host:port/number."""
     public_url: Text
     """The URL under which people reach the service; https behind a proxy that terminates TLS."""
     listen: Text
@@ -84,15 +80,15 @@ class Config(Settings, frozen=True, kw_only=True):
     identity: IdentityConfig
     """Who the control plane is to the brokers, and whom it believes."""
     datasets: Path
-    """Folder of the data sets that the usage pipeline publishes."""
+    """Folder of the data sets that the usage pipeline publishes; not looked at where `data_set_bucket` is given."""
     usage_key_file: Path
     """File with the key of the service account that reads `__usage`; `bootstrap` writes it."""
     operator_token_file: Path
     """File with the operators' token; `bootstrap` writes it."""
-    spark: SparkConfig
-    """Spark."""
     pipeline_interval_s: Seconds
     """Seconds between two rounds of the usage pipeline."""
+    data_set_bucket: BucketSettings | None = None
+    """Bucket where the usage pipeline publishes instead, as an object; the same as the pipeline's."""
     price_book_file: Path | None = None
     """File with the price book; without it the built-in prices apply."""
     trusted_proxies: tuple[str, ...] = ()
@@ -101,6 +97,10 @@ class Config(Settings, frozen=True, kw_only=True):
     """Seconds between two comparisons of the desired state with the brokers."""
     state: Path | None = None
     """Folder for small files of this host's processes; the folder of this file unless given."""
+    database_tls: ServerTls | None = None
+    """TLS to PostgreSQL, which checks its certificate and host name; required off loopback."""
+    redis_tls: ServerTls | None = None
+    """The same to Redis, with rediss://."""
 
     def __post_init__(self) -> None:
         if not is_env(self.environment):
@@ -114,6 +114,8 @@ class Config(Settings, frozen=True, kw_only=True):
             raise Refused(
                 "public_url", f"http://host or https://host required, {self.public_url[:80]!r} given"
             )
+        server_tls.check_database(self.database_url, self.database_tls)
+        server_tls.check_transport(self.celery_broker_url, self.redis_tls)
         try:
             _networks(self.trusted_proxies)
         except ValueError as error:
@@ -123,6 +125,11 @@ class Config(Settings, frozen=True, kw_only=True):
     def trusted_networks(self) -> tuple[Network, ...]:
         """The networks of `trusted_proxies`."""
         return _networks(self.trusted_proxies)
+
+    @property
+    def data_set_store(self) -> DataSetStore:
+        """Where published data sets rest. Raises `StoreUnavailable`."""
+        return _store(self.datasets, self.data_set_bucket)
 
     @property
     def over_tls(self) -> bool:
@@ -135,7 +142,7 @@ class Config(Settings, frozen=True, kw_only=True):
         return self.state or self.file.parent
 
 
-OF_RUNNER = frozenset({"runner_listen"})
+OF_PIPELINE = frozenset({"brokers.ca_file", "runner_listen", "spark"})
 """Settings in the same file that only the usage pipeline reads."""
 
 
@@ -156,7 +163,7 @@ def read(file: Path, environment: Mapping[str, str] | None = None) -> Config:
         given={"file": str(file.absolute())},
         environment=environment,
         prefix=ENVIRONMENT_PREFIX,
-        others=OF_RUNNER,
+        others=OF_PIPELINE,
     )
 
 
@@ -170,6 +177,12 @@ def _split(name: str, url: str) -> SplitResult:
             name, "no address; scheme://host:port required, other signs than : / @ as %3A %2F %40"
         ) from None
     return parts
+
+
+@cache
+def _store(folder: Path, bucket: BucketSettings | None) -> DataSetStore:
+    """One for each process: a bucket's client holds connections, and is safe between threads."""
+    return open_store(folder, bucket)
 
 
 @cache
@@ -194,8 +207,8 @@ def keep_private(settings: dict[str, Any]) -> None:
 def _servers(url: str) -> tuple[str, list[tuple[str, str]]]:
     """The address with its first server alone, and (host, port) of each server. Raises `Refused`."""
     scheme, parted, rest = url.partition("://")
-    place, slash, behind = rest.partition("/")
-    user, at, hosts = place.rpartition("@")
+    servers, slash, behind = rest.partition("/")
+    user, at, hosts = servers.rpartition("@")
     behind = behind.removesuffix("?target_session_attrs=read-write")
     each = [f"{scheme}{parted}{user}{at}{host}{slash}{behind}" for host in hosts.split(",")]
     parts = [_split("database_url", one) for one in each]
@@ -204,7 +217,7 @@ def _servers(url: str) -> tuple[str, list[tuple[str, str]]]:
     return each[0], [(part.hostname or "", str(part.port or 5432)) for part in parts]
 
 
-def database(url: str) -> dict[str, Any]:
+def database(url: str, tls: ServerTls | None = None) -> dict[str, Any]:
     """Django's settings of the database at `url`. Raises `ConfigurationError` without showing the password."""
     try:
         first, servers = _servers(url)
@@ -240,6 +253,7 @@ def database(url: str) -> dict[str, Any]:
                 "tcp_user_timeout": 10_000,
                 "keepalives_idle": 5,
                 "keepalives_interval": 5,
+                **server_tls.of_libpq(tls),
                 **({"target_session_attrs": "read-write"} if len(servers) > 1 else {}),
             },
         }

@@ -17,6 +17,7 @@ from daemon.config_check import (
     CONNECT_S,
     Finding,
     bindable,
+    identity,
     ok,
     private,
     reachable,
@@ -25,6 +26,8 @@ from daemon.config_check import (
     usable_folder,
     wrong,
 )
+from daemon.identity import Role
+from daemon.server_tls import of_redis
 from penstock.contract.errors import ConfigurationError
 
 _OF_SERVICE = ("secret_key", "database_url", "celery_broker_url", "public_url", "operator_token_file")
@@ -51,7 +54,7 @@ class ServerKind:
                 given={"file": str(file.absolute())},
                 environment=environment,
                 prefix=configuration.ENVIRONMENT_PREFIX,
-                others=configuration.OF_RUNNER,
+                others=configuration.OF_PIPELINE,
             )
             yield from (refused(problem, file) for problem in problems or [error])
             return
@@ -81,7 +84,7 @@ def _values(config: Config) -> Iterator[Finding]:
 
 
 def _database(config: Config) -> dict[str, Any]:
-    return configuration.database(config.database_url)
+    return configuration.database(config.database_url, config.database_tls)
 
 
 def _transport(config: Config) -> str:
@@ -94,9 +97,7 @@ def _transport(config: Config) -> str:
 
 
 def _files(config: Config) -> Iterator[Finding]:
-    yield readable("identity.ca_file", config.identity.ca_file)
-    yield readable("identity.certificate_file", config.identity.certificate_file)
-    yield private("identity.key_file", config.identity.key_file)
+    yield from identity(config.identity, Role.CONTROL_PLANE)
     yield private("brokers.pepper_file", config.brokers.pepper_file)
     for setting, file in (
         ("usage_key_file", config.usage_key_file),
@@ -106,7 +107,8 @@ def _files(config: Config) -> Iterator[Finding]:
         yield private(setting, file) if file.exists() else usable_folder(setting, file.absolute().parent)
     if config.price_book_file is not None:
         yield readable("price_book_file", config.price_book_file)
-    yield usable_folder("datasets", config.datasets)
+    if config.data_set_bucket is None:
+        yield usable_folder("datasets", config.datasets)
     yield usable_folder("state", config.state_directory)
     for name, url in (("database_url", config.database_url), ("celery_broker_url", config.celery_broker_url)):
         parts = urlsplit(url)
@@ -117,16 +119,16 @@ def _files(config: Config) -> Iterator[Finding]:
 
 
 def _stores(config: Config) -> Iterator[Finding]:
-    yield _ask_database(config.database_url)
-    yield _ask_transport(config.celery_broker_url)
+    yield _ask_database(config)
+    yield _ask_transport(config)
     for address in config.brokers.internal:
         yield reachable("brokers.internal", address)
 
 
-def _ask_database(url: str) -> Finding:
+def _ask_database(config: Config) -> Finding:
     """Whether it answers, and has tables. Without Django, which can be set up once a process only."""
     try:
-        chosen = configuration.database(url)
+        chosen = _database(config)
     except ConfigurationError:
         return wrong("database_url", "it was not asked; correct its address first")
     on_sqlite = chosen["ENGINE"].endswith("sqlite3")
@@ -162,11 +164,17 @@ def _postgresql_has_tables(chosen: dict[str, Any]) -> bool:
         return connection.execute("SELECT to_regclass(%s)", (_TABLE,)).fetchone() != (None,)
 
 
-def _ask_transport(url: str) -> Finding:
-    if urlsplit(url).scheme != "redis":
+def _ask_transport(config: Config) -> Finding:
+    url, tls = config.celery_broker_url, config.redis_tls
+    if urlsplit(url).scheme == "filesystem":
         return ok("celery_broker_url", "wake-ups travel by files")
     try:
-        asked = redis.Redis.from_url(url, socket_timeout=CONNECT_S, socket_connect_timeout=CONNECT_S)
+        asked = redis.Redis.from_url(
+            url,
+            socket_timeout=CONNECT_S,
+            socket_connect_timeout=CONNECT_S,
+            **({} if tls is None else of_redis(tls)),
+        )
         try:
             asked.ping()
         finally:

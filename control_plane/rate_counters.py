@@ -21,6 +21,8 @@ from urllib.parse import urlsplit
 import redis
 
 from control_plane import config
+from daemon import server_tls
+from daemon.server_tls import ServerTls
 
 FILE = "rate-counters.sqlite"
 STORE_TIMEOUT_S = 0.5
@@ -173,9 +175,12 @@ def _prepared(connection: sqlite3.Connection) -> bool:
 class RedisStore:
     """Counts of all processes that share a Redis."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, tls: ServerTls | None = None) -> None:
         self._redis = redis.Redis.from_url(
-            url, socket_timeout=STORE_TIMEOUT_S, socket_connect_timeout=STORE_TIMEOUT_S
+            url,
+            socket_timeout=STORE_TIMEOUT_S,
+            socket_connect_timeout=STORE_TIMEOUT_S,
+            **({} if tls is None else server_tls.of_redis(tls)),
         )
         self._count = self._redis.register_script(_REDIS_COUNT)
 
@@ -231,6 +236,6 @@ class Counters:
 def counters() -> Counters:
     """The counters of this process's service."""
     settings = config.current()
-    if urlsplit(settings.celery_broker_url).scheme == "redis":
-        return Counters(RedisStore(settings.celery_broker_url))
+    if urlsplit(settings.celery_broker_url).scheme in (server_tls.REDIS, server_tls.REDIS_OVER_TLS):
+        return Counters(RedisStore(settings.celery_broker_url, settings.redis_tls))
     return Counters(FileStore(settings.state_directory / FILE))

@@ -50,7 +50,7 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]  # Celery has no types
         super().close()
 
     def _holds(self) -> bool:
-        if self._lease.held and self._lease.age_s < RENEW_S:
+        if self._lease.lasts and self._lease.age_s < RENEW_S:
             return True
         try:
             return self._lease.hold(actions.execute)
@@ -58,4 +58,4 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]  # Celery has no types
             # The next look connects again; until the lease ends, no other worker has it.
             _log.warning("the lease of the schedule was not renewed", extra={"error": str(error)})
             close_old_connections()
-            return self._lease.held
+            return self._lease.lasts

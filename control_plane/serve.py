@@ -24,6 +24,9 @@ def main() -> None:
         from control_plane.wsgi import application
     except ConfigurationError as error:
         sys.exit(f"penstock: {error}")
+    from control_plane import server_checks  # Django is set up by now
+
+    server_checks.log_failures(settings)
     server = Server(
         application,
         listen=settings.listen,

@@ -79,7 +79,7 @@ CSRF_COOKIE_SECURE = CONFIG.over_tls
 CSRF_TRUSTED_ORIGINS = ["{0.scheme}://{0.netloc}".format(urlsplit(CONFIG.public_url))]
 CSRF_FAILURE_VIEW = "web.errors.csrf_failure"
 
-DATABASES = {"default": config.database(CONFIG.database_url)}
+DATABASES = {"default": config.database(CONFIG.database_url, CONFIG.database_tls)}
 config.keep_private(DATABASES["default"])
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "tenants.Person"

@@ -77,16 +77,16 @@ class Worker:
         from django.db import connection
 
         from control_plane import schedule
-        from control_plane.processes import identity, queries
+        from control_plane.processes import holder, queries
 
         try:
             last = queries.last_beat()
-            holder = queries.holder_of(schedule.LEASE)
+            keeper = queries.holder_of(schedule.LEASE)
         finally:
             connection.close()  # each request comes on a thread of its own
         return {
             "worker_ready": float(self.state == "ready"),
-            "worker_keeps_schedule": float(holder == identity.own_id()),
+            "worker_keeps_schedule": float(keeper == holder.own_id()),
             "worker_last_sweep_seconds": 0.0 if last is None else last.at.timestamp(),
         }
 
@@ -143,9 +143,9 @@ def main() -> int:
 
 
 def _suffix() -> str:
-    from control_plane.processes import identity
+    from control_plane.processes import holder
 
-    return identity.own_id()[:8]
+    return holder.own_id()[:8]
 
 
 def _connected() -> Worker:
@@ -176,10 +176,16 @@ def _connected() -> Worker:
         lease = actions.lease(schedule.LEASE, schedule.LENGTH_S)
         _on_a_thread(lambda: lease.release(actions.execute))
 
+    def begin(**_: Any) -> None:
+        from control_plane import server_checks
+
+        server_checks.log_failures(config.current())
+
     def received(request: Any, **_: Any) -> None:
         _tasks.labels(request.name).inc()
 
     for signal, handler in (
+        (signals.worker_init, begin),
         (signals.worker_ready, ready),
         (signals.worker_shutting_down, stopping),
         (signals.worker_shutdown, stopped),

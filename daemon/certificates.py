@@ -57,12 +57,14 @@ def described(certificate: x509.Certificate) -> Certificate:
     )
 
 
-def first_to_end(file: Path) -> datetime:
-    """When the first of the file's certificates ends: of a chain, when it is no longer accepted as a whole.
+def end_of_chain(file: Path) -> datetime:
+    """When the certificate at the file's beginning ends. Raises `ConfigurationError`."""
+    return load(file)[0].not_valid_after_utc
 
-    Raises `ConfigurationError`.
-    """
-    return min(certificate.not_valid_after_utc for certificate in load(file))
+
+def end_of_cas(file: Path) -> datetime:
+    """When the last CA of the file ends: of several the old one ends first. Raises `ConfigurationError`."""
+    return max(ca.not_valid_after_utc for ca in load(file))
 
 
 def load(file: Path) -> list[x509.Certificate]:

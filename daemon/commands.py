@@ -35,6 +35,7 @@ def config() -> None:
 
 @config.command(
     "check",
+    short_help="Say what is wrong with a configuration.",
     examples=[
         "penstock config check /etc/penstock/broker.json",
         "penstock config check /etc/penstock/server.json --kind worker --connect",
@@ -55,7 +56,7 @@ def check(context: click.Context, file: Path, kind: str | None, connect: bool) -
     listens on already counts as taken. Ends with 0 when nothing is wrong, else with 1. No secret is shown.
     """
     found = findings(file, kind, os.environ, connect=connect)
-    right = all(one.finding.state is State.OK for one in found)
+    right = all(one.finding.state is not State.WRONG for one in found)
     if current().json:
         print_json({"ok": right, "file": str(file), "findings": [_json(one) for one in found]})
     else:

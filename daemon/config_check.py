@@ -14,18 +14,25 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
+from daemon import certificates
+from daemon.identity import Role
 from daemon.logs import without_secrets
+from daemon.tls import IdentityConfig, OwnIdentity
 from penstock.contract.errors import ConfigurationError
 from penstock.rules.addresses import split_address
 
 CONNECT_S = 5.0
 LINE_MAX = 400
+SOON_DAYS = 14
+"""A certificate that expires within this time is something to look at."""
 _PASSWORD = re.compile(r"(:/+[^\s/@:]*:)[^\s/]*@")
 """What stands between a user's name and the host of an address."""
 
 
 class State(Enum):
     OK = "ok"
+    DOUBTFUL = "doubtful"
+    """The process starts, and will not do so for long."""
     WRONG = "wrong"
 
 
@@ -88,11 +95,51 @@ def readable(setting: str, file: Path) -> Finding:
 
 
 def private(setting: str, file: Path) -> Finding:
-    """As `readable`, for a file that nobody else may read."""
+    """As `readable`, for a file that no other user may read."""
     found = readable(setting, file)
     if found.state is State.OK and file.stat().st_mode & (stat.S_IRWXG & ~stat.S_IRGRP | stat.S_IRWXO):
         return wrong(setting, f"{file}: it is a secret that others can read or change; chmod o=,g-wx {file}")
     return found
+
+
+def identity(
+    files: IdentityConfig, role: Role, cluster_id: str = "", broker_id: int | None = None
+) -> Iterator[Finding]:
+    """Whether the certificates of mutual TLS are this process's, fit together, and are good now and for a while."""
+    yield readable("identity.ca_file", files.ca_file)
+    yield readable("identity.certificate_file", files.certificate_file)
+    yield private("identity.key_file", files.key_file)
+    try:
+        own = OwnIdentity(files, role, cluster_id=cluster_id, broker_id=broker_id)
+    except ConfigurationError as error:
+        setting, _, text = error.message.partition(": ")
+        yield wrong(setting, f"{text}; `penstock cluster certificates` makes and renews them")
+        return
+    soon = own.warnings()
+    for text in soon.values():
+        yield Finding(setting="identity", state=State.DOUBTFUL, text=one_line(text))
+    if not soon:
+        yield ok(
+            "identity", f"is {own.current.identity}, for {int(min(own.ends_s().values()) / 86_400)} days"
+        )
+
+
+def valid_now(setting: str, file: Path) -> Iterator[Finding]:
+    """Whether the certificate is valid now, and for how long."""
+    try:
+        found = certificates.described(certificates.load(file)[0])
+    except ConfigurationError:
+        return  # what is wrong with the file has been said
+    now = certificates.utc_now()
+    days = found.days_left(now)
+    if now < found.not_before or found.not_after <= now:
+        when = f"from {found.not_before:%Y-%m-%d %H:%M} to {found.not_after:%Y-%m-%d %H:%M} UTC"
+        yield wrong(setting, f"{file} is valid {when}; put one there that is valid now, or set the clock")
+    elif days < SOON_DAYS:
+        text = one_line(f"{file} expires in {days} days; put a new one there")
+        yield Finding(setting=setting, state=State.DOUBTFUL, text=text)
+    else:
+        yield ok(setting, f"{file} is valid for {days} days")
 
 
 def usable_folder(setting: str, folder: Path) -> Finding:

@@ -9,7 +9,8 @@ from daemon.tls import OwnIdentity
 
 EXPIRES = "penstock_certificate_expires_seconds"
 EXPIRES_SAID = (
-    "Seconds until the file's certificate expires, negative afterwards, by kind: certificate or authority."
+    "Seconds from now to the end of the certificate, negative after it, by setting; not a number while the file cannot "
+    "be read."
 )
 REFUSED = "penstock_refused_handshakes"
 REFUSED_SAID = (
@@ -21,9 +22,9 @@ REFUSED_SAID = (
 
 def identity_metrics(identity: OwnIdentity, refused: RefusedHandshakes | None) -> Iterator[Metric]:
     """`refused` None: the process takes no connections of this kind."""
-    expires = GaugeMetricFamily(EXPIRES, EXPIRES_SAID, labels=["kind"])
-    for kind, left_s in identity.ends_s().items():
-        expires.add_metric([kind], left_s)
+    expires = GaugeMetricFamily(EXPIRES, EXPIRES_SAID, labels=["certificate"])
+    for setting, left_s in identity.ends_s().items():
+        expires.add_metric([setting], left_s)
     yield expires
     if refused is not None:
         counted = CounterMetricFamily(REFUSED, REFUSED_SAID, labels=["side", "reason"])

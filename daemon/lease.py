@@ -1,9 +1,9 @@
 """A lease: of several processes that could do something, one does it until it no longer renews.
 
 A lease is a row of a table that all of them reach (`control_plane.processes.models.Lease`). Its number grows with each
-holder, so what a holder leaves behind can be told from what a later one does (RL9). The database's clock alone decides
-when a lease has ended; a holder stops earlier, by its own monotonic clock from before the last renewal. That clock goes
-on while a process is paused (SIGSTOP), so a process that wakes up finds that it holds nothing.
+holder: it distinguishes what a holder leaves behind from what a later one does (RL9). The database's clock alone
+decides when a lease has ended; a holder stops earlier, by its own monotonic clock from before the last renewal. That
+clock goes on while a process is paused (SIGSTOP), so a process that wakes up finds that it holds nothing.
 """
 
 import time
@@ -47,8 +47,8 @@ class Lease:
         self._renewed = self._until = float("-inf")
 
     @property
-    def held(self) -> bool:
-        """Whether nobody else can hold it now."""
+    def lasts(self) -> bool:
+        """Whether no other process can hold it now."""
         return self._monotonic() < self._until
 
     @property
@@ -58,7 +58,7 @@ class Lease:
 
     def hold(self, execute: Execute) -> bool:
         """Take the lease, or renew it. False: another process holds it. Raises what `execute` raises; then it is
-        unknown whether it was renewed, and `held` goes by the renewal before.
+        unknown whether it was renewed, and `lasts` goes by the renewal before.
         """
         began = self._monotonic()
         rows = execute(self._hold, (self._name, self._holder, self._length_s))

@@ -50,7 +50,7 @@ class Credentials:
     client: ssl.SSLContext = field(repr=False)
     """Of one who connects: checks that the certificate is for the host of the address."""
     ends_s: Mapping[str, float]
-    """When the certificate and its authority expire (seconds since 1970), by the kind of file."""
+    """When the certificate and its authority expire (seconds since 1970), by setting."""
 
 
 def read_credentials(
@@ -89,8 +89,8 @@ def read_credentials(
         server=server,
         client=client,
         ends_s={
-            "certificate": chain[0].not_valid_after_utc.timestamp(),
-            "authority": _issuer_ends_s(chain, authorities),
+            "identity.certificate_file": chain[0].not_valid_after_utc.timestamp(),
+            "identity.ca_file": _issuer_ends_s(chain, authorities),
         },
     )
 
@@ -138,17 +138,21 @@ class OwnIdentity:
             return True
 
     def ends_s(self) -> dict[str, float]:
-        """Seconds until each expires, by the kind of file; negative when it has."""
+        """Seconds until each expires, by setting; negative when it has."""
         now_s = self._clock()
         return {kind: at_s - now_s for kind, at_s in self.current.ends_s.items()}
 
     def warnings(self) -> dict[str, str]:
         """What an operator should look at, in words by kind."""
         found: dict[str, str] = {}
-        for kind, left_s in self.ends_s().items():
+        kinds = {
+            "identity.certificate_file": ("certificate", self._files.certificate_file),
+            "identity.ca_file": ("authority", self._files.ca_file),
+        }
+        for setting, left_s in self.ends_s().items():
             if left_s < SOON_S:
                 when = f"expires in {math.ceil(left_s / 86_400)} days" if left_s > 0 else "has expired"
-                file = self._files.ca_file if kind == "authority" else self._files.certificate_file
+                kind, file = kinds[setting]
                 found[f"{kind} expires"] = f"the {kind} in {file} {when}; put a new one there"
         if self.fault:
             found["identity files"] = f"{self.fault}; what was read before is still used"

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pyarrow.parquet
 
+from daemon.data_set_store import FolderStore
 from demo.reach import ca_file
 from demo.tenants import Tenant
 from local import guardian
@@ -21,7 +22,6 @@ from penstock.contract.errors import PenstockError
 from penstock.profiles import CA_FILE
 from penstock.rest.client import RestClient
 from penstock.rules.rating import shown_amount
-from spark_usage.pointers import current_run
 
 _SETTLED_S = 300.0
 _POLL_S = 0.5
@@ -81,9 +81,10 @@ def quantity_of(invoice: Mapping[str, Any], meter: str) -> int:
 def data_set_sums(datasets: Path, tenants: Sequence[Tenant]) -> dict[str, int]:
     """Meter to quantity of these tenants in Spark's `usage_day`, the run that counts now; empty before there is one."""
     folder = datasets / "usage_day"
-    run = current_run(folder)
-    if run is None:
+    content = FolderStore(datasets).current(folder.name)
+    if content is None:
         return {}
+    run = json.loads(content)["run_id"]
     try:
         manifest = json.loads((folder / f"run={run}" / "manifest.json").read_text())
     except FileNotFoundError:

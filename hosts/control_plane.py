@@ -52,7 +52,9 @@ class Settings:
             "identity": identity.settings,
             "secret_key": self.secret_key,
             "database_url": self.database_url,
+            "database_tls": identity.settings,
             "celery_broker_url": self.celery_broker_url,
+            "redis_tls": identity.settings,
             "public_url": self.public_url,
             "trusted_proxies": ["127.0.0.1"],
             "listen": WEB_ADDRESS,
@@ -78,22 +80,32 @@ class Process(Program):
             name,
             host,
             (sys.executable, "-m", "penstock.cli", "server", name, "--config", str(config)),
-            environment=_environment(settings, identity),
+            environment=_environment(settings),
         )
 
     def serves(self) -> bool:
-        """Whether it says that it is ready; of a web process, whether it runs: it is asked at its end of TLS."""
-        if self.name == "web":
-            return self.runs
-        port = _WORKER_PORT if self.name == "worker" else _RUNNER_PORT
-        return answers(f"http://{self.host.address}:{port}/readyz")
+        """Whether it says that it is ready; a runner that waits for another one's end lives. Of a web process, whether
+        it runs: it is asked at its end of TLS.
+        """
+        match self.name:
+            case "web":
+                return self.runs
+            case "worker":
+                return answers(f"http://{self.host.address}:{_WORKER_PORT}/readyz")
+            case _:
+                return self.works or answers(f"http://{self.host.address}:{_RUNNER_PORT}/healthz")
+
+    @property
+    def works(self) -> bool:
+        """Of a runner: whether it is the one that works."""
+        return answers(f"http://{self.host.address}:{_RUNNER_PORT}/readyz")
 
 
 def run_command(host: Host, settings: Settings, identity: Identity, command: str) -> None:
     """One of the control plane's commands, on that host, to its end. Raises `CommandFailed`."""
     config = host.folder / "server.json"
     settings.write(config, host, identity)
-    variables = {**host.environment, **_environment(settings, identity), VARIABLE: str(config)}
+    variables = {**host.environment, **_environment(settings), VARIABLE: str(config)}
     run(
         *host.wire.command(sys.executable, "-m", "control_plane", command),
         timeout_s=_COMMAND_S,
@@ -102,12 +114,8 @@ def run_command(host: Host, settings: Settings, identity: Identity, command: str
     )
 
 
-def _environment(settings: Settings, identity: Identity) -> dict[str, str]:
+def _environment(settings: Settings) -> dict[str, str]:
     return {
         CA_FILE: str(settings.ca_file),
-        "PGSSLMODE": "verify-full",
-        "PGSSLROOTCERT": str(identity.ca_file),
-        "PGSSLCERT": str(identity.certificate_file),
-        "PGSSLKEY": str(identity.key_file),
         "PYTHONUNBUFFERED": "1",
     }

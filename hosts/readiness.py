@@ -60,5 +60,14 @@ def start_all(starting: Sequence[tuple[Program, Callable[[], bool]]], within_s: 
     return ready
 
 
+def wait_until(what: str, holds: Callable[[], bool], within_s: float) -> None:
+    """Raises `NotReady`."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise NotReady(f"not within {within_s:g} s: {what}")
+        time.sleep(_POLL_S)
+
+
 def _why(program: Program, what: str) -> str:
     return f"{program.name} on {program.host.name}: {what}; {program.output}\n{program.last_words()}"

@@ -1,7 +1,5 @@
 """Redis on a host, over TLS with certificates of both sides; it keeps nothing on its disk."""
 
-from urllib.parse import quote
-
 import redis
 
 from hosts.certificates import Identity
@@ -34,21 +32,23 @@ class Redis(Program):
             ),
         )
 
-    def url(self, client: Identity) -> str:
-        """For one who shows that identity."""
-        asked = {
-            "ssl_cert_reqs": "required",
-            "ssl_ca_certs": client.ca_file,
-            "ssl_certfile": client.certificate_file,
-            "ssl_keyfile": client.key_file,
-        }
-        query = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in asked.items())
-        return f"rediss://{self.host.address}:{PORT}/0?{query}"
+    @property
+    def url(self) -> str:
+        return f"rediss://{self.host.address}:{PORT}/0"
 
     def serves(self, client: Identity) -> bool:
         """Whether it answers one who shows that identity."""
         try:
-            with redis.Redis.from_url(self.url(client), socket_timeout=_ASK_S) as connection:
+            with redis.Redis(
+                host=self.host.address,
+                port=PORT,
+                socket_timeout=_ASK_S,
+                ssl=True,
+                ssl_ca_certs=str(client.ca_file),
+                ssl_certfile=str(client.certificate_file),
+                ssl_keyfile=str(client.key_file),
+                ssl_check_hostname=True,
+            ) as connection:
                 return bool(connection.ping())
         except redis.RedisError:
             return False

@@ -23,7 +23,7 @@ from hosts.postgresql import DATABASE as DATABASE_NAME
 from hosts.postgresql import OWNER, Passwords, PostgreSql
 from hosts.postgresql import PORT as POSTGRESQL_PORT
 from hosts.program import Program
-from hosts.readiness import Ready, start_all
+from hosts.readiness import Ready, start_all, wait_until
 from hosts.redis import Redis
 from hosts.switch import Switch
 
@@ -54,11 +54,11 @@ class Service:
         for_web = certificates.issue_for_web([host.address for host in (edge, *self._webs)])
         self._tls_ends = [TlsEnd(host, for_web, WEB_ADDRESS) for host in self._webs]
         self.balancer = Balancer(edge, certificates.clients_ca_file, self._webs)
+        both = ",".join(f"{host.address}:{POSTGRESQL_PORT}" for host in databases)
         (folder / "shared" / "datasets").mkdir(parents=True)
         self.settings = Settings(
-            database_url=f"postgresql://{OWNER}:{self._passwords.owner}@{databases[0].address}:{POSTGRESQL_PORT}"
-            f"/{DATABASE_NAME}",
-            celery_broker_url=self.redis.url(self._identity),
+            database_url=f"postgresql://{OWNER}:{self._passwords.owner}@{both}/{DATABASE_NAME}",
+            celery_broker_url=self.redis.url,
             public_url=self.balancer.url,
             brokers=self.cluster.for_control_plane(),
             ca_file=certificates.clients_ca_file,
@@ -87,6 +87,8 @@ class Service:
         front: list[TlsEnd | Balancer] = [*self._tls_ends, self.balancer]
         ours = [*self._webs_at_work, *self._workers, *self._runners]
         self._start([*((one, one.serves) for one in ours), *((one, one.serves) for one in front)])
+        tell(0.9, "the runner that works")
+        wait_until("a runner works", lambda: any(runner.works for runner in self._runners), _START_S)
 
     def _start_stores(self) -> None:
         primary, standby, passwords, identity = self.primary, self.standby, self._passwords, self._identity

@@ -10,7 +10,7 @@ import grpc
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.admin_client import AdminClient
 from data_plane.contract.broker_calls import read_failure
-from data_plane.placement.planner import ACTIVE, BrokerView, plan
+from data_plane.placement.planner import BrokerView, plan
 from local.broker_config import PEPPER_VERSION, read_pepper
 from local.layout import BrokerSpec, ClusterSpec, DataDirectory
 from local.profile import read_api_key, write_profile
@@ -21,6 +21,7 @@ from penstock.contract.limits import MIN_INSYNC_DEFAULT, REPLICATION_DEFAULT
 from penstock.contract.methods import AUTHORIZATION, METADATA
 from penstock.contract.topic_settings import UNLIMITED, TopicSettings
 from penstock.rules.credentials import SCRAM_SALT_BYTES, make_credential
+from penstock.rules.domains import ACTIVE
 
 ENVIRONMENT = "dev"
 INTERNAL_TOPICS = (("__usage", 3), ("__groups", 8))

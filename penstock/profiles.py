@@ -31,6 +31,7 @@ BOOTSTRAP = "PENSTOCK_BOOTSTRAP"
 API_KEY = "PENSTOCK_API_KEY"
 API_URL = "PENSTOCK_API_URL"
 CA_FILE = "PENSTOCK_CA_FILE"
+ZONE = "PENSTOCK_ZONE"
 _NO_HOST = re.compile(r"[\s/@?#]")
 DEFAULT_PROFILE = "default"
 """Read when no profile is named or used, if the file has it."""
@@ -86,6 +87,7 @@ def connection_settings(
     api_key: str | None = None,
     api_url: str | None = None,
     ca_file: str | None = None,
+    zone: str | None = None,
     profile: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> ConnectionSettings:
@@ -99,6 +101,7 @@ def connection_settings(
         api_key=_text("api_key", api_key or environment.get(API_KEY) or fields.get("api_key")),
         api_url=_text("api_url", api_url or environment.get(API_URL) or fields.get("api_url")),
         ca_file=_text("ca_file", ca_file or environment.get(CA_FILE) or fields.get("ca_file")),
+        zone=_text("zone", zone or environment.get(ZONE) or fields.get("zone")),
     )
 
 

@@ -5,8 +5,10 @@ import json
 import sys
 from pathlib import Path
 
+from daemon.data_set_store import StoreUnavailable
 from penstock.contract.errors import ConfigurationError, PenstockError
-from spark_usage import configuration
+from spark_usage import configuration, datasets
+from spark_usage.cluster import ClusterLost
 from spark_usage.lease import Unavailable, hold_within, lease_of
 from spark_usage.manifest import Catalog, CheckFailed
 from spark_usage.pipeline import NotYet, Pipeline
@@ -36,7 +38,11 @@ def main() -> int:
     except ConfigurationError as error:
         print(f"spark_usage: {error}", file=sys.stderr)
         return 2
-    return _show(chosen) if arguments.command == "show" else _once(chosen, again=arguments.again)
+    try:
+        return _show(chosen) if arguments.command == "show" else _once(chosen, again=arguments.again)
+    except (NotYet, CheckFailed, ClusterLost, StoreUnavailable, PenstockError) as error:
+        print(f"spark_usage: {error}", file=sys.stderr)
+        return 1
 
 
 def _once(chosen: configuration.Configuration, *, again: bool) -> int:
@@ -55,9 +61,6 @@ def _once(chosen: configuration.Configuration, *, again: bool) -> int:
     try:
         pipeline.take_over(lease.number)
         done = pipeline.round_or_again(again=again, progress=lambda line: print(line, flush=True))
-    except (NotYet, CheckFailed, PenstockError) as error:
-        print(f"spark_usage: {error}", file=sys.stderr)
-        return 1
     finally:
         pipeline.close()
         lease.release()
@@ -69,9 +72,9 @@ def _once(chosen: configuration.Configuration, *, again: bool) -> int:
 
 
 def _show(chosen: configuration.Configuration) -> int:
-    catalog = Catalog(chosen.datasets)
-    for folder in sorted(chosen.datasets.glob("*/")):
-        manifest = catalog.current(folder.name)
+    catalog = Catalog(chosen.datasets, chosen.open_store())
+    for dataset in sorted(datasets.ALL, key=lambda one: one.name):
+        manifest = catalog.current(dataset.name)
         if manifest is not None:
             checks = manifest["conservation"]
             print(

@@ -1,4 +1,4 @@
-"""`penstock server runner`: the usage pipeline, until it is told to stop."""
+"""`penstock server runner`: the usage pipeline, until SIGTERM."""
 
 import os
 import sys
@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from penstock.cli.invocation import Command
-from spark_usage import configuration
 
 
 @click.command("runner", cls=Command, examples=["penstock server runner --config /etc/penstock/server.json"])
@@ -24,6 +23,9 @@ def runner(config: Path) -> None:
 
     Spark needs Java 17: JAVA_HOME, or `java` on the path.
     """
+    # Half a second of imports, which the help needs not.
+    from spark_usage import configuration
+
     os.environ[configuration.VARIABLE] = str(config.absolute())
     from spark_usage.runner import main
 

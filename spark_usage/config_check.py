@@ -18,8 +18,9 @@ from daemon.config_check import (
     usable_folder,
     wrong,
 )
+from daemon.data_set_store import StoreUnavailable
 from penstock.contract.errors import ConfigurationError
-from spark_usage import configuration
+from spark_usage import configuration, datasets
 from spark_usage.configuration import Configuration, read_assets
 
 
@@ -61,8 +62,9 @@ class RunnerKind:
         if connect:
             for address in config.brokers.bootstrap:
                 yield reachable("brokers.bootstrap", address)
+            yield _ask_store(config)
             if urlsplit(config.database_url).scheme == "postgresql":
-                yield _ask_database(config.database_url)
+                yield _ask_database(config)
 
 
 RUNNER = RunnerKind()
@@ -77,11 +79,19 @@ def _java(environment: Mapping[str, str]) -> Finding:
     return ok("JAVA_HOME", "there is a Java for Spark")
 
 
-def _ask_database(url: str) -> Finding:
+def _ask_store(config: Configuration) -> Finding:
+    try:
+        config.open_store().current(datasets.USAGE_DAY.name)
+    except StoreUnavailable as error:
+        return wrong("datasets", f"data sets cannot be read: {error}; correct datasets or data_set_bucket")
+    return ok("datasets", "the store of data sets answers")
+
+
+def _ask_database(config: Configuration) -> Finding:
     from spark_usage.lease import DatabaseLease, Unavailable
 
     try:
-        DatabaseLease(url).look()
+        DatabaseLease(config.database_url, config.database_tls).look()
     except Unavailable as error:
         return wrong(
             "database_url",

@@ -3,6 +3,7 @@ and frozen.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from daemon import settings
-from daemon.settings import Secret, Settings
+from daemon.data_set_store import BucketSettings, DataSetStore, open_store
+from daemon.server_tls import ServerTls, check_database
+from daemon.settings import Refused, Secret, Settings
 from penstock.contract.errors import ConfigurationError
 
 VARIABLE = "PENSTOCK_CONFIG"
@@ -46,13 +49,49 @@ class BrokersConfiguration(Settings, frozen=True, kw_only=True):
 
     bootstrap: Annotated[tuple[str, ...], Meta(min_length=1)]
     """host:port of client listeners."""
+    ca_file: Path | None = None
+    """Authorities of the certificates of client listeners, PEM; on a Spark cluster the same path on every worker."""
+
+
+_SECRET = re.compile(r"(?i)secret|password|passphrase|token|credential|access[._-]?key|api[._-]?key")
+OWN_CONF = frozenset(
+    {
+        *("spark.app.name", "spark.master", "spark.pyspark.python", "spark.executorEnv.TZ"),
+        *("spark.sql.session.timeZone", "spark.sql.parquet.outputTimestampType", "spark.submit.pyFiles"),
+    }
+)
+"""Spark's settings that the pipeline makes itself: with others its results would be wrong."""
 
 
 class SparkConfiguration(Settings, frozen=True, kw_only=True):
     """Where it computes."""
 
     master: Annotated[str, Meta(min_length=1)] = "local[2]"
-    """Spark's master."""
+    """Spark's master: `local[2]`, `spark://host:port`, `k8s://https://host:port` and so on."""
+    python: Path | None = None
+    """Python of driver and workers, the same path on all of them; that of the runner unless given."""
+    conf: Mapping[str, str] = {}
+    """Further settings of Spark, name and text; none that the pipeline makes itself, and no secrets."""
+    executor_wait_s: Annotated[float, Meta(gt=0)] = 60.0
+    """A round on a cluster fails when it has had no executor for so long."""
+
+    def __post_init__(self) -> None:
+        for name in self.conf:
+            if not name.startswith("spark."):
+                raise Refused("conf", f"{name}: a name that begins with spark. required")
+            if name in OWN_CONF:
+                raise Refused("conf", f"{name}: the pipeline sets it itself; leave it out")
+            if _SECRET.search(name):
+                raise Refused(
+                    "conf",
+                    f"{name}: a secret would stand on a command line; "
+                    "put it into spark-defaults.conf in the folder that SPARK_CONF_DIR names",
+                )
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether other processes than the driver's compute."""
+        return not re.fullmatch(r"local(\[[^]]*\])?", self.master)
 
 
 class Configuration(Settings, frozen=True, kw_only=True):
@@ -65,7 +104,9 @@ class Configuration(Settings, frozen=True, kw_only=True):
     usage_key_file: Path
     """File with the key of the service account of the system tenant, which alone may read `__usage`."""
     datasets: Path
-    """Folder of the data sets."""
+    """Folder of bronze and of the data sets; on a Spark cluster the same path on driver and workers."""
+    data_set_bucket: BucketSettings | None = None
+    """Bucket where data sets are published instead of the folder, as an object."""
     spark: SparkConfiguration = SparkConfiguration()
     """Spark."""
     pipeline_interval_s: Annotated[float, Meta(gt=0)] = 20.0
@@ -73,6 +114,8 @@ class Configuration(Settings, frozen=True, kw_only=True):
     database_url: Secret = Secret("")
     """Where the lease is that lets one of several runners work: the service's PostgreSQL. Without one, or with SQLite,
     runners of one host take turns by a lock on a file of the data sets' folder."""
+    database_tls: ServerTls | None = None
+    """TLS to that PostgreSQL, which checks its certificate and host name; required off loopback."""
     runner_listen: Annotated[str, Meta(min_length=1)] = "127.0.0.1:0"
     """host:port of the runner's /healthz, /readyz and /metrics; port 0 chooses one."""
     state: Path | None = None
@@ -80,16 +123,16 @@ class Configuration(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         settings.host_of("runner_listen", self.runner_listen)
+        check_database(self.database_url, self.database_tls)
 
     @property
     def state_directory(self) -> Path:
         """Folder of the heartbeat."""
         return self.state or self.file.parent
 
-    @property
-    def wake_file(self) -> Path:
-        """Touching this file starts a round at once."""
-        return self.datasets / "wake"
+    def open_store(self) -> DataSetStore:
+        """Where published data sets rest. Raises `StoreUnavailable`."""
+        return open_store(self.datasets, self.data_set_bucket)
 
 
 OF_CONTROL_PLANE = frozenset(
@@ -103,7 +146,14 @@ OF_CONTROL_PLANE = frozenset(
             "operator_token_file",
             "price_book_file",
         ),
-        *("public_url", "reconcile_interval_s", "secret_key", "trusted_proxies", "worker_listen"),
+        *(
+            "public_url",
+            "reconcile_interval_s",
+            "redis_tls",
+            "secret_key",
+            "trusted_proxies",
+            "worker_listen",
+        ),
     }
 )
 """Settings in the same file that only the web application and the worker read."""

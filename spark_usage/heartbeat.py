@@ -1,5 +1,6 @@
 """The runner's heartbeat: a file that says which process it is and its state, rewritten every other second."""
 
+import json
 import os
 import threading
 import time
@@ -7,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spark_usage.json_files import write_json
+from daemon.data_set_store import write_durably
 
 NAME = "runner.json"
 EVERY_S = 2.0
@@ -59,6 +60,6 @@ class Heartbeat:
     def _write(self) -> None:
         with self._lock:
             try:
-                write_json(self._file, self._values | {"at": time.time()})
+                write_durably(self._file, json.dumps(self._values | {"at": time.time()}, indent=1).encode())
             except OSError:
                 pass  # a full disk must not end the pipeline; the old heartbeat becomes stale, which shows it

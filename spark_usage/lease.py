@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from daemon.lease import TABLE, Clock, Lease
+from daemon.server_tls import ServerTls, of_libpq
 from spark_usage.configuration import Configuration
 
 NAME = "runner"
@@ -36,7 +37,7 @@ class RunnerLease(Protocol):
         """Of this runner; it holds the lease, or held it."""
 
     @property
-    def held(self) -> bool:
+    def lasts(self) -> bool:
         """Whether no other runner can hold it now."""
 
     def hold(self) -> bool:
@@ -49,7 +50,7 @@ class RunnerLease(Protocol):
 def lease_of(configuration: Configuration) -> RunnerLease:
     """The lease by which this service's runners take turns."""
     if urlsplit(configuration.database_url).scheme == "postgresql":
-        return DatabaseLease(configuration.database_url)
+        return DatabaseLease(configuration.database_url, configuration.database_tls)
     configuration.datasets.mkdir(parents=True, exist_ok=True)
     return FileLease(configuration.datasets / LOCK_FILE)
 
@@ -57,8 +58,8 @@ def lease_of(configuration: Configuration) -> RunnerLease:
 class DatabaseLease:
     """A row of the service's PostgreSQL, for runners on any hosts. One thread at a time calls."""
 
-    def __init__(self, url: str, length_s: float = LENGTH_S) -> None:
-        self._url = url
+    def __init__(self, url: str, tls: ServerTls | None = None, length_s: float = LENGTH_S) -> None:
+        self._url, self._tls = url, tls
         self._lease = Lease(NAME, secrets.token_hex(16), length_s=length_s, clock=Clock.POSTGRESQL)
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
@@ -68,8 +69,8 @@ class DatabaseLease:
         return self._lease.number
 
     @property
-    def held(self) -> bool:
-        return self._lease.held
+    def lasts(self) -> bool:
+        return self._lease.lasts
 
     def hold(self) -> bool:
         try:
@@ -100,6 +101,8 @@ class DatabaseLease:
                 self._url,
                 autocommit=True,
                 connect_timeout=_CONNECT_S,
+                target_session_attrs="read-write",
+                **of_libpq(self._tls),
                 # A server that went away without a word is found out while the lease still lasts.
                 tcp_user_timeout=int(LENGTH_S * 500),
             )
@@ -124,7 +127,7 @@ class FileLease:
         return self._number
 
     @property
-    def held(self) -> bool:
+    def lasts(self) -> bool:
         return self._descriptor is not None
 
     def hold(self) -> bool:

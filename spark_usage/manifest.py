@@ -1,10 +1,9 @@
-"""Runs of data sets: written by Spark, checked, given a digest, and published by rename with a manifest.
+"""Runs of data sets: written by Spark, checked, given a digest, and published with a manifest.
 
-A catalog writes in the name of one runner, by its number: pointers and pending runs of others are not its own.
+A catalog writes in the name of one runner, by its number: what counts is what the latest one made current (RL9).
 """
 
 import base64
-import errno
 import hashlib
 import json
 import os
@@ -21,12 +20,11 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_usage import pointers
+from daemon.data_set_store import DataSetStore, FolderStore
+from spark_usage import datasets
 from spark_usage.datasets import DataSet
-from spark_usage.json_files import write_json
 
 FORMAT = 1
-MANIFEST = "manifest.json"
 RUN_ID_DIGITS = 32
 KEPT_RUNS = 5
 """Runs of a data set that are kept, so that a reader has several rounds of time."""
@@ -35,7 +33,6 @@ _PENDING_OF = re.compile(r"\.pending-(\d+)-")
 _BATCH_ROWS = 10_000
 _NUMBER_DIGITS = 18
 """Of a runner's number; pending runs of older versions begin with a run id of 32 hex digits."""
-_PUT_TRIES = 3
 
 
 class CheckFailed(Exception):
@@ -62,7 +59,8 @@ class Run:
     run_id: str
     rows: int
     digest: str
-    folder: Path
+    folder: Path | None
+    """Where this round reads its rows; None when it was published before."""
 
 
 @cache
@@ -81,34 +79,34 @@ def run_id_of(dataset: str, inputs: Mapping[str, Any]) -> str:
 
 
 class Catalog:
-    """The folder of all data sets."""
+    """All data sets: `folder` is what the pipeline works in, `store` where published runs rest, the same folder unless
+    given.
+    """
 
-    def __init__(self, folder: Path, number: int = 0) -> None:
+    def __init__(self, folder: Path, store: DataSetStore | None = None, number: int = 0) -> None:
         """`number`: of the runner that writes. Readers need none."""
         self.folder, self._number = folder, number
+        self.store = FolderStore(folder) if store is None else store
 
-    def run_folder(self, dataset: str, run_id: str) -> Path:
-        return self.folder / dataset / f"run={run_id}"
+    def take_over(self) -> None:
+        """From now on nothing counts that an earlier runner makes current. What counts now goes on counting."""
+        for dataset in datasets.ALL:
+            current = self.store.current(dataset.name)
+            if current is not None:
+                self.make_current(dataset.name, json.loads(current)["run_id"])
 
     def manifest(self, dataset: str, run_id: str) -> dict[str, Any] | None:
         """Of a published run, else None."""
-        try:
-            found: dict[str, Any] = json.loads((self.run_folder(dataset, run_id) / MANIFEST).read_text())
-            return found
-        except FileNotFoundError:
+        content = self.store.manifest(dataset, run_id)
+        if content is None:
             return None
+        found: dict[str, Any] = json.loads(content)
+        return found
 
     def current(self, dataset: str) -> dict[str, Any] | None:
         """The manifest of the run that counts, None before the first."""
-        run_id = pointers.current_run(self.folder / dataset)
-        return None if run_id is None else self.manifest(dataset, run_id)
-
-    def read(self, spark: SparkSession, dataset: DataSet) -> DataFrame:
-        """The rows of the current run. Raises `FileNotFoundError` before the first."""
-        current = self.current(dataset.name)
-        if current is None:
-            raise FileNotFoundError(f"{dataset.name}: no run yet")
-        return self.read_folder(spark, dataset, self.run_folder(dataset.name, current["run_id"]))
+        content = self.store.current(dataset)
+        return None if content is None else self.manifest(dataset, json.loads(content)["run_id"])
 
     def read_folder(self, spark: SparkSession, dataset: DataSet, folder: Path) -> DataFrame:
         """The rows in the folder of a run."""
@@ -135,37 +133,22 @@ class Catalog:
             return None
         self.make_current(dataset.name, run_id)
         return Run(
-            dataset=dataset.name,
-            run_id=run_id,
-            rows=manifest["rows"],
-            digest=manifest["digest"],
-            folder=self.run_folder(dataset.name, run_id),
+            dataset=dataset.name, run_id=run_id, rows=manifest["rows"], digest=manifest["digest"], folder=None
         )
 
     def make_current(self, dataset: str, run_id: str) -> None:
-        pointers.point_to(self.folder / dataset, run_id, self._number)
+        content = _json({"run_id": run_id, "number": self._number})
+        self.store.make_current(dataset, content, self._number)
 
     def forget_old_runs(self, dataset: str, kept: int = KEPT_RUNS) -> None:
         """Remove all but the newest runs, and what ended rounds left unpublished: not what a later runner writes."""
-        folder = self.folder / dataset
-        current = pointers.current_run(folder)
-        runs = sorted(folder.glob("run=*"), key=lambda run: run.stat().st_mtime_ns, reverse=True)
-        for run in runs[kept:]:
-            if run.name != f"run={current}":
-                self.set_aside(run)
-        for pending in folder.glob(f"{_PENDING}*"):
+        current = self.store.current(dataset)
+        if current is not None:
+            self.store.remove_old_runs(dataset, json.loads(current)["run_id"], kept)
+        for pending in (self.folder / dataset).glob(f"{_PENDING}*"):
             of = _PENDING_OF.match(pending.name)
             if of is None or len(of[1]) > _NUMBER_DIGITS or int(of[1]) <= self._number:
                 shutil.rmtree(pending, ignore_errors=True)
-
-    def set_aside(self, run: Path) -> None:
-        """Remove a run whole: it is never seen in part."""
-        gone = run.with_name(f"{_PENDING}{self._number}-gone-{run.name}-{os.getpid()}")
-        try:
-            run.rename(gone)
-        except FileNotFoundError:
-            return  # another runner did it
-        shutil.rmtree(gone, ignore_errors=True)
 
 
 class PendingRun:
@@ -187,35 +170,19 @@ class PendingRun:
                 shutil.rmtree(self.folder, ignore_errors=True)
                 numbers = ", ".join(f"{what} {number}" for what, number in check.numbers.items())
                 raise CheckFailed(f"{name}: {check.name} does not hold: {numbers}")
-        final = self._catalog.run_folder(name, self._run_id)
-        earlier = self._catalog.manifest(name, self._run_id)
-        if earlier is None:
-            write_json(self.folder / MANIFEST, self._manifest(checks))
-            earlier = self._put(final)
-        if earlier is not None:
-            shutil.rmtree(self.folder)
-            if earlier["digest"] != self.digest:
-                raise CheckFailed(
-                    f"{name}: run {self._run_id} has the digest {earlier['digest']}, now {self.digest}: "
-                    "the same inputs gave other rows"
-                )
+        published = self._catalog.store.publish(
+            name, self._run_id, self.folder, _json(self._manifest(checks))
+        )
+        digest = json.loads(published.manifest)["digest"]
+        if digest != self.digest:
+            raise CheckFailed(
+                f"{name}: run {self._run_id} has the digest {digest}, now {self.digest}: "
+                "the same inputs gave other rows"
+            )
         self._catalog.make_current(name, self._run_id)
-        return Run(dataset=name, run_id=self._run_id, rows=self.rows, digest=self.digest, folder=final)
-
-    def _put(self, final: Path) -> dict[str, Any] | None:
-        """Give the run its name. The manifest of the run that another runner put there meanwhile, else None."""
-        for _ in range(_PUT_TRIES):
-            try:
-                self.folder.rename(final)
-                return None
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-            there = self._catalog.manifest(self._dataset.name, self._run_id)
-            if there is not None:
-                return there
-            self._catalog.set_aside(final)  # removed in part, by a version that did not move it first
-        raise FileExistsError(f"{final}: cannot be replaced")
+        return Run(
+            dataset=name, run_id=self._run_id, rows=self.rows, digest=self.digest, folder=published.folder
+        )
 
     def _manifest(self, checks: Sequence[Check]) -> dict[str, Any]:
         return {
@@ -275,6 +242,10 @@ def _canonical(kind: str, value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return str(value) if kind == "bigint" else value
+
+
+def _json(values: Mapping[str, Any]) -> bytes:
+    return json.dumps(values, indent=1).encode() + b"\n"
 
 
 def _sha256(file: Path) -> str:

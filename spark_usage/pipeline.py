@@ -6,11 +6,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from daemon.data_set_store import DataSetStore
 from penstock import Client, NotFound
 from penstock.contract.errors import ConfigurationError
-from spark_usage import bronze, pointers
+from spark_usage import bronze, cluster
 from spark_usage.configuration import Configuration, read_assets
-from spark_usage.manifest import CheckFailed
+from spark_usage.manifest import Catalog, CheckFailed
 from spark_usage.rounds import Progress, Round, fold
 from spark_usage.session import start_session
 from spark_usage.source import Offsets, end_offsets
@@ -31,6 +32,7 @@ class Pipeline:
         self._configuration = configuration
         self._spark: SparkSession | None = None
         self._client: Client | None = None
+        self._store: DataSetStore | None = None
         self._cancelled = False
         self._number = 0
 
@@ -39,33 +41,46 @@ class Pipeline:
         return self._configuration.datasets
 
     def take_over(self, number: int) -> None:
-        """Write as the runner of this number from now on; what earlier ones still publish counts no more."""
+        """Write as the runner of this number from now on; what earlier ones still publish counts no more. Raises
+        `StoreUnavailable`.
+        """
         self._number = number
-        pointers.take_over(self.datasets, number)
+        Catalog(self.datasets, self.store, number).take_over()
+
+    @property
+    def store(self) -> DataSetStore:
+        """Where data sets are published. Raises `StoreUnavailable`."""
+        if self._store is None:
+            self._store = self._configuration.open_store()
+        return self._store
 
     def start(self) -> SparkSession:
-        """The session; it takes seconds to start."""
+        """The session; it takes seconds to start. Raises `ClusterLost`."""
         if self._spark is None:
             self.datasets.mkdir(parents=True, exist_ok=True)
-            self._spark = start_session(self._configuration.spark.master, self.datasets / SPARK_FOLDER)
+            self._spark = start_session(self._configuration.spark, self.datasets / SPARK_FOLDER)
         return self._spark
 
     def round(self, *, again: bool = False, progress: Progress = lambda line: None) -> Round:
-        """Read what is new and fold. Raises `NotYet`, `CheckFailed`, and what the SDK and Spark raise."""
+        """Read what is new and fold. Raises `NotYet`, `CheckFailed`, `ClusterLost`, `StoreUnavailable`, and what the
+        SDK and Spark raise.
+        """
         wanted = self.reported()
         spark = self.start()
-        if wanted != bronze.committed_offsets(self.datasets):
-            began = time.monotonic()
-            rows = bronze.ingest(spark, self.datasets, self._source_options())
-            progress(f"{'bronze':15} {rows:8} new records{time.monotonic() - began:17.1f} s")
-        return fold(
-            spark,
-            self.datasets,
-            read_assets(self.datasets),
-            again=again,
-            progress=progress,
-            number=self._number,
-        )
+        with cluster.with_executors(spark, self._configuration.spark.executor_wait_s):
+            if wanted != bronze.committed_offsets(self.datasets):
+                began = time.monotonic()
+                rows = bronze.ingest(spark, self.datasets, self._source_options())
+                progress(f"{'bronze':15} {rows:8} new records{time.monotonic() - began:17.1f} s")
+            return fold(
+                spark,
+                self.datasets,
+                read_assets(self.datasets),
+                again=again,
+                progress=progress,
+                store=self.store,
+                number=self._number,
+            )
 
     def round_or_again(self, *, again: bool = False, progress: Progress = lambda line: None) -> Round:
         """A round, and a second one when the first failed for a reason that may be over: a broker that failed, a Spark
@@ -89,17 +104,23 @@ class Pipeline:
             raise NotYet(f"{key_file}: the service account's key is not there yet")
         if self._client is None:
             key = key_file.read_text(encoding="utf-8").strip()
-            self._client = Client(bootstrap=self._configuration.brokers.bootstrap, api_key=key)
+            brokers = self._configuration.brokers
+            ca_file = None if brokers.ca_file is None else str(brokers.ca_file)
+            self._client = Client(bootstrap=brokers.bootstrap, api_key=key, ca_file=ca_file)
         try:
             return end_offsets(self._client, bronze.TOPIC, _ASK_S)
         except NotFound as error:
             raise NotYet(str(error)) from error
 
     def forget_connections(self) -> None:
-        """Connect again with the present key."""
+        """Connect again: to the brokers with the present key, and to a Spark cluster as a new application. A master
+        that was started again does not know the one before, and gives it no executor.
+        """
         if self._client is not None:
             self._client.close(0)
             self._client = None
+        if self._configuration.spark.on_cluster:
+            self._stop_spark()
 
     def cancel(self) -> None:
         """End what Spark is doing; the round under way fails, and is not tried again."""
@@ -109,12 +130,19 @@ class Pipeline:
 
     def close(self) -> None:
         self.forget_connections()
+        self._stop_spark()
+
+    def _stop_spark(self) -> None:
         if self._spark is not None:
             self._spark.stop()
             self._spark = None
 
     def _source_options(self) -> dict[str, str]:
-        return {
+        """Paths of secrets, never secrets: Spark shows options in plans and in its event log."""
+        options = {
             "bootstrap": ",".join(self._configuration.brokers.bootstrap),
             "api_key_file": str(self._configuration.usage_key_file),
         }
+        if self._configuration.brokers.ca_file is not None:
+            options["ca_file"] = str(self._configuration.brokers.ca_file)
+        return options

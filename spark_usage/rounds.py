@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from daemon.data_set_store import DataSetStore
 from spark_usage import bronze, checks, cuts, datasets, evidence, gold, readings, silver
 from spark_usage.configuration import Asset
 from spark_usage.datasets import DataSet
@@ -42,17 +43,19 @@ def fold(
     progress: Progress = lambda line: None,
     rows: DataFrame | None = None,
     offsets: Mapping[str, int] | None = None,
+    store: DataSetStore | None = None,
     number: int = 0,
 ) -> Round:
-    """Fold bronze in `folder` into the data sets there.
+    """Fold bronze in `folder` into the data sets in `store`, or in the same folder.
 
     Nothing is computed when all runs of these inputs are there, unless `again`. `rows` and `offsets` stand for bronze
-    and what its stream has committed, `number` is the runner's. Raises `CheckFailed`; what was published before stays.
+    and what its stream has committed, `number` is the runner's. Raises `CheckFailed` and `StoreUnavailable`; what was
+    published before stays.
     """
     began = time.monotonic()
     source = bronze.read(spark, folder) if rows is None else rows
     ends = dict(bronze.committed_offsets(folder) if offsets is None else offsets)
-    work = _Fold(spark, Catalog(folder, number), assets, source, ends, progress)
+    work = _Fold(spark, Catalog(folder, store, number), assets, source, ends, progress)
     runs = None if again else work.known()
     recomputed = runs is None
     if runs is None:
@@ -208,8 +211,12 @@ class _Fold:
         )
 
     def _keep(self, frame: DataFrame) -> DataFrame:
-        """The rows, computed once and without their plan, so that plans of later steps stay small."""
-        return frame.localCheckpoint()
+        """The rows, computed once and without their plan, so that plans of later steps stay small. On a cluster they
+        are in its folder of checkpoints: on an executor's own disk they would be lost with it, and the round too.
+        """
+        if self.spark.sparkContext.getCheckpointDir() is None:
+            return frame.localCheckpoint()
+        return frame.checkpoint()
 
     def _write(
         self,
@@ -224,4 +231,5 @@ class _Fold:
         self._runs[dataset.name] = run
         seconds = time.monotonic() - began
         self._progress(f"{dataset.name:15} {run.rows:8} rows  run {run.run_id[:8]}  {seconds:5.1f} s")
+        assert run.folder is not None
         return self.catalog.read_folder(self.spark, dataset, run.folder)

@@ -1,4 +1,4 @@
-"""The long-lived driver: a round every interval and whenever the wake file is touched, until SIGTERM.
+"""The long-lived driver: a round every interval and at each wake-up, until SIGTERM.
 
 Of several runners the one that holds the lease works; the others wait for it. A runner that finds that another one has
 the lease ends at once, and is started again as one that waits. After a long round the pause is longer, up to a minute:
@@ -16,9 +16,11 @@ from typing import Any, NoReturn
 from prometheus_client import CollectorRegistry
 
 from daemon import logs
+from daemon.data_set_store import StoreUnavailable
 from daemon.http_listener import HttpListener
 from penstock.contract.errors import ConfigurationError
 from penstock.rules.addresses import split_address
+from spark_usage.cluster import ClusterLost
 from spark_usage.configuration import Configuration, from_environment
 from spark_usage.heartbeat import Heartbeat
 from spark_usage.lease import RENEW_S, RunnerLease, Unavailable, lease_of
@@ -30,7 +32,6 @@ log = logging.getLogger("spark_usage.runner")
 EXIT_CANNOT_START = 2
 EXIT_LOST = 75
 """Another runner works: this one is to be started again, and waits then."""
-_LOOK_S = 0.2
 _WAITING_S = 1.0
 """Interval of the tries while the service is being set up, and of the looks at the lease while another runner works."""
 _PAUSE_RATIO, _PAUSE_MAX_S = 4.0, 60.0
@@ -46,7 +47,7 @@ class Runner:
         self._configuration, self._lease = configuration, lease
         self._stopping = threading.Event()
         self._pipeline = Pipeline(configuration)
-        self._woken_ns = 0
+        self._woken = ""
         self._heartbeat = Heartbeat(configuration.state_directory)
 
     def serve(self) -> HttpListener:
@@ -70,16 +71,11 @@ class Runner:
         """Returns once stopped."""
         heartbeat = self._heartbeat
         try:
-            if not self._wait_for_lease():
+            if not (self._wait_for_lease() and self._take_over()):
                 return
-            threading.Thread(target=self._keep_lease, name="lease", daemon=True).start()
-            heartbeat.report(state="starting", error=None, number=self._lease.number)
-            self._pipeline.take_over(self._lease.number)
-            self._pipeline.start()
-            log.info("spark is up", extra={"master": self._configuration.spark.master})
-            heartbeat.report(state="ready")
+            self._warm_up(heartbeat)
             while not self._stopping.is_set():
-                self._woken_ns = self._wake_ns()
+                self._woken = self._last_wake()
                 pause = self._round(heartbeat)
                 self._rest(pause)
             heartbeat.report(state="stopping")
@@ -110,19 +106,32 @@ class Runner:
             self._stopping.wait(_WAITING_S)
         return False
 
+    def _take_over(self) -> bool:
+        """Let nothing count that an earlier runner still publishes. False: this one was stopped meanwhile."""
+        threading.Thread(target=self._keep_lease, name="lease", daemon=True).start()
+        self._heartbeat.report(state="starting", error=None, number=self._lease.number)
+        while not self._stopping.is_set():
+            try:
+                self._pipeline.take_over(self._lease.number)
+                return True
+            except StoreUnavailable as error:
+                self._heartbeat.report(state="waiting", error=str(error))
+            self._stopping.wait(_WAITING_S)
+        return False
+
     def _keep_lease(self) -> None:
         """Renew it as long as this process lives, however long a round takes."""
-        told = False
+        said = False
         while not self._stopping.wait(RENEW_S):
             try:
                 if not self._lease.hold():
                     self._end_at_once()
-                told = False
+                said = False
             except Unavailable as error:
                 # What is published under this runner's number counts only until another one begins.
-                if not told:
+                if not said:
                     log.warning("the lease was not renewed", extra={"error": str(error)})
-                told = True
+                said = True
 
     def _end_at_once(self) -> NoReturn:
         """Nothing that this process still does counts."""
@@ -131,11 +140,21 @@ class Runner:
         logging.shutdown()
         os._exit(EXIT_LOST)
 
+    def _warm_up(self, heartbeat: Heartbeat) -> None:
+        """Spark takes seconds to start. On a cluster that is away the rounds try again, and say so."""
+        try:
+            self._pipeline.start()
+        except ClusterLost as error:
+            heartbeat.report(state="failing", error=str(error))
+            return
+        log.info("spark is up", extra={"master": self._configuration.spark.master})
+        heartbeat.report(state="ready")
+
     # -- rounds --------------------------------------------------------------------------------------------
 
     def _round(self, heartbeat: Heartbeat) -> float:
         """Do one round. Returns the seconds to wait after it."""
-        if not self._lease.held:
+        if not self._lease.lasts:
             heartbeat.report(state="waiting", busy=False, error="the lease is not confirmed")
             return _WAITING_S
         heartbeat.report(busy=True)
@@ -174,15 +193,21 @@ class Runner:
 
     def _rest(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and self._wake_ns() == self._woken_ns:
-            if self._stopping.wait(_LOOK_S):
+        while time.monotonic() < deadline and self._last_wake() == self._woken:
+            if self._stopping.wait(min(self._look_s(), max(0.0, deadline - time.monotonic()))):
                 return
 
-    def _wake_ns(self) -> int:
+    def _look_s(self) -> float:
         try:
-            return self._configuration.wake_file.stat().st_mtime_ns
-        except FileNotFoundError:
-            return 0
+            return self._pipeline.store.look_s
+        except StoreUnavailable:
+            return _WAITING_S
+
+    def _last_wake(self) -> str:
+        try:
+            return self._pipeline.store.woken()
+        except StoreUnavailable:
+            return self._woken  # the next round says what is wrong with the storage
 
     def _hurry(self) -> None:
         time.sleep(_PATIENCE_S)

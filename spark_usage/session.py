@@ -9,6 +9,8 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
+from spark_usage import cluster
+from spark_usage.configuration import SparkConfiguration
 from spark_usage.source import PenstockDataSource
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -24,6 +26,18 @@ _PATIENT = {
     "spark.python.authenticate.socketTimeout": "120s",
 }
 """A busy machine is slow, not wrong. The 10 s in which a worker of the source must connect are fixed in Spark."""
+_ON_ONE_MACHINE = {
+    # On one machine planning costs more than small data; a cluster plans as it goes.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+    # Nor is it worth compiling expressions for a few thousand rows: a round without takes half the processor time.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+_ON_A_CLUSTER = {
+    "spark.cleaner.referenceTracking.cleanCheckpoints": "true",
+    "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+}
 _QUIET = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -42,20 +56,26 @@ logger.loader.level = off
 """
 
 
-def start_session(master: str, work: Path, app_name: str = "penstock usage") -> SparkSession:
-    """The one session of this process. `work` is a folder for Spark's own files; it is made.
+def start_session(
+    configuration: SparkConfiguration, work: Path, app_name: str = "penstock usage"
+) -> SparkSession:
+    """The one session of this process. `work` is a folder for Spark's own files, which workers of a cluster see under
+    the same path; it is made.
 
-    Further settings are Spark's own affair: `spark-defaults.conf` in SPARK_CONF_DIR.
+    Secrets of Spark's own are in `spark-defaults.conf` in SPARK_CONF_DIR: what is given here stands on the command
+    line of the driver's Java. Raises `ClusterLost` when a standalone master does not answer.
     """
     work = work.absolute()
     work.mkdir(parents=True, exist_ok=True)
+    local = not configuration.on_cluster
+    cluster.require_master(configuration.master)
     # A script of an environment that is not activated finds neither Spark nor the right Python by itself.
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = str(configuration.python or sys.executable)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     paths = [str(PROJECT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     os.environ["TZ"] = "UTC"
-    local = master.startswith("local")
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     logs = work / "log4j2.properties"
@@ -67,7 +87,6 @@ def start_session(master: str, work: Path, app_name: str = "penstock usage") -> 
         **_PATIENT,
         "spark.driver.extraJavaOptions": options,
         "spark.driver.memory": os.environ.get("PENSTOCK_SPARK_MEMORY", _DRIVER_MEMORY),
-        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
         "spark.executorEnv.TZ": "UTC",
         "spark.local.dir": str(work / "scratch"),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -79,26 +98,28 @@ def start_session(master: str, work: Path, app_name: str = "penstock usage") -> 
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+    settings |= _ON_ONE_MACHINE if local else _ON_A_CLUSTER
     if local:
         settings["spark.driver.extraJavaOptions"] += f" {_SMALL_JAVA}"
-        # On one machine planning costs more than small data; a cluster plans as it goes.
-        settings["spark.sql.adaptive.enabled"] = "false"
-        settings["spark.sql.shuffle.partitions"] = str(SHUFFLE_PARTITIONS)
-        # Nor is it worth compiling expressions for a few thousand rows: a round without takes half the processor time.
-        settings["spark.sql.codegen.wholeStage"] = "false"
-        settings["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
-    builder = SparkSession.builder.master(master).appName(app_name)
+        settings["spark.executorEnv.PYTHONPATH"] = os.environ["PYTHONPATH"]
+    builder = SparkSession.builder.master(configuration.master).appName(app_name)
+    for name, value in configuration.conf.items():
+        # Java's options are added to ours, everything else replaces it.
+        added = name.endswith(".extraJavaOptions") and name in settings
+        settings[name] = f"{settings[name]} {value}" if added else value
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     if not local:
         spark.sparkContext.addPyFile(str(_packed(work / "penstock-usage.zip")))
+        spark.sparkContext.setCheckpointDir(str(work / "checkpoints"))
     spark.dataSource.register(PenstockDataSource)
     return spark
 
 
 def _packed(archive: Path) -> Path:
+    """The modules that workers need, as one archive that the driver serves to them."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
         for entry in _SHIPPED:
             top = PROJECT / entry

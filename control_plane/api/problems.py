@@ -88,7 +88,7 @@ def _plain_text(text: str, most: int) -> str:
 
 
 def is_database_away(error: BaseException | None) -> bool:
-    """Whether the database could not be asked: it is restarted, another server takes over, or it has no room."""
+    """Whether the database could not be asked: it is restarted, another server takes over, or its disk is full."""
     return isinstance(error, OperationalError | InterfaceError)
 
 

@@ -19,7 +19,6 @@ _LATELY_S = 2.0
 """Brokers come and go within seconds, and each new topic counts for the choice of the next."""
 
 _clients: dict[int, AdminClient] = {}
-_identities: dict[int, OwnIdentity] = {}
 
 
 def client() -> AdminClient:
@@ -27,17 +26,10 @@ def client() -> AdminClient:
     pid = os.getpid()
     if pid not in _clients:
         _clients.clear()
-        _clients[pid] = AdminClient(config.current().brokers.internal, identity(), _remembered)
+        settings = config.current()
+        identity = OwnIdentity(settings.identity, Role.CONTROL_PLANE)
+        _clients[pid] = AdminClient(settings.brokers.internal, identity, _remembered)
     return _clients[pid]
-
-
-def identity() -> OwnIdentity:
-    """Who this process is to the brokers. Raises `ConfigurationError` when the files are not good."""
-    pid = os.getpid()
-    if pid not in _identities:
-        _identities.clear()
-        _identities[pid] = OwnIdentity(config.current().identity, Role.CONTROL_PLANE)
-    return _identities[pid]
 
 
 def calls() -> dict[str, int]:

@@ -6,7 +6,7 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from control_plane.processes import identity
+from control_plane.processes import holder
 from control_plane.processes.models import Heartbeat
 from daemon.lease import Clock, Lease
 
@@ -16,7 +16,7 @@ WORKER = "worker"
 def lease(name: str, length_s: float) -> Lease:
     """This process's view of a lease."""
     clock = Clock.SQLITE if connection.vendor == "sqlite" else Clock.POSTGRESQL
-    return Lease(name, identity.own_id(), length_s=length_s, clock=clock)
+    return Lease(name, holder.own_id(), length_s=length_s, clock=clock)
 
 
 def execute(statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
@@ -30,12 +30,10 @@ def execute(statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
 def beat(state: str) -> None:
     """Note what a worker does, now."""
     Heartbeat.objects.update_or_create(
-        kind=WORKER, defaults={"holder": identity.own_id(), "state": state, "at": timezone.now()}
+        kind=WORKER, defaults={"holder": holder.own_id(), "state": state, "at": timezone.now()}
     )
 
 
 def say_stopping() -> None:
     """Note that this worker stops, unless another one has been seen since."""
-    Heartbeat.objects.filter(kind=WORKER, holder=identity.own_id()).update(
-        state="stopping", at=timezone.now()
-    )
+    Heartbeat.objects.filter(kind=WORKER, holder=holder.own_id()).update(state="stopping", at=timezone.now())

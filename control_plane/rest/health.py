@@ -7,6 +7,7 @@ from pathlib import Path
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
 
+from control_plane import config, server_checks
 from control_plane.brokers import client as brokers
 from control_plane.processes import queries as processes
 from penstock.contract.errors import PenstockError
@@ -39,7 +40,8 @@ def _database() -> str:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1 FROM tenants_tenant LIMIT 1")
     except DatabaseError as error:
-        return f"failed: {type(error).__name__}"
+        said = server_checks.database_failure(config.current())
+        return f"failed: {said or type(error).__name__}"
     if connection.vendor == "sqlite":
         free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free
         if free < FREE_BYTES_MIN:

@@ -1,4 +1,4 @@
-"""`penstock broker run`: one broker, until it is told to stop."""
+"""`penstock broker run`: one broker, until SIGTERM."""
 
 from pathlib import Path
 

@@ -70,7 +70,8 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
     identity: IdentityConfig
     """Who this broker is to other brokers, and whom it believes."""
     transition: TransitionConfig | None = None
-    """Of an upgrade from the release before; only with loopback addresses, and to be removed when it is done."""
+    """{"cluster_secret_file": file} while some of the cluster runs the release before: brokers then take and speak its
+    plain text as well, on loopback addresses alone."""
     pepper_files: Mapping[str, str]
     """{version: file} of the peppers of API keys, hex."""
     tls_certificate_file: Path | None = None

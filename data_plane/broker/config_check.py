@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,16 @@ from daemon.config_check import (
     CONNECT_S,
     Finding,
     bindable,
+    identity,
     ok,
     private,
     readable,
     refused,
     usable_folder,
+    valid_now,
     wrong,
 )
+from daemon.identity import Role
 from data_plane.broker.config import ENVIRONMENT_PREFIX, LISTENERS, BrokerConfig, pepper_of, read_config
 from data_plane.broker.metadata_config import EtcdMetadata, open_store
 from data_plane.broker.sqlite_store import StoreFault
@@ -43,8 +47,16 @@ class BrokerKind:
             return
         yield ok("the file", f"every value is possible, of broker {config.broker_id} of {config.cluster_id}")
         yield from _files(config)
+        taken: dict[str, str] = {}
         for name in LISTENERS:
-            yield bindable(name, getattr(config, name))
+            address = getattr(config, name)
+            if address in taken and not address.endswith(":0"):
+                yield wrong(
+                    name, f"{address} is {taken[address]}'s already; give each listener a port of its own"
+                )
+            else:
+                yield bindable(name, address)
+            taken.setdefault(address, name)
         if connect:
             if isinstance(config.metadata, EtcdMetadata) or Path(config.metadata).exists():
                 yield asyncio.run(_store(config))
@@ -57,9 +69,7 @@ BROKER = BrokerKind()
 
 def _files(config: BrokerConfig) -> Iterator[Finding]:
     yield usable_folder("data", config.data)
-    yield readable("identity.ca_file", config.identity.ca_file)
-    yield readable("identity.certificate_file", config.identity.certificate_file)
-    yield private("identity.key_file", config.identity.key_file)
+    yield from identity(config.identity, Role.BROKER, config.cluster_id, config.broker_id)
     for version, name in config.pepper_files.items():
         setting = f"pepper_files.{version}"
         yield private(setting, Path(name))
@@ -68,6 +78,7 @@ def _files(config: BrokerConfig) -> Iterator[Finding]:
         yield readable("tls_certificate_file", config.tls_certificate_file)
         yield private("tls_key_file", config.tls_key_file)
         yield from _tried("tls_certificate_file", config.tls)
+        yield from valid_now("tls_certificate_file", config.tls_certificate_file)
     if isinstance(config.metadata, EtcdMetadata):
         yield from _tried("metadata", config.metadata.client_config)
     else:
@@ -85,12 +96,10 @@ def _tried(setting: str, read: Any) -> Iterator[Finding]:
 async def _store(config: BrokerConfig) -> Finding:
     """Whether the metadata store answers."""
     try:
-        async with asyncio.timeout(CONNECT_S):
+        async with asyncio.timeout(CONNECT_S), AsyncExitStack() as stack:
             store = await open_store(config.metadata, config.cluster_id)
-            try:
-                await store.range("cluster")
-            finally:
-                await store.close()
+            stack.push_async_callback(store.close)
+            await store.range("cluster")
     except (StoreUnavailable, StoreFault, ConfigurationError, TimeoutError) as error:
         return wrong(
             "metadata",

@@ -8,7 +8,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from daemon.certificates import utc_now
 from daemon.settings import Refused, Settings, require
+from daemon.tls_probe import Protocol, TlsFiles, failure
 from data_plane.broker.etcd_store import EtcdStore
 from data_plane.broker.sqlite_store import SqliteStore
 from data_plane.etcd.endpoints import EtcdConfig, Tls
@@ -65,12 +67,35 @@ class EtcdMetadata(Settings, frozen=True, kw_only=True, tag_field="kind", tag="e
         )
 
     def client_config(self) -> EtcdConfig:
-        """Reads the TLS files. Raises `ConfigurationError` when one cannot be read."""
-        ca, certificate, key = (
-            _bytes_of(file) for file in (self.ca_file, self.certificate_file, self.key_file)
+        """Raises `ConfigurationError` when one of the TLS files cannot be read."""
+        for file in (self.ca_file, self.certificate_file, self.key_file):
+            _check_readable(file)
+        read_tls = None if self.ca_file is None else self._read_tls
+        return EtcdConfig(endpoints=self.endpoints, read_tls=read_tls, call_s=self.call_ms / 1000)
+
+    def failures(self, timeout_s: float) -> list[str]:
+        """Why members cannot be called, a line each; empty when one can. It takes `timeout_s` a member at most."""
+        files = None
+        if self.ca_file is not None:
+            files = TlsFiles(
+                ca_file=self.ca_file, certificate_file=self.certificate_file, key_file=self.key_file
+            )
+        found = []
+        for endpoint in self.endpoints:
+            host, port = split_address(endpoint)
+            seen = failure(host, port, Protocol.ETCD, files, timeout_s=timeout_s, now=utc_now())
+            if seen is None:
+                return []
+            found.append(f"metadata.endpoints: {seen.message}")
+        return found
+
+    def _read_tls(self) -> Tls:
+        assert self.ca_file is not None
+        return Tls(
+            ca=self.ca_file.read_bytes(),
+            certificate=None if self.certificate_file is None else self.certificate_file.read_bytes(),
+            key=None if self.key_file is None else self.key_file.read_bytes(),
         )
-        tls = None if ca is None else Tls(ca=ca, certificate=certificate, key=key)
-        return EtcdConfig(endpoints=self.endpoints, tls=tls, call_s=self.call_ms / 1000)
 
 
 async def open_store(
@@ -95,8 +120,9 @@ def _on_etcd(metadata: EtcdMetadata, cluster_id: str, base: int) -> EtcdStore:
     return EtcdStore(metadata.client_config(), metadata.namespace or cluster_id, base=base)
 
 
-def _bytes_of(file: Path | None) -> bytes | None:
+def _check_readable(file: Path | None) -> None:
     try:
-        return None if file is None else file.read_bytes()
+        if file is not None:
+            file.read_bytes()
     except OSError as error:
         raise ConfigurationError(f"metadata: {file}: {error.strerror}") from None

@@ -60,7 +60,7 @@ class PeerListener:
         one. `tls` gives what the next handshake is made with; with None there is none, and `identify` has to know the
         peer by what it says."""
         self._streams, self._calls = streams, calls
-        self._rules, self._connections_max, self.tls = rules, connections_max, tls
+        self.rules, self._connections_max, self.tls = rules, connections_max, tls
         self._refused_handshakes = refused_handshakes
         self._handlers = Handlers(fault)
         self._turned_away = TurnedAway()
@@ -166,7 +166,7 @@ class PeerListener:
         except NoIdentity as wrong:
             self._refuse_identity(connection, NO_IDENTITY, str(wrong))
             return
-        refusal = self._rules.refusal(identity, hello.method)
+        refusal = self.rules.refusal(identity, hello.method)
         if refusal is not None:
             self._refuse_identity(connection, refusal.reason, refusal.message)
             return

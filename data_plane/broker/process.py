@@ -34,7 +34,7 @@ from data_plane.broker.config import BrokerConfig, read_config
 from data_plane.broker.descriptors import raise_descriptor_limit
 from data_plane.broker.disk import RealDisk
 from data_plane.broker.grpc_options import INTERNAL_CALLS_MAX
-from data_plane.broker.metadata_config import open_store
+from data_plane.broker.metadata_config import EtcdMetadata, open_store
 from data_plane.broker.metrics import StatsCollector
 from data_plane.broker.peer_listener import PeerListener, bind_peers
 from data_plane.broker.peer_transport import PeerTransport
@@ -47,6 +47,7 @@ from data_plane.metadata.model import LossRecord
 from data_plane.metadata.port import StoreWentBack
 from data_plane.node.broker_node import BrokerNode
 from data_plane.node.log_directory.directory import WrongDirectory
+from data_plane.node.membership.only_one import IdTaken
 from data_plane.node.replicas.committer import LogDirectoryFailed
 from penstock.contract import limits
 from penstock.contract.errors import ConfigurationError
@@ -67,7 +68,7 @@ EXIT_ABORTED = 1
 EXIT_CANNOT_START = 2
 EXIT_FAULT = 70
 """Our own bug, or a log directory or metadata file that can no longer be trusted: start again and recover."""
-_CANNOT_START = (ConfigurationError, DiskFault, OSError, StoreFault, WrongDirectory)
+_CANNOT_START = (ConfigurationError, DiskFault, IdTaken, OSError, StoreFault, WrongDirectory)
 _LOOP_BEAT_S = 0.5
 _LAST_STEPS_S = 10.0
 """What a broker may take beyond the time it has to hand over: the last reading, the last checkpoint, on a slow disk."""
@@ -76,6 +77,7 @@ _LOOK_AT_FILES_S = 1.0
 _ADDRESSES_LOGGED = 5
 PEER_CONNECTIONS_MAX = 2_000
 """Two streams of each other broker, and calls; each takes a descriptor and at rest 64 KiB."""
+_ETCD_CHECK_S = 5.0
 _CLOSE_S = 2.0
 """For listeners and connections to close. Clients that are still there then find them closed by the process's end."""
 
@@ -149,11 +151,14 @@ class BrokerProcess:
             node_config = replace(node_config, written_logs_max=descriptors // 8)
         disk = RealDisk(config.data)
         store = await open_store(config.metadata, config.cluster_id)
-        transport: PeerTransport | BothTransports = PeerTransport(
+        if isinstance(config.metadata, EtcdMetadata):
+            self._start(self._check_etcd(config.metadata))
+        tls_transport = PeerTransport(
             config.cluster_id, lambda: identity.current.client, self._refused_handshakes
         )
+        transport: PeerTransport | BothTransports = tls_transport
         if config.transition is not None:
-            transport = BothTransports(transport, config.transition.secret(), config.cluster_id)
+            transport = BothTransports(tls_transport, config.transition.secret(), config.cluster_id)
         node = self._node = BrokerNode(
             node_config,
             clock=SystemClock(),
@@ -191,6 +196,11 @@ class BrokerProcess:
             ):
                 await _closed(name, closing)
         _end_process(status)
+
+    async def _check_etcd(self, metadata: EtcdMetadata) -> None:
+        """A broker that starts says why it cannot call etcd, and waits for it: an etcd may come later."""
+        for said in await asyncio.to_thread(metadata.failures, _ETCD_CHECK_S):
+            _log.error("etcd cannot be called", extra={"reason": said})
 
     def _start_http(self, node: BrokerNode, disk: RealDisk) -> HttpListener:
         registry = CollectorRegistry()

@@ -206,13 +206,15 @@ class BothTransports:
         async def by(transport: Transport) -> Connection:
             return await transport.connect(peer, method, timeout_ms)
 
-        return await self._by_one(peer, by)
+        stream: Connection = await self._by_one(peer, by)
+        return stream
 
     async def call(self, peer: Peer, method: str, request: bytes, timeout_ms: int) -> bytes:
         async def by(transport: Transport) -> bytes:
             return await transport.call(peer, method, request, timeout_ms)
 
-        return await self._by_one(peer, by)
+        answer: bytes = await self._by_one(peer, by)
+        return answer
 
     async def close(self) -> None:
         await self._tls.close()

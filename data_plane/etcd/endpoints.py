@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import grpc
@@ -38,10 +39,11 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EtcdConfig:
-    """`endpoints` are host:port. `tls` None = plain text."""
+    """`endpoints` are host:port. `read_tls` None = plain text; it may raise `OSError`."""
 
     endpoints: tuple[str, ...]
-    tls: Tls | None = None
+    read_tls: Callable[[], Tls] | None = None
+    """Called again when an endpoint cannot be reached, because certificates are renewed."""
     call_s: float = 2.0
     """What one call may take before its answer counts as lost."""
     connect_s: float = 1.0
@@ -55,7 +57,9 @@ class Endpoints:
 
     def __init__(self, config: EtcdConfig) -> None:
         self.config = config
-        self._channels = [_channel(endpoint, config.tls) for endpoint in config.endpoints]
+        tls = None if config.read_tls is None else config.read_tls()
+        self._channels = [_channel(endpoint, tls) for endpoint in config.endpoints]
+        self._made_with = [tls] * len(self._channels)
         self._current = 0
         self._closed = False
 
@@ -74,6 +78,7 @@ class Endpoints:
             index = self._current
             if await self._connected(self._channels[index]):
                 return index, self._channels[index]
+            await self._take_up_files(index)
             self.leave(index)
         raise NotSent(f"etcd: none of {', '.join(self.config.endpoints)} can be reached")
 
@@ -84,6 +89,22 @@ class Endpoints:
             _log.info(
                 "etcd endpoint left", extra={"left": self.name(index), "next": self.name(self._current)}
             )
+
+    async def _take_up_files(self, index: int) -> None:
+        """The next attempt at this endpoint is made with what the files hold now."""
+        if self.config.read_tls is None or self._closed:
+            return
+        try:
+            tls = self.config.read_tls()
+        except OSError as error:
+            _log.warning("a certificate for etcd cannot be read", extra={"error": str(error)})
+            return
+        if tls == self._made_with[index]:
+            return
+        _log.info("certificates for etcd taken up", extra={"endpoint": self.name(index)})
+        left, self._channels[index] = self._channels[index], _channel(self.name(index), tls)
+        self._made_with[index] = tls
+        await left.close()
 
     async def close(self) -> None:
         self._closed = True

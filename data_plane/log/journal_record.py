@@ -18,7 +18,7 @@ import crc32c
 
 from data_plane.disk.port import File
 from data_plane.log.outcomes import JournalPiece, PieceKind, Unsynced
-from data_plane.log.segment import check_stored
+from data_plane.log.stored_batch import check_stored
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.records.checksum import CHECKSUM_BYTES, checksum_holds, with_checksum

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from data_plane.disk.port import Buffer
 from data_plane.log.outcomes import ReplicaRejected
-from data_plane.log.segment import check_stored
+from data_plane.log.stored_batch import check_stored
 from penstock.contract.errors import PenstockError
 from penstock.records.batch import BatchHeader
 from penstock.records.stamp import STAMP_BYTES, Stamp, StampCorrupt, StampFlag, unpack_stamp

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from data_plane.disk import port
 from data_plane.disk.port import File
 from data_plane.log.outcomes import DamagedRange, Slice
-from data_plane.log.segment import Segment, Unreadable, check_stored
+from data_plane.log.segment import Segment, Unreadable
 from data_plane.log.segments import Segments
+from data_plane.log.stored_batch import check_stored
 from data_plane.log.tail import Tail
 from penstock.contract.errors import CorruptLog, PenstockError
 from penstock.records.stamp import STAMP_BYTES, unpack_stamp

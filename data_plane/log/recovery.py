@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from data_plane.disk.port import Disk, File, FileMissing
+from data_plane.disk.port import Disk, File
 from data_plane.log import layout
 from data_plane.log.checkpoint import CheckpointEntry
 from data_plane.log.derived import DerivedState
@@ -20,6 +20,7 @@ from data_plane.log.journal_record import JournalRecord
 from data_plane.log.outcomes import DamagedRange, PartitionDamaged, PieceKind
 from data_plane.log.presumed import presumed_range
 from data_plane.log.readable import read_or_zeros
+from data_plane.log.recovered_epochs import epochs_of, read_epochs
 from data_plane.log.scan import Bad, check_batches, next_good_stamp
 from data_plane.log.sealing import SealFile
 from data_plane.log.segment import Segment, Unreadable
@@ -35,7 +36,6 @@ from data_plane.log.sidecar import (
     stamp_at,
     stamps_in,
 )
-from data_plane.log.small_file import SmallFileCorrupt, read_whole
 from penstock.contract.topic_settings import TopicSettings
 from penstock.records.seal import Seal
 from penstock.records.stamp import stamp_seed
@@ -136,7 +136,7 @@ def open_log(
         seals.truncate(segments.closed_end(bounds.log_end))
     derived = DerivedState(disk, directory, segments, seals)
     kept = read_epochs(disk, directory) if layout.EPOCHS_FILE in names else None
-    derived.epochs = epochs_of(segments, bounds, kept or LeaderEpochs())
+    derived.epochs = epochs_of(segments, kept or LeaderEpochs(), bounds.log_start, bounds.log_end)
     if kept is None and segments.all:
         bounds.rebuilt.append("epochs")
     if kept is not None and kept.pairs() == derived.epochs.pairs():
@@ -476,55 +476,3 @@ def _pass_damage(segment: Segment, bad: Bad, following: int | None, bounds: Boun
     _damaged(bounds, segment.end_offset, good.base_offset, f"{where}: {bad.reason}")
     segment.skip_damage(number, good.base_offset, good.position)
     return True
-
-
-def read_epochs(disk: Disk, directory: str) -> LeaderEpochs | None:
-    """The leader-epoch file; None when it is missing or bad."""
-    try:
-        return LeaderEpochs.unpack(read_whole(disk, f"{directory}/{layout.EPOCHS_FILE}"))
-    except (FileMissing, SmallFileCorrupt):
-        return None
-
-
-def epochs_of(segments: Segments, bounds: Bounds, kept: LeaderEpochs) -> LeaderEpochs:
-    """The leader epochs as the stamps tell them, and one begun at the log's end, which only the file knows."""
-    epochs = LeaderEpochs()
-    for segment in segments.all:
-        _epochs_within(segment, epochs)
-    for epoch, start in kept.pairs():
-        if epoch > epochs.last and start == bounds.log_end:
-            epochs.begin(epoch, start)
-    first = segments.all[0].base_offset if segments.all else bounds.log_start
-    epochs.truncate_start(min(first, bounds.log_start))
-    return epochs
-
-
-def _epochs_within(segment: Segment, epochs: LeaderEpochs) -> None:
-    """Find where epochs begin by halving: they never decrease along the stamps."""
-
-    def search(low: int, low_epoch: int, high: int, high_epoch: int) -> None:
-        """The first batch of every epoch above `low_epoch` among stamps (low, high]."""
-        if low_epoch == high_epoch:
-            return
-        if high - low <= 1:
-            epochs.begin(high_epoch, segment.stamp(high).base_offset)
-            return
-        middle = (low + high) // 2
-        epoch = segment.stamp(middle).leader_epoch
-        search(low, low_epoch, middle, epoch)
-        search(middle, epoch, high, high_epoch)
-
-    if segment.first_epoch == segment.last_epoch >= 0:
-        if segment.first_epoch > epochs.last:
-            epochs.begin(segment.first_epoch, segment.base_offset)
-        return
-    try:
-        first = segment.stamp(0).leader_epoch
-        if first > epochs.last:
-            epochs.begin(first, segment.base_offset)
-        last = segment.stamp_count - 1
-        search(0, first, last, segment.stamp(last).leader_epoch)
-    except Unreadable:
-        for _, stamp in segment.good_stamps(0):
-            if stamp.leader_epoch > epochs.last:
-                epochs.begin(stamp.leader_epoch, stamp.base_offset)

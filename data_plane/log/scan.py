@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from data_plane.log.readable import read_or_zeros
-from data_plane.log.segment import Segment, check_stored
+from data_plane.log.segment import Segment
 from data_plane.log.sidecar import checksum_of, stamps_in
+from data_plane.log.stored_batch import check_stored
 from penstock.contract.errors import PenstockError
 from penstock.records.stamp import STAMP_BYTES, Stamp, StampCorrupt, StampFlag, unpack_stamp
 

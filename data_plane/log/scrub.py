@@ -14,10 +14,11 @@ from data_plane.disk.port import DiskFault, File, ReadAt
 from data_plane.log import layout
 from data_plane.log.outcomes import DamagedRange
 from data_plane.log.reading import LogReader
-from data_plane.log.segment import Segment, check_stored
+from data_plane.log.segment import Segment
 from data_plane.log.segments import Segments
 from data_plane.log.sidecar import stamp_at
 from data_plane.log.small_file import SmallFileKind, pack_small_file, read_cache, write_cache
+from data_plane.log.stored_batch import check_stored
 from penstock.contract.errors import PenstockError
 from penstock.records.stamp import STAMP_BYTES, StampCorrupt, unpack_stamp
 

@@ -16,7 +16,7 @@ from data_plane.log.sidecar import BriefStamp, stamp_at
 from data_plane.log.small_file import SmallFileCorrupt, read_whole, write_cache
 from penstock.contract.errors import CorruptBatch
 from penstock.contract.ids import TopicPartition
-from penstock.records.batch import BATCH_HEADER_BYTES, BatchHeader, check_batch, read_header
+from penstock.records.batch import BATCH_HEADER_BYTES, BatchHeader, read_header
 from penstock.records.stamp import STAMP_BYTES, Stamp, StampCorrupt, unpack_stamp
 
 STAMPS_PER_READ_MAX = 1024
@@ -41,20 +41,6 @@ class Run:
     position: int
     size: int
     stamps: bytes
-
-
-def matches(stamp: Stamp, header: BatchHeader) -> bool:
-    """The stamp belongs to this batch and no other: all that the batch's own CRC does not cover, and the identity."""
-    return (
-        header.base_offset == stamp.base_offset
-        and header.leader_epoch == stamp.leader_epoch
-        and header.size == stamp.size
-        and header.last_offset_delta + 1 == stamp.offset_span
-        and header.record_count == stamp.record_count
-        and header.producer_id == stamp.producer_id
-        and header.producer_epoch == stamp.producer_epoch
-        and header.base_sequence == stamp.base_sequence
-    )
 
 
 class Segment:
@@ -495,12 +481,3 @@ class Segment:
             if reached:
                 return stamp.base_offset
         return None
-
-
-def check_stored(stamp: Stamp, batch: Buffer) -> BatchHeader:
-    """The batch is intact and belongs to its stamp. Raises `CorruptBatch` or another `PenstockError` if
-    not."""
-    header = check_batch(batch, from_producer=False)
-    if not matches(stamp, header):
-        raise CorruptBatch(f"batch at offset {stamp.base_offset}: its header and its stamp differ")
-    return header

@@ -22,6 +22,7 @@ from data_plane.node.log_directory.directory import Directory, mark_clean
 from data_plane.node.log_directory.log_directory import LogDirectory
 from data_plane.node.membership.cluster_id import ensure_cluster_id
 from data_plane.node.membership.metadata_view import MetadataView
+from data_plane.node.membership.only_one import ensure_only_one
 from data_plane.node.membership.registration import Registration
 from data_plane.node.membership.trusted_store import StoreWitness, TrustedStore
 from data_plane.node.metering.wing import Usage
@@ -88,6 +89,7 @@ class BrokerNode:
             raise LogDirectoryFailed(
                 f"recovery needs disk space: {full}; free space and start again"
             ) from full
+        await ensure_only_one(self.config, directory.directory_id, self._store, self._environment.clock)
         self._compose(directory, booted)
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -45,6 +45,12 @@ class NodeStats:
     """Batches that a producer sent again and the log already had: answered with the first offset."""
     pushed_bytes: int = 0
     """Bytes pushed to consumers."""
+    pushed_bytes_follower: int = 0
+    """Of the bytes pushed to consumers, those of partitions that another broker leads."""
+    pushed_bytes_own_zone: int = 0
+    """Bytes pushed to consumers that say they are in this broker's zone or on its host."""
+    pushed_bytes_other_zone: int = 0
+    """Bytes pushed to consumers that say they are in another zone."""
     replicated_bytes: int = 0
     """Bytes pushed to followers."""
     held_batches: int = 0

@@ -4,8 +4,17 @@ The leader's state asks these by name and nothing else decides; ends are exclusi
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from penstock.contract.ids import BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """What the image says of a broker. `epoch` 0 = fenced; `active` = unfenced and not shutting down."""
+
+    epoch: int
+    active: bool
 
 
 def counted_end(*, strict: bool, written_end: int, durable_end: int) -> int:

@@ -14,7 +14,6 @@ An event changes this state and nothing else. What has to be done about it is ha
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from data_plane.metadata.model import PartitionRecord
 from data_plane.replication import in_sync
@@ -42,30 +41,10 @@ from data_plane.replication.opening import (
     divergence,
 )
 from data_plane.replication.own_log import OwnLog, last_ends
-from data_plane.replication.progress import UNKNOWN_END, FollowerProgress
+from data_plane.replication.progress import FollowerLag, FollowerProgress, adopted
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import BrokerId
 from penstock.contract.invariant import InvariantBroken, invariant
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerView:
-    """What the image says of a broker. `epoch` 0 = fenced; `active` = unfenced and not shutting down."""
-
-    epoch: int
-    active: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowerLag:
-    """One follower as metrics show it. `lag` is in offsets, -1 while its position is unknown."""
-
-    broker: BrokerId
-    in_sync: bool
-    following: bool
-    end_offset: int
-    lag: int
-    caught_up_ms_ago: int
 
 
 class LeaderState:
@@ -329,11 +308,16 @@ class LeaderState:
 
     def describe(self, now_ms: float) -> tuple[FollowerLag, ...]:
         """Followers in order of preference, for metrics."""
-        return tuple(self._lag_of(broker, follower, now_ms) for broker, follower in self._followers.items())
+        return tuple(
+            follower.lag(
+                broker, self._end_of(follower), self._leader_end, now_ms, broker in self.record.in_sync
+            )
+            for broker, follower in self._followers.items()
+        )
 
     # -- changing the in-sync set -----------------------------------------------------------------------
 
-    def propose(self, now_ms: float, brokers: Callable[[BrokerId], BrokerView]) -> Proposal | None:
+    def propose(self, now_ms: float, brokers: Callable[[BrokerId], in_sync.BrokerView]) -> Proposal | None:
         """The change of the in-sync set that is due now, or None.
 
         It counts from this moment (RL15), before it is sent. There is one at a time. One whose outcome is
@@ -477,7 +461,7 @@ class LeaderState:
             self._change = Deposed()
             return
         self._change = Settled()
-        self._adopt_replicas(record)
+        self._followers = adopted(self._followers, self.record, record, me=self.me, now_ms=self._latest_ms)
         self.record = record
         self._look_at_starts()
         self._ends_moved = True
@@ -485,20 +469,8 @@ class LeaderState:
             # One that left may have caught up already, and then reports nothing more.
             self._look_in_time()
 
-    def _adopt_replicas(self, record: PartitionRecord) -> None:
-        """A replica that was added, or has another generation, is new: nothing is known of it (RL39)."""
-        before = dict(zip(self.record.replicas, self.record.replica_generations, strict=True))
-        after = dict(zip(record.replicas, record.replica_generations, strict=True))
-        self._followers = {
-            broker: self._followers[broker]
-            if before.get(broker) == after[broker]
-            else FollowerProgress(self._latest_ms)
-            for broker in record.replicas
-            if broker != self.me
-        }
-
     def _wanted_in_sync(
-        self, now_ms: float, brokers: Callable[[BrokerId], BrokerView]
+        self, now_ms: float, brokers: Callable[[BrokerId], in_sync.BrokerView]
     ) -> tuple[BrokerId, ...]:
         def stays(broker: BrokerId) -> bool:
             if broker == self.me:
@@ -523,16 +495,3 @@ class LeaderState:
             )
 
         return in_order(self.record, stays)
-
-    def _lag_of(self, broker: BrokerId, follower: FollowerProgress, now_ms: float) -> FollowerLag:
-        end = self._end_of(follower)
-        return FollowerLag(
-            broker=broker,
-            in_sync=broker in self.record.in_sync,
-            following=follower.following,
-            end_offset=end,
-            lag=-1 if end == UNKNOWN_END else max(0, self._leader_end - end),
-            caught_up_ms_ago=0
-            if end >= self._leader_end
-            else max(0, int(now_ms - follower.last_caught_up_ms)),
-        )

@@ -1,9 +1,26 @@
 """What a leader knows of one follower, within one leader epoch."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from data_plane.metadata.model import PartitionRecord
 from data_plane.replication.log_start import UNKNOWN_START
+from penstock.contract.ids import BrokerId
 
 UNKNOWN_END = -1
 """End of a follower that has not yet opened in this leader epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerLag:
+    """One follower as metrics show it. `lag` is in offsets, -1 while its position is unknown."""
+
+    broker: BrokerId
+    in_sync: bool
+    following: bool
+    end_offset: int
+    lag: int
+    caught_up_ms_ago: int
 
 
 class FollowerProgress:
@@ -35,3 +52,33 @@ class FollowerProgress:
         else:
             return
         self.mark_end, self.mark_ms = leader_end, now_ms
+
+    def lag(self, broker: BrokerId, end: int, leader_end: int, now_ms: float, in_sync: bool) -> FollowerLag:
+        """How far it is behind the leader by `end`, its end that counts."""
+        return FollowerLag(
+            broker=broker,
+            in_sync=in_sync,
+            following=self.following,
+            end_offset=end,
+            lag=-1 if end == UNKNOWN_END else max(0, leader_end - end),
+            caught_up_ms_ago=0 if end >= leader_end else max(0, int(now_ms - self.last_caught_up_ms)),
+        )
+
+
+def adopted(
+    followers: Mapping[BrokerId, FollowerProgress],
+    before: PartitionRecord,
+    after: PartitionRecord,
+    *,
+    me: BrokerId,
+    now_ms: float,
+) -> dict[BrokerId, FollowerProgress]:
+    """The followers of the record `after`, other than `me`. A replica that was added, or has another generation than
+    `before`, is new: nothing is known of it (RL39)."""
+    known = dict(zip(before.replicas, before.replica_generations, strict=True))
+    wanted = dict(zip(after.replicas, after.replica_generations, strict=True))
+    return {
+        broker: followers[broker] if known.get(broker) == generation else FollowerProgress(now_ms)
+        for broker, generation in wanted.items()
+        if broker != me
+    }

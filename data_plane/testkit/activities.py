@@ -17,6 +17,7 @@ class Activity(Enum):
     RECREATED = "topics made again under their name"
     TRIMMED = "records deleted on demand"
     STOPPED = "brokers stopped cleanly"
+    READ_NEAR = "bytes read from followers"
 
 
 class Actor(Protocol):

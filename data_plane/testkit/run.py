@@ -19,9 +19,10 @@ from data_plane.testkit.activities import Activity
 from data_plane.testkit.faults import ReachedTable
 from data_plane.testkit.forks import run_forked
 from data_plane.testkit.invariants import Invariant
-from data_plane.testkit.scenario import Scenario, SeedResult
+from data_plane.testkit.scenario import Scenario
+from data_plane.testkit.seed_result import SeedResult
 from data_plane.testkit.shrink import shrink
-from data_plane.testkit.store import StoreFaultKind
+from data_plane.testkit.store_faults import StoreFaultKind
 from data_plane.testkit.swarm import draw_plan
 
 _TIMELINE_LINES = 60

@@ -5,7 +5,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 
 from data_plane.testkit.activities import Activity, Actor
@@ -23,6 +22,8 @@ from data_plane.testkit.nemesis import Nemesis
 from data_plane.testkit.operator import Operator
 from data_plane.testkit.sdk_clients import SdkConsumer, SdkProducer
 from data_plane.testkit.sealed import sealed
+from data_plane.testkit.seed_result import SeedResult
+from data_plane.testkit.standing import at_rest, led_of, remains_of
 from data_plane.testkit.swarm import GROUP_CLIENTS, Plan, TopicPlan
 from data_plane.testkit.timeline import Timeline
 from data_plane.testkit.transport import SimTransport
@@ -31,7 +32,7 @@ from data_plane.testkit.watcher import Watcher
 from data_plane.testkit.wire_client import WireClient
 from data_plane.testkit.wire_consumer import BEGINNING, WireConsumer
 from data_plane.testkit.wire_producer import WireProducer
-from penstock.contract.ids import NO_BROKER, TopicPartition
+from penstock.contract.ids import TopicPartition
 from penstock.contract.topic_settings import UNLIMITED
 
 BOOT_S_MAX = 60.0
@@ -44,36 +45,6 @@ _LOOK_S = 0.1
 _READINGS_MAX = 5
 _NEWS_S = 0.6
 """Time for the new key to reach every broker's image."""
-
-
-@dataclass(slots=True, kw_only=True)
-class SeedResult:
-    """What became of one seed. `violated` is an invariant's name, empty when everything held."""
-
-    seed: int
-    violated: str = ""
-    explanation: str = ""
-    trace_hash: str = ""
-    steps: int = 0
-    virtual_s: float = 0.0
-    wall_s: float = 0.0
-    reached: dict[str, int] = field(default_factory=dict)
-    activities: dict[str, int] = field(default_factory=dict)
-    """What was done besides producing and reading."""
-    missed: list[str] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    refusals: dict[str, int] = field(default_factory=dict)
-    chances: dict[str, int] = field(default_factory=dict)
-    store_faults: dict[str, int] = field(default_factory=dict)
-    """What went wrong on the way to the metadata store and back."""
-    harms: dict[int, str] = field(default_factory=dict)
-    """What the nemesis did, by number."""
-    timeline: list[str] = field(default_factory=list)
-    """Only of a failure."""
-
-    @property
-    def passed(self) -> bool:
-        return not self.violated
 
 
 class Scenario:
@@ -133,6 +104,9 @@ class Scenario:
             self.activities.update(actor.reached)
         if self.watcher is not None:
             self.activities[Activity.MOVED] += self.watcher.moves
+        if self.cluster is not None:
+            alive = [broker.node for broker in self.cluster.brokers if broker.node is not None]
+            self.activities[Activity.READ_NEAR] += sum(node.stats.pushed_bytes_follower for node in alive)
         result.activities = {what.value: count for what, count in self.activities.items() if count}
         if self.nemesis is not None:
             result.counts["strikes"] = self.nemesis.strikes
@@ -206,7 +180,7 @@ class Scenario:
             self.loop.spawn(process, producer.run())
         for _ in range(self.plan.sdk_consumers):
             process, client = self._client(cluster, "s", self.plan.topics[0])
-            self.loop.spawn(process, SdkConsumer(client).run())
+            self.loop.spawn(process, SdkConsumer(client, self.plan.reader_zone).run())
         for number in range(self.plan.consumers):
             read = self.plan.topics[number % len(self.plan.topics)]
             process, client = self._client(cluster, "r", read)
@@ -281,7 +255,7 @@ class Scenario:
             return healed_s + seconds - self.loop.time()
 
         def unled() -> list[str]:
-            return [name for name, led in self._led(cluster, watcher) if not led]
+            return [name for name, led in led_of(cluster, watcher) if not led]
 
         def unwritten() -> list[str]:
             return self._without_write_since(healed_s)
@@ -331,17 +305,6 @@ class Scenario:
     def _all_producers(self) -> list[WireProducer | SdkProducer]:
         return [*self._producers, *([] if self.changing is None else self.changing.producers)]
 
-    def _led(self, cluster: SimCluster, watcher: Watcher) -> list[tuple[str, bool]]:
-        """Each partition, and whether its leader by the store serves in that epoch."""
-        found = []
-        for where, record in watcher.records.items():
-            node = None if record.leader == NO_BROKER else cluster.broker(record.leader).node
-            replica = None if node is None else node.replicas.by_partition.get(where)
-            leading = None if replica is None else replica.leading
-            led = leading is not None and leading.leader_epoch == record.leader_epoch
-            found.append((watcher.name_of(where), led))
-        return found
-
     def _without_write_since(self, since_s: float) -> list[str]:
         """Partitions with a producer that demands acknowledgement, and none since then."""
         wanted = {where: name for where, name in self.history.names.items() if self._promises(where)}
@@ -375,7 +338,7 @@ class Scenario:
             # No check waits for the last batches of producers without a promise: they are committed now or later.
             await self._require(
                 READ_S_MAX,
-                lambda: self._at_rest(cluster, watcher),
+                lambda: at_rest(cluster, watcher),
                 Invariant.I9,
                 lambda: "replicas never came to rest",
             )
@@ -397,8 +360,8 @@ class Scenario:
         if self.changing is not None:
             self.changing.check(evidence.log_starts)
             await self._require(
-                READ_S_MAX, lambda: not self._remains(cluster, watcher), Invariant.I18,
-                lambda: f"of deleted topics there are still {self._remains(cluster, watcher)}",
+                READ_S_MAX, lambda: not remains_of(cluster, watcher), Invariant.I18,
+                lambda: f"of deleted topics there are still {remains_of(cluster, watcher)}",
             )  # fmt: skip
         if self.readers is not None:
             await self._judge_group(self.readers, watcher, evidence)
@@ -435,16 +398,6 @@ class Scenario:
                     raise InvariantViolated(
                         Invariant.I14, f"{watcher.name_of(where)}: offsets {missing[:5]} were never delivered"
                     )
-
-    def _remains(self, cluster: SimCluster, watcher: Watcher) -> list[str]:
-        """Files of topics that are deleted."""
-        deleted = tuple(f"topics/{topic_id.hex()}" for topic_id in watcher.deleted)
-        return [
-            f"{broker.host} {path}"
-            for broker in cluster.brokers
-            for path, _ in broker.medium.files()
-            if path.startswith(deleted) and ".stray" not in path
-        ]
 
     async def _evidence(self, cluster: SimCluster, watcher: Watcher) -> Evidence:
         """What stands in the logs. A batch that a broker held back for its tenant's rate may come after its sender
@@ -494,17 +447,6 @@ class Scenario:
                 raise InvariantViolated(Invariant.I9, f"{where}: where it begins is not reported")
             await asyncio.sleep(_LOOK_S)
         return start
-
-    def _at_rest(self, cluster: SimCluster, watcher: Watcher) -> bool:
-        """Every replica holds everything and knows that it is committed."""
-        for where, record in watcher.records.items():
-            for broker_id in record.replicas:
-                node = cluster.broker(broker_id).node
-                replica = None if node is None else node.replicas.by_partition.get(where)
-                end = watcher.ledger(where).end
-                if replica is None or replica.log.high_watermark != end or replica.log.log_end_offset != end:
-                    return False
-        return True
 
     # -- requirements ---------------------------------------------------------------------------------
 

@@ -82,13 +82,14 @@ def _lost(lost: ports.ConnectionLost) -> ConnectionLost:
     return ConnectionLost(str(lost), lost.code if isinstance(lost, StreamRefused) else None)
 
 
-def sdk_client(client: WireClient) -> Client:
+def sdk_client(client: WireClient, zone: str | None = None) -> Client:
     """An SDK client with the same network, clock and key as `client`."""
     return Client.over(
         SdkTransport(client.transport),
         bootstrap=client.bootstrap,
         random=random.Random(client.rng.getrandbits(64)),
         wall_ms=client.clock.now_ms,
+        zone=zone,
     )
 
 
@@ -185,12 +186,13 @@ class SdkProducer:
 class SdkConsumer:
     """One process with the SDK's consumer of all partitions of a topic."""
 
-    def __init__(self, client: WireClient) -> None:
-        self._client = client
+    def __init__(self, client: WireClient, zone: str | None = None) -> None:
+        """`zone`: where it says that it is."""
+        self._client, self._zone = client, zone
         self._next: dict[int, int] = {}
 
     async def run(self) -> None:
-        consumer = sdk_client(self._client).consumer(
+        consumer = sdk_client(self._client, self._zone).consumer(
             self._client.topic,
             auto_offset_reset="earliest",
             fetch_bytes=64 * 1024,

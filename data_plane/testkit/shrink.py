@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from data_plane.testkit.disk import DiskTiming
 from data_plane.testkit.forks import run_forked
 from data_plane.testkit.network import NetworkSettings
-from data_plane.testkit.scenario import Scenario, SeedResult
-from data_plane.testkit.store import StoreFaults
+from data_plane.testkit.scenario import Scenario
+from data_plane.testkit.seed_result import SeedResult
+from data_plane.testkit.store_faults import StoreFaults
 from data_plane.testkit.swarm import Plan
 
 RUNS_MAX = 120

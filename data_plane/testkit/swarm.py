@@ -7,7 +7,7 @@ from data_plane.node.config import Timings
 from data_plane.testkit.disk import DiskTiming
 from data_plane.testkit.faults import COMBINATIONS, Combination, FaultKind
 from data_plane.testkit.network import LinkTiming, NetworkSettings
-from data_plane.testkit.store import StoreFaults
+from data_plane.testkit.store_faults import StoreFaults
 from penstock.contract import limits
 from penstock.contract.topic_settings import UNLIMITED, Durability, TopicSettings
 
@@ -107,6 +107,8 @@ class Plan:
     """One more topic loses records, grows, and is deleted and made again under its name."""
     stopped: bool = False
     """Brokers are stopped cleanly, one at a time, and started again."""
+    reader_zone: str | None = None
+    """The consumers of the SDK read from replicas in sync there."""
 
     @property
     def relaxed(self) -> bool:
@@ -137,6 +139,8 @@ def draw_plan(seed: int) -> Plan:
     )
     if rng.random() < 0.3:
         plan = replace(plan, disk=replace(plan.disk, at_once_chance=rng.choice((0.5, 0.95))))
+    if plan.sdk_consumers and rng.random() < 2 / 3:
+        plan = replace(plan, reader_zone=ZONES[rng.randrange(len(ZONES))])
     return plan
 
 
@@ -170,6 +174,8 @@ def _draw_workload(seed: int) -> Plan:
     )
 
 
+ZONES = ("z0", "z1", "z2")
+"""Brokers are in them in turn."""
 _REPLICATION = ((3, 2), (2, 2), (2, 1), (1, 1), (3, 1), (3, 3))
 _REPLICATION_WEIGHTS = (12, 2, 2, 1, 1, 1)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
+from daemon.identity_metrics import EXPIRES, EXPIRES_SAID, REFUSED, REFUSED_SAID
 from data_plane.broker import disk
 from data_plane.broker.disk import DiskStats
 from data_plane.broker.metrics import BUILD_INFO, BUILD_INFO_SAID, PREFIX, family, fields_of
@@ -26,13 +27,16 @@ def page() -> str:
     """Every export. Django has to be set up."""
     rows = [
         _row(InfoMetricFamily(BUILD_INFO, BUILD_INFO_SAID), ("version", "cores")),
+        _row(GaugeMetricFamily(EXPIRES, EXPIRES_SAID), ("certificate",)),
+        _row(CounterMetricFamily(REFUSED, REFUSED_SAID), ("side", "reason")),
         *_counted(NodeStats(), said_of(stats, "NodeStats")),
         *_counted(DiskStats(), said_of(disk, "DiskStats")),
         *(_row(GaugeMetricFamily(PREFIX + name, said, value=0)) for name, said in _gauges().items()),
     ]
     return markdown.page(
         "Metrics",
-        "the counters themselves (`data_plane/node/stats.py`, `data_plane/broker`, `control_plane/api/metrics.py`, "
+        "the counters themselves (`data_plane/node/stats.py`, `data_plane/broker`, `daemon/identity_metrics.py`, "
+        "`control_plane/api/metrics.py`, `control_plane/certificate_metrics.py`, `control_plane/server_checks.py`, "
         "`control_plane/brokers/metrics.py`, `billing/metrics.py`, `control_plane/worker.py`, "
         "`spark_usage/metrics.py`)",
         "All are OpenMetrics text. A broker serves them at `/metrics` of its HTTP listener, the web application "
@@ -101,10 +105,11 @@ def _runner() -> list[Row]:
 
 def _control_plane() -> list[Row]:
     from billing import metrics as billing
+    from control_plane import certificate_metrics, server_checks
     from control_plane.api import metrics
     from control_plane.brokers import metrics as brokers
 
-    modules = (metrics, brokers, billing)
+    modules = (metrics, certificate_metrics, server_checks, brokers, billing)
     collectors = [
         value for module in modules for value in vars(module).values() if hasattr(value, "_labelnames")
     ]

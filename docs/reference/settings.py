@@ -1,6 +1,7 @@
 """The page of settings: what each process of the service reads from its configuration file and from the environment."""
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import msgspec
 
 from control_plane import config as control_plane
+from daemon import data_set_store, server_tls
 from daemon.settings import Settings
 from data_plane.broker import config as broker
 from data_plane.broker import metadata_config
@@ -49,14 +51,20 @@ BROKER_EXAMPLE = {
     "internal_listen": "127.0.0.1:9093",
     "peer_listen": "127.0.0.1:9094",
     "http_listen": "127.0.0.1:9095",
-    "cluster_secret_file": "/etc/penstock/cluster.secret",
+    "identity": {
+        "ca_file": "/etc/penstock/certificates/ca.pem",
+        "certificate_file": "/etc/penstock/certificates/broker-1.pem",
+        "key_file": "/etc/penstock/certificates/broker-1-key.pem",
+    },
     "pepper_files": {"1": "/etc/penstock/pepper-1"},
 }
 SERVER_EXAMPLE = {
     "environment": "live",
     "secret_key": "<32 random characters or more>",
     "database_url": "postgresql://penstock:<password>@db-1:5432,db-2:5432/penstock",
-    "celery_broker_url": "redis://:<password>@redis-1:6379/0",
+    "database_tls": {"ca_file": "/etc/penstock/certificates/ca.pem"},
+    "celery_broker_url": "rediss://:<password>@redis-1:6379/0",
+    "redis_tls": {"ca_file": "/etc/penstock/certificates/ca.pem"},
     "public_url": "https://penstock.example.com",
     "listen": "127.0.0.1:8080",
     "worker_listen": "127.0.0.1:8081",
@@ -64,9 +72,13 @@ SERVER_EXAMPLE = {
     "brokers": {
         "bootstrap": ["broker-1.example.com:9092"],
         "internal": ["127.0.0.1:9093"],
-        "cluster_secret_file": "/etc/penstock/cluster.secret",
         "pepper_file": "/etc/penstock/pepper-1",
         "pepper_version": 1,
+    },
+    "identity": {
+        "ca_file": "/etc/penstock/certificates/ca.pem",
+        "certificate_file": "/etc/penstock/certificates/control-plane.pem",
+        "key_file": "/etc/penstock/certificates/control-plane-key.pem",
     },
     "datasets": "/srv/penstock/datasets",
     "usage_key_file": "/etc/penstock/usage.key",
@@ -81,7 +93,8 @@ def page() -> str:
     """Every model, setting by setting."""
     return markdown.page(
         "Settings",
-        "the models (`data_plane/broker/config.py`, `control_plane/config.py`, `spark_usage/configuration.py`)",
+        "the models (`data_plane/broker/config.py`, `control_plane/config.py`, `spark_usage/configuration.py`, "
+        "`daemon/data_set_store.py`)",
         "Each process reads one JSON file once, when it starts. What is wrong is refused with the file, the path of "
         "the setting, the fact and the demand; a name that is no setting is answered with the nearest one:",
         "```\n/etc/penstock.json: brokers.pepper_verson: no such setting; did you mean pepper_version?\n```",
@@ -106,6 +119,10 @@ def page() -> str:
         "the broker: a host's own addresses need no file of their own.",
         _example(SERVER_EXAMPLE, control_plane, control_plane.Config, (runner, runner.Configuration)),
         table(_COLUMNS, _settings(control_plane, control_plane.Config)),
+        "`database_tls` and `redis_tls`, each an object:",
+        table(_COLUMNS, _settings(server_tls, server_tls.ServerTls)),
+        "`data_set_bucket` as an object:",
+        table(_COLUMNS, _settings(data_set_store, data_set_store.BucketSettings)),
         "## Usage pipeline",
         "`penstock server runner --config FILE` reads these of the same file; its own file may leave out the others.",
         table(_COLUMNS, _settings(runner, runner.Configuration)),
@@ -147,7 +164,7 @@ def _settings(module: ModuleType, model: type[Settings], above: str = "") -> lis
             continue  # the process gives it
         inner = field.type if isinstance(field.type, type) and issubclass(field.type, Settings) else None
         if inner is not None:
-            rows += _settings(module, inner, f"{above}{field.name}.")
+            rows += _settings(sys.modules[inner.__module__], inner, f"{above}{field.name}.")
         else:
             if not said[field.name]:
                 raise ValueError(f"{module.__name__}: no docstring says what {field.name} is")

@@ -47,8 +47,8 @@ class Client:
     """One key's way to one cluster, for one event loop; an async context manager that closes it at its end.
 
     Each setting is taken from the arguments, else from PENSTOCK_BOOTSTRAP, PENSTOCK_API_KEY,
-    PENSTOCK_API_URL, PENSTOCK_CA_FILE, else from the profile (`profile`, PENSTOCK_PROFILE, or `default`) in
-    the profile file.
+    PENSTOCK_API_URL, PENSTOCK_CA_FILE, PENSTOCK_ZONE, else from the profile (`profile`, PENSTOCK_PROFILE, or
+    `default`) in the profile file. `zone` says where this client runs: consumers read from a replica in sync there.
 
     Nothing is connected and no task started before first use. A client that was used before `os.fork()` raises
     `UsedAfterFork` in the child. Without `ca_file` only addresses of this machine are spoken to.
@@ -63,9 +63,10 @@ class Client:
         api_url: str | None = None,
         ca_file: str | None = None,
         profile: str | None = None,
+        zone: str | None = None,
     ) -> None:
         settings = connection_settings(
-            bootstrap=bootstrap, api_key=api_key, api_url=api_url, ca_file=ca_file, profile=profile
+            bootstrap=bootstrap, api_key=api_key, api_url=api_url, ca_file=ca_file, zone=zone, profile=profile
         )
         random = Random()
         self._begin(Runtime(settings, lambda: GrpcTransport(settings, random), random, _wall_ms))
@@ -78,6 +79,7 @@ class Client:
         bootstrap: Sequence[str],
         random: Random,
         wall_ms: Callable[[], int],
+        zone: str | None = None,
     ) -> Self:
         """A client whose network, randomness and wall clock are given; its other clock is the running loop's.
 
@@ -85,7 +87,7 @@ class Client:
         happens.
         """
         client = cls.__new__(cls)
-        settings = ConnectionSettings(bootstrap=tuple(bootstrap))
+        settings = ConnectionSettings(bootstrap=tuple(bootstrap), zone=zone)
         client._begin(Runtime(settings, lambda: transport, random, wall_ms))
         return client
 
@@ -202,6 +204,7 @@ class Client:
         key_deserializer: Serializer[Any] | None = None,
         malformed: MalformedPolicy = "skip",
         on_malformed: OnMalformed | None = None,
+        zone: str | None = None,
     ) -> Consumer:
         """A consumer of all partitions of `topics`, or of those that `assign` names later; with `group` one of
         those that share them. The guide docs/guides/producers-and-consumers.md explains each argument.
@@ -209,6 +212,7 @@ class Client:
         `auto_offset_reset` says where to begin where nothing is committed, and where to go on when the position is
         no longer in the log. `auto_commit` is on in a group, unless it is False. A batch whose records are not what
         its header says is skipped whole, in the log and with `on_malformed`, or stops its partition (`malformed`).
+        `zone` names a host or a zone: partitions are read from a replica in sync there, else from their leader.
 
         Raises `ConfigurationError`.
         """
@@ -222,6 +226,7 @@ class Client:
             partition_fetch_bytes=partition_fetch_bytes,
             malformed=malformed,
             on_malformed=on_malformed,
+            zone=zone or self._runtime.settings.zone,
             instance_id=instance_id,
             assignor=assignor,
             auto_commit_interval_ms=auto_commit_interval_ms,

@@ -30,10 +30,10 @@ def chosen_profile() -> str | None:
     return _FALLBACK
 
 
-def connect() -> "Client":
+def connect(zone: str | None = None) -> "Client":
     """A client for this invocation. It opens no connection before its first use."""
     from penstock import Client
 
     if current().json:
         logging.getLogger("penstock").addHandler(logging.NullHandler())  # standard error holds JSON alone
-    return Client(profile=chosen_profile())
+    return Client(profile=chosen_profile(), zone=zone)

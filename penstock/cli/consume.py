@@ -53,6 +53,11 @@ _POLL_MESSAGES = 5_000
     metavar="NAME",
     help="Share the partitions with the other members of this group, from where it has committed.",
 )
+@click.option(
+    "--zone",
+    metavar="NAME",
+    help="Where this command runs, a zone or a host of the brokers: read from a replica in sync there.",
+)
 @click.option("--max", "most", type=click.IntRange(min=1), help="Stop after this many messages.")
 @click.option("--follow", is_flag=True, help="Wait for further messages until Ctrl-C.")
 @click.option(
@@ -75,6 +80,7 @@ def consume(
     position: Position,
     partitions: tuple[int, ...],
     group: str | None,
+    zone: str | None,
     most: int | None,
     follow: bool,
     form: str,
@@ -88,12 +94,12 @@ def consume(
     """
     logging.getLogger("penstock.malformed").disabled = True  # every such batch is printed below
     if group is not None:
-        _consume_in_group(topic, position, partitions, group, most, follow, form, timeout)
+        _consume_in_group(topic, position, partitions, group, zone, most, follow, form, timeout)
         return
     follow = follow or isinstance(position, End)
     reset: Literal["error", "earliest"] = "error" if isinstance(position, AtOffset) else "earliest"
     with (
-        connect() as client,
+        connect(zone) as client,
         client.consumer([topic], auto_offset_reset=reset, on_malformed=_say_skipped) as consumer,
     ):
         if partitions:
@@ -118,6 +124,7 @@ def _consume_in_group(
     position: Position,
     partitions: Sequence[int],
     group: str,
+    zone: str | None,
     most: int | None,
     follow: bool,
     form: str,
@@ -130,7 +137,7 @@ def _consume_in_group(
     show = _printer(form)
     with (
         contextlib.suppress(KeyboardInterrupt),
-        connect() as client,
+        connect(zone) as client,
         client.consumer([topic], group=group, auto_offset_reset=reset, on_malformed=_say_skipped) as consumer,
     ):
         left, shown_up_to = most, False

@@ -38,6 +38,7 @@ def consumer_settings(
     partition_fetch_bytes: int,
     malformed: MalformedPolicy = "skip",
     on_malformed: object = None,
+    zone: str | None = None,
     **member: Any,
 ) -> tuple[tuple[str, ...], ConsumerSettings]:
     """(topic names, settings). `member` are the further arguments of a group's member. Raises `ConfigurationError`."""
@@ -59,6 +60,7 @@ def consumer_settings(
         fetch_bytes=fetch_bytes,
         partition_fetch_bytes=partition_fetch_bytes,
         malformed=malformed,
+        zone=zone or "",
         group=None
         if group is None
         else GroupSettings(group=group, auto_commit=auto_commit is not False, **member),

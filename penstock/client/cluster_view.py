@@ -48,6 +48,8 @@ class ClusterView:
         self.cluster_id = ""
         self.revision = 0
         self.brokers: dict[int, str] = {}
+        self.domains: dict[int, tuple[str, str]] = {}
+        """Host and zone of each broker."""
         self.topics: dict[str, TopicView] = {}
 
     def apply(self, response: log_pb2.MetadataResponse) -> list[str]:
@@ -55,12 +57,30 @@ class ClusterView:
         revision = response.revision
         if response.brokers and revision >= self.revision:
             self.brokers = {broker.id: broker.address for broker in response.brokers}
+            self.domains = {broker.id: (broker.host, broker.zone) for broker in response.brokers}
             self.cluster_id = response.cluster_id
         self.revision = max(self.revision, revision)
         return [message.name for message in response.topics if self._apply_topic(message, revision)]
 
     def address_of(self, broker: int) -> str | None:
         return self.brokers.get(broker)
+
+    def nearest(self, number: int, partition: PartitionView, zone: str) -> int:
+        """The broker from which a reader in `zone` (the name of a host or a zone) reads this partition: the leader, or
+        a follower in sync if that one is nearer. Partitions take turns among equals. `zone` empty = the leader."""
+        if not zone or partition.leader == NO_LEADER:
+            return partition.leader
+        for level in (0, 1):
+            near = [
+                broker
+                for broker in sorted(partition.in_sync)
+                if self.domains.get(broker, ("", ""))[level] == zone
+            ]
+            if partition.leader in near:
+                return partition.leader
+            if near:
+                return near[number % len(near)]
+        return partition.leader
 
     def forget(self, name: str) -> None:
         """No producer or consumer uses this topic any more."""
@@ -99,7 +119,8 @@ def _apply_partition(view: PartitionView, message: log_pb2.PartitionMetadata, cu
     newer = message.leader_epoch > view.leader_epoch
     if not newer and not (current and message.leader_epoch == view.leader_epoch):
         return False
-    moved = (view.leader, view.leader_epoch) != (message.leader, message.leader_epoch)
+    in_sync = tuple(message.in_sync)
+    moved = (view.leader, view.leader_epoch, view.in_sync) != (message.leader, message.leader_epoch, in_sync)
     view.leader, view.leader_epoch = message.leader, message.leader_epoch
-    view.replicas, view.in_sync = tuple(message.replicas), tuple(message.in_sync)
+    view.replicas, view.in_sync = tuple(message.replicas), in_sync
     return moved

@@ -45,7 +45,7 @@ class ClientCore:
         self._bootstrap = bootstrap
         self._turn = random.randrange(len(bootstrap))
         self._suspects: dict[str, float] = {}
-        self._outage = Outage()
+        self._outage = Outage(len(bootstrap))
         self._now = 0.0
         self._tokens = 0
         self._planned = NEVER

@@ -1,4 +1,4 @@
-"""While no broker answers: logs, once, which addresses are tried and why they fail."""
+"""While no broker answers: logs, once, which addresses are tried and why they fail; and which failed at the start."""
 
 import logging
 
@@ -10,10 +10,14 @@ _log = logging.getLogger("penstock")
 class Outage:
     """Begins with an attempt that fails, ends with any answer of any broker."""
 
-    __slots__ = ("_failures", "_logged", "_since")
+    __slots__ = ("_addresses", "_failures", "_known", "_logged", "_since")
 
-    def __init__(self) -> None:
+    def __init__(self, addresses: int) -> None:
+        """`addresses`: how many there are to begin with."""
+        self._addresses = addresses
         self._since: float | None = None
+        self._known = False
+        """Some broker has answered before."""
         self._logged = False
         self._failures: dict[str, str] = {}
 
@@ -35,6 +39,9 @@ class Outage:
         ended = self._logged
         if ended:
             _log.warning("penstock: a broker answers again")
+        elif not self._known and len(self._failures) * 2 >= self._addresses:
+            _log.warning("penstock: connected, but not by these addresses: %s", each_of(self._failures))
+        self._known = True
         if self._since is not None:
             self._since, self._logged = None, False
             self._failures.clear()

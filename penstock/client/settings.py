@@ -29,12 +29,16 @@ class ConnectionSettings:
     api_key: str | None = None
     api_url: str | None = None
     ca_file: str | None = None
+    zone: str | None = None
+    """Where this client runs: a host or a zone of the brokers'. None = consumers read from leaders."""
 
     def __post_init__(self) -> None:
         if not self.bootstrap:
             raise ConfigurationError(
                 "bootstrap: no broker address; pass bootstrap=, set PENSTOCK_BOOTSTRAP, or name a profile"
             )
+        if self.zone is not None:
+            _named("zone", self.zone, limits.DOMAIN_NAME_LENGTH_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +163,12 @@ class ConsumerSettings:
     group: GroupSettings | None = None
     malformed: MalformedPolicy = "skip"
     """Of a batch whose records are not what its header says: go on behind it, or stop before it."""
+    zone: str = ""
+    """A host or a zone: of the replicas in sync one there is read. Empty = the leader is."""
 
     def __post_init__(self) -> None:
+        if self.zone != "":
+            _named("zone", self.zone, limits.DOMAIN_NAME_LENGTH_MAX)
         if self.malformed not in ("skip", "stop"):
             raise ConfigurationError(f"malformed: {self.malformed!r} is not one of skip, stop")
         if self.auto_offset_reset not in ("earliest", "latest", "error"):

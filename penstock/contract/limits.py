@@ -33,6 +33,12 @@ BATCH_OVERHEAD_BYTES: Final = KIB
 """What a batch needs beside its largest message: its header, and the frame of one record."""
 RECORDS_PER_BATCH_MAX: Final = 1_000_000
 """A batch's record count and offset span are bounded so that one batch cannot exhaust the offset space."""
+RECORDS_AND_HEADERS_PER_BATCH_MAX: Final = 1_000_000
+"""Records of a batch and headers of all its records, counted together. Each of them takes a reader up to 250 bytes of
+memory beside its content, and may take two bytes of a batch.
+"""
+HEADER_NAME_BYTES_PER_BATCH_MAX: Final = BATCH_BYTES_MAX_LIMIT
+"""Names of all headers of a batch. They are text, of which a reader's memory may take four times as much."""
 DECOMPRESSED_BATCH_BYTES_MAX: Final = 64 * MIB
 """What a reader inflates for one batch; a frame that declares more is refused before inflating."""
 

@@ -37,14 +37,22 @@ NO_EPOCH = -1
 
 
 class BatchBuilder:
-    """Collects messages up to `bytes_max` of uncompressed batch, header included.
+    """Collects messages up to `bytes_max` of uncompressed batch, header included, and as many as a reader takes.
 
     The first message is taken whatever its size, so that a caller with a higher limit for messages than for
     batches gets on; that limit is the caller's to check. `key`, `value` and header contents are bytes-like;
     anything else is a `TypeError` and leaves the builder as it was.
     """
 
-    __slots__ = ("_built", "_compression", "_encoder", "_extension", "_transactional", "count")
+    __slots__ = (
+        "_built",
+        "_compression",
+        "_encoder",
+        "_extension",
+        "_header_count",
+        "_transactional",
+        "count",
+    )
 
     count: int
     """Messages taken so far."""
@@ -68,6 +76,7 @@ class BatchBuilder:
         self._transactional = transactional
         self._built = False
         self.count = 0
+        self._header_count = 0
 
     @property
     def size(self) -> int:
@@ -83,13 +92,21 @@ class BatchBuilder:
     ) -> int:
         """Take one message; its encoded bytes, or 0 when it does not fit.
 
-        Raises `InvalidRequest` for a negative time.
+        Raises `InvalidRequest` for a negative time or more headers than a batch may have.
         """
         count = self.count
         if timestamp_ms < 0:
             raise InvalidRequest(f"timestamp_ms: {timestamp_ms}, 0 or later required")
-        if count >= limits.RECORDS_PER_BATCH_MAX:
-            return 0
+        header_count = self._header_count
+        if headers:
+            header_count += len(headers)
+        if count + header_count >= limits.RECORDS_AND_HEADERS_PER_BATCH_MAX:
+            if count:
+                return 0
+            raise InvalidRequest(
+                f"headers: {header_count},"
+                f" at most {limits.RECORDS_AND_HEADERS_PER_BATCH_MAX - 1} in a message allowed"
+            )
         encoder = self._encoder
         if encoder is not None:
             size = encoder.append(timestamp_ms, key, value, headers)
@@ -100,6 +117,7 @@ class BatchBuilder:
             size = 0 if taken is None else taken.size
         if size:
             self.count = count + 1
+            self._header_count = header_count
         return size
 
     def append_many(
@@ -116,7 +134,8 @@ class BatchBuilder:
         if timestamp_ms < 0:
             raise InvalidRequest(f"timestamp_ms: {timestamp_ms}, 0 or later required")
         invariant(keys is None or len(keys) == len(values), "there is a key for each value")
-        end = min(len(values), start + limits.RECORDS_PER_BATCH_MAX - self.count)
+        left = limits.RECORDS_AND_HEADERS_PER_BATCH_MAX - self._header_count - self.count
+        end = min(len(values), start + left)
         first = self.count
         encoder = self._encoder
         if encoder is None:

@@ -176,7 +176,7 @@ def _lz4_decompress(packed: bytes, bytes_max: int) -> Buffer:
         raise CorruptBatch(
             f"batch: its lz4 block does not inflate into {bytes_max} bytes: {error}"
         ) from error
-    return memoryview(space)[:size]
+    return bytes(memoryview(space)[:size])
 
 
 def _lz4_size_bound(frame: bytes, bytes_max: int) -> int:

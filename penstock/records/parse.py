@@ -7,7 +7,9 @@ A batch may come from any client that may produce to the topic, so all of it is 
 2. inflation bounded by `DECOMPRESSED_BATCH_BYTES_MAX` (`compression`);
 3. blocks go through `record_block`, which counts headers before it makes objects of them. Where that is not compiled,
    blocks up to `EXTENSION_BLOCK_BYTES_MAX` go through aiokafka's parser, in a buffer with space behind it (`codec`):
-   its objects stay below about 160 MB even for a block made of empty headers, which it does not count.
+   its objects stay below about 160 MB even for a block made of empty headers, which are counted after it.
+
+So one batch takes at most the inflated block twice, 250 MB of objects and their content, whatever it says.
 
 The offset of a record is its place in the batch, since a producer's batch has one record an offset; a batch
 whose first or last record says otherwise is malformed. Only batches cleaned by compaction are read by their
@@ -22,7 +24,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.contract.errors import CorruptBatch, MalformedBatch
-from penstock.contract.limits import MIB
+from penstock.contract.limits import MIB, RECORDS_AND_HEADERS_PER_BATCH_MAX
 from penstock.records.batch import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
@@ -34,7 +36,13 @@ from penstock.records.batch import (
 )
 from penstock.records.codec import READ_PAST_BYTES, ExtensionCodec, chosen_extension
 from penstock.records.compression import decompress
-from penstock.records.record_block import RecordColumns, RecordHeaders, decode_records
+from penstock.records.record_block import (
+    HEADER_BYTES_MIN,
+    RecordColumns,
+    RecordHeaders,
+    decode_records,
+    too_many_headers,
+)
 
 if TYPE_CHECKING:
     import pyarrow
@@ -219,7 +227,7 @@ def parse_by_extension(extension: ExtensionCodec, header: BatchHeader, head: byt
         )
     )
     try:
-        return list(extension.batch(memoryview(plain)[:-READ_PAST_BYTES]))
+        records = list(extension.batch(memoryview(plain)[:-READ_PAST_BYTES]))
     except (extension.corrupt, UnicodeDecodeError) as error:
         raise CorruptBatch(
             f"batch: {header.record_count} records by its header, which cannot be read: {error}"
@@ -227,6 +235,13 @@ def parse_by_extension(extension: ExtensionCodec, header: BatchHeader, head: byt
     except (MemoryError, OverflowError):
         # A record names a length that no memory holds, or this machine is short of memory: the other parser tells.
         return parse_block(header, block)
+    # Smaller blocks have no space for so many.
+    if (
+        len(block) > HEADER_BYTES_MIN * RECORDS_AND_HEADERS_PER_BATCH_MAX
+        and len(records) + sum(map(len, map(_headers, records))) > RECORDS_AND_HEADERS_PER_BATCH_MAX
+    ):
+        raise too_many_headers()
+    return records
 
 
 def parse_block(header: BatchHeader, block: Buffer) -> RecordColumns:

@@ -4,7 +4,9 @@ One record: length varint, then attributes b, timestamp delta varint, offset del
 varint length, -1 = none, and its bytes), header count varint, headers (name: length and UTF-8; value as
 above). Varints are zigzag and at most ten bytes.
 
-Every length is checked against what is left before it is used, and headers are counted before they are read.
+Every length is checked against what is left before it is used, and headers and their names are counted before they are
+made. What a block becomes takes at most 250 bytes a record and a header, at most a million of them together, and their
+content; names count four times.
 
 `i64` is a number of the machine where this is compiled, and any whole number where it is not. So nothing here relies
 on an overflow: what could pass 64 bits is reduced to them.
@@ -17,18 +19,14 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from penstock.contract.errors import CorruptBatch
-from penstock.contract.limits import MIB
+from penstock.contract.limits import HEADER_NAME_BYTES_PER_BATCH_MAX, RECORDS_AND_HEADERS_PER_BATCH_MAX
 from penstock.records.batch import Buffer
 
 RecordHeaders = list[tuple[str, bytes | None]]
 Headers = Sequence[tuple[str, bytes | None]]
 
-HEADERS_PER_BATCH_MAX = 2 * MIB
-"""A header of two bytes becomes an object of eighty. No block that aiokafka's parser reads, which does not count, can
-hold more: both parsers say the same of every batch.
-"""
 _RECORD_BYTES_MIN: Final = 7
-_HEADER_BYTES_MIN: Final = 2
+HEADER_BYTES_MIN: Final = 2
 _TWO_63: Final = 2**63
 _NO_HEADERS: Final = b"\x00"
 
@@ -199,7 +197,8 @@ def decode_records(
     end: i64 = len(data)
     if count * _RECORD_BYTES_MIN > end:
         raise CorruptBatch(f"batch: {count} records in {end} bytes, {_RECORD_BYTES_MIN} required for each")
-    headers_left: i64 = HEADERS_PER_BATCH_MAX
+    headers_left: i64 = RECORDS_AND_HEADERS_PER_BATCH_MAX - count
+    name_bytes_left: i64 = HEADER_NAME_BYTES_PER_BATCH_MAX
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
     timestamps: list[int] = []
@@ -224,20 +223,20 @@ def decode_records(
         value, at = _field(data, at, stop)
         header_count, at = _varint(data, at, stop)
         if header_count:
-            if (
-                header_count < 0
-                or header_count > (stop - at) // _HEADER_BYTES_MIN
-                or header_count > headers_left
-            ):
+            if header_count < 0 or header_count > (stop - at) // HEADER_BYTES_MIN:
                 raise CorruptBatch(
                     f"batch: record {index} says {header_count} headers in {stop - at} bytes,"
-                    f" at most {HEADERS_PER_BATCH_MAX} in a batch allowed"
+                    f" {HEADER_BYTES_MIN} required for each"
                 )
+            if header_count > headers_left:
+                raise too_many_headers()
             headers_left -= header_count
             if headers is None:
                 headers = [[] for _ in range(index)]
             of_record: RecordHeaders = []
-            at = _read_headers(data, at, stop, header_count, index, of_record)
+            at, name_bytes_left = _read_headers(
+                data, at, stop, header_count, name_bytes_left, index, of_record
+            )
             headers.append(of_record)
         elif headers is not None:
             headers.append([])
@@ -265,18 +264,35 @@ def _time_after(base: int, delta: int) -> int:
     return time if -_TWO_63 <= time < _TWO_63 else (time + _TWO_63) % (2 * _TWO_63) - _TWO_63
 
 
-def _read_headers(data: bytes, at: i64, stop: i64, count: i64, index: i64, headers: RecordHeaders) -> i64:
-    """Add the headers that begin at byte `at`; the first byte after them."""
+def too_many_headers() -> CorruptBatch:
+    """What to say of a batch that becomes more objects than one may."""
+    return CorruptBatch(
+        f"batch: more than {RECORDS_AND_HEADERS_PER_BATCH_MAX} records and headers together, not more allowed"
+    )
+
+
+def _read_headers(
+    data: bytes, at: i64, stop: i64, count: i64, name_bytes_left: i64, index: i64, headers: RecordHeaders
+) -> tuple[i64, i64]:
+    """Add the headers that begin at byte `at`; the first byte after them, and how long further names may be."""
     for _ in range(count):
-        name, at = _field(data, at, stop)
-        content, at = _field(data, at, stop)
-        if name is None:
+        length, at = _varint(data, at, stop)
+        if length < 0:
             raise CorruptBatch(f"batch: record {index} has a header without a name")
+        if length > stop - at:
+            raise CorruptBatch(f"batch: a header's name of {length} bytes at byte {at}, {stop - at} left")
+        if length > name_bytes_left:
+            raise CorruptBatch(
+                f"batch: names of headers above {HEADER_NAME_BYTES_PER_BATCH_MAX} bytes, not more allowed"
+            )
+        name_bytes_left -= length
         try:
-            headers.append((name.decode(), content))
+            name = data[at : at + length].decode()
         except UnicodeDecodeError as error:
             raise CorruptBatch(f"batch: record {index} has a header whose name is no UTF-8") from error
-    return at
+        content, at = _field(data, at + length, stop)
+        headers.append((name, content))
+    return at, name_bytes_left
 
 
 def _varint(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from control_plane import config as control_plane
+from data_plane.broker.config import read_config
+from spark_usage import configuration as runner
 from tests.waiting import PATIENCE_S
 
 from . import house
@@ -28,6 +31,19 @@ def test_the_reference_is_as_the_code_says() -> None:
         check=False,
     )
     assert ended.returncode == 0, f"run `python -m docs.reference`: {ended.stdout}{ended.stderr}"
+
+
+def test_the_files_that_are_shown_as_examples_are_taken_by_their_processes(tmp_path: Path) -> None:
+    page = (house.ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```jsonc\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    files = []
+    for number, text in enumerate(shown):
+        files.append(tmp_path / f"example-{number}.json")
+        files[-1].write_text(re.sub(r"^ *// .*\n", "", text, flags=re.MULTILINE))
+    of_broker, of_server = files
+    assert read_config(of_broker, {}).broker_id == 1
+    assert control_plane.read(of_server).public_url == "https://penstock.example.com"
+    assert runner.read(of_server).database_tls is not None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(house.ROOT)))

@@ -60,7 +60,6 @@ def test_a_configuration_is_read_and_shows_no_secret(file: Path) -> None:
         ),
         (["secret_kye"], "s", "secret_kye: no such setting; did you mean secret_key?"),
         (["brokers"], [], "brokers: an object required, a list given"),
-        (["spark", "workers"], 1, "spark.workers: no such setting; known: master"),
         (["reconcile_interval_s"], 0, "reconcile_interval_s: a whole number of at least 1 required"),
         (
             ["price_book_file"],

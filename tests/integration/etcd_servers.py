@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import tempfile
 import time
@@ -31,6 +32,8 @@ class EtcdNode:
     peer_port: int
     arguments: tuple[str, ...] = ()
     scheme: str = "http"
+    certificates: Path | None = None
+    """Folder of an authority: the member speaks mutual TLS with clients and members, with what is there for it."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -44,7 +47,7 @@ class EtcdNode:
     def start(self, initial: str) -> None:
         """Start it, with the data that it has; returns at once."""
         client = f"{self.scheme}://{self.endpoint}"
-        peer = f"http://127.0.0.1:{self.peer_port}"
+        peer = f"{self.peer_scheme}://127.0.0.1:{self.peer_port}"
         command = [
             program("etcd"),
             *("--name", self.name, "--data-dir", str(self.folder / self.name)),
@@ -52,11 +55,38 @@ class EtcdNode:
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
             *("--initial-cluster", initial, "--logger", "zap", "--log-level", "warn"),
             *self.arguments,
+            *self._tls(),
         ]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=self.folder
             )
+
+    @property
+    def peer_scheme(self) -> str:
+        return "http" if self.certificates is None else "https"
+
+    def _tls(self) -> Iterator[str]:
+        if self.certificates is None:
+            return
+        for of in ("", "peer-"):
+            yield from (f"--{of}trusted-ca-file", str(self.certificates / "ca.pem"))
+            yield from (f"--{of}cert-file", str(self.certificates / f"{self.certificate}.pem"))
+            yield from (f"--{of}key-file", str(self.certificates / f"{self.certificate}-key.pem"))
+            yield f"--{of}client-cert-auth"
+
+    @property
+    def certificate(self) -> str:
+        """What the files of its certificate are called."""
+        return f"etcd-{self.name.removeprefix('n')}"
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self.certificates is None:
+            return http.client.HTTPConnection("127.0.0.1", self.client_port, timeout=2.0)
+        context = ssl.create_default_context(cafile=str(self.certificates / "ca.pem"))
+        own = self.certificates / f"{self.certificate}.pem"
+        context.load_cert_chain(own, own.with_name(f"{own.stem}-key.pem"))
+        return http.client.HTTPSConnection("127.0.0.1", self.client_port, timeout=2.0, context=context)
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None
@@ -71,7 +101,7 @@ class EtcdNode:
     @property
     def healthy(self) -> bool:
         """Whether it says that it takes part in a cluster with a leader."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.client_port, timeout=2.0)
+        connection = self._connection()
         try:
             connection.request("GET", "/health")
             return bool(json.loads(connection.getresponse().read()).get("health") == "true")
@@ -93,7 +123,7 @@ class EtcdServers:
         return tuple(node.endpoint for node in self.nodes)
 
     def start(self, node: EtcdNode) -> None:
-        node.start(",".join(f"{n.name}=http://127.0.0.1:{n.peer_port}" for n in self.nodes))
+        node.start(",".join(f"{n.name}={n.peer_scheme}://127.0.0.1:{n.peer_port}" for n in self.nodes))
 
     def wait_healthy(self, nodes: Sequence[EtcdNode] | None = None) -> None:
         """Raises `ServerFailed` with the end of the output of a node that ended or did not answer in time."""
@@ -122,20 +152,26 @@ def control(endpoints: Sequence[str], *arguments: str) -> str:
 
 @contextmanager
 def etcd_servers(
-    count: int = 1, *, arguments: Sequence[str] = (), scheme: str = "http"
+    count: int = 1, *, arguments: Sequence[str] = (), scheme: str = "http", certificates: Path | None = None
 ) -> Iterator[EtcdServers]:
-    """Run `count` nodes until the block ends. A missing etcd is a failure (`ServerFailed`)."""
+    """Run `count` nodes until the block ends. A missing etcd is a failure (`ServerFailed`).
+
+    `certificates` is the folder of an authority with `etcd-1` and so on: they speak mutual TLS throughout.
+    """
     folder = Path(tempfile.mkdtemp(prefix="penstock-etcd-"))
     taken: set[int] = set()
+    scheme = scheme if certificates is None else "https"
     nodes = [
-        EtcdNode(f"n{number}", folder, free_port(taken), free_port(taken), tuple(arguments), scheme)
+        EtcdNode(
+            f"n{number}", folder, free_port(taken), free_port(taken), tuple(arguments), scheme, certificates
+        )
         for number in range(1, count + 1)
     ]
     servers = EtcdServers(nodes, taken)
     try:
         for node in nodes:
             servers.start(node)
-        if scheme == "http":
+        if scheme == "http" or certificates is not None:
             servers.wait_healthy()
         yield servers
     finally:

@@ -5,6 +5,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections import deque
@@ -141,9 +142,38 @@ def running(
         output.join()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerCertificate:
+    """PEM files with which a server speaks TLS alone, and requires a certificate of `ca_file` from its callers."""
+
+    ca_file: Path
+    certificate_file: Path
+    key_file: Path
+
+    def put_into(self, folder: Path, user: str | None) -> "ServerCertificate":
+        """Copies that the server can read, and only it."""
+        copies = ServerCertificate(
+            ca_file=folder / "server-ca.pem",
+            certificate_file=folder / "server.pem",
+            key_file=folder / "server-key.pem",
+        )
+        for name in ("ca_file", "certificate_file", "key_file"):
+            fresh = folder / "fresh.pem"
+            fresh.write_bytes(getattr(self, name).read_bytes())
+            fresh.chmod(0o600)
+            if user is not None:
+                account = pwd.getpwnam(user)
+                os.chown(fresh, account.pw_uid, account.pw_gid)
+            fresh.replace(getattr(copies, name))
+        return copies
+
+
 @contextmanager
-def postgresql() -> Iterator[Server]:
-    """PostgreSQL with a superuser `penstock` trusted from loopback. For root it runs as `postgres`."""
+def postgresql(tls: ServerCertificate | None = None) -> Iterator[Server]:
+    """PostgreSQL with a superuser `penstock` trusted from loopback. For root it runs as `postgres`.
+
+    With `tls` over TLS alone, and only with a client certificate.
+    """
     binaries = "/usr/lib/postgresql/*/bin"
     user = "postgres" if os.geteuid() == 0 else None
     initdb, server = program("initdb", binaries), program("postgres", binaries)
@@ -164,6 +194,18 @@ def postgresql() -> Iterator[Server]:
         )
         port = free_port(set())
         command = [server, "-D", "data", "-p", str(port), "-h", "127.0.0.1", "-k", str(folder), "-F"]
+        if tls is not None:
+            files = tls.put_into(folder, user)
+            (folder / "data/pg_hba.conf").write_text(
+                "hostssl all all 127.0.0.1/32 trust clientcert=verify-ca\n"
+            )
+            command += ["-c", "ssl=on", "-c", f"ssl_ca_file={files.ca_file}"]
+            command += [
+                "-c",
+                f"ssl_cert_file={files.certificate_file}",
+                "-c",
+                f"ssl_key_file={files.key_file}",
+            ]
         with running(
             command,
             folder=folder,
@@ -175,12 +217,18 @@ def postgresql() -> Iterator[Server]:
 
 
 @contextmanager
-def redis() -> Iterator[Server]:
-    """Redis without persistence."""
+def redis(tls: ServerCertificate | None = None) -> Iterator[Server]:
+    """Redis without persistence. With `tls` over TLS alone, and only with a client certificate."""
     server = program("redis-server")
     with folder_for(None) as folder:
         port = free_port(set())
-        command = [server, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
+        command = [server, "--bind", "127.0.0.1", "--dir", str(folder)]
+        if tls is None:
+            command += ["--port", str(port)]
+        else:
+            files = tls.put_into(folder, None)
+            command += ["--port", "0", "--tls-port", str(port), "--tls-ca-cert-file", str(files.ca_file)]
+            command += ["--tls-cert-file", str(files.certificate_file), "--tls-key-file", str(files.key_file)]
         command += ["--save", "", "--appendonly", "no", *TITLE]
         with running(command, folder=folder, ready="Ready to accept connections") as pid:
             yield Server(port=port, folder=folder, pid=pid)
@@ -199,4 +247,14 @@ def etcd() -> Iterator[Server]:
         command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
         command += ["--initial-cluster", f"one={peer}"]
         with running(command, folder=folder, ready="serving client traffic") as pid:
+            yield Server(port=port, folder=folder, pid=pid)
+
+
+@contextmanager
+def s3() -> Iterator[Server]:
+    """moto's server of S3, in memory and without buckets."""
+    with folder_for(None) as folder:
+        port = free_port(set())
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        with running(command, folder=folder, ready="Press CTRL+C to quit") as pid:
             yield Server(port=port, folder=folder, pid=pid)

@@ -82,7 +82,16 @@ def test_a_source_distribution_gives_the_same_wheel(wheel: Path, tmp_path: Path)
     assert built.read_bytes() == wheel.read_bytes()
 
 
-@pytest.mark.parametrize("command", [("dev", "up"), ("dev", "status")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("dev", "up"),
+        ("dev", "status"),
+        ("broker", "run", "--config", "broker.json"),
+        *(("server", name, "--config", "server.json") for name in ("web", "worker", "runner")),
+        ("config", "check", "server.json"),
+    ],
+)
 def test_a_server_command_says_what_to_install(
     tenant: Installation, tmp_path: Path, command: tuple[str, ...]
 ) -> None:

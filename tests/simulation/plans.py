@@ -7,8 +7,8 @@ from data_plane.node.config import Timings
 from data_plane.testkit.disk import DiskTiming
 from data_plane.testkit.faults import Combination, FaultKind, Step
 from data_plane.testkit.network import LinkTiming, NetworkSettings
-from data_plane.testkit.store import StoreFaults
-from data_plane.testkit.swarm import NodeSizes, Plan, ProducerPlan, TopicPlan
+from data_plane.testkit.store_faults import StoreFaults
+from data_plane.testkit.swarm import ZONES, NodeSizes, Plan, ProducerPlan, TopicPlan
 from penstock.contract import limits
 from penstock.contract.topic_settings import Durability, TopicSettings
 
@@ -83,6 +83,22 @@ def leaders_come_and_go(seed: int) -> Plan:
         seed,
         (FaultKind.PAUSE, FaultKind.CUT, FaultKind.ONE_WAY_CUT, FaultKind.KILL),
         (Step.PRODUCE, Step.ELECTION, Step.TRUNCATION),
+    )
+
+
+def nearest_is_a_follower(seed: int) -> Plan:
+    """Two readers stay with the replica of one zone, mostly a follower, while that one and its leader are hurt."""
+    plan = plan_of(
+        seed,
+        (FaultKind.PAUSE, FaultKind.CUT, FaultKind.ONE_WAY_CUT, FaultKind.KILL),
+        (Step.PRODUCE, Step.IN_SYNC_CHANGE, Step.ELECTION),
+    )
+    return replace(
+        plan,
+        producers=(PRODUCER, replace(PRODUCER, acks=1, batches_per_s=80.0)),
+        sdk_consumers=2,
+        reader_zone=ZONES[seed % len(ZONES)],
+        chaos_s=12.0,
     )
 
 

@@ -9,7 +9,8 @@ import pytest
 from data_plane.testkit.activities import Activity
 from data_plane.testkit.faults import FaultKind, Step
 from data_plane.testkit.forks import run_forked
-from data_plane.testkit.scenario import Scenario, SeedResult
+from data_plane.testkit.scenario import Scenario
+from data_plane.testkit.seed_result import SeedResult
 from data_plane.testkit.swarm import Plan, with_metering, with_operator
 from tests.simulation.bug import planted
 from tests.simulation.plans import plan_of

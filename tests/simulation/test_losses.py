@@ -15,7 +15,8 @@ from data_plane.testkit.cluster import SimCluster
 from data_plane.testkit.faults import FaultKind, Step
 from data_plane.testkit.forks import run_forked
 from data_plane.testkit.invariants import Invariant, InvariantViolated
-from data_plane.testkit.scenario import IN_SYNC_S_MAX, READ_S_MAX, Scenario, SeedResult
+from data_plane.testkit.scenario import IN_SYNC_S_MAX, READ_S_MAX, Scenario
+from data_plane.testkit.seed_result import SeedResult
 from data_plane.testkit.swarm import Plan, TopicPlan
 from penstock.contract.ids import NO_BROKER, TopicPartition
 from penstock.contract.topic_settings import Durability

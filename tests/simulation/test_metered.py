@@ -3,7 +3,8 @@
 import pytest
 
 from data_plane.testkit.forks import run_forked
-from data_plane.testkit.scenario import Scenario, SeedResult
+from data_plane.testkit.scenario import Scenario
+from data_plane.testkit.seed_result import SeedResult
 from data_plane.testkit.swarm import draw_plan, with_metering
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 
 from data_plane.testkit.faults import FaultKind, Step
 from data_plane.testkit.scenario import Scenario
-from data_plane.testkit.store import StoreFaults
+from data_plane.testkit.store_faults import StoreFaults
 from data_plane.testkit.swarm import Plan, TopicPlan
 from tests.simulation import plans
 from tests.simulation.plans import PRODUCER, SETTINGS, plan_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from data_plane.testkit.forks import run_forked
-from data_plane.testkit.scenario import SeedResult
+from data_plane.testkit.seed_result import SeedResult
 from data_plane.testkit.shrink import as_table, run_plan, shrink
 from data_plane.testkit.swarm import Plan
 from tests.simulation.bug import PlantedBug, planted

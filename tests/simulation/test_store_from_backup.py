@@ -13,6 +13,7 @@ from data_plane.testkit.checkers import Evidence, check_history
 from data_plane.testkit.cluster import SimBroker, SimCluster
 from data_plane.testkit.invariants import Invariant
 from data_plane.testkit.scenario import IN_SYNC_S_MAX, READ_S_MAX, Scenario
+from data_plane.testkit.standing import at_rest
 from data_plane.testkit.watcher import Watcher
 from penstock.contract.ids import TopicPartition
 from tests.simulation.bug import planted
@@ -55,7 +56,7 @@ class FromBackup(Scenario):
             cluster.kill(broker)
             cluster.start(broker)
         await self._check_liveness(cluster, watcher)
-        await self._require(READ_S_MAX, lambda: self._at_rest(cluster, watcher), Invariant.I9, str)
+        await self._require(READ_S_MAX, lambda: at_rest(cluster, watcher), Invariant.I9, str)
         evidence = Evidence(history=self.history, final={}, log_starts={})
         await self._read_all(cluster, self.plan.topics[0], evidence)
         check_history(evidence)

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_usage.configuration import DEFAULT_ASSETS
+from daemon.data_set_store import FolderStore
+from spark_usage.configuration import DEFAULT_ASSETS, SparkConfiguration
 from spark_usage.manifest import Catalog
 from spark_usage.rounds import Round, fold
 from spark_usage.session import start_session
@@ -19,7 +20,9 @@ from tests.spark_usage.records import Stored, bronze_frame
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = start_session("local[2]", tmp_path_factory.mktemp("spark"), "tests of the usage pipeline")
+    session = start_session(
+        SparkConfiguration(), tmp_path_factory.mktemp("spark"), "tests of the usage pipeline"
+    )
     yield session
     session.stop()
 
@@ -56,7 +59,7 @@ class Pipeline:
         """The current run."""
         manifest = self.catalog.current(dataset)
         assert manifest is not None
-        folder = self.catalog.run_folder(dataset, manifest["run_id"])
+        folder = FolderStore(self.folder).run_folder(dataset, manifest["run_id"])
         return pa.concat_tables(
             [pq.read_table(folder / file["name"], partitioning=None) for file in manifest["files"]]
         )

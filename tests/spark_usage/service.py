@@ -4,17 +4,20 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from penstock import Client
 from penstock.contract.ids import SYSTEM_TENANT
 from spark_usage import configuration
-from tests.integration.brokers import Brokers, brokers
+from tests.integration.brokers import Brokers, Tenant, brokers
+from tests.integration.operations.certificates import Certificate
 from tests.waiting import PATIENCE_S
 
+DEFAULT_SPARK = {"master": "local[2]"}
 PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -35,12 +38,13 @@ class Service:
             "api_key_file": str(self.configuration.usage_key_file),
         }
 
+    def client(self) -> Client:
+        """With the key of the system tenant."""
+        return self.brokers.client(Tenant(name=SYSTEM_TENANT, api_key=self.api_key))
+
     def write(self, values: Sequence[bytes]) -> None:
         """Put records into `__usage`, in turn over its partitions."""
-        with (
-            Client(bootstrap=self.brokers.bootstrap, api_key=self.api_key) as client,
-            client.producer() as producer,
-        ):
+        with self.client() as client, client.producer() as producer:
             deliveries = [
                 producer.send("__usage", value, partition=number % 3) for number, value in enumerate(values)
             ]
@@ -65,9 +69,16 @@ class Service:
 
 
 @contextmanager
-def service(folder: Path, *, metering: bool = False) -> Iterator[Service]:
-    """`metering`: the brokers write usage of their own into `__usage`."""
-    with brokers(folder / "brokers", settings={"metering": metering}, internal_topics=True) as cluster:
+def service(
+    folder: Path,
+    *,
+    metering: bool = False,
+    certificate: Certificate | None = None,
+    spark: Mapping[str, Any] = DEFAULT_SPARK,
+) -> Iterator[Service]:
+    """`metering`: the brokers write usage of their own into `__usage`. With a certificate clients need TLS."""
+    settings = {"metering": metering, **(certificate.settings if certificate else {})}
+    with brokers(folder / "brokers", settings=settings, internal_topics=True) as cluster:
         key = cluster.another_key(SYSTEM_TENANT).api_key
         key_file = folder / "usage.key"
         key_file.write_text(key + "\n")
@@ -75,10 +86,13 @@ def service(folder: Path, *, metering: bool = False) -> Iterator[Service]:
         config_file.write_text(
             json.dumps(
                 {
-                    "brokers": {"bootstrap": cluster.bootstrap},
+                    "brokers": {
+                        "bootstrap": cluster.bootstrap,
+                        "ca_file": str(certificate.certificate) if certificate else None,
+                    },
                     "datasets": str(folder / "datasets"),
                     "usage_key_file": str(key_file),
-                    "spark": {"master": "local[2]"},
+                    "spark": dict(spark),
                     "pipeline_interval_s": 1,
                 }
             )

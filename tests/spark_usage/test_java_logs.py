@@ -14,8 +14,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.processes]
 _LOGS = """
 import sys
 from pathlib import Path
+from spark_usage.configuration import SparkConfiguration
 from spark_usage.session import start_session
-spark = start_session("local[1]", Path(sys.argv[1]))
+spark = start_session(SparkConfiguration(master="local[1]"), Path(sys.argv[1]))
 log = spark._jvm.org.apache.logging.log4j.LogManager.getLogger("org.example")
 log.error('said "no"\\nand stopped')
 log.error("failed", spark._jvm.java.lang.IllegalStateException("out of order"))

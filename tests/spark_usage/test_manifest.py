@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from daemon.data_set_store import FolderStore
 from spark_usage import datasets
 from spark_usage.manifest import Catalog, Check, CheckFailed, canonical_line, code_version, run_id_of
 from tests.spark_usage.conftest import Pipeline
@@ -37,7 +38,7 @@ def test_manifest_tells_the_run_its_files_and_a_digest_that_others_can_compute(
     digest = write(spark, catalog, 5)
     manifest = catalog.current("sla_5m")
     assert manifest is not None
-    folder = catalog.run_folder("sla_5m", manifest["run_id"])
+    folder = FolderStore(tmp_path).run_folder("sla_5m", manifest["run_id"])
     canonical = json.dumps([code_version(), "sla_5m", INPUTS], sort_keys=True, separators=(",", ":"))
     assert manifest["run_id"] == hashlib.sha256(canonical.encode()).hexdigest()[:32]
     assert manifest["rows"] == 2 and manifest["format"] == 1 and manifest["inputs"] == INPUTS

@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 
 from data_plane.contract import admin_pb2
 from data_plane.contract.usage_pb2 import UsageRecord
-from penstock import Client
 from spark_usage import bronze
 from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.service import Service, service
@@ -32,7 +31,7 @@ def wait_until_calls_are_counted(running: Service, tenant: str) -> None:
     """How many calls there were is written now and then, by no cut."""
     deadline = time.monotonic() + PATIENCE_S
     with (
-        Client(bootstrap=running.brokers.bootstrap, api_key=running.api_key) as client,
+        running.client() as client,
         client.consumer(bronze.TOPIC, auto_offset_reset="earliest") as consumer,
     ):
         while time.monotonic() < deadline:

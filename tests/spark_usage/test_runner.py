@@ -85,9 +85,10 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
             wait_for("a round", lambda: last_round().get("records", 0) >= 9, process)
             assert beat()["state"] == "ready"
             assert get(port, "/readyz")[0] == 200
-            metrics = get(port, "/metrics")[1]
-            assert "penstock_runner_rounds_total 1.0" in metrics and "penstock_runner_number 1.0" in metrics
-            assert f"penstock_runner_last_success_seconds {beat()['last_success_seconds']}" in metrics
+            metrics = dict(line.split() for line in get(port, "/metrics")[1].splitlines() if line[0] != "#")
+            assert float(metrics["penstock_runner_rounds_total"]) == 1
+            assert float(metrics["penstock_runner_number"]) == 1
+            assert float(metrics["penstock_runner_last_success_seconds"]) == beat()["last_success_seconds"]
 
             running.write(usage_values(9, 6))
             (running.configuration.datasets / "wake").touch()
@@ -128,6 +129,17 @@ def test_once_tells_what_is_wrong_in_one_line(tmp_path: Path) -> None:
         assert output.splitlines() == [
             f"spark_usage: {tmp_path / 'usage.key'}: the service account's key is not there yet"
         ]
+        (tmp_path / "usage.key").write_text(running.api_key)
+        settings = json.loads(running.config_file.read_text())
+        address = f"127.0.0.1:{free_port(set())}"
+        running.config_file.write_text(json.dumps(settings | {"spark": {"master": f"spark://{address}"}}))
+        process = running.process("spark_usage", "once")
+        output = process.communicate(timeout=PATIENCE_S)[0]
+        assert process.returncode == 1
+        assert output.splitlines()[-1] == (
+            "spark_usage: no master of Spark answers; start it, or correct spark.master: "
+            f"{address}: [Errno 111] Connection refused"
+        )
         running.config_file.write_text("{}")
         process = running.runner()
         assert "brokers: missing; give it a value" in process.communicate(timeout=PATIENCE_S)[0]

@@ -34,6 +34,7 @@ from data_plane.metering.readings import DueReading, ReadingKind
 from data_plane.node.config import NodeConfig
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.metering.metering import Metering
+from data_plane.node.metering.usage_messages import failed_part, kept_end_of
 from data_plane.node.metering.usage_topic import USAGE_TOPIC
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Transport, peer_of
 from data_plane.node.replicas.replica import Replica
@@ -262,7 +263,7 @@ class CutCalls:
                     led[record.leader].append(where)
                     names[where] = topic.name
                 else:
-                    failed.append(_failed(where, ErrorCode.NO_LEADER, f"{topic.name}-{record.partition}"))
+                    failed.append(failed_part(where, ErrorCode.NO_LEADER, f"{topic.name}-{record.partition}"))
         # In the same turn as the topics above: a topic is either among them or deleted.
         of_tenant = self._image.deleted_of.get(tenant, {})
         deleted = [*of_tenant.get("", {}), *of_tenant.get(wanted.cut_id, {})]
@@ -285,10 +286,10 @@ class CutCalls:
                     if where not in waived:
                         failed.append(cut)
                 elif where in names:
-                    ends[where] = _end(where, names[where], cut)
+                    ends[where] = kept_end_of(where, names[where], cut)
         answered = {TopicPartition(TopicId(one.topic_id), one.partition) for one in failed}
         failed += [
-            _failed(where, ErrorCode.LEADER_NOT_READY, f"{name}-{where.partition}: was not answered for")
+            failed_part(where, ErrorCode.LEADER_NOT_READY, f"{name}-{where.partition}: was not answered for")
             for where, name in names.items()
             if where not in ends and where not in answered and where not in waived
         ]
@@ -317,7 +318,7 @@ class CutCalls:
             message = (
                 f"{name}-{where.partition}: was deleted, and no broker has reported its last reading yet"
             )
-            failed.append(_failed(where, ErrorCode.LEADER_NOT_READY, message))
+            failed.append(failed_part(where, ErrorCode.LEADER_NOT_READY, message))
         if failed or not deleted:
             return {}
         for topic_id in deleted:
@@ -363,12 +364,13 @@ class CutCalls:
             try:
                 return list((await self._answer(request)).partitions)
             except CallFailed as refused:
-                return [_failed(where, ErrorCode.BROKER_UNAVAILABLE, str(refused)) for where in expected]
+                return [failed_part(where, ErrorCode.BROKER_UNAVAILABLE, str(refused)) for where in expected]
         known = self._image.brokers.get(broker)
         if known is None or not known.epoch:
             # It has gone: what it led has another leader soon, what it had of deleted topics others tell.
             return [
-                _failed(where, ErrorCode.NO_LEADER, f"{where}: its leader has gone") for where in partitions
+                failed_part(where, ErrorCode.NO_LEADER, f"{where}: its leader has gone")
+                for where in partitions
             ]
         try:
             answer = usage_pb2.CutPartitionsResponse.FromString(
@@ -381,7 +383,7 @@ class CutCalls:
             )
         except (CallFailed, ConnectionLost) as error:
             message = f"broker {broker} does not answer: {error}"
-            return [_failed(where, ErrorCode.BROKER_UNAVAILABLE, message) for where in expected]
+            return [failed_part(where, ErrorCode.BROKER_UNAVAILABLE, message) for where in expected]
         return list(answer.partitions)
 
     # -- the leaders -----------------------------------------------------------------------------------------
@@ -406,7 +408,7 @@ class CutCalls:
                         replica = self._replica(where, wanted)
                         mark = await self._mark(replica, wanted.end_ms)
                     except PenstockError as refusal:
-                        response.partitions.append(_failed(where, refusal.code, refusal.message))
+                        response.partitions.append(failed_part(where, refusal.code, refusal.message))
                         continue
                     read.append((replica, DueReading(ReadingKind.CUT, mark)))
         except TimeoutError:
@@ -417,7 +419,7 @@ class CutCalls:
         except (TimeoutError, PenstockError) as error:
             message = f"{USAGE_TOPIC}: {str(error) or 'no answer in time'}"
             response.partitions.extend(
-                _failed(replica.where, ErrorCode.BROKER_UNAVAILABLE, message) for replica, _ in read
+                failed_part(replica.where, ErrorCode.BROKER_UNAVAILABLE, message) for replica, _ in read
             )
         else:
             for replica, due in read:
@@ -433,7 +435,7 @@ class CutCalls:
         for partition in wanted.partitions:
             if (partition.topic_id, partition.partition) not in answered:
                 where = TopicPartition(TopicId(partition.topic_id), partition.partition)
-                response.partitions.append(_failed(where, ErrorCode.LEADER_NOT_READY, "not read in time"))
+                response.partitions.append(failed_part(where, ErrorCode.LEADER_NOT_READY, "not read in time"))
         if wanted.deleted:
             response.partitions.extend(self._metering.still_waiting(TenantId(wanted.tenant)))
             response.partitions.extend(self._not_retired(TenantId(wanted.tenant)))
@@ -443,7 +445,7 @@ class CutCalls:
         """As errors: replicas here of topics that were deleted a moment ago."""
         image = self._image
         return [
-            _failed(
+            failed_part(
                 where, ErrorCode.LEADER_NOT_READY, f"{where}: was deleted, its replica here is still to stop"
             )
             for topic_id in image.deleted_of.get(tenant, {}).get("", {})
@@ -487,20 +489,3 @@ class CutCalls:
                 f"{replica.name}: what was counted before {end_ms} is not known any more"
             )
         return mark
-
-
-def _end(where: TopicPartition, topic: str, cut: usage_pb2.PartitionCut) -> KeptEnd:
-    return KeptEnd(
-        where=where,
-        topic=topic,
-        log_generation=cut.log_generation,
-        end_offset=cut.end_offset,
-        accepted_ms=cut.accepted_ms,
-        totals=tuple(cut.totals),
-    )
-
-
-def _failed(where: TopicPartition, code: int, message: str) -> usage_pb2.PartitionCut:
-    return usage_pb2.PartitionCut(
-        topic_id=where.topic_id, partition=where.partition, end_offset=-1, error=code, message=message
-    )

@@ -6,7 +6,6 @@ covers everything before it.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from data_plane.contract import usage_pb2
@@ -17,13 +16,8 @@ from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMete
 from data_plane.metering.unserved import Unserved
 from data_plane.node.config import NodeConfig
 from data_plane.node.metering.final_readings import FinalReadings
-from data_plane.node.metering.usage_messages import (
-    add_delivered,
-    add_kept_reading,
-    add_reading,
-    add_requests,
-    add_seal,
-)
+from data_plane.node.metering.record_draft import ROWS_MAX, RecordDraft
+from data_plane.node.metering.usage_messages import failed_part
 from data_plane.node.metering.usage_topic import UsageTopic
 from data_plane.node.ports import Clock, ConnectionLost
 from data_plane.node.replicas.replica import Replica
@@ -34,8 +28,6 @@ from penstock.contract.errors import BrokerUnavailable, CorruptLog, ErrorCode
 from penstock.contract.ids import SYSTEM_TENANT, TenantId, TopicPartition
 from penstock.records.usage import OdometerMark, minute_of
 
-_ROWS_MAX = 500
-"""Readings, minute rows, increments or seals in one record: some 60 KB, and a millisecond or two to pack."""
 _LOOKED_AT_ONCE = 100
 """Partitions that a round looks at in one turn of the event loop: a millisecond or two when all were written to."""
 _ALL_LOOKED_AT_MS = 60_000
@@ -45,39 +37,6 @@ _LAST_WORDS_S = 3.0
 _LISTEN_S = 0.05
 _RECORDS_PER_ROUND_MAX = 200
 """Of increments alone."""
-
-
-@dataclass(slots=True)
-class _Draft:
-    """One record in the making, and what is true once it is committed."""
-
-    record: usage_pb2.UsageRecord = field(default_factory=usage_pb2.UsageRecord)
-    read: list[tuple[Replica, int, DueReading]] = field(default_factory=list)
-    """With the log generation it was read in."""
-    sealed: list[tuple[Replica, int]] = field(default_factory=list)
-    rows: int = 0
-
-    def read_one(
-        self,
-        replica: Replica,
-        due: DueReading,
-        cut_id: str = "",
-        cut_end_ms: int = 0,
-        *,
-        last: bool = False,
-    ) -> None:
-        add_reading(self.record, replica, due, cut_id, cut_end_ms, last=last)
-        self.rows += 1 + len(due.mark.minute_rows)
-        self.read.append((replica, replica.log.usage.log_generation, due))
-
-    def add_seals(self, replica: Replica) -> None:
-        """Those that are not known to be in `__usage`."""
-        if replica.log.usage.sealed_end_offset > replica.sealed_offset:
-            seals = replica.log.usage.seals_above(replica.sealed_offset)[:_ROWS_MAX]
-            for seal in seals:
-                add_seal(self.record, replica.topic, seal)
-            self.rows += len(seals)
-            self.sealed.append((replica, seals[-1].end_offset))
 
 
 class Metering:
@@ -152,8 +111,9 @@ class Metering:
         self._hurried[where] = None
 
     def hold(self, replica: Replica, release: Callable[[Replica], None]) -> bool:
-        """Its topic was deleted: whether the replica has to wait for its last reading. `release` is called then."""
-        if not self._config.metering or self._ended or not _is_metered(replica):
+        """Its topic was deleted: whether the replica has to wait for its last reading. `release` is called then; not in
+        this boot any more once its last words were said."""
+        if not self._config.metering or not _is_metered(replica):
             return False
         if not replica.log.usage.known:
             return False
@@ -167,12 +127,10 @@ class Metering:
     def still_waiting(self, tenant: TenantId) -> list[usage_pb2.PartitionCut]:
         """As errors: partitions of the tenant's deleted topics whose final reading here is still to be made."""
         return [
-            usage_pb2.PartitionCut(
-                topic_id=where.topic_id,
-                partition=where.partition,
-                end_offset=-1,
-                error=ErrorCode.LEADER_NOT_READY,
-                message=f"{replica.name}: was deleted, its last reading is still to be made",
+            failed_part(
+                where,
+                ErrorCode.LEADER_NOT_READY,
+                f"{replica.name}: was deleted, its last reading is still to be made",
             )
             for where, (replica, _) in self._waiting.items()
             if replica.topic.tenant == tenant
@@ -227,12 +185,12 @@ class Metering:
         if not self.working:
             raise BrokerUnavailable("this broker does not meter now")
         self._topic.require_space()
-        draft = _Draft()
+        draft = RecordDraft()
         for replica, due in readings:
             draft.read_one(replica, due, cut_id, cut_end_ms)
-            if draft.rows >= _ROWS_MAX:
+            if draft.full:
                 await self._write(draft)
-                draft = _Draft()
+                draft = RecordDraft()
         if draft.rows:
             await self._write(draft)
 
@@ -245,11 +203,10 @@ class Metering:
         if not self.working:
             raise BrokerUnavailable("this broker does not meter now")
         self._topic.require_space()
-        for at in range(0, len(ends), _ROWS_MAX):
-            draft = _Draft()
-            for end in ends[at : at + _ROWS_MAX]:
-                add_kept_reading(draft.record, tenant, end, cut_id, cut_end_ms)
-                draft.rows += 1
+        for at in range(0, len(ends), ROWS_MAX):
+            draft = RecordDraft()
+            for end in ends[at : at + ROWS_MAX]:
+                draft.read_kept(tenant, end, cut_id, cut_end_ms)
             await self._write(draft)
 
     # -- the round ---------------------------------------------------------------------------------------
@@ -328,7 +285,7 @@ class Metering:
 
     async def _round(self, *, at_once: bool) -> None:
         """Write what is due, in as many records as it takes."""
-        draft = _Draft()
+        draft = RecordDraft()
         # What is asked for while this round writes is for the next one: its turn here may be over.
         hurried, self._hurried = self._hurried, {}
         for replica in self._to_look_at(at_once=at_once):
@@ -346,26 +303,26 @@ class Metering:
                 if new and not await self._read_loss(replica, draft):
                     continue
                 self._read(replica, draft, wanted)
-                if draft.rows >= _ROWS_MAX:
+                if draft.full:
                     await self._write(draft)
-                    draft = _Draft()
+                    draft = RecordDraft()
         for replica, _ in list(self._waiting.values()):
             if replica.where not in self._finals:
                 await self._read_last(replica, draft)
-            if draft.rows >= _ROWS_MAX:
+            if draft.full:
                 await self._write(draft)
-                draft = _Draft()
+                draft = RecordDraft()
         now_ms = self._clock.monotonic_ms()
         due = at_once or now_ms - self._sent_ms >= self._periods.changed_ms
         if due:
             self._sent_ms = now_ms
         for _ in range(_RECORDS_PER_ROUND_MAX):
             if due:
-                self._add_increments(draft)
+                draft.take_increments(self.increments)
             if not draft.rows:
                 return
             await self._write(draft)
-            draft = _Draft()
+            draft = RecordDraft()
 
     def _to_look_at(self, *, at_once: bool) -> Iterable[Replica]:
         """Besides the unsettled ones: what has changed, now and then everything."""
@@ -407,7 +364,7 @@ class Metering:
             or not meter.quiet(log.log_end_offset, self._clock.monotonic_ms(), self._periods)
         )
 
-    def _read(self, replica: Replica, draft: _Draft, at_once: bool) -> None:
+    def _read(self, replica: Replica, draft: RecordDraft, at_once: bool) -> None:
         leading, log = replica.leading, replica.log
         if leading is None:
             return
@@ -429,7 +386,7 @@ class Metering:
                 draft.read_one(replica, due)
         draft.add_seals(replica)
 
-    async def _read_loss(self, replica: Replica, draft: _Draft) -> bool:
+    async def _read_loss(self, replica: Replica, draft: RecordDraft) -> bool:
         """After a declared loss, before any other reading of the new log generation: the totals where the old one
         ended. False: not yet."""
         leading, log = replica.leading, replica.log
@@ -461,7 +418,7 @@ class Metering:
             return None
         return mark
 
-    async def _read_last(self, replica: Replica, draft: _Draft) -> None:
+    async def _read_last(self, replica: Replica, draft: RecordDraft) -> None:
         """The last reading of a deleted partition, at what this replica knows to be committed."""
         log = replica.log
         mark: OdometerMark | None = None
@@ -485,15 +442,7 @@ class Metering:
         if waiting is not None:
             waiting[1](waiting[0])
 
-    def _add_increments(self, draft: _Draft) -> None:
-        for delivered, messages, size in self.increments.take_delivered(max(0, _ROWS_MAX - draft.rows)):
-            add_delivered(draft.record, delivered, messages, size)
-            draft.rows += 1
-        for requests, valid, bad in self.increments.take_requests(max(0, _ROWS_MAX - draft.rows)):
-            add_requests(draft.record, requests, valid, bad)
-            draft.rows += 1
-
-    async def _write(self, draft: _Draft) -> None:
+    async def _write(self, draft: RecordDraft) -> None:
         """Returns when the record is committed."""
         await self._topic.write(draft.record)
         self._stats.usage_readings += len(draft.read)

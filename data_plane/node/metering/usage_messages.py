@@ -1,4 +1,4 @@
-"""What metering counted, put into the messages of usage records."""
+"""What metering counted, put into the messages of usage records and of cuts, and taken from them."""
 
 from data_plane.contract import usage_pb2 as pb
 from data_plane.metadata.kept_ends import KeptEnd
@@ -6,7 +6,7 @@ from data_plane.metadata.model import TopicRecord
 from data_plane.metering.increments import DeliveredKey, RequestsKey
 from data_plane.metering.readings import DueReading
 from data_plane.node.replicas.replica import Replica
-from penstock.contract.ids import TenantId
+from penstock.contract.ids import TenantId, TopicPartition
 from penstock.records.seal import Seal, pack_seal
 
 
@@ -84,3 +84,22 @@ def add_requests(record: pb.UsageRecord, key: RequestsKey, valid: int, bad: int)
 
 def add_seal(record: pb.UsageRecord, topic: TopicRecord, seal: Seal) -> None:
     record.seals.add(tenant=topic.tenant, seal=pack_seal(seal))
+
+
+def failed_part(where: TopicPartition, code: int, message: str) -> pb.PartitionCut:
+    """What a cut says of a partition that could not be read."""
+    return pb.PartitionCut(
+        topic_id=where.topic_id, partition=where.partition, end_offset=-1, error=code, message=message
+    )
+
+
+def kept_end_of(where: TopicPartition, topic: str, cut: pb.PartitionCut) -> KeptEnd:
+    """What is kept of a partition that was read for a cut."""
+    return KeptEnd(
+        where=where,
+        topic=topic,
+        log_generation=cut.log_generation,
+        end_offset=cut.end_offset,
+        accepted_ms=cut.accepted_ms,
+        totals=tuple(cut.totals),
+    )

@@ -16,8 +16,9 @@ from data_plane.node.ports import Clock
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
 from data_plane.replication.effects import Look
+from data_plane.replication.in_sync import BrokerView
 from data_plane.replication.in_sync_change import Proposal
-from data_plane.replication.leader import BrokerView, LeaderState
+from data_plane.replication.leader import LeaderState
 from penstock.contract.ids import BrokerId
 
 _LOOKED_A_TURN = 100

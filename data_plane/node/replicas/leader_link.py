@@ -26,7 +26,6 @@ from data_plane.replication.follower import (
     FollowerState,
     Phase,
     TakePush,
-    follower_watermark,
 )
 from data_plane.replication.opening import NO_EPOCH, Position
 from penstock.contract.errors import CorruptLog, DiskFull
@@ -105,6 +104,7 @@ class LeaderLink:
 
     def leave(self, replica: Replica) -> None:
         followed = self._followed.pop(replica, None)
+        replica.accepted(None)
         self._to_open.pop(replica, None)
         self._to_tell.pop(replica, None)
         if followed is not None and self._by_handle.pop(followed.state.handle, None) is not None:
@@ -148,6 +148,7 @@ class LeaderLink:
         self._to_close.clear()
         for replica, followed in self._followed.items():
             followed.state.stream_lost()
+            replica.accepted(None)
             self._to_open[replica] = None
 
     async def _converse(self, connection: Connection) -> None:
@@ -297,11 +298,7 @@ class LeaderLink:
         except (ReplicaRejected, DiskFull, DiskFault):
             self._later(replica)
             return
-        log.set_high_watermark(
-            follower_watermark(
-                own=log.high_watermark, leaders=verdict.high_watermark, log_end=log.log_end_offset
-            )
-        )
+        replica.note_watermark(verdict.high_watermark)
         if push.metered_offset > replica.metered_offset:
             replica.note_metered(push.metered_generation, push.metered_offset)
         replica.note_sealed(push.sealed_offset)
@@ -320,7 +317,6 @@ class LeaderLink:
             return
         replica, state = followed.replica, followed.state
         if answer.error:
-            state.refused()
             self._later(replica)
             return
         if not state.answers(answer.handle, answer.leader_epoch):
@@ -339,6 +335,7 @@ class LeaderLink:
                 await self._truncate(replica, state, answer.divergence_epoch, answer.divergence_end_offset)
             else:
                 state.accepted()
+                replica.accepted(followed.following)
                 # What became durable while the answer was on its way has not been reported.
                 self._to_tell[replica] = None
                 self._wake.set()
@@ -368,6 +365,7 @@ class LeaderLink:
         followed = self._followed.get(replica)
         if followed is not None and followed.replica.following == followed.following:
             followed.state.refused()
+            replica.accepted(None)
             self._to_open[replica] = None
             self._wake.set()
 
@@ -376,6 +374,7 @@ class LeaderLink:
         followed = self._followed.get(replica)
         if followed is not None:
             followed.state.refused()
+            replica.accepted(None)
             asyncio.get_running_loop().call_later(
                 self._config.timings.reconnect_ms * 2 / 1000, self._reopen, replica
             )

@@ -33,7 +33,7 @@ class LastReadings(Protocol):
 
 
 class Removal:
-    """`run` beside everything else: one that takes long delays no other partition."""
+    """`run` beside everything else: one that takes long delays no other partition, and no other removal."""
 
     def __init__(
         self,
@@ -86,15 +86,18 @@ class Removal:
                 await self._remove(some)
 
     async def _remove(self, replicas: Sequence[Replica]) -> None:
-        for replica in replicas:
-            await replica.at_rest()
+        gone: list[Replica] = []
         async with self._committer.no_checkpoint:
             await asyncio.gather(*(self._committer.flushed(replica) for replica in replicas))
             async for some in in_turns(replicas, _REMOVED_A_TURN):
                 for replica in some:
+                    if replica.busy:
+                        replica.on_settled = self._due.remove  # what changes its log ends first
+                        continue
                     replica.log.close(clean=False)
                     self._disk.remove_directory(layout.partition_directory(replica.where))
-        for replica in replicas:
+                    gone.append(replica)
+        for replica in gone:
             self._removing.pop(replica.where, None)
             record = self._image.partition(replica.where)
             if record is not None and self._me in record.replicas:

@@ -18,6 +18,7 @@ from data_plane.node.stats import NodeStats
 from data_plane.replication import health
 from data_plane.replication.acknowledgement import PendingAnswers, answered_when
 from data_plane.replication.effects import Look
+from data_plane.replication.follower import follower_watermark
 from data_plane.replication.health import Health, ReadOnly, Sound, Standing
 from data_plane.replication.leader import LeaderState
 from data_plane.replication.opening import NO_EPOCH
@@ -84,6 +85,11 @@ class Replica:
         self.record: PartitionRecord | None = None
         self.leading: LeaderState | None = None
         self.following: Following | None = None
+        self.serving: Following | None = None
+        """Set while consumers may read here though another broker leads: its leader has taken it up in this epoch, and
+        counts it in sync (RL20)."""
+        self._accepted: Following | None = None
+        """Whom it follows, from the leader's answer until the stream to it ends or is opened again."""
         self.busy = False
         """A truncation or the like is under way: no appends, no change of role until it is done."""
         self.on_settled: Listener | None = None
@@ -150,6 +156,7 @@ class Replica:
     def lead(self, record: PartitionRecord) -> None:
         """Take leadership of `record.leader_epoch`; a no-op when this epoch is led already (RL4, RL27, RL38)."""
         self.record, self.following = record, None
+        self._look_at_serving()
         if self.leading is not None and self.leading.leader_epoch == record.leader_epoch:
             self.leading.record_seen(record)
             self.carry_out()
@@ -176,6 +183,27 @@ class Replica:
         if self.following != following:
             self.following = following
             self._tell(self.on_role)
+        self._look_at_serving()
+
+    def accepted(self, following: Following | None) -> None:
+        """The leader has taken the follower up; None = the stream to it ended, or is opened again."""
+        self._accepted = following
+        self._look_at_serving()
+
+    def _look_at_serving(self) -> None:
+        """Consumers that read here hear at once when they may not any more."""
+        record, following = self.record, self.following
+        able = (
+            following is not None
+            and following == self._accepted
+            and record is not None
+            and record.leader_epoch == following.leader_epoch
+            and self._me in record.in_sync
+        )
+        serving = following if able else None
+        if serving != self.serving:
+            self.serving = serving
+            self._tell(self.on_role)
 
     def rest(self) -> None:
         """No role: the broker is not registered, or the partition has no leader."""
@@ -183,6 +211,7 @@ class Replica:
         if self.following is not None:
             self.following = None
             self._tell(self.on_role)
+        self._look_at_serving()
 
     @property
     def sound_end_offset(self) -> int:
@@ -443,6 +472,16 @@ class Replica:
             raise
         self._stats.held_batches += len(stamps) // STAMP_BYTES
         self._wrote(self, len(batches))
+
+    def note_watermark(self, leaders: int) -> None:
+        """The leader's high watermark, of which this replica knows as much to be committed as its own log reaches."""
+        log = self.log
+        before = log.high_watermark
+        mark = follower_watermark(own=before, leaders=leaders, log_end=log.log_end_offset)
+        if mark > before:
+            log.set_high_watermark(mark)
+            if self.serving is not None:
+                self._tell(self.on_commit)
 
     def delete_below_start(self) -> int:
         """Remove segments that lie below the log's start and had to wait for their seals; how many."""

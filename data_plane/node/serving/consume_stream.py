@@ -17,10 +17,16 @@ from data_plane.node.frame_heads import read_head, require_few, require_read
 from data_plane.node.metering.metering import Metering
 from data_plane.node.ports import Connection
 from data_plane.node.replicas.cold_reads import read_cold
-from data_plane.node.replicas.replica import Replica
+from data_plane.node.replicas.reading_rights import (
+    Right,
+    may_report_watermark,
+    require_position,
+    right_to_read,
+    still_holds,
+)
+from data_plane.node.replicas.replica import Following, Replica
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn, together
-from data_plane.replication.leader import LeaderState
 from penstock.contract import errors, limits
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
@@ -36,7 +42,7 @@ class _Opened:
     handle: int
     generation: int
     replica: Replica
-    leading: LeaderState
+    right: Right
     offset: int
     credit: int
     group: str
@@ -76,6 +82,8 @@ class ConsumeStream:
         self._errors: list[pb.ConsumePush] = []
         self._recheck_due = False
         self._wake = asyncio.Event()
+        self._zone = ""
+        """Where the reader says it is."""
 
     async def serve(self) -> None:
         """Raises `ConnectionLost` at the end, `FrameError` for what is no frame, `CallFailed` when the key is gone."""
@@ -134,6 +142,9 @@ class ConsumeStream:
             require_read(len(self._errors))
             if opening.group:
                 check_printable_name("group", opening.group, limits.GROUP_NAME_LENGTH_MAX)
+            if opening.zone:
+                check_printable_name("zone", opening.zone, limits.DOMAIN_NAME_LENGTH_MAX)
+            self._zone = opening.zone
             async for wanted in turn.through(opening.partitions):
                 self._open(wanted, opening.group)
         elif kind is FrameKind.CONSUME_CLOSE:
@@ -165,10 +176,10 @@ class ConsumeStream:
                     self._principal, Operation.CONSUME, wanted.topic_id, wanted.partition
                 )
             self._gate.authorize(self._principal, Operation.CONSUME, replica.topic)
-            leading = replica.leadership(wanted.leader_epoch)
+            right = right_to_read(replica, wanted.leader_epoch, from_follower=wanted.from_follower)
             if wanted.offset < 0:
                 raise errors.InvalidRequest(f"{replica.name}: offset {wanted.offset} is negative")
-            replica.check_position(wanted.offset, wanted.last_epoch)
+            require_position(replica, right, wanted.offset, wanted.last_epoch)
         except PenstockError as refusal:
             self._refuse(wanted.handle, wanted.generation, refusal)
             return
@@ -177,7 +188,7 @@ class ConsumeStream:
             self._close(previous)
         credit = min(wanted.credit_bytes, limits.FETCH_CREDIT_BYTES_MAX)
         self._opened[wanted.handle] = _Opened(
-            wanted.handle, wanted.generation, replica, leading, wanted.offset, credit, group
+            wanted.handle, wanted.generation, replica, right, wanted.offset, credit, group
         )
         self._by_replica[replica] = wanted.handle
         replica.on_commit[self] = self._committed
@@ -213,13 +224,14 @@ class ConsumeStream:
 
     def _role_changed(self, replica: Replica) -> None:
         opened = self._opened[self._by_replica[replica]]
-        if replica.leading is not opened.leading:
+        if not still_holds(replica, opened.right):
             self._close(opened.handle)
-            self._refuse(
-                opened.handle,
-                opened.generation,
-                errors.NotLeader(f"{replica.name}: leadership moved to another broker"),
+            what = (
+                "this follower is not in sync any more, or its leader is another one"
+                if isinstance(opened.right, Following)
+                else "leadership moved to another broker"
             )
+            self._refuse(opened.handle, opened.generation, errors.NotLeader(f"{replica.name}: {what}"))
 
     # -- what the client gets ----------------------------------------------------------------------------
 
@@ -273,6 +285,11 @@ class ConsumeStream:
         if not head.pushes:
             return None
         self._stats.pushed_bytes += size
+        if self._zone:
+            if self._zone in (self._config.zone, self._config.host):
+                self._stats.pushed_bytes_own_zone += size
+            else:
+                self._stats.pushed_bytes_other_zone += size
         return pack_frame(FrameKind.CONSUME_PUSH, head.SerializeToString(), payload)
 
     def _has_space(self, head: pb.ConsumePushHead, size: int) -> bool:
@@ -303,6 +320,8 @@ class ConsumeStream:
 
     def _push(self, head: pb.ConsumePushHead, opened: _Opened, part: Slice) -> None:
         self._add(head, opened).size = part.size
+        if isinstance(opened.right, Following):
+            self._stats.pushed_bytes_follower += part.size
         self._tally.count(ErrorCode.OK)
         opened.pushed.pushed(part.stamps, opened.offset - part.first_offset)
         opened.offset = part.next_offset
@@ -311,7 +330,7 @@ class ConsumeStream:
             self._ready[opened.handle] = None
 
     def _tell_marks(self, head: pb.ConsumePushHead, opened: _Opened) -> None:
-        if opened.leading.ready and opened.reported != _marks(opened):
+        if may_report_watermark(opened.right) and opened.reported != _marks(opened):
             self._add(head, opened)
 
     def _add(self, head: pb.ConsumePushHead, opened: _Opened) -> pb.ConsumePush:
@@ -320,7 +339,7 @@ class ConsumeStream:
         return head.pushes.add(
             handle=opened.handle,
             generation=opened.generation,
-            leader_epoch=opened.leading.leader_epoch,
+            leader_epoch=opened.right.leader_epoch,
             log_start_offset=log_start,
             high_watermark=mark,
             last_stable_offset=mark,
@@ -329,9 +348,10 @@ class ConsumeStream:
 
 def _marks(opened: _Opened) -> tuple[int, int]:
     """(log start, high watermark); -1 for what a new leader does not report yet, because its own may be behind what its
-    predecessor reported (RL21), or behind those of others who may lead next (RL108)."""
+    predecessor reported (RL21), or behind those of others who may lead next (RL108). Followers move their start first,
+    so they never report it."""
     log = opened.replica.log
     return (
         log.log_start_offset if opened.replica.log_start_known else -1,
-        log.high_watermark if opened.leading.ready else -1,
+        log.high_watermark if may_report_watermark(opened.right) else -1,
     )

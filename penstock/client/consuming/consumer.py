@@ -20,6 +20,7 @@ from penstock.client.consuming.fetch_position import (
 from penstock.client.consuming.fetch_stream import FetchStream
 from penstock.client.consuming.fetcher import Fetcher
 from penstock.client.consuming.malformed import SkipLog, skipped_batch
+from penstock.client.consuming.nearest import NearestReplica
 from penstock.client.consuming.offset_lookups import OffsetLookup, OffsetLookups
 from penstock.client.groups.member import GroupMember
 from penstock.client.ports import Network
@@ -56,6 +57,7 @@ class ConsumerCore:
         self.positions: dict[NamedPartition, FetchPosition] = {}
         self._known: dict[str, None] = {}
         self._fetcher = Fetcher(core, self, settings, self._backoff)
+        self._nearest = NearestReplica(settings.zone)
         self._readable: deque[FetchPosition] = deque()
         self.skips = SkipLog()
         self.closed = False
@@ -118,13 +120,13 @@ class ConsumerCore:
         return {"earliest": BEGINNING, "latest": END, "error": None}[self.settings.auto_offset_reset]
 
     def _grow(self, view: TopicView, target: int | None) -> None:
-        for number, partition in enumerate(view.partitions):
+        for number in range(len(view.partitions)):
             tp = (view.name, number)
             if tp in self.positions or (self._assigned is not None and tp not in self._assigned):
                 continue
             self._handles += 1
             position = FetchPosition(view.name, view.topic_id, number, self._handles)
-            position.follow(partition)
+            self._follow(view, position)
             self.positions[tp] = position
             self._start(position, target)
         self._core.attend()
@@ -167,8 +169,12 @@ class ConsumerCore:
     def _follow_leaders(self, view: TopicView, positions: Iterable[FetchPosition]) -> None:
         for position in positions:
             # Of a topic that is gone: it is halted when a broker says so.
-            if position.topic_id == view.topic_id and position.follow(view.partitions[position.partition]):
+            if position.topic_id == view.topic_id and self._follow(view, position):
                 self._fetcher.close_partition(position)
+
+    def _follow(self, view: TopicView, position: FetchPosition) -> bool:
+        partition = view.partitions[position.partition]
+        return position.follow(partition, self._nearest.of(self._core.view, position.partition, partition))
 
     def assignment(self) -> list[NamedPartition]:
         """What is read, in order."""
@@ -181,10 +187,9 @@ class ConsumerCore:
         `new`: to a group that reads the topic already, so from its beginning (RL57).
         """
         view = self._core.view.topics[tp[0]]
-        partition = view.partitions[tp[1]]
         self._handles += 1
         position = FetchPosition(view.name, view.topic_id, tp[1], self._handles)
-        position.follow(partition)
+        self._follow(view, position)
         position.withheld = True
         self.positions[tp] = position
         if self._assigned is not None:
@@ -259,12 +264,14 @@ class ConsumerCore:
     def step(self, now: float) -> None:
         if self.member is not None:
             self.member.step(now)
-        shares = Counter(position.leader for position in self.positions.values())
+        shares = Counter(position.source for position in self.positions.values())
         for position in self.positions.values():
+            if position.leader_until:
+                self._fetcher.nearer_again(position, now)
             if position.state is PositionState.AWAITING_OFFSET and not position.lookup_sent:
                 self._look_up(position)
             elif position.state is PositionState.READY and position.retry_at <= now:
-                self._fetcher.open_partition(position, shares[position.leader], now)
+                self._fetcher.open_partition(position, shares[position.source], now)
             elif position.credit_due_at <= now and position.broker != NO_LEADER:
                 self._fetcher.give_credit(position)
                 position.credit_due_at = NEVER
@@ -279,6 +286,8 @@ class ConsumerCore:
             if position.state is PositionState.READY and position.leader != NO_LEADER:
                 at = min(at, self._fetcher.may_open_at(position))
             at = min(at, position.credit_due_at)
+            if position.leader_until:
+                at = min(at, position.leader_until)
         return at
 
     def _look_up(self, position: FetchPosition) -> None:
@@ -347,10 +356,12 @@ class ConsumerCore:
             self._refused(stream, position, push, now)
             return
         position.high_watermark = max(position.high_watermark, push.high_watermark)
-        position.log_start_offset = push.log_start_offset
+        if not position.from_follower:
+            position.log_start_offset = push.log_start_offset
         position.failures = 0
         if not part:
             return
+        position.turned_away = 0
         position.add_fetched(part)
         self._queue_readable(position)
         self._core.changed = True
@@ -363,8 +374,14 @@ class ConsumerCore:
     def _refused(
         self, stream: FetchStream, position: FetchPosition, push: log_pb2.ConsumePush, now: float
     ) -> None:
-        """The broker has closed the handle."""
+        """The broker has closed the handle. Whatever a follower refuses is for the leader to decide."""
         stream.forget(position)
+        if position.from_follower:
+            position.broker, position.state = NO_LEADER, PositionState.READY
+            position.back_to_leader(now)
+            self._core.refresh(now)
+            self._core.attend()
+            return
         position.broker = NO_LEADER
         position.state = PositionState.READY
         error = refusal(push.error, push.message)

@@ -1,7 +1,7 @@
 """Reading of one partition: its fetch position, the batches fetched and not read yet, and what it waits for.
 
     AWAITING_OFFSET --lookup--> READY --opened on the leader's stream--> OPEN
-    OPEN --stream lost, leader moved--> READY
+    OPEN --stream lost, leader moved, follower refused--> READY
     any --error that a retry does not cure--> HALTED --seek--> AWAITING_OFFSET or READY
 
 Two numbers part old from new: `generation` rises with every opening, so that pushes for an earlier one are
@@ -26,6 +26,8 @@ from penstock.client.timing import NEVER
 from penstock.contract.errors import InvalidRequest, PenstockError
 from penstock.records.batch import CONTROL, split_batches
 
+LEADER_MS, LEADER_MS_MAX = 10_000, 300_000
+"""So long the leader is read when a follower did not serve, twice as long each time, unless the metadata moves."""
 BEGINNING, END = -2, -1
 """Times that `ListOffsets` takes for the log's two ends."""
 SeekTo = Literal["beginning", "end"]
@@ -81,8 +83,10 @@ class FetchPosition:
         "label",
         "leader",
         "leader_epoch",
+        "leader_until",
         "log_start_offset",
         "lookup_sent",
+        "nearest",
         "offset",
         "part",
         "partition",
@@ -96,6 +100,7 @@ class FetchPosition:
         "target",
         "topic",
         "topic_id",
+        "turned_away",
         "window",
         "withheld",
     )
@@ -114,6 +119,12 @@ class FetchPosition:
         self.offset = self.fetch_offset = -1
         self.epoch = self.fetch_epoch = UNKNOWN_EPOCH
         self.leader, self.leader_epoch = NO_LEADER, UNKNOWN_EPOCH
+        self.nearest = NO_LEADER
+        """The broker to read from while it serves: the leader, or a follower that is nearer."""
+        self.leader_until = 0.0
+        """Not 0: the nearest one did not serve, and until then the leader is read, ms."""
+        self.turned_away = 0
+        """How often followers did not serve it since one did, or since the metadata moved."""
         self.broker = NO_LEADER
         """The broker on whose stream it is open."""
         self.retry_at = 0.0
@@ -137,13 +148,30 @@ class FetchPosition:
         """`offset` means something."""
         return self.offset >= 0
 
-    def follow(self, partition: PartitionView) -> bool:
-        """Take over who leads it now; whether it is open elsewhere and must be closed there."""
-        if (self.leader, self.leader_epoch) == (partition.leader, partition.leader_epoch):
+    def follow(self, partition: PartitionView, nearest: int) -> bool:
+        """Take over who leads it now, and who is nearest; whether it is open elsewhere and must be closed there."""
+        now = (self.leader, self.leader_epoch, self.nearest)
+        if now == (partition.leader, partition.leader_epoch, nearest):
             return False
-        self.leader, self.leader_epoch = partition.leader, partition.leader_epoch
-        self.retry_at, self.failures = 0.0, 0
+        self.leader, self.leader_epoch, self.nearest = partition.leader, partition.leader_epoch, nearest
+        self.retry_at, self.failures, self.leader_until, self.turned_away = 0.0, 0, 0.0, 0
         return self.state is PositionState.OPEN
+
+    @property
+    def source(self) -> int:
+        """The broker to open it at."""
+        return self.leader if self.leader_until else self.nearest
+
+    @property
+    def from_follower(self) -> bool:
+        """It is open at a broker that does not lead it."""
+        return self.broker not in (NO_LEADER, self.leader)
+
+    def back_to_leader(self, now: float) -> None:
+        """The follower that it is read from does not serve it: the leader does, at once, and for longer each time."""
+        wait_ms = min(LEADER_MS * 2**self.turned_away, LEADER_MS_MAX)
+        self.turned_away = min(self.turned_away + 1, 10)
+        self.leader_until, self.retry_at = now + wait_ms, 0.0
 
     def look_up(self, target: int | None) -> None:
         """Begin again where a lookup of `target` will say."""

@@ -38,10 +38,11 @@ class FetchStream:
         "retry_at",
         "state",
         "token",
+        "zone",
     )
 
-    def __init__(self, broker: int, group: str = "") -> None:
-        self.broker, self.group = broker, group
+    def __init__(self, broker: int, group: str = "", zone: str = "") -> None:
+        self.broker, self.group, self.zone = broker, group, zone
         self.state = FetchStreamState.CLOSED
         self.token = -1
         self.failures = 0
@@ -133,7 +134,7 @@ class FetchStream:
         return tuple(frames)
 
     def _open_head(self) -> log_pb2.ConsumeOpenHead:
-        head = log_pb2.ConsumeOpenHead(group=self.group)
+        head = log_pb2.ConsumeOpenHead(group=self.group, zone=self.zone)
         for handle in list(self._opens)[:ENTRIES_PER_FRAME_MAX]:
             position = self._opens.pop(handle)
             self._known_to_broker[handle] = None
@@ -146,6 +147,7 @@ class FetchStream:
                 last_epoch=position.fetch_epoch,
                 leader_epoch=position.leader_epoch,
                 credit_bytes=position.window,
+                from_follower=self.broker != position.leader,
             )
         return head
 

@@ -21,7 +21,8 @@ SILENT_MS = 15_000
 
 
 class Fetcher:
-    """The streams of one consumer, by broker. An open partition is on exactly one, its leader's. Times in ms."""
+    """The streams of one consumer, by broker. An open partition is on exactly one: its leader's, or that of a follower
+    which is nearer. Times in ms."""
 
     def __init__(
         self, core: Network, consumer: StreamOwner, settings: ConsumerSettings, backoff: Backoff
@@ -66,16 +67,20 @@ class Fetcher:
 
     def may_open_at(self, position: FetchPosition) -> float:
         """When `open_partition` is worth a call; the partition's leader is known."""
-        stream = self._streams.get(position.leader)
+        stream = self._streams.get(position.source)
         return max(position.retry_at, stream.retry_at if stream is not None else 0.0)
 
     def open_partition(self, position: FetchPosition, sharers: int, now: float) -> None:
-        """Open it at its leader, if there is one to be reached; `sharers` partitions are read from there."""
+        """Open it at its leader, or at a follower that is nearer, if that can be reached; `sharers` partitions are read
+        from there."""
         if position.leader == NO_LEADER:
             return
-        stream = self._streams.get(position.leader)
+        if position.source != position.leader and self._core.view.address_of(position.source) is None:
+            position.back_to_leader(now)
+        source = position.source
+        stream = self._streams.get(source)
         if stream is None:
-            stream = self._streams[position.leader] = FetchStream(position.leader, self._group)
+            stream = self._streams[source] = FetchStream(source, self._group, self._settings.zone)
         if stream.state is FetchStreamState.CLOSED and not self._open_stream(stream, now):
             return
         share = self._settings.fetch_bytes // max(1, sharers)
@@ -102,6 +107,13 @@ class Fetcher:
             stream.want_credit(position)
             self._core.wake_writer(stream.token)
 
+    def nearer_again(self, position: FetchPosition, now: float) -> None:
+        """Try the nearest broker again, once it is time."""
+        if position.leader_until <= now:
+            position.leader_until = 0.0
+            if position.state is PositionState.OPEN and position.broker != position.nearest:
+                self.close_partition(position)
+
     def close_partition(self, position: FetchPosition) -> None:
         """It is open nowhere now; what was fetched stays."""
         stream = self._streams.get(position.broker)
@@ -123,6 +135,8 @@ class Fetcher:
         stream.failures += 1
         stream.retry_at = now + self._backoff.delay_ms(stream.failures)
         for position in list(stream.positions.values()):
+            if position.from_follower:
+                position.back_to_leader(now)
             position.broker = NO_LEADER
             position.generation += 1
             position.state = PositionState.READY

@@ -57,15 +57,17 @@ class ProduceResult(_message.Message):
     def __init__(self, id: _Optional[int] = ..., error: _Optional[int] = ..., base_offset: _Optional[int] = ..., accepted_ms: _Optional[int] = ..., duplicate: _Optional[bool] = ..., message: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
 
 class ConsumeOpenHead(_message.Message):
-    __slots__ = ("partitions", "group")
+    __slots__ = ("partitions", "group", "zone")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[ConsumeOpen]
     group: str
-    def __init__(self, partitions: _Optional[_Iterable[_Union[ConsumeOpen, _Mapping]]] = ..., group: _Optional[str] = ...) -> None: ...
+    zone: str
+    def __init__(self, partitions: _Optional[_Iterable[_Union[ConsumeOpen, _Mapping]]] = ..., group: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
 
 class ConsumeOpen(_message.Message):
-    __slots__ = ("handle", "topic_id", "partition", "generation", "offset", "last_epoch", "leader_epoch", "credit_bytes")
+    __slots__ = ("handle", "topic_id", "partition", "generation", "offset", "last_epoch", "leader_epoch", "credit_bytes", "from_follower")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -74,6 +76,7 @@ class ConsumeOpen(_message.Message):
     LAST_EPOCH_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FROM_FOLLOWER_FIELD_NUMBER: _ClassVar[int]
     handle: int
     topic_id: bytes
     partition: int
@@ -82,7 +85,8 @@ class ConsumeOpen(_message.Message):
     last_epoch: int
     leader_epoch: int
     credit_bytes: int
-    def __init__(self, handle: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., generation: _Optional[int] = ..., offset: _Optional[int] = ..., last_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., credit_bytes: _Optional[int] = ...) -> None: ...
+    from_follower: bool
+    def __init__(self, handle: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., generation: _Optional[int] = ..., offset: _Optional[int] = ..., last_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., from_follower: _Optional[bool] = ...) -> None: ...
 
 class ConsumeCreditHead(_message.Message):
     __slots__ = ("credits",)

@@ -10,14 +10,14 @@ import json
 import sys
 from pathlib import Path
 
-from spark_usage.configuration import DEFAULT_ASSETS
+from spark_usage.configuration import DEFAULT_ASSETS, SparkConfiguration
 from spark_usage.rounds import fold
 from spark_usage.session import start_session
 from tests.spark_usage.records import Stored, bronze_frame
 
 
 def main(jobs_file: str, scratch: str) -> None:
-    spark = start_session("local[2]", Path(scratch), "fold records")
+    spark = start_session(SparkConfiguration(), Path(scratch), "fold records")
     try:
         for job in json.loads(Path(jobs_file).read_text(encoding="utf-8")):
             stored = [

@@ -13,6 +13,7 @@ from django.db import connections
 from billing import import_actions, invoice_actions, period_actions
 from billing.models import Cut, CutUsage, DataSetRun, Invoice, InvoiceLine, PriceBook
 from control_plane.audit import queries as audit
+from daemon.data_set_store import FolderStore
 from tests.control_plane.billing.world import TESTER, Part, World
 from tests.waiting import PATIENCE_S
 
@@ -59,7 +60,7 @@ def test_a_run_that_many_import_at_once_is_imported_once_and_the_invoice_is_issu
     world.spark()
 
     def work() -> str:
-        import_actions.import_data_sets(world.datasets)
+        import_actions.import_data_sets(FolderStore(world.datasets))
         return invoice_actions.finalize(cut.public_id).status
 
     assert set(at_once(work)) == {"issued"}

@@ -18,6 +18,7 @@ from billing.models import Cut, Invoice
 from control_plane.brokers import client as control
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
+from daemon.data_set_store import FolderStore
 from data_plane.contract import usage_pb2
 from data_plane.contract.admin_client import AdminClient
 from penstock.client.settings import ConnectionSettings
@@ -91,7 +92,7 @@ def fold(folder: Path, records: list[Record], without: dict[str, list[Record]]) 
 
 
 def bill(datasets: Path, cut: Cut) -> Invoice:
-    told = import_actions.import_data_sets(datasets)
+    told = import_actions.import_data_sets(FolderStore(datasets))
     assert set(told.values()) <= {"imported"}, told
     return invoice_actions.finalize(cut.public_id)
 

@@ -11,6 +11,7 @@ from typing import Any
 from billing import import_actions, invoice_actions, period_actions, price_actions, queries
 from billing.models import Cut, Invoice
 from control_plane.audit.actor import system
+from daemon.data_set_store import FolderStore
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.records.cut import CutEnd, cut_sha256
 from penstock.rules.timestamps import time_ms
@@ -180,7 +181,7 @@ class World:
 
     def bill(self) -> dict[str, str]:
         """Import what is new and finalize what is complete; what became of the data sets."""
-        told = import_actions.import_data_sets(self.datasets)
+        told = import_actions.import_data_sets(FolderStore(self.datasets))
         for cut in queries.cuts_to_finalize(100):
             invoice_actions.finalize(cut)
         return told

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from spark_usage import pointers
 from spark_usage.manifest import Catalog
 from spark_usage.runner import EXIT_LOST
 from tests.control_plane import configuration
@@ -124,8 +123,8 @@ def runners(tmp_path: Path) -> Iterator[tuple[Service, Runners]]:
 
 
 def numbers(datasets: Path) -> list[int]:
-    found = (pointers.number_of(file) for file in (datasets / _DATA_SET).glob("current*.json"))
-    return sorted(number for number in found if number is not None)
+    names = (file.stem for file in (datasets / _DATA_SET).glob("current-*.json"))
+    return sorted(int(name.removeprefix("current-")) for name in names)
 
 
 def records_that_count(datasets: Path) -> int:

@@ -254,11 +254,11 @@ def test_certificates_are_demanded_on_both_sides(tmp_path_factory: pytest.TempPa
             await client.get(b"-")
 
     with etcd_servers(arguments=arguments, scheme="https") as servers:
-        run(EtcdConfig(endpoints=servers.endpoints, tls=own_pair), served)
-        run(EtcdConfig(endpoints=servers.endpoints, tls=Tls(ca=ca)), refused)
+        run(EtcdConfig(endpoints=servers.endpoints, read_tls=lambda: own_pair), served)
+        run(EtcdConfig(endpoints=servers.endpoints, read_tls=lambda: Tls(ca=ca)), refused)
         run(EtcdConfig(endpoints=servers.endpoints), refused)
         stranger = Tls(ca=broker.certificate.read_bytes(), certificate=own_pair.certificate, key=own_pair.key)
-        run(EtcdConfig(endpoints=servers.endpoints, tls=stranger), refused)
+        run(EtcdConfig(endpoints=servers.endpoints, read_tls=lambda: stranger), refused)
 
 
 def test_an_etcd_restored_to_an_earlier_state_is_noticed_by_who_knew_more(own: EtcdServers) -> None:

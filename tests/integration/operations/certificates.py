@@ -1,6 +1,7 @@
 """Certificates made on the spot, by openssl."""
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +21,9 @@ class Certificate:
         return {"tls_certificate_file": str(self.certificate), "tls_key_file": str(self.key)}
 
 
-def make_certificate(folder: Path, name: str) -> Certificate:
-    """For 127.0.0.1, good for a day."""
+def make_certificate(folder: Path, name: str, names: Sequence[str] = ()) -> Certificate:
+    """For 127.0.0.1, and for host names, good for a day."""
+    subjects = ",".join(["IP:127.0.0.1", *(f"DNS:{host}" for host in names)])
     made = Certificate(certificate=folder / f"{name}.pem", key=folder / f"{name}.key")
     subprocess.run(
         [
@@ -35,7 +37,7 @@ def make_certificate(folder: Path, name: str) -> Certificate:
                 "-pkeyopt",
                 "ec_paramgen_curve:prime256v1",
             ),
-            *("-days", "1", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-days", "1", "-subj", f"/CN={name}", "-addext", f"subjectAltName={subjects}"),
             *("-keyout", str(made.key), "-out", str(made.certificate)),
         ],
         check=True,

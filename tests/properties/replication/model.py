@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from data_plane.controller.elections import strip_unclean, without_broker
 from data_plane.metadata.model import PartitionRecord
+from data_plane.replication.in_sync import BrokerView
 from data_plane.replication.in_sync_change import Proposal
-from data_plane.replication.leader import BrokerView, LeaderState
+from data_plane.replication.leader import LeaderState
 from data_plane.replication.opening import Accepted, Position
 from penstock.contract.ids import BrokerId
 

@@ -19,8 +19,9 @@ from data_plane.metadata.model import BrokerRecord, LiveRecord, PartitionRecord,
 from data_plane.metadata.port import Change, Compare, Event, KeyValue, Put, WatchBatch
 from data_plane.replication import log_start as log_starts
 from data_plane.replication.follower import BelowWatermark, FollowerState, Phase, follower_watermark
+from data_plane.replication.in_sync import BrokerView
 from data_plane.replication.in_sync_change import Proposal
-from data_plane.replication.leader import BrokerView, LeaderState
+from data_plane.replication.leader import LeaderState
 from data_plane.replication.opening import NO_EPOCH, Accepted, Diverging, Position, Refused, StartOver
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings

@@ -74,6 +74,10 @@ class FakeCluster:
         self.keeps_credit = False
         """What a frame took of the stream's credit does not come back with the answer."""
         self.keys: dict[str, str] | None = None
+        self.zones: dict[int, str] = {}
+        """Of brokers that are not in z."""
+        self.serving: dict[int, None] = {}
+        """Brokers that serve, as followers in sync, what others lead."""
         self.silent: dict[int, None] = {}
         """Brokers that take everything in and answer nothing."""
         self.listeners: list[Callable[[], None]] = []
@@ -144,7 +148,7 @@ class FakeCluster:
     def metadata(self, names: list[str]) -> bytes:
         response = log_pb2.MetadataResponse(cluster_id="fake", revision=self.revision)
         for broker in sorted(self.registered):
-            response.brokers.add(id=broker, address=self.registered[broker], zone="z")
+            response.brokers.add(id=broker, address=self.registered[broker], zone=self.zones.get(broker, "z"))
         for name in names:
             topic = self.topics.get(name)
             if topic is None:
@@ -162,6 +166,9 @@ class FakeCluster:
                     in_sync=sorted(self.registered),
                 )
         return response.SerializeToString()
+
+    def serves(self, broker: int, partition: FakePartition, wanted: log_pb2.ConsumeOpen) -> bool:
+        return partition.leader == broker or (wanted.from_follower and broker in self.serving)
 
     def find(self, topic_id: bytes, partition: int) -> tuple[FakeTopic, FakePartition] | None:
         for topic in self.topics.values():
@@ -320,7 +327,7 @@ class ConsumeSession:
         divergence = -1
         if found is None:
             error = ErrorCode.NOT_FOUND
-        elif found[1].leader != self._broker:
+        elif not self._cluster.serves(self._broker, found[1], wanted):
             error = ErrorCode.NOT_LEADER
         elif found[1].truncated_at is not None and wanted.offset > found[1].truncated_at:
             error, divergence = ErrorCode.LOG_TRUNCATED, found[1].truncated_at
@@ -348,7 +355,7 @@ class ConsumeSession:
             self._errors = []
             for handle, opened in list(self.opened.items()):
                 found = self._cluster.find(opened.wanted.topic_id, opened.wanted.partition)
-                if found is None or found[1].leader != self._broker:
+                if found is None or not self._cluster.serves(self._broker, found[1], opened.wanted):
                     del self.opened[handle]
                     head.pushes.add(
                         handle=handle,

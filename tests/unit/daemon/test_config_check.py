@@ -6,6 +6,7 @@ import random
 import secrets
 import socket
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from daemon import commands
 from daemon.commands import Checked, findings
 from daemon.config_check import LINE_MAX, State, one_line
+from tests import certificates
 from tests.control_plane.configuration import write
 
 HIDDEN = "hunter2-hunter2-hunter2"
@@ -29,23 +31,28 @@ def secret_file(file: Path, text: str) -> str:
     return str(file)
 
 
+def identity(folder: Path, name: str, **options: Any) -> dict[str, str]:
+    files = certificates.write(folder / "identity", name, **({"days": 365} | options))
+    files.key_file.chmod(0o600)
+    return certificates.settings(files)
+
+
 def broker_values(folder: Path) -> dict[str, Any]:
     return {
         "broker_id": 1,
-        "cluster_id": "c",
+        "cluster_id": certificates.CLUSTER,
         "data": str(folder / "data"),
         "metadata": str(folder / "metadata.sqlite"),
-        "cluster_secret_file": secret_file(folder / "cluster.secret", secrets.token_hex(32)),
+        "identity": identity(folder, "broker-1"),
         "pepper_files": {"1": secret_file(folder / "pepper", secrets.token_hex(32))},
     }
 
 
 def server_values(folder: Path) -> dict[str, Any]:
     file = write(folder, f"sqlite:///{folder}/control.sqlite")
-    for name in ("secret", "pepper"):
-        (folder / name).chmod(0o600)
+    (folder / "pepper").chmod(0o600)
     values: dict[str, Any] = json.loads(file.read_text())
-    return values | {"listen": "127.0.0.1:0", "public_url": "http://127.0.0.1:8080"}
+    return values | {"listen": "127.0.0.1:0", "identity": identity(folder, "control-plane")}
 
 
 def checked(
@@ -108,22 +115,84 @@ def test_variables_stand_above_the_file(tmp_path: Path) -> None:
     assert wrong(checked(tmp_path, values, PENSTOCK_BROKER_BROKER_ID="x")) == {
         "PENSTOCK_BROKER_BROKER_ID": "is not JSON, as numbers, lists and objects are there"
     }
-    assert wrong(checked(tmp_path, values | {"broker_id": "x"}, PENSTOCK_BROKER_BROKER_ID="7")) == {}
+    assert wrong(checked(tmp_path, values | {"broker_id": "x"}, PENSTOCK_BROKER_BROKER_ID="1")) == {}
 
 
 def test_files_that_cannot_be_used_are_told_with_what_to_do(tmp_path: Path) -> None:
     values = broker_values(tmp_path)
-    values["cluster_secret_file"] = str(tmp_path / "none")
+    values["identity"]["ca_file"] = str(tmp_path / "none")
     values["pepper_files"]["2"] = secret_file(tmp_path / "short", "abcd")
     (tmp_path / "pepper").chmod(0o644)
     (tmp_path / "a-file").touch()
     values["data"] = str(tmp_path / "a-file" / "data")
     found = [one.finding for one in checked(tmp_path, values) if one.finding.state is State.WRONG]
     texts = {one.setting: one.text for one in reversed(found)}
-    assert "No such file or directory; make the file" in texts["cluster_secret_file"]
+    assert "No such file or directory; make the file" in texts["identity.ca_file"]
     assert "at least 32 hex digits" in texts["pepper_files.2"]
     assert "others can read or change; chmod" in texts["pepper_files.1"]
     assert texts["data"] == f"{tmp_path / 'a-file'} is a file; name a folder"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("broker-2", {}, "one of broker/1 required"),
+        ("control-plane", {}, "one of broker/1 required"),
+        ("broker-1", {"ca": certificates.authority("another")}, "one of cluster c1 required"),
+        ("broker-1", {"begins_in": timedelta(days=1)}, "is not valid before"),
+        ("broker-1", {"begins_in": timedelta(days=-9), "days": 8}, "expired"),
+        ("broker-1", {"believed": [certificates.authority("c1", "other")]}, "authority"),
+    ],
+)
+def test_a_certificate_that_is_not_the_processs_own_or_not_good_now_is_told(
+    tmp_path: Path, name: str, options: dict[str, Any], says: str
+) -> None:
+    values = broker_values(tmp_path) | {"identity": identity(tmp_path, name, **options)}
+    found = wrong(checked(tmp_path, values))
+    assert len(found) == 1
+    (text,) = found.values()
+    assert says in text and "`penstock cluster certificates` makes and renews them" in text
+
+
+def test_a_certificate_that_ends_soon_is_told_and_does_not_keep_a_process_from_its_start(
+    tmp_path: Path,
+) -> None:
+    values = broker_values(tmp_path) | {"identity": identity(tmp_path, "broker-1", days=3)}
+    found = checked(tmp_path, values)
+    assert wrong(found) == {}
+    (doubtful,) = [one.finding.text for one in found if one.finding.state is State.DOUBTFUL]
+    assert "expires in" in doubtful and "put a new one there" in doubtful
+
+
+@pytest.mark.parametrize(
+    ("options", "state", "says"),
+    [
+        ({"days": 365}, State.OK, "is valid for"),
+        ({"days": 3}, State.DOUBTFUL, "put a new one there"),
+        ({"begins_in": timedelta(days=-9), "days": 8}, State.WRONG, "put one there that is valid now"),
+        ({"begins_in": timedelta(days=1), "days": 8}, State.WRONG, "put one there that is valid now"),
+    ],
+)
+def test_the_certificate_that_clients_see_is_looked_at_too(
+    tmp_path: Path, options: dict[str, Any], state: State, says: str
+) -> None:
+    files = certificates.write(tmp_path / "clients", "broker-1", **options)
+    files.key_file.chmod(0o600)
+    values = broker_values(tmp_path) | {
+        "tls_certificate_file": str(files.certificate_file),
+        "tls_key_file": str(files.key_file),
+    }
+    found = [
+        one.finding for one in checked(tmp_path, values) if one.finding.setting == "tls_certificate_file"
+    ]
+    assert (found[-1].state, says in found[-1].text) == (state, True), found
+
+
+def test_two_listeners_on_one_address_are_told(tmp_path: Path) -> None:
+    values = broker_values(tmp_path) | {"client_listen": "127.0.0.1:19092", "peer_listen": "127.0.0.1:19092"}
+    assert wrong(checked(tmp_path, values)) == {
+        "peer_listen": "127.0.0.1:19092 is client_listen's already; give each listener a port of its own"
+    }
 
 
 def test_addresses_that_cannot_be_listened_on_are_told(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ def table(tmp_path: Path) -> Table:
 
 def test_one_holds_it_and_the_other_does_not(table: Table) -> None:
     first, second = table.lease("a"), table.lease("b")
-    assert first.hold(table.execute) and first.held and first.number == 1
-    assert not second.hold(table.execute) and not second.held and second.number is None
+    assert first.hold(table.execute) and first.lasts and first.number == 1
+    assert not second.hold(table.execute) and not second.lasts and second.number is None
 
 
 def test_a_renewal_keeps_the_number_and_a_new_holder_has_a_greater_one(table: Table) -> None:
@@ -47,7 +47,7 @@ def test_a_renewal_keeps_the_number_and_a_new_holder_has_a_greater_one(table: Ta
     assert first.hold(table.execute) and first.hold(table.execute) and first.number == 1
     table.end_it()
     assert second.hold(table.execute) and second.number == 2
-    assert not first.hold(table.execute) and not first.held
+    assert not first.hold(table.execute) and not first.lasts
     table.end_it()
     assert first.hold(table.execute) and first.number == 3
 
@@ -63,9 +63,9 @@ def test_a_process_that_was_paused_holds_nothing_when_it_wakes_up(table: Table) 
     first = table.lease("a", length_s=10.0)
     assert first.hold(table.execute)
     table.now_s += 9.9
-    assert first.held
+    assert first.lasts
     table.now_s += 0.2
-    assert not first.held
+    assert not first.lasts
 
 
 def test_the_time_counts_from_before_the_database_was_asked(table: Table) -> None:
@@ -76,9 +76,9 @@ def test_the_time_counts_from_before_the_database_was_asked(table: Table) -> Non
         return table.execute(statement, values)
 
     assert first.hold(slow)
-    assert first.held and first.age_s == 7.0
+    assert first.lasts and first.age_s == 7.0
     table.now_s += 3.1
-    assert not first.held
+    assert not first.lasts
 
 
 def test_what_a_failed_renewal_leaves_is_the_time_of_the_one_before(table: Table) -> None:
@@ -91,9 +91,9 @@ def test_what_a_failed_renewal_leaves_is_the_time_of_the_one_before(table: Table
     table.now_s += 5.0
     with pytest.raises(ConnectionError):
         first.hold(away)
-    assert first.held
+    assert first.lasts
     table.now_s += 5.1
-    assert not first.held
+    assert not first.lasts
 
 
 def test_a_released_lease_is_taken_at_once_and_only_its_holder_releases_it(table: Table) -> None:
@@ -102,5 +102,5 @@ def test_a_released_lease_is_taken_at_once_and_only_its_holder_releases_it(table
     second.release(table.execute)
     assert not second.hold(table.execute)
     first.release(table.execute)
-    assert not first.held
+    assert not first.lasts
     assert second.hold(table.execute) and second.number == 2

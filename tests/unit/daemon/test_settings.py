@@ -9,7 +9,7 @@ import pytest
 from msgspec import Meta
 
 from control_plane import config
-from control_plane.config import OF_RUNNER, Config
+from control_plane.config import OF_PIPELINE, Config
 from daemon import settings
 from daemon.settings import Refused, Secret, Settings
 from penstock.contract.errors import ConfigurationError
@@ -175,8 +175,11 @@ def test_a_model_cannot_be_changed(tmp_path: Path) -> None:
 
 def test_the_usage_pipeline_knows_which_settings_of_the_shared_file_are_not_its_own() -> None:
     own = {path for path, _ in settings.paths(configuration.Configuration)}
-    assert {path for path, _ in settings.paths(Config)} - own == configuration.OF_CONTROL_PLANE
-    assert own - {path for path, _ in settings.paths(Config)} == OF_RUNNER
+    others = {path for path, _ in settings.paths(Config)}
+    control_plane = {path for path in others - own if path.rpartition(".")[0] not in others - own}
+    assert control_plane == configuration.OF_CONTROL_PLANE
+    alone = {path for path in own - others if path.rpartition(".")[0] not in own - others}
+    assert alone == OF_PIPELINE, "the control plane passes over the pipeline's own"
 
 
 def test_variables_of_others_are_passed_over_and_misspelt_ones_are_not(tmp_path: Path) -> None:
@@ -219,3 +222,46 @@ def test_the_usage_pipeline_passes_over_what_is_the_control_planes_and_refuses_w
     file.write_text(json.dumps(values | {"pipeline_intervall_s": 5}))
     with pytest.raises(ConfigurationError, match=r"no such setting; did you mean pipeline_interval_s\?"):
         configuration.read(file)
+
+
+@pytest.mark.parametrize(
+    ("spark", "said"),
+    [
+        ({"workers": 1}, "spark.workers: no such setting; known: "),
+        ({"conf": {"spark.cores.max": 4}}, "spark.conf[...]: text required, a whole number given"),
+        ({"conf": {"cores": "4"}}, "spark.conf: cores: a name that begins with spark. required"),
+        (
+            {"conf": {"spark.sql.session.timeZone": "CET"}},
+            "spark.conf: spark.sql.session.timeZone: the pipeline sets it",
+        ),
+        (
+            {"conf": {"spark.authenticate.secret": "s3cret"}},
+            "spark.conf: spark.authenticate.secret: a secret would stand",
+        ),
+        (
+            {"conf": {"spark.hadoop.fs.s3a.access.key": "s3cret"}},
+            "spark.conf: spark.hadoop.fs.s3a.access.key: a secret",
+        ),
+        ({"executor_wait_s": 0}, "spark.executor_wait_s: a number above 0 required"),
+    ],
+)
+def test_settings_of_spark_that_cannot_be_right_are_refused_without_showing_a_secret(
+    spark: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.json"
+    values = {"brokers": {"bootstrap": ["127.0.0.1:9"]}, "usage_key_file": "/k", "datasets": "/d"}
+    file.write_text(json.dumps(values | {"spark": spark}))
+    with pytest.raises(ConfigurationError) as refused:
+        configuration.read(file)
+    assert str(refused.value).startswith(f"{file}: {said}")
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2,4]"])
+def test_a_local_master_is_no_cluster(master: str) -> None:
+    assert not configuration.SparkConfiguration(master=master).on_cluster
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "k8s://https://host:6443", "yarn"])
+def test_other_masters_are_clusters(master: str) -> None:
+    assert configuration.SparkConfiguration(master=master).on_cluster

@@ -130,19 +130,19 @@ def test_what_expires_soon_is_something_to_look_at(tmp_path: Path) -> None:
     clock = [files.ca_file.stat().st_mtime]
     found = OwnIdentity(files, Role.BROKER, broker_id=1, clock=lambda: clock[0])
     assert found.warnings() == {}
-    assert found.ends_s()["certificate"] == pytest.approx(20 * 86_400, abs=3_600)
-    assert found.ends_s()["authority"] > 1_000 * 86_400
+    assert found.ends_s()["identity.certificate_file"] == pytest.approx(20 * 86_400, abs=3_600)
+    assert found.ends_s()["identity.ca_file"] > 1_000 * 86_400
     clock[0] += 7 * 86_400
     assert found.warnings() == {
         "certificate expires": f"the certificate in {files.certificate_file} expires in 13 days; put a new one there"
     }
     clock[0] += 14 * 86_400
     assert found.warnings()["certificate expires"].endswith("has expired; put a new one there")
-    assert found.ends_s()["certificate"] < 0
+    assert found.ends_s()["identity.certificate_file"] < 0
 
 
 def test_a_bundle_of_two_authorities_expires_with_the_one_that_issued(tmp_path: Path) -> None:
     old, new = authority(name="old"), authority(name="new")
     files = write(tmp_path, "broker-1", ca=new, believed=[old, new])
     found = own(files, "broker-1").current
-    assert found.ends_s["authority"] == new.certificate.not_valid_after_utc.timestamp()
+    assert found.ends_s["identity.ca_file"] == new.certificate.not_valid_after_utc.timestamp()

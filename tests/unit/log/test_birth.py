@@ -5,8 +5,9 @@ from pathlib import Path
 from data_plane.broker.disk import RealDisk
 from data_plane.disk.port import SyncDirectory
 from data_plane.log import layout
-from data_plane.testkit.disk import SimDisk
-from data_plane.testkit.medium import CutChoice
+from data_plane.log.checkpoint import take_checkpoint
+from data_plane.testkit.disk import SimDisk, SimFile
+from data_plane.testkit.medium import CutChoice, Medium
 from tests.unit.log.miniature import Miniature, reopened, where
 
 DIRECTORY = layout.partition_directory(where())
@@ -80,3 +81,45 @@ def test_what_a_checkpoint_knows_of_an_earlier_generation_makes_no_new_directory
     again.fill(1)
     left = Miniature(SimDisk(again.disk.medium.after_cut(CutChoice())))  # type: ignore[attr-defined]
     assert left.log.log_end_offset == again.log.log_end_offset
+
+
+class _NotedDisk(SimDisk):
+    """Notes which identities are open."""
+
+    def __init__(self) -> None:
+        super().__init__(Medium())
+        self.identities: list[SimFile] = []
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        file = super().open(path, create=create)
+        if path.endswith(layout.PARTITION_FILE):
+            self.identities.append(file)
+        return file
+
+    @property
+    def open_identities(self) -> int:
+        return sum(file._open for file in self.identities)
+
+
+def test_a_directory_that_is_durable_holds_no_file_open() -> None:
+    disk = _NotedDisk()
+    miniature = Miniature(disk)
+    miniature.create(born=False)
+    miniature.append()
+    assert disk.open_identities == 1
+    miniature.commit()
+    assert disk.open_identities == 0
+
+
+def test_a_checkpoint_that_a_full_disk_ended_holds_the_identity_open_until_the_next_one_alone() -> None:
+    disk = _NotedDisk()
+    miniature = Miniature(disk)
+    miniature.create(born=False)
+    miniature.append()
+    given_up = take_checkpoint(disk, miniature.journal, list(miniature.logs.values()))
+    next(given_up)
+    given_up.close()  # type: ignore[attr-defined]
+    miniature.commit()
+    assert miniature.log.born and disk.open_identities == 1
+    miniature.checkpoint()
+    assert disk.open_identities == 0

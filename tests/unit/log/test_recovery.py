@@ -7,7 +7,7 @@ from data_plane.disk.port import DiskFull
 from data_plane.log import layout
 from data_plane.log.identity import Identity, pack_identity, unpack_identity
 from data_plane.log.outcomes import PartitionDamaged, PartitionUnborn, ReplicaRejected
-from data_plane.log.recovery import read_epochs
+from data_plane.log.recovered_epochs import read_epochs
 from data_plane.log.sidecar import HEADER_BYTES
 from data_plane.testkit.disk import DiskFaults, SimDisk
 from data_plane.testkit.medium import Inode

@@ -1,5 +1,6 @@
 """A node's storage without the node: a log directory opened over a simulated disk, with the metadata a test says."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from data_plane.disk.port import Disk
@@ -19,6 +20,7 @@ from data_plane.node.log_directory.quarantine import Quarantine
 from data_plane.node.log_directory.stray_directories import StrayDirectories
 from data_plane.node.ports import Clock
 from data_plane.node.replicas.committer import Committer
+from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
 from data_plane.testkit.disk import SimDisk
@@ -158,9 +160,22 @@ def boot(
     return Boot(disk, config, image, directory, strays, tail, now_ms=NOW_MS, monotonic_ms=0.0).run()
 
 
-def committer_of(storage: Miniature, clock: Clock, stats: NodeStats) -> Committer:
-    """The only writer of the journal; its `run` makes durable what the logs take."""
-    space = DiskSpace(CONFIG, storage.disk, Quarantine(storage.disk, CONFIG.damaged_keep_ms))
+def committer_of(
+    storage: Miniature,
+    clock: Clock,
+    stats: NodeStats,
+    replicas: Sequence[Replica] = (),
+    config: NodeConfig = CONFIG,
+) -> Committer:
+    """The only writer of the journal; its `run` makes durable what the logs take. Checkpoints are of `replicas`."""
+    space = DiskSpace(config, storage.disk, Quarantine(storage.disk, config.damaged_keep_ms))
     return Committer(
-        storage.disk, storage.journal, CONFIG, clock, stats, list, space, lambda: Turn(clock, _Rng())
+        storage.disk,
+        storage.journal,
+        config,
+        clock,
+        stats,
+        lambda: list(replicas),
+        space,
+        lambda: Turn(clock, _Rng()),
     )

@@ -134,6 +134,26 @@ def test_the_count_of_a_batch_is_bounded() -> None:
     assert builder.count == most
 
 
+def test_headers_count_like_messages_and_readers_take_what_was_built() -> None:
+    most = limits.RECORDS_AND_HEADERS_PER_BATCH_MAX
+    builder = BatchBuilder(bytes_max=64 * limits.MIB)
+    half = [("", None)] * (most // 2)
+    assert builder.append(NOW_MS, None, None, half)
+    assert builder.append(NOW_MS, None, None, half) == 0
+    assert builder.append(NOW_MS, None, None, half[3:])
+    assert builder.append_many(NOW_MS, [None] * 3) == 1
+    assert [len(record.headers) for record in records_of(builder.build())] == [most // 2, most // 2 - 3, 0]
+
+
+def test_a_message_of_more_headers_than_a_batch_may_have_is_refused() -> None:
+    most = limits.RECORDS_AND_HEADERS_PER_BATCH_MAX
+    builder = BatchBuilder(bytes_max=64 * limits.MIB)
+    with pytest.raises(InvalidRequest, match=f"headers: {most}, at most {most - 1} in a message allowed"):
+        builder.append(NOW_MS, None, None, [("", None)] * most)
+    assert builder.append(NOW_MS, None, b"v")
+    assert len(records_of(builder.build())) == 1
+
+
 def test_a_batch_is_built_once_and_not_empty() -> None:
     builder = BatchBuilder()
     with pytest.raises(InvariantBroken):

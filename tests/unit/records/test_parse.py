@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.contract.errors import CorruptBatch
-from penstock.contract.limits import MIB
+from penstock.contract.limits import MIB, RECORDS_AND_HEADERS_PER_BATCH_MAX
 from penstock.records.batch import BATCH_HEADER_BYTES, Compression, check_batch, placed
 from penstock.records.build import BatchBuilder
 from penstock.records.codec import READ_PAST_BYTES, extension_codec
@@ -23,7 +23,6 @@ from penstock.records.parse import (
     parse_by_extension,
     records_of,
 )
-from penstock.records.record_block import HEADERS_PER_BATCH_MAX
 from tests.waiting import PATIENCE_S
 
 from .forging import encode_record, encode_varint, forged, plain_block
@@ -205,13 +204,25 @@ def test_hostile_records_are_refused_by_both_parsers(block: bytes, count: int) -
 
 
 def test_a_large_block_of_headers_is_counted_before_it_becomes_objects() -> None:
-    claimed = HEADERS_PER_BATCH_MAX + 1
+    claimed = RECORDS_AND_HEADERS_PER_BATCH_MAX - 1
     body = b"\0\0\0\1\1" + encode_varint(claimed) + b"\0\1" * claimed
     block = record(body)
     padding = encode_record(1, 0, None, bytes(EXTENSION_BLOCK_BYTES_MAX), [])
     packed = bytes(compress(Compression.ZSTD, block + padding))
-    with pytest.raises(CorruptBatch, match=f"at most {HEADERS_PER_BATCH_MAX} in a batch allowed"):
+    with pytest.raises(CorruptBatch, match="more than 1000000 records and headers together"):
         columns_of(forged(packed, 2, codec=Compression.ZSTD))
+
+
+@pytest.mark.parametrize(
+    "headers", [RECORDS_AND_HEADERS_PER_BATCH_MAX - 1, RECORDS_AND_HEADERS_PER_BATCH_MAX]
+)
+def test_both_parsers_take_as_many_headers(headers: int) -> None:
+    block = record(b"\0\0\0\1\1" + encode_varint(headers) + b"\0\1" * headers)
+    assert len(block) < EXTENSION_BLOCK_BYTES_MAX
+    verdicts = parsers_verdicts(block, 1)
+    assert [verdict == "refused" for verdict in verdicts] == [
+        headers == RECORDS_AND_HEADERS_PER_BATCH_MAX
+    ] * 2
 
 
 def test_a_large_block_is_read_too() -> None:

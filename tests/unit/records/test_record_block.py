@@ -1,11 +1,13 @@
 """A block of records: each fills just what its length says, and no number is believed beyond the bytes there are."""
 
+import tracemalloc
 import zlib
+from collections.abc import Callable
 
 import pytest
 
+from penstock.contract import limits
 from penstock.contract.errors import CorruptBatch
-from penstock.records import record_block
 from penstock.records.batch import NO_TIMESTAMP, Compression, check_batch
 from penstock.records.compression import compress
 from penstock.records.malformed import what_is_malformed
@@ -62,13 +64,87 @@ def test_a_number_of_headers_that_have_no_room_is_refused_by_name(said: int) -> 
         decoded(with_body(body), 1)
 
 
-def test_a_batchs_headers_are_bounded_over_all_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_block, "HEADERS_PER_BATCH_MAX", 4)
-    half = [("", None)] * 2
-    full = b"".join(encode_record(index, 0, None, None, half) for index in range(2))
-    assert len(decoded(full, 2)) == 2
-    with pytest.raises(CorruptBatch, match="headers"):
-        decoded(full + encode_record(2, 0, None, None, [("", None)]), 3)
+def with_headers(count: int, header: bytes = b"\0\1", offset_delta: int = 0) -> bytes:
+    """A record of so many headers; `header` is one of them, encoded."""
+    start = b"\0\0" + encode_varint(offset_delta) + b"\1\1"
+    return with_body(start + encode_varint(count) + header * count)
+
+
+def encoded_header(name: bytes, content: bytes) -> bytes:
+    return encode_varint(len(name)) + name + encode_varint(len(content)) + content
+
+
+def test_records_and_headers_of_a_batch_are_bounded_together() -> None:
+    headers = limits.RECORDS_AND_HEADERS_PER_BATCH_MAX - 2
+    half = headers // 2
+    columns = decode_records(with_headers(half) + with_headers(headers - half, offset_delta=1), 2)
+    assert columns.headers is not None and sum(map(len, columns.headers)) == headers
+    with pytest.raises(CorruptBatch, match="more than 1000000 records and headers together"):
+        decode_records(with_headers(half) + with_headers(headers - half + 1, offset_delta=1), 2)
+
+
+def test_names_of_a_batchs_headers_are_bounded_over_all_its_records() -> None:
+    most = limits.HEADER_NAME_BYTES_PER_BATCH_MAX
+    first = with_headers(1, encoded_header(b"n" * (most - 10), b""))
+    block = first + with_headers(2, encoded_header(b"n" * 5, b"content"), 1)
+    assert len(decode_records(block, 2).values) == 2
+    block = first + with_headers(2, encoded_header(b"n" * 6, b"content"), 1)
+    with pytest.raises(CorruptBatch, match=f"names of headers above {most} bytes"):
+        decode_records(block, 2)
+
+
+def memory_of(block: bytes, count: int) -> int:
+    """The most that decoding takes beside the block; what is refused too."""
+    tracemalloc.start(1)
+    try:
+        decode_records(block, count)
+    except CorruptBatch:
+        pass
+    finally:
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    return peak
+
+
+DENSE: dict[str, Callable[[int], bytes]] = {
+    "records": lambda index: encode_record(2 * index + 300, 300 * index, b"ke", b"va", []),
+    "a header each": lambda index: encode_record(2 * index + 300, 300 * index, b"ke", b"va", [("na", b"co")]),
+    "empty headers": lambda index: with_headers(10, b"\0\0", index),
+    "headers": lambda index: with_headers(10, encoded_header(b"na", b"co"), index),
+}
+
+
+@pytest.mark.parametrize("dense", DENSE)
+def test_what_a_block_becomes_takes_a_stated_number_of_bytes_a_record_and_header(dense: str) -> None:
+    records = 5_000
+    block = b"".join(DENSE[dense](index) for index in range(records))
+    objects = records * {"records": 1, "a header each": 2}.get(dense, 11)
+    assert memory_of(block, records) <= 250 * objects
+
+
+def test_names_of_the_widest_characters_take_what_is_stated() -> None:
+    """One of them makes each character of a name four bytes wide."""
+    name = b"n" * 1_000_000 + "\U0001f600".encode()
+    wide = with_headers(4, encoded_header(name, b""))
+    assert memory_of(wide, 1) <= 7 * len(name) * 4, "text, and while it is made its bytes and a narrower copy"
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        with_headers(limits.RECORDS_AND_HEADERS_PER_BATCH_MAX),
+        with_headers(1, encoded_header(b"n" * (limits.HEADER_NAME_BYTES_PER_BATCH_MAX + 1), b"")),
+        with_body(b"\0\0\0" + encode_varint(1 << 40) + b"k" * 4_000_000),
+        encode_varint(1 << 40) + b"k" * 4_000_000,
+    ],
+    ids=["headers", "name", "key", "record"],
+)
+def test_a_claim_beyond_a_bound_is_refused_before_memory_is_taken(block: bytes) -> None:
+    assert memory_of(block, 1) < 10_000
+
+
+def test_records_beyond_the_bytes_that_are_there_are_refused_before_memory_is_taken() -> None:
+    assert memory_of(bytes(7 * 100_000 - 1), 100_000) < 10_000
 
 
 def test_a_batch_without_timestamps_is_taken_and_one_before_that_is_not() -> None:

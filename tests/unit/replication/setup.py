@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from data_plane.metadata.model import PartitionRecord
 from data_plane.replication.effects import Effects
-from data_plane.replication.leader import BrokerView, LeaderState
+from data_plane.replication.in_sync import BrokerView
+from data_plane.replication.leader import LeaderState
 from data_plane.replication.opening import OpenAnswer, Position
 from penstock.contract.ids import BrokerId
 

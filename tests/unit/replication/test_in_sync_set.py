@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from data_plane.replication import in_sync
-from data_plane.replication.leader import BrokerView
+from data_plane.replication.in_sync import BrokerView
 from penstock.contract.ids import BrokerId
 
 from .setup import START, acked, advanced, carry_out, everybody, leader, opened, record

@@ -79,7 +79,8 @@ def said(
             [
                 "Nothing acknowledged is lost if 2 brokers lose their disk.",
                 "Writes are refused while any copy is away.",
-                "A whole zone may be lost: nothing is lost with it, and writes are refused until enough copies are back.",
+                "A whole zone may be lost: nothing is lost with it,"
+                " and writes are refused until enough copies are back.",
             ],
         ),
         (

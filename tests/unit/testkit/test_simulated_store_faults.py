@@ -17,7 +17,8 @@ from data_plane.metadata.port import (
     StoreUnavailable,
 )
 from data_plane.testkit.loop import SimLoop
-from data_plane.testkit.store import SimulatedStore, StoreFaultKind, StoreFaults
+from data_plane.testkit.store import SimulatedStore
+from data_plane.testkit.store_faults import StoreFaultKind, StoreFaults
 from data_plane.testkit.store_history import StoreHistory
 
 TTL_MS = 6_000

@@ -7,6 +7,7 @@ from data_plane.testkit.cluster import SimCluster
 from data_plane.testkit.invariants import Invariant
 from data_plane.testkit.medium import Inode
 from data_plane.testkit.scenario import READ_S_MAX, Scenario
+from data_plane.testkit.standing import at_rest
 from data_plane.testkit.stored_log import StoredLog
 from penstock.contract.ids import TopicPartition
 from tests.simulation.plans import plan_of
@@ -26,7 +27,7 @@ class Rested(Scenario):
         await self._require(READ_S_MAX, lambda: watcher.ledger(where).end > 60, Invariant.I20, str)
         for producer in self._producers:
             producer.stopping = True
-        await self._require(READ_S_MAX, lambda: self._at_rest(cluster, watcher), Invariant.I9, str)
+        await self._require(READ_S_MAX, lambda: at_rest(cluster, watcher), Invariant.I9, str)
         watcher.check_at_rest()
         watcher.damaged = lambda broker, _: broker.broker_id == _VICTIM
         self.spoil(cluster, where)

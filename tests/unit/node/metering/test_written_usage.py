@@ -10,7 +10,7 @@ from data_plane.contract import usage_pb2
 from data_plane.metadata.kept_ends import KeptEnd
 from data_plane.metering.increments import FETCH
 from data_plane.metering.readings import DueReading, ReadingKind
-from data_plane.node.metering import metering
+from data_plane.node.metering.record_draft import ROWS_MAX, RecordDraft
 from data_plane.node.metering.usage_topic import QUEUED_MAX
 from data_plane.node.replicas.replica import Replica
 from penstock.contract.errors import BrokerUnavailable, Throttled
@@ -22,8 +22,6 @@ from tests.unit.node.replicas.test_follower_stream import led
 from tests.unit.node.storage import where
 
 TENANT = TenantId("tn_a")
-ROWS_MAX = metering._ROWS_MAX
-"""Of one record."""
 
 
 class Still:
@@ -161,7 +159,7 @@ def read_loss(
     replica: Replica, beside: Callable[[], None] = lambda: None
 ) -> tuple[bool, list[tuple[int, ReadingKind]]]:
     """`beside`: called while it folds, when that takes more than one turn."""
-    draft = metering._Draft()
+    draft = RecordDraft()
 
     async def story() -> bool:
         asyncio.get_running_loop().call_soon(beside)

@@ -1,17 +1,24 @@
-"""Commit rounds: at once on a quick disk, kept apart where a thread does them, checkpoints always by the thread."""
+"""Commit rounds: at once on a quick disk, kept apart where a thread does them, checkpoints always by the thread. What
+fails acknowledges nothing.
+"""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
-from data_plane.disk.port import SyncStep
-from data_plane.node.replicas.committer import Committer
+import pytest
+
+from data_plane.disk.port import DiskFull, SyncStep
+from data_plane.node.replicas.committer import Committer, LogDirectoryFailed
+from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.clock import SimClock
-from data_plane.testkit.disk import DiskTiming, SimDisk
+from data_plane.testkit.disk import DISK_BYTES, DiskTiming, SimDisk
 from data_plane.testkit.loop import SimLoop
 from data_plane.testkit.medium import Medium
 from tests.unit.log.miniature import Miniature
-from tests.unit.node.storage import committer_of
+from tests.unit.node.storage import CONFIG, committer_of
 
 from .test_follower_stream import led
 
@@ -118,3 +125,193 @@ def test_a_checkpoint_is_handed_over_on_a_quick_disk_too() -> None:
 
     _run(disk, story)
     assert disk.asked and set(disk.asked) == {"handed over"}
+
+
+class Rounds:
+    """One replica that leads, and the committer of its log, on a disk that answers sooner than a thread would."""
+
+    def __init__(self) -> None:
+        self.loop = SimLoop(1)
+        self.disk = SimDisk(Medium(), timing=DiskTiming(at_once_chance=1.0, sync_ms=5.0))
+        self.storage, self.clock, self.stats = Miniature(self.disk), SimClock(self.loop), NodeStats()
+        self.replica: Replica = led(self.storage)
+        self.committer: Committer = committer_of(self.storage, self.clock, self.stats)
+
+    def append(self) -> None:
+        self.storage.append()
+        self.committer.wrote(self.replica)
+
+    @property
+    def durable(self) -> int:
+        return self.replica.log.durable_end_offset
+
+    def play(self, story: Callable[["asyncio.Task[None]"], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            running = asyncio.create_task(self.committer.run())
+            await story(running)
+            running.cancel()
+            await asyncio.wait([running])
+
+        try:
+            self.loop.run_until_complete(whole())
+            assert not self.loop.failures
+        finally:
+            self.loop.close()
+
+
+def test_a_round_at_once_that_meets_a_full_disk_acknowledges_nothing_until_there_is_space() -> None:
+    rounds = Rounds()
+
+    async def story(running: "asyncio.Task[None]") -> None:
+        rounds.append()
+        await rounds.committer.flushed(rounds.replica)
+        # Beyond what the journal's last block still takes.
+        for _ in range(100):
+            rounds.append()
+        rounds.disk.faults.capacity_bytes = rounds.disk.medium.used_bytes()
+        await asyncio.sleep(1)
+        assert rounds.durable == 1 and not running.done()
+        assert rounds.stats.no_room >= 2
+        rounds.disk.faults.capacity_bytes = DISK_BYTES
+        await rounds.committer.flushed(rounds.replica)
+        assert rounds.durable == 101
+
+    rounds.play(story)
+    rounds.disk.kill()
+    rounds.disk.medium.power_cut(random.Random(1))
+    assert Miniature(SimDisk(rounds.disk.medium)).log.log_end_offset == 101
+
+
+def test_a_round_at_once_whose_sync_fails_ends_the_broker_and_acknowledges_nothing() -> None:
+    rounds = Rounds()
+
+    async def story(running: "asyncio.Task[None]") -> None:
+        rounds.append()
+        await rounds.committer.flushed(rounds.replica)
+        rounds.disk.faults.failing_syncs = 1
+        rounds.append()
+        await asyncio.wait([running])
+        with pytest.raises(LogDirectoryFailed, match="EIO"):
+            running.result()
+        assert rounds.durable == 1
+        assert rounds.committer.sync_began_ms is None
+
+    rounds.play(story)
+
+
+class _HeardDisk(SimDisk):
+    """Says when a sync that was handed over begins."""
+
+    def __init__(self) -> None:
+        super().__init__(Medium())
+        self.syncing = asyncio.Event()
+
+    async def sync(self, steps: Sequence[SyncStep]) -> None:
+        self.syncing.set()
+        await super().sync(steps)
+
+
+class ScarceFiles:
+    """A broker that checkpoints once more than `WRITTEN_MAX` logs were written to; it has more of them than that."""
+
+    WRITTEN_MAX, LOGS = 2, 5
+
+    def __init__(self) -> None:
+        self.loop = SimLoop(1)
+        self.disk = _HeardDisk()
+        self.storage, self.clock, self.stats = Miniature(self.disk), SimClock(self.loop), NodeStats()
+        self.replicas = [led(self.storage, partition=number) for number in range(self.LOGS)]
+        config = replace(CONFIG, written_logs_max=self.WRITTEN_MAX)
+        self.committer = committer_of(self.storage, self.clock, self.stats, self.replicas, config)
+
+    async def write(self, *numbers: int) -> None:
+        """Durable in the journal when it returns."""
+        for number in numbers:
+            self.storage.append(number)
+            self.committer.wrote(self.replicas[number])
+        for number in numbers:
+            await self.committer.flushed(self.replicas[number])
+
+    def open(self) -> list[int]:
+        """Logs whose files are open."""
+        return [
+            number
+            for number, log in self.storage.logs.items()
+            if any(segment._data is not None for segment in log._segments.all)
+        ]
+
+    def play(self, story: Callable[[], Awaitable[None]], *, checkpoints: bool = False) -> None:
+        async def whole() -> None:
+            running = [asyncio.create_task(self.committer.run())]
+            if checkpoints:
+                running.append(asyncio.create_task(self.committer.run_checkpoints()))
+            await story()
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+
+        try:
+            self.loop.run_until_complete(whole())
+            assert not self.loop.failures
+        finally:
+            self.loop.close()
+
+
+def test_a_checkpoint_is_due_once_more_logs_were_written_to_than_may_be() -> None:
+    broker = ScarceFiles()
+
+    async def story() -> None:
+        await asyncio.sleep(1)
+        before = broker.stats.checkpoints
+        await broker.write(0, 1)
+        await asyncio.sleep(1)
+        assert broker.stats.checkpoints == before and broker.open() == [0, 1]
+        await broker.write(2)
+        await asyncio.sleep(1)
+        assert broker.stats.checkpoints == before + 1
+        assert broker.open() == []
+
+    broker.play(story, checkpoints=True)
+
+
+def test_a_checkpoint_of_few_logs_leaves_their_files_open() -> None:
+    broker = ScarceFiles()
+
+    async def story() -> None:
+        await broker.write(0, 1)
+        await broker.committer.checkpoint()
+        assert broker.open() == [0, 1]
+
+    broker.play(story)
+
+
+def test_what_is_written_to_beside_a_checkpoint_keeps_its_files_open() -> None:
+    broker = ScarceFiles()
+
+    async def story() -> None:
+        await broker.write(*range(broker.LOGS))
+        broker.disk.syncing.clear()
+        checkpoint = asyncio.create_task(broker.committer.checkpoint())
+        await broker.disk.syncing.wait()
+        # No batch: that it waits for a sync would keep the files open as well.
+        broker.committer.wrote(broker.replicas[3])
+        await checkpoint
+        assert broker.open() == [3]
+
+    broker.play(story)
+
+
+def test_logs_that_a_full_disk_kept_from_a_checkpoint_close_their_files_with_the_next_one() -> None:
+    broker = ScarceFiles()
+
+    async def story() -> None:
+        await broker.write(*range(broker.LOGS))
+        broker.disk.faults.capacity_bytes = broker.disk.medium.used_bytes()
+        with pytest.raises(DiskFull):
+            await broker.committer.checkpoint()
+        assert broker.open() == [*range(broker.LOGS)]
+        broker.disk.faults.capacity_bytes = DISK_BYTES
+        await broker.committer.checkpoint()
+        assert broker.open() == []
+
+    broker.play(story)

@@ -56,6 +56,9 @@ class Counting:
         self.transactions = 0
         self.lost = 0
         self.answered = asyncio.Event()
+        self.heard = asyncio.Event()
+        """Until it is set the image stands still."""
+        self.heard.set()
 
     async def txn(self, compares: Sequence[Compare], changes: Sequence[Change]) -> TxnResult:
         self.transactions += 1
@@ -69,8 +72,10 @@ class Counting:
     async def range(self, prefix: str) -> RangeResult:
         return await self._store.range(prefix)
 
-    def watch(self, prefix: str, after_revision: int) -> AsyncIterator[WatchBatch]:
-        return self._store.watch(prefix, after_revision)
+    async def watch(self, prefix: str, after_revision: int) -> AsyncIterator[WatchBatch]:
+        async for batch in self._store.watch(prefix, after_revision):
+            await self.heard.wait()
+            yield batch
 
     async def session(self, ttl_ms: int) -> Session:
         return await self._store.session(ttl_ms)
@@ -104,9 +109,11 @@ class Leader:
         self.store.answered.clear()
         self.view = MetadataView(self.store, CONFIG.timings)
         await self.view.load()
-        registration = registration_in(self.view, self.store)
-        registration.epoch = self.epoch
-        self.writer = InSyncWriter(CONFIG, self.view, registration, self.store, StillClock(), NodeStats())
+        self.registration = registration_in(self.view, self.store)
+        self.registration.epoch = self.epoch
+        self.writer = InSyncWriter(
+            CONFIG, self.view, self.registration, self.store, StillClock(), NodeStats()
+        )
 
     def catch_up(self, replica: Replica, broker_epoch: int) -> None:
         assert replica.leading is not None
@@ -175,6 +182,29 @@ def test_a_block_that_others_have_moved_meanwhile_keeps_no_other_from_being_writ
         assert await leader.in_sync() == [EVERYONE] * 40
         (item,) = (await leader.store.range(_key(moved))).items
         assert model.decode_block(item.value)[neighbour.partition] == neighbour
+
+    run(tmp_path, 40, story)
+
+
+def test_many_that_were_refused_are_written_again_once_the_image_shows_why(tmp_path: Path) -> None:
+    """Before, each half would be refused as well, down to the block that has moved."""
+
+    async def story(leader: Leader) -> None:
+        leader.store.heard.clear()
+        moved = leader.replicas[13]
+        assert moved.record is not None
+        later = model.encode_block({moved.where.partition: moved.record.changed(in_sync=(ME,))})
+        await leader.store.txn([], [Put(_key(moved), later)])
+        leader.store.transactions = 0
+        leader.store.answered.clear()
+        looking = asyncio.create_task(leader.writer._look(leader.replicas))
+        await asyncio.wait_for(leader.store.answered.wait(), PATIENCE_S)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert leader.store.transactions == 1
+        leader.store.heard.set()
+        await looking
+        assert await leader.in_sync() == [EVERYONE] * 13 + [{ME}] + [EVERYONE] * 26
 
     run(tmp_path, 40, story)
 
@@ -263,6 +293,21 @@ def test_a_follower_that_begins_to_shut_down_before_it_is_written_does_not_join(
         record = replace(_broker(FOLLOWER), draining=True)
         leaves = await leader.store.txn([], [Put(model.broker_key(FOLLOWER), record.encode())])
         assert await leader.view.reached(leaves.revision, 60_000)
+        await leader.writer._write(proposed)
+        assert await leader.in_sync() == [{ME, OTHER}] * blocks
+
+    run(tmp_path, blocks, story)
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_a_leader_that_is_registered_no_more_writes_nothing_that_it_proposed_before(
+    tmp_path: Path, blocks: int
+) -> None:
+    """Though the store still has its registration: its session may have ended by its own clock first (RL9)."""
+
+    async def story(leader: Leader) -> None:
+        proposed = _proposed(leader)
+        leader.registration.epoch = 0
         await leader.writer._write(proposed)
         assert await leader.in_sync() == [{ME, OTHER}] * blocks
 

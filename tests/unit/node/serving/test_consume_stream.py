@@ -28,7 +28,7 @@ BAD_OFFSET, END = 0, 5
 class BadSector:
     """A partition with its log and its disk, which fails for the first offset when the test says so."""
 
-    topic = None
+    topic = leading = None
     log_start_known, log_start_offset, high_watermark = True, 0, END
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The id of this process, which those that it forks share: one worker is one process to the others."""
+"""The id under which this process holds leases, and those that it forks with it: one worker is one to the others."""
 
 import secrets
 

@@ -1,0 +1,425 @@
+"""Where published data sets rest: a folder, or a bucket of S3-style storage. The usage pipeline writes, billing reads.
+
+A run is there once its manifest is there. Its files come first, the manifest once and for good, and a pointer names the
+run that counts. Pointers have the number of the runner that wrote them, and the one with the greatest counts: a runner
+that was paused while another took over changes nothing that is read (RL9). In a folder that number is in the pointer's
+name, in a bucket in its content, which is replaced on the condition that it is as it was seen.
+"""
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+from urllib.parse import urlsplit
+
+import boto3
+import botocore.session
+from botocore.client import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from msgspec import Meta
+
+from daemon.settings import Settings, require
+from penstock.rules.addresses import is_loopback
+
+MANIFEST = "manifest.json"
+CURRENT = "current.json"
+WAKE = "wake"
+_RUN = "run="
+_DELETED_AT_ONCE_MAX = 1_000
+"""What S3 takes in one request."""
+_CONNECT_S, _ANSWER_S, _TRIES = 5, 30, 4
+_ABSENT = ("NoSuchKey", "404")
+_THERE_ALREADY = "PreconditionFailed"
+_CHANGED_MEANWHILE = (_THERE_ALREADY, "ConditionalRequestConflict", *_ABSENT)
+_NUMBERED = re.compile(r"current-(\d{1,18})\.json")
+_CHANGES_MAX = 20
+"""Of a pointer in a bucket by others, between looking at it and replacing it."""
+_POINTERS_KEPT = 2
+"""In a folder: a reader that has just looked for the greatest one still finds it after a takeover."""
+_GONE = ".gone-"
+
+
+class StoreUnavailable(Exception):
+    """The storage did not answer, or refused. What was asked of it may have happened; asking again does no harm."""
+
+
+class BucketSettings(Settings, frozen=True, kw_only=True):
+    """A bucket of S3-style storage, which knows conditional puts (`If-None-Match: *`).
+
+    Keys come from `credentials_file` or else from where AWS's own tools look: variables of the environment, a shared
+    file, the machine's role.
+    """
+
+    name: Annotated[str, Meta(min_length=3, max_length=63)]
+    """The bucket's name."""
+    prefix: str = ""
+    """What the names of all objects begin with, a slash after it."""
+    endpoint_url: str | None = None
+    """https://host:port of the storage; AWS of the region unless given. http for this machine only."""
+    region: str | None = None
+    """Region; where AWS's own tools look unless given."""
+    credentials_file: Path | None = None
+    """File with the keys, in the form of AWS's shared credentials file."""
+    ca_file: Path | None = None
+    """Authorities of the storage's certificate, PEM; the public ones unless given."""
+
+    def __post_init__(self) -> None:
+        require(not self.prefix.startswith("/"), "prefix", "a name that begins with no slash required")
+        if self.endpoint_url is not None:
+            parts = urlsplit(self.endpoint_url)
+            require(
+                parts.scheme in ("http", "https") and bool(parts.hostname),
+                "endpoint_url",
+                f"https://host:port required, {self.endpoint_url[:80]!r} given",
+            )
+            require(
+                parts.username is None and parts.password is None,
+                "endpoint_url",
+                "holds a user or a password; put keys into credentials_file",
+            )
+            require(
+                parts.scheme == "https" or is_loopback(parts.hostname or ""),
+                "endpoint_url",
+                "https required: what leaves this machine is encrypted",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A run that is there. `manifest` is the one that counts: the given one, or one that was there before."""
+
+    manifest: bytes
+    folder: Path
+    """Its rows on this machine, until old runs are removed."""
+
+
+class DataSetStore(Protocol):
+    """Every method may raise `StoreUnavailable`, and may then be called again. One pipeline at a time writes."""
+
+    look_s: float
+    """How often it is worth looking for a wake-up."""
+
+    def current(self, dataset: str) -> bytes | None:
+        """The pointer's content; None before the first run."""
+
+    def manifest(self, dataset: str, run_id: str) -> bytes | None:
+        """Of a published run."""
+
+    def file(self, dataset: str, run_id: str, name: str) -> bytes | None:
+        """One file of a published run."""
+
+    def publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
+        """Make the files in the folder `pending`, which belongs to the store from now on, a run with this manifest,
+        unless the run is there already: then nothing changes. Readers see all of it or nothing.
+        """
+
+    def make_current(self, dataset: str, content: bytes, number: int = 0) -> None:
+        """Replace the pointer by `content`, an object with `run_id` and `number` (which may be left out when it is 0),
+        unless the present one's number is greater.
+        """
+
+    def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
+        """Remove all runs but the newest `kept` and the current one, and what was never published."""
+
+    def wake(self) -> None:
+        """Ask the pipeline for a round now."""
+
+    def woken(self) -> str:
+        """Another text after each wake-up."""
+
+
+class FolderStore:
+    """A folder: of this machine, or of a file system that pipeline and billing share."""
+
+    look_s = 0.2
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run_folder(self, dataset: str, run_id: str) -> Path:
+        return self.folder / dataset / f"{_RUN}{run_id}"
+
+    def current(self, dataset: str) -> bytes | None:
+        found = self._pointers(dataset)
+        return _content(found[-1][1]) if found else None
+
+    def manifest(self, dataset: str, run_id: str) -> bytes | None:
+        return self.file(dataset, run_id, MANIFEST)
+
+    def file(self, dataset: str, run_id: str, name: str) -> bytes | None:
+        return _content(self.run_folder(dataset, run_id) / name)
+
+    def publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
+        final = self.run_folder(dataset, run_id)
+        earlier = self.manifest(dataset, run_id)
+        if earlier is not None:
+            shutil.rmtree(pending)
+            return Published(manifest=earlier, folder=final)
+        write_durably(pending / MANIFEST, manifest)
+        try:
+            pending.rename(final)
+        except OSError:
+            # There is something: another writer's run, or what is left of one that was being removed.
+            earlier = self.manifest(dataset, run_id)
+            if earlier is not None:
+                shutil.rmtree(pending)
+                return Published(manifest=earlier, folder=final)
+            _remove_whole(final)
+            pending.rename(final)
+        return Published(manifest=manifest, folder=final)
+
+    def make_current(self, dataset: str, content: bytes, number: int = 0) -> None:
+        (self.folder / dataset).mkdir(parents=True, exist_ok=True)
+        write_durably(self.folder / dataset / _pointer_name(number), content)
+        for _, old in [found for found in self._pointers(dataset) if found[0] < number][: 1 - _POINTERS_KEPT]:
+            old.unlink(missing_ok=True)
+
+    def _pointers(self, dataset: str) -> list[tuple[int, Path]]:
+        """By number, the greatest last."""
+        found = ((_pointer_number(file.name), file) for file in (self.folder / dataset).glob("current*.json"))
+        return sorted((number, file) for number, file in found if number is not None)
+
+    def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
+        runs = sorted(
+            (self.folder / dataset).glob(f"{_RUN}*"), key=lambda run: run.stat().st_mtime_ns, reverse=True
+        )
+        for run in runs[kept:]:
+            if run.name != f"{_RUN}{current}":
+                _remove_whole(run)
+        for gone in (self.folder / dataset).glob(f"{_GONE}*"):
+            shutil.rmtree(gone, ignore_errors=True)
+
+    def wake(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / WAKE).touch()
+        except OSError as error:
+            raise StoreUnavailable(f"{self.folder / WAKE}: {error.strerror}") from error
+
+    def woken(self) -> str:
+        try:
+            return str((self.folder / WAKE).stat().st_mtime_ns)
+        except OSError:
+            return ""
+
+
+class BucketStore:
+    """A bucket. Files of a run have names of their own, so that two writers of one run never replace each other's; the
+    manifest is put on the condition that there is none.
+    """
+
+    look_s = 5.0
+
+    def __init__(self, settings: BucketSettings) -> None:
+        self._bucket = settings.name
+        self._prefix = f"{settings.prefix.rstrip('/')}/" if settings.prefix else ""
+        for file in (settings.credentials_file, settings.ca_file):
+            if file is not None and not file.is_file():
+                raise StoreUnavailable(f"s3://{self._bucket}: {file}: no such file")
+        base = botocore.session.Session()
+        if settings.credentials_file is not None:
+            base.set_config_variable("credentials_file", str(settings.credentials_file))
+        config = Config(
+            connect_timeout=_CONNECT_S,
+            read_timeout=_ANSWER_S,
+            retries={"mode": "standard", "total_max_attempts": _TRIES},
+        )
+        try:
+            self._s3: Any = boto3.Session(botocore_session=base, region_name=settings.region).client(
+                "s3",
+                endpoint_url=settings.endpoint_url,
+                verify=None if settings.ca_file is None else str(settings.ca_file),
+                config=config,
+            )
+        except (BotoCoreError, ValueError) as error:
+            raise StoreUnavailable(f"s3://{self._bucket}: {error}") from error
+
+    def current(self, dataset: str) -> bytes | None:
+        return self._get(f"{dataset}/{CURRENT}")
+
+    def manifest(self, dataset: str, run_id: str) -> bytes | None:
+        return self.file(dataset, run_id, MANIFEST)
+
+    def file(self, dataset: str, run_id: str, name: str) -> bytes | None:
+        return self._get(f"{dataset}/{_RUN}{run_id}/{name}")
+
+    def publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
+        earlier = self.manifest(dataset, run_id)
+        if earlier is not None:
+            return Published(manifest=earlier, folder=pending)
+        run = f"{dataset}/{_RUN}{run_id}"
+        for file in sorted(pending.iterdir()):
+            with file.open("rb") as content:
+                self._call("put_object", f"{run}/{file.name}", Body=content)
+        try:
+            self._call("put_object", f"{run}/{MANIFEST}", Body=manifest, IfNoneMatch="*")
+        except _Refused as refused:
+            if refused.code != _THERE_ALREADY:
+                raise
+            # Another writer's, or this one: an answer was lost and the request sent again.
+            manifest = self.manifest(dataset, run_id) or manifest
+        return Published(manifest=manifest, folder=pending)
+
+    def make_current(self, dataset: str, content: bytes, number: int = 0) -> None:
+        name = f"{dataset}/{CURRENT}"
+        for _ in range(_CHANGES_MAX):
+            seen = self._seen(name)
+            if seen is not None and (seen[0] == content or _number_in(seen[0]) > number):
+                return
+            condition = {"IfNoneMatch": "*"} if seen is None else {"IfMatch": seen[1]}
+            try:
+                self._call("put_object", name, Body=content, **condition)
+                return
+            except _Refused as refused:
+                # Another runner's, or this one's: an answer was lost and the request sent again.
+                if refused.code not in _CHANGED_MEANWHILE:
+                    raise
+        raise StoreUnavailable(
+            f"s3://{self._bucket}/{self._prefix}{name}: it is changed by others all the time"
+        )
+
+    def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
+        runs = self._runs(dataset)
+        newest = sorted(runs, key=lambda run: runs[run][0], reverse=True)
+        for run in newest[kept:]:
+            if run != current:
+                names = sorted(runs[run][1], key=lambda name: not name.endswith(f"/{MANIFEST}"))
+                self._delete(names)
+
+    def wake(self) -> None:
+        self._call("put_object", WAKE, Body=str(time.time_ns()).encode())
+
+    def woken(self) -> str:
+        return (self._get(WAKE) or b"").decode(errors="replace")
+
+    def _runs(self, dataset: str) -> dict[str, tuple[float, list[str]]]:
+        """Run id -> (when its newest object came, the names of its objects): as far as a list tells."""
+        found: dict[str, tuple[float, list[str]]] = {}
+        try:
+            pages = self._s3.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=f"{self._prefix}{dataset}/{_RUN}"
+            )
+            for entry in (entry for page in pages for entry in page.get("Contents", ())):
+                run = entry["Key"].removeprefix(f"{self._prefix}{dataset}/{_RUN}").partition("/")[0]
+                came, names = found.setdefault(run, (0.0, []))
+                names.append(entry["Key"])
+                found[run] = (max(came, entry["LastModified"].timestamp()), names)
+        except (ClientError, BotoCoreError) as error:
+            raise self._unavailable(dataset, error) from error
+        return found
+
+    def _delete(self, names: list[str]) -> None:
+        """The manifest first and alone: what has none is no run."""
+        for some in (names[:1], names[1:_DELETED_AT_ONCE_MAX]):
+            if some:
+                try:
+                    self._s3.delete_objects(
+                        Bucket=self._bucket,
+                        Delete={"Objects": [{"Key": name} for name in some], "Quiet": True},
+                    )
+                except (ClientError, BotoCoreError) as error:
+                    raise self._unavailable(some[0], error) from error
+
+    def _get(self, name: str) -> bytes | None:
+        seen = self._seen(name)
+        return None if seen is None else seen[0]
+
+    def _seen(self, name: str) -> tuple[bytes, str] | None:
+        """Content and version of an object."""
+        try:
+            answer = self._call("get_object", name)
+        except _Refused as refused:
+            if refused.code in _ABSENT:
+                return None
+            raise
+        try:
+            content: bytes = answer["Body"].read()
+        except BotoCoreError as error:
+            raise self._unavailable(name, error) from error
+        return content, str(answer["ETag"])
+
+    def _call(self, method: str, name: str, **arguments: Any) -> Mapping[str, Any]:
+        """Raises `_Refused` when the storage said no, and `StoreUnavailable` when it said nothing."""
+        try:
+            answer: Mapping[str, Any] = getattr(self._s3, method)(
+                Bucket=self._bucket, Key=f"{self._prefix}{name}", **arguments
+            )
+        except ClientError as error:
+            raise _Refused(str(self._unavailable(name, error)), _code(error)) from error
+        except BotoCoreError as error:
+            raise self._unavailable(name, error) from error
+        return answer
+
+    def _unavailable(self, name: str, error: Exception) -> StoreUnavailable:
+        said = _code(error) if isinstance(error, ClientError) else str(error)
+        return StoreUnavailable(f"s3://{self._bucket}/{self._prefix}{name}: {said}")
+
+
+class _Refused(StoreUnavailable):
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def open_store(folder: Path, bucket: BucketSettings | None) -> DataSetStore:
+    """Where the configuration says: the bucket, or else the folder. Raises `StoreUnavailable`."""
+    return FolderStore(folder) if bucket is None else BucketStore(bucket)
+
+
+def write_durably(file: Path, content: bytes) -> None:
+    """By rename: a reader sees the old file or the new one."""
+    fresh = file.with_name(f".{file.name}.{os.getpid()}.new")
+    with fresh.open("wb") as output:
+        output.write(content)
+        output.flush()
+        os.fsync(output.fileno())
+    fresh.replace(file)
+
+
+def _pointer_name(number: int) -> str:
+    return CURRENT if number == 0 else f"current-{number:010}.json"
+
+
+def _pointer_number(name: str) -> int | None:
+    """None for any other file."""
+    if name == CURRENT:
+        return 0
+    found = _NUMBERED.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+def _number_in(content: bytes) -> int:
+    """The number in a pointer; 0 in one of the time before runners had numbers."""
+    try:
+        return int(json.loads(content)["number"])
+    except (ValueError, KeyError, TypeError):
+        return 0
+
+
+def _remove_whole(run: Path) -> None:
+    """By rename first: a run is never seen in part."""
+    gone = run.with_name(f"{_GONE}{run.name}-{os.getpid()}-{time.monotonic_ns()}")
+    try:
+        run.rename(gone)
+    except FileNotFoundError:
+        return  # another runner did it
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _content(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreUnavailable(f"{file}: {error.strerror}") from error
+
+
+def _code(error: ClientError) -> str:
+    """The storage's own word for it; its sentence may name an access key."""
+    return str(error.response.get("Error", {}).get("Code", "refused"))

@@ -1,0 +1,72 @@
+"""One record of `__usage` in the making, and what is true once it is committed."""
+
+from dataclasses import dataclass, field
+
+from data_plane.contract import usage_pb2
+from data_plane.metadata.kept_ends import KeptEnd
+from data_plane.metering.increments import Increments
+from data_plane.metering.readings import DueReading
+from data_plane.node.metering.usage_messages import (
+    add_delivered,
+    add_kept_reading,
+    add_reading,
+    add_requests,
+    add_seal,
+)
+from data_plane.node.replicas.replica import Replica
+from penstock.contract.ids import TenantId
+
+ROWS_MAX = 500
+"""Readings, minute rows, increments or seals in one record: some 60 KB, and a millisecond or two to pack."""
+
+
+@dataclass(slots=True)
+class RecordDraft:
+    """Rows are readings, rows of minutes, increments and seals."""
+
+    record: usage_pb2.UsageRecord = field(default_factory=usage_pb2.UsageRecord)
+    read: list[tuple[Replica, int, DueReading]] = field(default_factory=list)
+    """With the log generation it was read in."""
+    sealed: list[tuple[Replica, int]] = field(default_factory=list)
+    rows: int = 0
+
+    @property
+    def full(self) -> bool:
+        """Nothing more should come in."""
+        return self.rows >= ROWS_MAX
+
+    def read_one(
+        self,
+        replica: Replica,
+        due: DueReading,
+        cut_id: str = "",
+        cut_end_ms: int = 0,
+        *,
+        last: bool = False,
+    ) -> None:
+        add_reading(self.record, replica, due, cut_id, cut_end_ms, last=last)
+        self.rows += 1 + len(due.mark.minute_rows)
+        self.read.append((replica, replica.log.usage.log_generation, due))
+
+    def read_kept(self, tenant: TenantId, end: KeptEnd, cut_id: str, cut_end_ms: int) -> None:
+        """The cut's reading of a partition that is led elsewhere, or by no broker."""
+        add_kept_reading(self.record, tenant, end, cut_id, cut_end_ms)
+        self.rows += 1
+
+    def add_seals(self, replica: Replica) -> None:
+        """Those that are not known to be in `__usage`."""
+        if replica.log.usage.sealed_end_offset > replica.sealed_offset:
+            seals = replica.log.usage.seals_above(replica.sealed_offset)[:ROWS_MAX]
+            for seal in seals:
+                add_seal(self.record, replica.topic, seal)
+            self.rows += len(seals)
+            self.sealed.append((replica, seals[-1].end_offset))
+
+    def take_increments(self, increments: Increments) -> None:
+        """As many as there is space for."""
+        for delivered, messages, size in increments.take_delivered(max(0, ROWS_MAX - self.rows)):
+            add_delivered(self.record, delivered, messages, size)
+            self.rows += 1
+        for requests, valid, bad in increments.take_requests(max(0, ROWS_MAX - self.rows)):
+            add_requests(self.record, requests, valid, bad)
+            self.rows += 1

@@ -1,0 +1,255 @@
+"""A folder and a bucket keep published data sets in the same way: whole, once, found by name."""
+
+import json
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daemon.data_set_store import BucketSettings, BucketStore, DataSetStore, FolderStore, StoreUnavailable
+from daemon.settings import Refused
+from tests.integration.buckets import NAME, SECRET_KEY, Bucket, bucket
+
+pytestmark = [pytest.mark.processes]
+RUN, OTHER = "a" * 32, "b" * 32
+SET = "usage_day"
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    with bucket(tmp_path_factory.mktemp("bucket")) as made:
+        yield made
+
+
+def another(settings: BucketSettings, prefix: Path) -> BucketStore:
+    """The store of a prefix of its own, so that tests can share a bucket."""
+    values = {name: getattr(settings, name) for name in settings.__struct_fields__}
+    return BucketStore(BucketSettings(**values | {"prefix": prefix.name}))
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def store(request: pytest.FixtureRequest, storage: Bucket, tmp_path: Path) -> DataSetStore:
+    if request.param == "folder":
+        return FolderStore(tmp_path / "datasets")
+    return another(storage.settings, tmp_path)
+
+
+def pending(store: DataSetStore, name: str, content: bytes = b"rows") -> Path:
+    """A folder with one file, where the pipeline writes it: for a folder beside its runs."""
+    assert isinstance(store, FolderStore | BucketStore)
+    at = store.folder / SET if isinstance(store, FolderStore) else Path(name).parent
+    folder = at / f".pending-{Path(name).name}"
+    folder.mkdir(parents=True)
+    (folder / f"part-{Path(name).name}.parquet").write_bytes(content)
+    return folder
+
+
+def publish(store: DataSetStore, tmp_path: Path, run: str, writer: str = "one") -> bytes:
+    folder = pending(store, str(tmp_path / f"{run[:4]}-{writer}"))
+    manifest = json.dumps({"run_id": run, "files": [file.name for file in folder.iterdir()]}).encode()
+    published = store.publish(SET, run, folder, manifest)
+    assert len(list(published.folder.glob("*.parquet"))) == 1, "its rows can be read on this machine"
+    return published.manifest
+
+
+def is_whole(store: DataSetStore, run: str) -> bool:
+    """Every file that its manifest names is there."""
+    manifest = store.manifest(SET, run)
+    return manifest is not None and all(
+        store.file(SET, run, name) == b"rows" for name in json.loads(manifest)["files"]
+    )
+
+
+def test_before_the_first_run_nothing_is_there(store: DataSetStore) -> None:
+    assert store.current(SET) is None
+    assert store.manifest(SET, RUN) is None
+    assert store.file(SET, RUN, "part-0.parquet") is None
+    store.remove_old_runs(SET, RUN, 5)
+
+
+def test_a_run_is_read_as_it_was_published(store: DataSetStore, tmp_path: Path) -> None:
+    manifest = publish(store, tmp_path, RUN)
+    assert store.manifest(SET, RUN) == manifest and is_whole(store, RUN)
+    assert store.current(SET) is None, "published, and not yet current"
+    for content in (b'{"run_id": "1"}', b'{"run_id": "2"}'):
+        store.make_current(SET, content)
+        assert store.current(SET) == content
+
+
+def pointer(run: str, number: int) -> bytes:
+    return json.dumps({"run_id": run, "number": number}).encode()
+
+
+def test_a_runner_that_was_replaced_changes_nothing_that_is_read(store: DataSetStore) -> None:
+    store.make_current(SET, b'{"run_id": "of the time before numbers"}')
+    store.make_current(SET, pointer(RUN, 1), 1)
+    assert store.current(SET) == pointer(RUN, 1)
+    store.make_current(SET, pointer(RUN, 2), 2)
+    for late in (pointer(OTHER, 1), pointer(RUN, 1)):
+        store.make_current(SET, late, 1)
+        assert store.current(SET) == pointer(RUN, 2)
+    store.make_current(SET, pointer(OTHER, 2), 2)
+    store.make_current(SET, b'{"run_id": "of the time before numbers"}')
+    assert store.current(SET) == pointer(OTHER, 2)
+
+
+def test_of_two_runners_at_once_the_later_one_counts(store: DataSetStore) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(1, 9):
+            pool.submit(store.make_current, SET, pointer(RUN, number), number)
+    assert store.current(SET) == pointer(RUN, 8)
+
+
+def test_pointers_of_long_ago_go_and_other_files_stay(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    (tmp_path / SET).mkdir()
+    (tmp_path / SET / "current-notes.json").write_text("{}")
+    for number in (0, 9, 10, 11):
+        store.make_current(SET, pointer(RUN, number), number)
+    assert sorted(file.name for file in (tmp_path / SET).iterdir()) == [
+        "current-0000000010.json",
+        "current-0000000011.json",
+        "current-notes.json",
+    ]
+
+
+def test_a_run_that_is_there_is_never_changed(store: DataSetStore, tmp_path: Path) -> None:
+    first = publish(store, tmp_path, RUN)
+    assert publish(store, tmp_path, RUN, "two") == first
+    assert store.manifest(SET, RUN) == first and is_whole(store, RUN)
+
+
+def test_of_writers_at_once_one_publishes(store: DataSetStore, tmp_path: Path) -> None:
+    writers = [f"writer{number}" for number in range(8)]
+    with ThreadPoolExecutor(len(writers)) as pool:
+        manifests = set(pool.map(lambda writer: publish(store, tmp_path, RUN, writer), writers))
+    assert manifests == {store.manifest(SET, RUN)}
+    assert is_whole(store, RUN)
+
+
+def test_old_runs_go_and_the_newest_and_the_current_one_stay(store: DataSetStore, tmp_path: Path) -> None:
+    runs = [letter * 32 for letter in "abcd"]
+    for run in runs:
+        publish(store, tmp_path, run)
+    store.remove_old_runs(SET, current=runs[0], kept=2)
+    left = [run for run in runs if store.manifest(SET, run) is not None]
+    assert len(left) in (2, 3) and runs[0] in left, "of runs of one second it is open which are the newest"
+    assert all(is_whole(store, run) for run in left)
+
+
+def test_what_is_left_of_a_removed_run_is_replaced(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "datasets")
+    publish(store, tmp_path, RUN)
+    (store.run_folder(SET, RUN) / "manifest.json").unlink()
+    publish(store, tmp_path, RUN, "two")
+    assert is_whole(store, RUN)
+
+
+def test_each_wake_up_is_another_one(store: DataSetStore) -> None:
+    seen = [store.woken()]
+    for _ in range(3):
+        store.wake()
+        seen.append(store.woken())
+        assert store.woken() == seen[-1]
+    assert len(set(seen)) == len(seen)
+
+
+def test_a_lost_answer_changes_nothing(storage: Bucket, tmp_path: Path) -> None:
+    lost: set[str] = set()
+
+    def first_of_each(method: str, path: str) -> bool:
+        if method != "PUT" or path in lost:
+            return False
+        lost.add(path)
+        return True
+
+    storage.spoiler.loses_answer = first_of_each
+    store = another(storage.spoiled, tmp_path)
+    try:
+        manifest = publish(store, tmp_path, RUN)
+        store.make_current(SET, b'{"run_id": "1"}')
+    finally:
+        storage.spoiler.loses_answer = lambda method, path: False
+    assert len(lost) == 3, "a file, the manifest, the current run"
+    assert store.manifest(SET, RUN) == manifest and is_whole(store, RUN)
+    assert store.current(SET) == b'{"run_id": "1"}'
+    assert len([name for name in storage.names() if name.startswith(f"{tmp_path.name}/")]) == 3
+
+
+def test_a_writer_that_ends_before_the_manifest_has_published_nothing(
+    storage: Bucket, tmp_path: Path
+) -> None:
+    storage.spoiler.keeps_back = lambda method, path: method == "PUT" and path.endswith("/manifest.json")
+    store = another(storage.spoiled, tmp_path)
+    try:
+        with pytest.raises(
+            StoreUnavailable, match=rf"s3://{NAME}/{tmp_path.name}/{SET}/run={RUN}/manifest\.json: "
+        ):
+            publish(store, tmp_path, RUN)
+    finally:
+        storage.spoiler.keeps_back = lambda method, path: False
+    assert store.manifest(SET, RUN) is None
+    manifest = publish(store, tmp_path, RUN, "two")
+    assert store.manifest(SET, RUN) == manifest and is_whole(store, RUN)
+    store.remove_old_runs(SET, current=OTHER, kept=0)
+    assert [name for name in storage.names() if name.startswith(f"{tmp_path.name}/")] == [], (
+        "what was left goes too"
+    )
+
+
+def test_a_storage_that_is_away_is_named_and_its_keys_are_in_no_message_and_no_log(
+    storage: Bucket, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage.spoiler.keeps_back = lambda method, path: True
+    store = another(storage.spoiled, tmp_path)
+    try:
+        with caplog.at_level(logging.INFO), pytest.raises(StoreUnavailable) as away:
+            store.current(SET)
+    finally:
+        storage.spoiler.keeps_back = lambda method, path: False
+    assert str(away.value).startswith(f"s3://{NAME}/{tmp_path.name}/{SET}/current.json: ")
+    assert SECRET_KEY not in str(away.value) + caplog.text + repr(storage.settings)
+
+
+def test_a_bucket_that_is_not_there_is_no_empty_one(storage: Bucket, tmp_path: Path) -> None:
+    values = {name: getattr(storage.settings, name) for name in storage.settings.__struct_fields__}
+    store = BucketStore(BucketSettings(**values | {"name": "another-one"}))
+    with pytest.raises(StoreUnavailable, match=r"s3://another-one/.*/current\.json: NoSuchBucket"):
+        store.current(SET)
+
+
+def test_without_keys_the_message_says_so(
+    storage: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    values = {name: getattr(storage.settings, name) for name in storage.settings.__struct_fields__}
+    with pytest.raises(StoreUnavailable, match="none: no such file"):
+        BucketStore(BucketSettings(**values | {"credentials_file": tmp_path / "none"}))
+    (tmp_path / "empty").touch()
+    store = BucketStore(BucketSettings(**values | {"credentials_file": tmp_path / "empty"}))
+    with pytest.raises(StoreUnavailable, match="Unable to locate credentials"):
+        store.current(SET)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"prefix": "/a"}, "prefix: a name that begins with no slash required"),
+        ({"endpoint_url": "storage:9000"}, "endpoint_url: https://host:port required, 'storage:9000' given"),
+        (
+            {"endpoint_url": "http://storage.example:9000"},
+            "endpoint_url: https required: what leaves this machine",
+        ),
+        ({"endpoint_url": "https://key:word@storage.example"}, "endpoint_url: holds a user or a password"),
+    ],
+)
+def test_wrong_settings_of_a_bucket_are_refused(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(Refused) as refused:
+        BucketSettings(name="data-sets", **values)
+    assert str(refused.value).startswith(said) and "key:word" not in str(refused.value)
