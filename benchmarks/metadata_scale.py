@@ -187,7 +187,7 @@ def etcd() -> Iterator[str]:
     child = etcd_process.start(directory, spec)
     try:
         deadline = time.monotonic() + _START_S
-        while not etcd_process.serves(spec):
+        while not etcd_process.serves(directory, spec):
             if child.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(directory.etcd_output_file.read_text()[-2_000:])
             time.sleep(0.05)

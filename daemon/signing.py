@@ -15,17 +15,18 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from daemon import certificates
+from daemon import certificates, identity
+from daemon.identity import SCHEME, Identity
 from penstock.contract.errors import InvalidRequest
 
 BACKDATED = timedelta(hours=1)
 """A new certificate is valid on machines whose clocks are behind by less than this."""
-_CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_CLUSTER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
+"""As in `daemon/identity.py`, without points that are no separators: Go reads the URI's host as a domain."""
 _CLUSTER_ID_MAX = 64
 """Of one attribute of a name in a certificate (RFC 5280, ub-organization-name)."""
 CA_DAYS_MAX = 36_500
 _NAME = re.compile(r"([a-z-]+?)(?:-(0|[1-9][0-9]{0,5}))?")
-_SCHEME = "penstock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +76,7 @@ def identity_uri(cluster_id: str, name: Name) -> str | None:
     """Who a process is, as it stands in its certificate; None for servers that are not the cluster's own."""
     if not ROLES[name.role].has_identity:
         return None
-    number = "" if name.number is None else f"/{name.number}"
-    return f"{_SCHEME}://{cluster_id}/{name.role}{number}"
+    return Identity(cluster_id=cluster_id, role=identity.Role(name.role), broker_id=name.number).uri
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,17 +108,17 @@ def signed_by(ca: x509.Certificate, leaf: x509.Certificate) -> bool:
 def cluster_id_of(ca: x509.Certificate) -> str:
     """The cluster that a CA was made for. Raises `ValueError` when it was not made by `new_ca`."""
     uris = certificates.described(ca).uris
-    if len(uris) != 1 or not uris[0].startswith(f"{_SCHEME}://"):
+    if len(uris) != 1 or not uris[0].startswith(SCHEME):
         raise ValueError("is not a CA that `penstock cluster certificates` made")
-    return uris[0].removeprefix(f"{_SCHEME}://")
+    return uris[0].removeprefix(SCHEME)
 
 
 def new_ca(cluster_id: str, now: datetime, days: int) -> Ca:
     """A CA of that cluster, which signs certificates of processes and no other CA. Raises `InvalidRequest`."""
     if len(cluster_id) > _CLUSTER_ID_MAX or not _CLUSTER_ID.fullmatch(cluster_id):
         raise InvalidRequest(
-            f"{cluster_id[:80]!r}: no cluster id; 1 to {_CLUSTER_ID_MAX} letters, digits, dashes, underscores, and"
-            " single points between them required"
+            f"{cluster_id[:80]!r}: no cluster id; 1 to {_CLUSTER_ID_MAX} letters, digits, dashes, underscores and"
+            " single points between them required, the first a letter or digit"
         )
     if not 1 <= days <= CA_DAYS_MAX:
         raise InvalidRequest(f"days: {days}; 1 to {CA_DAYS_MAX} required")
@@ -136,7 +136,7 @@ def new_ca(cluster_id: str, now: datetime, days: int) -> Ca:
         encipher_only=False,
         decipher_only=False,
     )
-    uri = x509.UniformResourceIdentifier(f"{_SCHEME}://{cluster_id}")
+    uri = x509.UniformResourceIdentifier(f"{SCHEME}{cluster_id}")
     builder = (
         _builder(subject, subject, key, now, days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

@@ -22,7 +22,14 @@ def write_broker_config(
     directory: DataDirectory, spec: ClusterSpec, broker: BrokerSpec, settings: Mapping[str, Any] | None = None
 ) -> None:
     """Write what the broker is started with, `settings` over all else. Each broker is a failure domain of its own."""
-    etcd = None if spec.etcd is None else {"kind": "etcd", "endpoints": [spec.etcd.client_address]}
+    identity = directory.certificates.settings(broker_name(broker.id))
+    etcd: dict[str, Any] | None = None
+    if spec.etcd is not None:
+        etcd = {
+            "kind": "etcd",
+            "endpoints": [spec.etcd.client_address],
+            **(identity if spec.etcd.tls else {}),
+        }
     values = {
         "broker_id": broker.id,
         "cluster_id": spec.cluster_id,
@@ -33,7 +40,7 @@ def write_broker_config(
         "internal_listen": broker.internal_address,
         "peer_listen": broker.peer_address,
         "http_listen": broker.http_address,
-        "identity": directory.certificates.settings(broker_name(broker.id)),
+        "identity": identity,
         "pepper_files": {str(PEPPER_VERSION): str(directory.pepper_file)},
         "timings": {"drain_ms": _DRAIN_MS},
         "limits": {"ballast_bytes": _BALLAST_BYTES},

@@ -1,4 +1,6 @@
-"""The certificates of a cluster on one machine, made with it: of its brokers, its control plane and its operator."""
+"""The certificates of a cluster on one machine, made with it: of its brokers, its control plane, its operator and its
+etcd.
+"""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -8,6 +10,8 @@ from daemon import authority
 from daemon.identity import Role
 from daemon.tls import IdentityConfig, OwnIdentity
 
+ETCD = "etcd-1"
+"""The name of its certificate."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _RENEWED_DAYS = 60
 """A certificate that ends within this time is renewed by the next start."""
@@ -40,7 +44,9 @@ class Certificates:
         """For a command that calls the brokers."""
         return OwnIdentity(self.files(Role.OPERATOR.value), Role.OPERATOR)
 
-    def make(self, cluster_id: str, brokers: Iterable[int], hosts: Sequence[str] = LOOPBACK) -> None:
+    def make(
+        self, cluster_id: str, brokers: Iterable[int], hosts: Sequence[str] = LOOPBACK, *, etcd: bool = False
+    ) -> None:
         """Make what is not there, for processes at these hosts, and renew what ends soon."""
         now = datetime.now(UTC)
         if not (self.folder / "ca.pem").exists():
@@ -49,7 +55,7 @@ class Certificates:
         authority.renew(
             self.folder, authority.ending(self.folder, now=now, within_days=_RENEWED_DAYS), now=now
         )
-        others = (Role.CONTROL_PLANE.value, Role.OPERATOR.value)
+        others = [Role.CONTROL_PLANE.value, Role.OPERATOR.value, *([ETCD] if etcd else [])]
         for name in (*(f"{Role.BROKER.value}-{number}" for number in brokers), *others):
             if name not in there:
                 authority.issue(self.folder, name, hosts=hosts, now=now)

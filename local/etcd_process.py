@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from local import processes
+from local.certificates import ETCD
 from local.free_ports import HOST
 from local.layout import ClusterSpec, DataDirectory, EtcdSpec
 from penstock.contract.errors import PenstockError
@@ -74,7 +75,7 @@ def look(directory: DataDirectory, cluster: ClusterSpec) -> EtcdStatus | None:
     elif process.paused:
         state = "paused"
     else:
-        state = "ready" if serves(spec) else "starting"
+        state = "ready" if serves(directory, spec) else "starting"
     pid = None if process is None else process.pid
     return EtcdStatus(spec=spec, pid=pid, state=state, output=directory.etcd_output_file)
 
@@ -84,8 +85,9 @@ def _arguments(directory: DataDirectory) -> list[str]:
 
 
 def _write_config(directory: DataDirectory, spec: EtcdSpec) -> None:
-    client, peer = f"http://{spec.client_address}", f"http://{spec.peer_address}"
-    values = {
+    scheme = "https" if spec.tls else "http"
+    client, peer = f"{scheme}://{spec.client_address}", f"{scheme}://{spec.peer_address}"
+    values: dict[str, Any] = {
         "name": "dev",
         "data-dir": str(directory.etcd_data),
         "listen-client-urls": client,
@@ -98,12 +100,24 @@ def _write_config(directory: DataDirectory, spec: EtcdSpec) -> None:
         "logger": "zap",
         "log-level": "warn",
     }
+    if spec.tls:
+        files = directory.certificates.files(ETCD)
+        security = {
+            "cert-file": str(files.certificate_file),
+            "key-file": str(files.key_file),
+            "trusted-ca-file": str(files.ca_file),
+            "client-cert-auth": True,
+        }
+        values |= {"client-transport-security": security, "peer-transport-security": security}
     write_private(directory.etcd_config_file, json.dumps(values, indent=2) + "\n")
 
 
-def serves(spec: EtcdSpec) -> bool:
+def serves(directory: DataDirectory, spec: EtcdSpec) -> bool:
     """Whether it says that it takes part in a cluster with a leader."""
     connection = http.client.HTTPConnection(HOST, spec.client_port, timeout=_HEALTH_S)
+    if spec.tls:
+        context = directory.certificates.operator().current.client
+        connection = http.client.HTTPSConnection(HOST, spec.client_port, timeout=_HEALTH_S, context=context)
     try:
         connection.request("GET", "/health")
         return bool(json.loads(connection.getresponse().read()).get("health") == "true")

@@ -72,6 +72,8 @@ class EtcdSpec:
 
     client_port: int
     peer_port: int
+    tls: bool = False
+    """False in what a version before TLS to etcd wrote: it stays in plain text, on the loopback address."""
 
     @property
     def client_address(self) -> str:
@@ -205,7 +207,9 @@ class DataDirectory:
             spec = ClusterSpec(cluster_id=f"dev-{secrets.token_hex(8)}", tenant="tn_dev", brokers=())
             if metadata == ETCD:
                 taken: set[int] = set()
-                spec = replace(spec, etcd=EtcdSpec(client_port=free_port(taken), peer_port=free_port(taken)))
+                spec = replace(
+                    spec, etcd=EtcdSpec(client_port=free_port(taken), peer_port=free_port(taken), tls=True)
+                )
         if metadata is not None and metadata != spec.metadata:
             raise InvalidRequest(
                 f"--metadata: {self.path} keeps its metadata in {spec.metadata}; name another directory with --data"
@@ -222,7 +226,8 @@ class DataDirectory:
         if want > have:
             spec = replace(spec, brokers=spec.brokers + tuple(_new_brokers(spec, want)))
         self._write_pepper()
-        self.certificates.make(spec.cluster_id, (broker.id for broker in spec.brokers))
+        etcd_tls = spec.etcd is not None and spec.etcd.tls
+        self.certificates.make(spec.cluster_id, (broker.id for broker in spec.brokers), etcd=etcd_tls)
         write_private(self.cluster_file, spec.encode())
         for broker in spec.brokers:
             self.log_directory(broker.id).mkdir(parents=True, exist_ok=True)

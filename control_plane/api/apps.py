@@ -8,7 +8,8 @@ class ApiConfig(AppConfig):
     label = "api"
 
     def ready(self) -> None:
-        from control_plane import certificate_metrics
-        from control_plane.api.metrics import before_each
+        from control_plane import certificate_metrics, server_checks
+        from control_plane.api.metrics import before_each, registry
 
         before_each(certificate_metrics.refresh)
+        registry.register(server_checks.failures)

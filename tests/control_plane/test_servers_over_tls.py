@@ -1,5 +1,6 @@
 """A real PostgreSQL and a real Redis over mutual TLS: they are used, and what is wrong is refused in one line."""
 
+import http.client
 import json
 import os
 import subprocess
@@ -21,6 +22,7 @@ from control_plane.rate_counters import RedisStore, Unreachable
 from daemon import authority
 from daemon.server_tls import ServerTls
 from local.free_ports import HOST, free_port
+from tests.control_plane.api.web_process import running_web
 from tests.control_plane.configuration import write
 from tests.integration import servers
 from tests.integration.installed import ROOT
@@ -176,6 +178,46 @@ def test_commands_use_a_postgresql_over_mutual_tls_and_say_in_one_line_what_is_w
         f"penstock: database_url: {HOST}:{port}: no CA in ca_file signed its certificate ("
     )
     assert done.stderr.count("\n") == 1
+
+
+def test_a_web_process_uses_its_database_over_tls_and_says_what_it_cannot_call(
+    pki: Path, tmp_path: Path
+) -> None:
+    ours, port = pki / "ours", free_port(set())
+    own = {
+        "certificate_file": str(ours / "control-plane.pem"),
+        "key_file": str(ours / "control-plane-key.pem"),
+    }
+    with (
+        running("postgresql", served(ours, "postgresql")) as database,
+        running_web(
+            tmp_path,
+            database_url=f"postgresql://penstock@{HOST}:{database}/postgres",
+            database_tls={"ca_file": str(ours / "ca.pem"), **own},
+            celery_broker_url=f"rediss://{HOST}:{port}/0",
+            redis_tls={"ca_file": str(ours / "ca.pem"), **own},
+        ) as web,
+    ):
+        (line,) = [line for line in web.log.read_text().splitlines() if "a server cannot be called" in line]
+        assert json.loads(line)["reason"] == (
+            f"celery_broker_url: {HOST}:{port}: Connection refused; check the address, and that it runs"
+        )
+        assert json.loads(answer(web.port, "/readyz"))["checks"]["database"] == "ok"
+        metrics = answer(web.port, "/metrics")
+    assert 'penstock_certificate_expires_seconds{certificate="database_tls.certificate_file"}' in metrics
+    assert (
+        'penstock_server_check_failures_total{reason="unreachable",setting="celery_broker_url"} 1.0'
+        in metrics
+    )
+
+
+def answer(port: int, path: str) -> str:
+    connection = http.client.HTTPConnection(HOST, port, timeout=PATIENCE_S)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
 
 
 WRONG_SERVERS = {

@@ -118,7 +118,7 @@ class Brokers:
         spec = self.spec.etcd
         if spec is not None and (self._etcd is None or self._etcd.poll() is not None):
             self._etcd = etcd_process.start(self.directory, spec)
-            self.wait_until("etcd is ready", lambda: etcd_process.serves(spec))
+            self.wait_until("etcd is ready", lambda: etcd_process.serves(self.directory, spec))
 
     def kill_etcd(self) -> None:
         """SIGKILL, and wait for its end."""

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from daemon.tls import IdentityConfig
 from local.free_ports import free_port
 from tests.waiting import PATIENCE_S
 
@@ -141,9 +142,12 @@ class EtcdServers:
         return control(self.endpoints, *arguments)
 
 
-def control(endpoints: Sequence[str], *arguments: str) -> str:
-    """Run etcdctl and return its output."""
+def control(endpoints: Sequence[str], *arguments: str, files: IdentityConfig | None = None) -> str:
+    """Run etcdctl and return its output; with `files` over TLS."""
     command = [program("etcdctl"), "--endpoints", ",".join(endpoints), *arguments]
+    if files is not None:
+        command += ["--cacert", str(files.ca_file), "--cert", str(files.certificate_file)]
+        command += ["--key", str(files.key_file)]
     environment = {"PATH": os.environ.get("PATH", ""), "ETCDCTL_API": "3"}
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=True

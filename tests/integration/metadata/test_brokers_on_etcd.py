@@ -93,7 +93,7 @@ def test_the_etcd_is_listed_and_another_store_is_refused(cluster: Brokers) -> No
 
     seen = json.loads(command("--json", "dev", "status").stdout)["metadata"]
     process = etcd_process.find(cluster.directory)
-    assert process is not None
+    assert process is not None and cluster.spec.etcd is not None and cluster.spec.etcd.tls
     assert (seen["kind"], seen["state"], seen["pid"]) == ("etcd", "ready", process.pid)
     refused = command("dev", "up", "--bare", "--detach", "--metadata", "sqlite")
     assert refused.returncode != 0
@@ -108,7 +108,8 @@ def test_an_etcd_from_an_old_backup_is_not_acted_on_until_an_operator_confirms_i
     backup = directory.path / "backup"
     topic_id = cluster.create_topic(tenant, "rolled")
     send(cluster, tenant, "rolled", range(100))
-    control((etcd.client_address,), "snapshot", "save", str(backup))
+    files = directory.certificates.files("operator")
+    control((etcd.client_address,), "snapshot", "save", str(backup), files=files)
     cluster.create_topic(tenant, "forgotten")
     send(cluster, tenant, "rolled", range(100, 200))
     revision = cluster.admin.describe_cluster().revision
@@ -119,7 +120,7 @@ def test_an_etcd_from_an_old_backup_is_not_acted_on_until_an_operator_confirms_i
     # Under running brokers: they turn read-only.
     cluster.kill_etcd()
     directory.etcd_data.rename(directory.etcd_data.with_name("before"))
-    peer = f"http://{etcd.peer_address}"
+    peer = f"https://{etcd.peer_address}"
     control(
         (etcd.client_address,),
         *("snapshot", "restore", str(backup), "--data-dir", str(directory.etcd_data), "--name", "dev"),
