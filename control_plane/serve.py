@@ -24,7 +24,8 @@ def main() -> None:
         from control_plane.wsgi import application
     except ConfigurationError as error:
         sys.exit(f"penstock: {error}")
-    from control_plane import server_checks  # Django is set up by now
+    # It imports models, which need what the application has set up.
+    from control_plane import server_checks
 
     server_checks.log_failures(settings)
     server = Server(

@@ -6,7 +6,6 @@ from urllib.parse import unquote
 
 from prometheus_client import Counter
 
-from control_plane.api.metrics import registry
 from control_plane.config import Config
 from daemon import server_tls
 from daemon.certificates import utc_now
@@ -15,12 +14,13 @@ from daemon.tls_probe import Failure, Protocol, TlsFiles, failure
 
 TIMEOUT_S = 5.0
 _PORTS = {Protocol.POSTGRESQL: 5432, Protocol.REDIS: 6379}
-_failures = Counter(
+failures = Counter(
     "penstock_server_check_failures",
     "Number of checks that found PostgreSQL or Redis not to be called as the settings say, by setting and reason.",
     ["setting", "reason"],
-    registry=registry,
+    registry=None,
 )
+"""The web process registers it: this module is also of processes that start before Django is set up."""
 _log = logging.getLogger(__name__)
 
 
@@ -56,7 +56,7 @@ def _first_of(name: str, url: str, protocol: Protocol, tls: ServerTls | None, us
         found = found or seen
     if found is None:
         return None
-    _failures.labels(name, found.reason).inc()
+    failures.labels(name, found.reason).inc()
     return f"{name}: {found.message}"
 
 

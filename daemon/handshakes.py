@@ -16,6 +16,8 @@ PLAIN_TEXT = "plain_text"
 NAME_MISMATCH = "name_mismatch"
 REFUSED_BY_PEER = "refused_by_peer"
 NOT_IN_TIME = "not_in_time"
+NO_CALL = "no_call"
+"""On the internal listener: gRPC does not say why a handshake came to nothing."""
 OTHER = "other"
 REASONS = (
     WRONG_AUTHORITY,
@@ -30,6 +32,7 @@ REASONS = (
     NAME_MISMATCH,
     REFUSED_BY_PEER,
     NOT_IN_TIME,
+    NO_CALL,
     OTHER,
 )
 

@@ -151,10 +151,10 @@ def look(directory: DataDirectory) -> ClusterStatus:
 
 
 def _describe(directory: DataDirectory, brokers: Sequence[BrokerSpec]) -> pb.DescribeClusterResponse:
-    """What the first of the brokers that answers says; nothing when none does."""
+    """What the first of the brokers that answers says; nothing when none does, or none can be asked."""
     addresses = [broker.internal_address for broker in brokers]
-    with AdminClient(addresses, directory.certificates.operator()) as admin:
-        try:
+    try:
+        with AdminClient(addresses, directory.certificates.operator()) as admin:
             return admin.describe_cluster(timeout_s=_DESCRIBE_S)
-        except PenstockError:
-            return pb.DescribeClusterResponse()
+    except PenstockError:
+        return pb.DescribeClusterResponse()

@@ -25,7 +25,7 @@ import uvloop
 from prometheus_client import CollectorRegistry
 
 from daemon import logs
-from daemon.handshakes import RefusedHandshakes
+from daemon.handshakes import NO_CALL, RefusedHandshakes
 from daemon.http_listener import HttpListener
 from daemon.identity_metrics import identity_metrics
 from data_plane.authz.peers import ROLES, PeerRules
@@ -34,6 +34,7 @@ from data_plane.broker.config import BrokerConfig, read_config
 from data_plane.broker.descriptors import raise_descriptor_limit
 from data_plane.broker.disk import RealDisk
 from data_plane.broker.grpc_options import INTERNAL_CALLS_MAX
+from data_plane.broker.internal_handshakes import InternalHandshakes
 from data_plane.broker.metadata_config import EtcdMetadata, open_store
 from data_plane.broker.metrics import StatsCollector
 from data_plane.broker.peer_listener import PeerListener, bind_peers
@@ -100,6 +101,7 @@ class BrokerProcess:
         self._config = config
         self._identity = config.own_identity()
         self._refused_handshakes = RefusedHandshakes()
+        self._internal_handshakes = InternalHandshakes()
         self._loop_turned = time.monotonic()
         self._signals = 0
         self._conditions: dict[str, str] = {}
@@ -129,7 +131,10 @@ class BrokerProcess:
         if config.transition is not None:
             internal_listen = peer_listen = ANY_PORT
         internal_server, internal_port = bind(
-            internal_listen, credentials_within(identity), descriptors // 8, INTERNAL_CALLS_MAX
+            internal_listen,
+            credentials_within(identity, self._internal_handshakes),
+            descriptors // 8,
+            INTERNAL_CALLS_MAX,
         )
         peer_socket, peer_port = bind_peers(peer_listen)
         if config.transition is not None:
@@ -308,6 +313,8 @@ class BrokerProcess:
         """The certificates of the next handshakes are those that the files hold by then."""
         while True:
             await asyncio.sleep(_LOOK_AT_FILES_S)
+            for _ in range(self._internal_handshakes.take_failed()):
+                self._refused_handshakes.count("internal", NO_CALL)
             if await asyncio.to_thread(self._identity.look):
                 _log.info(
                     "the certificate was taken up again",

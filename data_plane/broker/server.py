@@ -15,6 +15,7 @@ from data_plane.authz.peers import PeerRules
 from data_plane.broker.connection import GRPC_ERRORS, GrpcConnection
 from data_plane.broker.grpc_options import CALLS_AT_ONCE_MAX, server_options
 from data_plane.broker.handling import Handlers, TurnedAway, check_request, refusal_of, request_id_of
+from data_plane.broker.internal_handshakes import InternalHandshakes
 from data_plane.node.ports import Caller, CallFailed, ConnectionLost, Service
 from penstock.contract import limits
 from penstock.contract.errors import ErrorCode
@@ -57,10 +58,12 @@ class Listener(grpc.GenericRpcHandler):
         service: Service,
         *,
         rules: PeerRules | None = None,
+        handshakes: InternalHandshakes | None = None,
         refused_handshakes: RefusedHandshakes,
         fault: Callable[[BaseException], None],
     ) -> None:
         self._service, self._rules, self._refused_handshakes = service, rules, refused_handshakes
+        self._internal_handshakes = handshakes
         self._handlers = Handlers(fault)
         self._turned_away = TurnedAway()
 
@@ -182,6 +185,8 @@ class Listener(grpc.GenericRpcHandler):
         """Who calls the internal listener, by its certificate alone; None on the clients'. Raises `CallFailed`."""
         if self._rules is None:
             return None
+        if self._internal_handshakes is not None:
+            self._internal_handshakes.called(caller.connection)
         try:
             identity = identity_of_grpc(context.auth_context())
         except NoIdentity as wrong:
@@ -240,12 +245,13 @@ async def _refuse(context: Any, code: int, message: str, request_id: str) -> NoR
     raise AssertionError("abort raises")
 
 
-def credentials_within(identity: OwnIdentity) -> grpc.ServerCredentials:
+def credentials_within(identity: OwnIdentity, handshakes: InternalHandshakes) -> grpc.ServerCredentials:
     """Of the internal listener: they demand a certificate, and each handshake is made with the newest files."""
     given = identity.current
 
     def newest() -> Any:
         nonlocal given
+        handshakes.began()
         if identity.current is given:
             return None
         given = identity.current

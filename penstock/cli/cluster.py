@@ -49,21 +49,17 @@ def cluster_brokers(token_file: Path | None, timeout: float) -> None:
     if current().json:
         print_json({"brokers": found})
         return
+    with_hosts = any(broker["host"] for broker in found)
     rows = [
         [
-            b["id"],
-            b["state"],
-            _use(b),
-            b["leaders"],
-            b["replicas"],
-            b["zone"],
-            b["host"] or "own",
-            b["client_address"],
-            _why(b),
+            *(b["id"], b["state"], _use(b), b["leaders"], b["replicas"], b["zone"]),
+            *([b["host"] or "own"] if with_hosts else []),
+            *(b["client_address"], _why(b)),
         ]
         for b in found
     ]
-    print_table(["broker", "state", "use", "leaders", "replicas", "zone", "host", "client address", ""], rows)
+    hosts = ["host"] if with_hosts else []
+    print_table(["broker", "state", "use", "leaders", "replicas", "zone", *hosts, "client address", ""], rows)
     for text in dict.fromkeys(text for broker in found for text in broker["warnings"]):
         click.echo(f"Warning: {text}.", err=True)
 

@@ -1,4 +1,4 @@
-"""Frames that break the rules of their stream, from clients and from what holds the cluster secret."""
+"""Frames that break the rules of their stream, from clients and from what has a broker's certificate."""
 
 import struct
 from collections.abc import Callable
@@ -222,8 +222,7 @@ def test_positions_and_handles_that_nobody_gave_are_refused_to_a_follower(
 ) -> None:
     topic_id = cluster.create_topic(tenant, "followed")
     leader = cluster.leader(topic_id)
-    follower = next(number for number in cluster.ids if number != leader)
-    opening = replication.ReplicaOpenHead(broker_id=follower, broker_epoch=2**62)
+    opening = replication.ReplicaOpenHead(broker_id=99, broker_epoch=2**62)
     for handle, (wanted, epoch) in enumerate(
         [(topic_id, 2**31 - 1), (topic_id, -5), (b"", 0), (bytes(99), 0)]
     ):
@@ -236,7 +235,7 @@ def test_positions_and_handles_that_nobody_gave_are_refused_to_a_follower(
             handle=handle, leader_epoch=2**31 - 1, durable_end_offset=2**62, written_end_offset=2**62
         )
     closing = replication.ReplicaCloseHead(handles=[0, 7, 2**32 - 1])
-    address, who = cluster.spec.broker(leader).peer_address, cluster.as_broker(follower)
+    address, who = cluster.spec.broker(leader).peer_address, cluster.issued("broker-99")
     with RawPeer(address, internal.REPLICATE, who) as stream:
         stream.send(pack_frame(FrameKind.REPLICA_HELD, held.SerializeToString()))
         stream.send(pack_frame(FrameKind.REPLICA_OPEN, opening.SerializeToString()))

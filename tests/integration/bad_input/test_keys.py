@@ -33,8 +33,6 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("unharmed")]
 
-REQUIRED = "the internal listener demands the cluster secret"
-
 
 def with_wrong_secret(tenant: Tenant) -> str:
     """The tenant's key with another secret and a checksum that holds."""

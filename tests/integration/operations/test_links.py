@@ -183,7 +183,7 @@ def test_brokers_listen_beyond_loopback(tmp_path: Path) -> None:
                 "metering": False,
                 "internal_listen": f"0.0.0.0:{broker.internal_port}",
                 "internal_advertised": broker.internal_address,
-                "peer_listen": f"[::]:{broker.peer_port}",
+                "peer_listen": f"0.0.0.0:{broker.peer_port}",
                 "peer_advertised": f"localhost:{broker.peer_port}",
             }
             cluster.launch(broker.id)

@@ -13,6 +13,7 @@ from daemon.identity import Role
 from daemon.tls import OwnIdentity
 from data_plane.authz.peers import PeerRules
 from data_plane.broker.connection import GrpcConnection
+from data_plane.broker.internal_handshakes import InternalHandshakes
 from data_plane.broker.peer_listener import PeerListener, bind_peers
 from data_plane.broker.peer_transport import PeerTransport
 from data_plane.broker.server import Listener, bind, credentials_within
@@ -251,7 +252,9 @@ async def serving(peer_at: str = LOOPBACK, own: OwnIdentity | None = None) -> As
     internal, client = world.services()
     offered = {**internal.streams, **internal.calls, **internal.watches}
     rules = PeerRules(cluster_id=CLUSTER, roles=dict.fromkeys(offered, CALLERS))
-    internal_server, internal_port = bind(LOOPBACK, credentials_within(own), CONNECTIONS, 100)
+    internal_server, internal_port = bind(
+        LOOPBACK, credentials_within(own, InternalHandshakes()), CONNECTIONS, 100
+    )
     peer_socket, peer_port = bind_peers(peer_at)
     world.peer = f"127.0.0.1:{peer_port}"
     world.broker = Peer(BrokerId(1), world.peer)

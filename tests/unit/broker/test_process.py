@@ -86,7 +86,7 @@ class Broker:
             "cluster_id": "c1",
             "data": str(directory / "data"),
             "metadata": str(directory / "metadata.db"),
-            "identity": settings_of(write(directory / "identity", "broker-1")),
+            "identity": settings_of(write(directory / "identity", "broker-1", days=60)),
             "pepper_files": {"1": str(directory / "pepper")},
             "timings": {"session_ttl_ms": 1_500, "drain_ms": 2_000},
         } | settings

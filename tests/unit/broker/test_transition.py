@@ -14,6 +14,7 @@ from daemon.handshakes import RefusedHandshakes
 from daemon.identity import Role
 from data_plane.authz.peers import PeerRules
 from data_plane.broker import peer_wire as wire
+from data_plane.broker.internal_handshakes import InternalHandshakes
 from data_plane.broker.server import Listener, bind, credentials_within
 from data_plane.broker.transition import BothTransports, OldDoors, TransitionConfig
 from data_plane.contract import replication_pb2 as pb
@@ -57,7 +58,7 @@ async def in_transition() -> AsyncIterator[Doors]:
         rules = PeerRules(
             cluster_id="c1", roles=dict.fromkeys([*within.streams, *within.calls, *within.watches], ROLES)
         )
-        server, port = bind(LOOPBACK, credentials_within(own), 100, 100)
+        server, port = bind(LOOPBACK, credentials_within(own, InternalHandshakes()), 100, 100)
         refused = RefusedHandshakes()
         server.add_generic_rpc_handlers(
             (Listener(within, rules=rules, refused_handshakes=refused, fault=world.faults.append),)

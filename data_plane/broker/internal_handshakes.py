@@ -1,0 +1,46 @@
+"""Handshakes of the internal listener that came to nothing. gRPC says when one begins, and not how it ends: one that no
+call follows in time counts as refused.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+_CALL_S = 15.0
+"""For a handshake, for which gRPC's own limit is 10 s, and the first call after it."""
+_CONNECTIONS_MAX = 10_000
+"""Of which is remembered that a call came."""
+
+
+class InternalHandshakes:
+    """Those of one listener. Safe between threads: gRPC begins handshakes on its own."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._begun: deque[float] = deque()
+        self._called: dict[str, None] = {}
+
+    def began(self) -> None:
+        with self._lock:
+            self._begun.append(self._clock())
+
+    def called(self, connection: str) -> None:
+        """A call has come on this connection, so its handshake went well."""
+        with self._lock:
+            if connection in self._called:
+                return
+            self._called[connection] = None
+            if len(self._called) > _CONNECTIONS_MAX:
+                del self._called[next(iter(self._called))]
+            if self._begun:
+                self._begun.popleft()
+
+    def take_failed(self) -> int:
+        """How many more came to nothing since this was asked last."""
+        failed = 0
+        with self._lock:
+            while self._begun and self._clock() - self._begun[0] > _CALL_S:
+                self._begun.popleft()
+                failed += 1
+        return failed
