@@ -14,8 +14,6 @@ from penstock.private_file import write_private
 CLIENT, INTERNAL, HTTP, PEER = range(4)
 """What the ports of a broker are for, in their order."""
 _FIRST_PORT, _PORTS = 7000, 10
-EXIT_FAULT = 70
-"""A broker that no longer trusts its disk ends with this, and is to be started again."""
 
 
 class Broker(Program):

@@ -88,10 +88,6 @@ class Etcd:
             }
         }
 
-    @property
-    def addresses(self) -> list[str]:
-        return [node.host.address for node in self.nodes]
-
     def leader(self) -> EtcdNode | None:
         """The node that says it leads; None when none says so."""
         return next((node for node in self.nodes if node.leads()), None)

@@ -9,9 +9,9 @@ from hosts.switch import Switch
 ZONES = ("zone-a", "zone-b", "zone-c")
 OUTSIDE_ZONE = "outside"
 """Of what belongs to no zone, such as a balancer."""
-_SECOND, _PER_KIND = 10, 10
+_PER_KIND = 10
 BROKER, ETCD, WEB, DATABASE, CACHE, BALANCER, RUNNER = range(7)
-"""What hosts are for. The last part of an address is ten times that, and the number of the host among its like."""
+"""What hosts are for. Each kind has ten addresses, from ...10 on."""
 
 
 class Ground:
@@ -31,7 +31,7 @@ class Ground:
         made = None
         if disk is not None:
             made = Disk(disk, self.folder / "disks" / f"{name}.{disk}", folder / "disk", size)
-        wire = self._switch.connect(name, _SECOND + _PER_KIND * kind + number)
+        wire = self._switch.connect(name, _PER_KIND * (1 + kind) + number)
         self.hosts[name] = Host(name, zone, wire, folder, made)
         return self.hosts[name]
 

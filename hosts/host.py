@@ -21,9 +21,6 @@ class Runs(Protocol):
 
     def start(self) -> None: ...
 
-    def start_again(self) -> None:
-        """Start it if it has ended by itself."""
-
     def kill_soon(self) -> None: ...
 
     def wait_gone(self) -> None: ...

@@ -143,15 +143,6 @@ class PostgreSql(Program):
             self._account_of.own(target)
         return targets
 
-    def take_up_certificates(self) -> None:
-        """After its files were renewed: copy them, and let it read them again."""
-        self._install(self._identity, "server")
-        self.signal(signal.SIGHUP)
-
-    def promote(self) -> None:
-        """The standby takes writes from now on. Returns once it does."""
-        self._run(_program("pg_ctl"), "promote", "--pgdata", str(self._data))
-
     def _run(self, *command: str) -> None:
         run(*self.host.wire.command(*command, account=self._account_of), cwd=self._folder)
 

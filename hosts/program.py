@@ -85,17 +85,13 @@ class Program:
         """As an init system: what ends by itself is started again."""
         while True:
             await asyncio.sleep(_AGAIN_S)
-            self.start_again()
-
-    def start_again(self) -> None:
-        """Start it if it has ended by itself since it was looked at last."""
-        process = self._process
-        if self.kept_down or process is None or process.poll() is None:
-            return
-        if process is not self._known_end:
-            self._known_end = process
-            self.ended_by_itself.append(process.returncode)
-        self.start()
+            process = self._process
+            if self.kept_down or process is None or process.poll() is None:
+                continue
+            if process is not self._known_end:
+                self._known_end = process
+                self.ended_by_itself.append(process.returncode)
+            self.start()
 
     def signal(self, what: signal.Signals) -> None:
         if self._process is not None and self.runs:

@@ -106,12 +106,6 @@ class Service:
     def _start(self, starting: Sequence[tuple[Program, Callable[[], bool]]]) -> None:
         self.ready += start_all(starting, _START_S)
 
-    def start_again(self) -> None:
-        """As init systems do: what has ended by itself is started again."""
-        for host in self.ground.hosts.values():
-            for program in host.programs:
-                program.start_again()
-
     def end(self) -> list[str]:
         """Everything, each after what needs it; what had to be killed, by name."""
         late: list[str] = []
