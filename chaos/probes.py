@@ -45,8 +45,9 @@ class Probes:
             self._try(lambda: self._power_cut("xfs"), Kind.POWER_CUT_XFS)
         finally:
             shutil.rmtree(folder)
-        if not self.disks and (why := self.unavailable.get(Kind.POWER_CUT_EXT4)) is not None:
-            self.unavailable |= dict.fromkeys(NEED_POWER_CUTS, why)
+        if self.disks:
+            for kind in NEED_POWER_CUTS:
+                self.unavailable.pop(kind, None)  # any file system that bears it will do
         if etcd:
             self._try(lambda: _expect(bool(find("etcd")), ("etcd",), "not found"), *NEED_ETCD)
         else:

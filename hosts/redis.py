@@ -28,7 +28,8 @@ class Redis(Program):
                     str(identity.key_file),
                 ),
                 *("--tls-ca-cert-file", str(identity.ca_file), "--tls-auth-clients", "yes"),
-                *("--save", "", "--appendonly", "no"),
+                # Callers are known by their certificates.
+                *("--protected-mode", "no", "--save", "", "--appendonly", "no"),
             ),
         )
 
