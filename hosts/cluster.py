@@ -254,7 +254,7 @@ class Cluster:
 
         def stop(broker: Broker) -> None:
             broker.host.wire.heal()
-            if not broker.end() or broker.status != 0:
+            if not broker.end() or broker.status not in (0, None):
                 killed.append(broker.number)
 
         for broker in self.brokers.values():
