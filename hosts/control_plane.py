@@ -60,7 +60,7 @@ class Settings:
             "listen": WEB_ADDRESS,
             "worker_listen": f"{host.address}:{_WORKER_PORT}",
             "runner_listen": f"{host.address}:{_RUNNER_PORT}",
-            "brokers": dict(self.brokers),
+            "brokers": {**self.brokers, "ca_file": str(self.ca_file)},
             "datasets": str(self.datasets),
             "usage_key_file": str(self.shared / "usage.key"),
             "operator_token_file": str(self.operator_token_file),
