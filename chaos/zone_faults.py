@@ -55,7 +55,7 @@ class ZoneFaults:
 
     @asynccontextmanager
     async def _zone_lost(self, strike: Strike) -> AsyncIterator[str]:
-        """The power of all hosts of a zone is cut at once: of its brokers, and of its node of etcd."""
+        """All hosts of a zone lose their power at once: its brokers, and its node of etcd."""
         zone, hosts = self._zone(strike)
         await asyncio.to_thread(lambda: lose_power(hosts))
         yield f"{zone}: {', '.join(host.name for host in hosts)}"
