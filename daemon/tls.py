@@ -117,11 +117,12 @@ class OwnIdentity:
         self.current = self._read()
 
     def look(self) -> bool:
-        """Take up what the files hold when they have changed; whether that was done. What is not good is left, and the
-        files are read again when they change again: a certificate and its key are two files."""
+        """Take up what the files hold when they have changed; whether that was done. What is not good is left and read
+        again at each look: a certificate and its key are two files, one may not be valid before a while, and a file may
+        be unreadable at first."""
         with self._looking:
             signs = self._signs()
-            if signs == self._seen:
+            if signs == self._seen and not self.fault:
                 return False
             try:
                 found = self._read()

@@ -125,6 +125,20 @@ def test_half_a_renewal_is_waited_out_and_told(tmp_path: Path) -> None:
     assert found.fault == "" and "identity files" not in found.warnings()
 
 
+def test_a_certificate_that_is_not_valid_yet_is_taken_up_once_it_is(tmp_path: Path) -> None:
+    files = write(tmp_path, "broker-1", begins_in=timedelta(days=-3), days=5)
+    now_s = files.ca_file.stat().st_mtime
+    clock = [now_s - timedelta(days=2).total_seconds()]
+    found = OwnIdentity(files, Role.BROKER, broker_id=1, clock=lambda: clock[0])
+    before = found.current
+    write(tmp_path, "broker-1")
+    assert not found.look() and found.current is before
+    assert "is not valid before" in found.fault
+    clock[0] = now_s
+    assert found.look() and found.current is not before
+    assert found.fault == ""
+
+
 def test_what_expires_soon_is_something_to_look_at(tmp_path: Path) -> None:
     files = write(tmp_path, "broker-1", days=20)
     clock = [files.ca_file.stat().st_mtime]
