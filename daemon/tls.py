@@ -70,7 +70,7 @@ def read_credentials(
         for context in (server, client):
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(cadata=ca.decode("ascii"))
+            _believe(f"identity.ca_file: {files.ca_file}", context, ca)
             context.load_cert_chain(files.certificate_file, files.key_file, _no_password)
         server.num_tickets = 0  # each connection shows its certificate
     except (ssl.SSLError, ValueError) as error:
@@ -196,8 +196,16 @@ def _bytes_of(setting: str, file: Path) -> bytes:
 def _certificates(where: str, pem: bytes) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(pem)
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         raise ConfigurationError(f"{where}: holds no certificate in PEM ({error})") from None
+
+
+def _believe(where: str, context: ssl.SSLContext, ca: bytes) -> None:
+    """A file that was written half is refused; what stands beside its certificates may be in any language."""
+    try:
+        context.load_verify_locations(cadata=ca.decode("ascii", errors="backslashreplace"))
+    except ssl.SSLError as error:
+        raise ConfigurationError(f"{where}: holds no certificate in PEM ({error.reason or error})") from None
 
 
 def _identity(where: str, certificate: x509.Certificate) -> Identity:
@@ -206,7 +214,7 @@ def _identity(where: str, certificate: x509.Certificate) -> Identity:
         return identity_of(names.get_values_for_type(x509.UniformResourceIdentifier))
     except x509.ExtensionNotFound:
         raise ConfigurationError(f"{where}: the certificate has no subject alternative names") from None
-    except (NoIdentity, ValueError) as error:
+    except (NoIdentity, ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
         raise ConfigurationError(f"{where}: {error}") from None
 
 

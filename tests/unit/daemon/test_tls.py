@@ -2,11 +2,15 @@
 
 import os
 import shutil
+import ssl
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from daemon.identity import Role
 from daemon.tls import IdentityConfig, OwnIdentity, read_credentials
@@ -14,6 +18,9 @@ from penstock.contract.errors import ConfigurationError
 from tests.certificates import authority, own, write
 
 NOW_S = 1_800_000_000.0
+_ALTERNATIVE_NAME_X400 = x509.UnrecognizedExtension(
+    x509.ExtensionOID.SUBJECT_ALTERNATIVE_NAME, bytes.fromhex("3004a3023000")
+)
 
 
 def read(files: IdentityConfig, *, cluster_id: str = "c1", broker_id: int = 1) -> None:
@@ -90,6 +97,45 @@ def test_a_file_that_is_not_there_or_holds_something_else_is_named(tmp_path: Pat
     file.unlink()
     with pytest.raises(ConfigurationError, match=f"identity.{name}: {file}: No such file"):
         read(files)
+
+
+def test_a_ca_file_that_was_written_half_is_named(tmp_path: Path) -> None:
+    files = write(tmp_path, "broker-1")
+    whole = files.ca_file.read_bytes()
+    for said in (whole[:200], whole + whole[:200], whole + _of_version_7(whole)):
+        files.ca_file.write_bytes(said)
+        with pytest.raises(ConfigurationError, match=f"identity.ca_file: {files.ca_file}: holds no certificate"):
+            read(files)
+
+
+def _of_version_7(pem: bytes) -> bytes:
+    der = ssl.PEM_cert_to_DER_cert(pem.decode())
+    version = bytes.fromhex("a003020102")
+    assert der.count(version) == 1
+    return ssl.DER_cert_to_PEM_cert(der.replace(version, bytes.fromhex("a003020107"))).encode()
+
+
+def test_a_ca_file_may_say_more_in_any_language(tmp_path: Path) -> None:
+    files = write(tmp_path, "broker-1")
+    files.ca_file.write_bytes("# Autorité de Zürich\n".encode() + files.ca_file.read_bytes())
+    read(files)
+
+
+def test_alternative_names_that_cannot_be_read_are_refused_and_end_no_process(tmp_path: Path) -> None:
+    found = own(write(tmp_path, "broker-1"), "broker-1")
+    before, ca, key = found.current, authority(), ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(ca.certificate.subject, ca.certificate.subject, key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(_ALTERNATIVE_NAME_X400, critical=False)
+        .sign(ca.key, hashes.SHA256())
+    )
+    (tmp_path / "broker-1.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    assert not found.look() and found.current is before
+    assert "x400Address" in found.fault
 
 
 def test_files_that_change_are_taken_up(tmp_path: Path) -> None:
