@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from daemon.identity import Identity, NoIdentity, Role, identity_of
 from daemon.settings import Settings
@@ -21,6 +23,7 @@ from penstock.contract.errors import ConfigurationError
 _FILES = ("ca_file", "certificate_file", "key_file")
 SOON_S = 14 * 86_400
 """What expires within this is something that an operator should look at."""
+_OTHER_KEY = "its key is of a kind that gRPC does not take; RSA, P-256 or P-384 required"
 _FILE_BYTES_MAX = 1 << 20
 _STEPS_MAX = 10
 """Of a handshake: TLS 1.2 takes the most, four."""
@@ -65,6 +68,7 @@ def read_credentials(
     identity = _identity(where, chain[0])
     _check_who(where, identity, role, cluster_id, broker_id)
     _check_time(where, chain[0], now_s)
+    _check_key(where, chain[0])
     try:
         server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         for context in (server, client):
@@ -234,6 +238,20 @@ def _check_time(where: str, certificate: x509.Certificate, now_s: float) -> None
         raise ConfigurationError(
             f"{where}: is not valid before {begins:%Y-%m-%d %H:%M} UTC; wait, or set the clock"
         )
+
+
+def _check_key(where: str, certificate: x509.Certificate) -> None:
+    """gRPC brings a TLS of its own, which makes no handshake with keys that OpenSSL takes."""
+    try:
+        key = certificate.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        raise ConfigurationError(f"{where}: {_OTHER_KEY}") from None
+    if isinstance(key, rsa.RSAPublicKey):
+        return
+    if not (
+        isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1 | ec.SECP384R1)
+    ):
+        raise ConfigurationError(f"{where}: {_OTHER_KEY}")
 
 
 def _check_authority(

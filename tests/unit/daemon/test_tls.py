@@ -11,6 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from daemon.identity import Role
 from daemon.tls import IdentityConfig, OwnIdentity, read_credentials
@@ -104,7 +105,9 @@ def test_a_ca_file_that_was_written_half_is_named(tmp_path: Path) -> None:
     whole = files.ca_file.read_bytes()
     for said in (whole[:200], whole + whole[:200], whole + _of_version_7(whole)):
         files.ca_file.write_bytes(said)
-        with pytest.raises(ConfigurationError, match=f"identity.ca_file: {files.ca_file}: holds no certificate"):
+        with pytest.raises(
+            ConfigurationError, match=f"identity.ca_file: {files.ca_file}: holds no certificate"
+        ):
             read(files)
 
 
@@ -123,19 +126,44 @@ def test_a_ca_file_may_say_more_in_any_language(tmp_path: Path) -> None:
 
 def test_alternative_names_that_cannot_be_read_are_refused_and_end_no_process(tmp_path: Path) -> None:
     found = own(write(tmp_path, "broker-1"), "broker-1")
-    before, ca, key = found.current, authority(), ec.generate_private_key(ec.SECP256R1())
-    now = datetime.now(UTC)
+    before = found.current
+    _issue(tmp_path / "broker-1.pem", ec.generate_private_key(ec.SECP256R1()), _ALTERNATIVE_NAME_X400)
+    assert not found.look() and found.current is before
+    assert "x400Address" in found.fault
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: ec.generate_private_key(ec.SECP521R1()), Ed25519PrivateKey.generate]
+)
+def test_a_key_with_which_grpc_makes_no_handshake_is_refused(
+    tmp_path: Path, make: Callable[[], ec.EllipticCurvePrivateKey | Ed25519PrivateKey]
+) -> None:
+    files = write(tmp_path, "broker-1")
+    names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier("penstock://c1/broker/1")])
+    key = make()
+    _issue(files.certificate_file, key, names)
+    files.key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    with pytest.raises(ConfigurationError, match="does not take; RSA, P-256 or P-384 required"):
+        read(files)
+
+
+def _issue(
+    file: Path, key: ec.EllipticCurvePrivateKey | Ed25519PrivateKey, names: x509.ExtensionType
+) -> None:
+    ca, now = authority(), datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder(ca.certificate.subject, ca.certificate.subject, key.public_key())
         .serial_number(1)
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
-        .add_extension(_ALTERNATIVE_NAME_X400, critical=False)
+        .add_extension(names, critical=False)
         .sign(ca.key, hashes.SHA256())
     )
-    (tmp_path / "broker-1.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    assert not found.look() and found.current is before
-    assert "x400Address" in found.fault
+    file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
 
 def test_files_that_change_are_taken_up(tmp_path: Path) -> None:
