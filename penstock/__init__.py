@@ -10,7 +10,7 @@ The same names, to be awaited, are in `penstock.asyncio`.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
     from penstock.admin.objects import NewTopic, TopicOutcome

@@ -24,6 +24,7 @@ LONGEST_FIRST = (
     "tests/control_plane/service/test_embedded.py",
     "tests/control_plane/billing/test_from_brokers_to_proof.py",
     "tests/integration/cli/test_whole_service.py",
+    "tests/integration/upgrade/test_rolling_upgrade.py",
     "tests/integration/chaos/test_chaos.py",
     "tests/integration/hosts/test_three_zones.py",
     "tests/simulation/test_seeds.py",

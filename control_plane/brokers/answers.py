@@ -84,6 +84,9 @@ def broker_seen(broker: pb.DescribedBroker) -> view.BrokerSeen:
         leaders=broker.leaders,
         replicas=broker.replicas,
         cordoned=broker.cordoned,
+        version=broker.version,
+        level_min=broker.level_min or 1,
+        level_max=broker.level_max or 1,
     )
 
 
@@ -94,6 +97,11 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
         cluster_id=answer.cluster_id,
         controller=answer.controller,
         revision=answer.revision,
+        feature_level=answer.feature_level or 1,
+        levels=tuple(
+            view.LevelSeen(level=known.level, release=known.release, brings=known.brings)
+            for known in answer.levels
+        ),
         brokers=tuple(broker_seen(broker) for broker in answer.brokers),
         partitions=tuple(
             view.PartitionSeen(

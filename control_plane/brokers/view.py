@@ -19,6 +19,11 @@ class BrokerSeen:
     replicas: int
     cordoned: bool = False
     """An operator wants it empty."""
+    version: str = ""
+    """Of Penstock, as it registered. Empty: it is fenced, or of a release before feature levels."""
+    level_min: int = 1
+    level_max: int = 1
+    """The feature levels that it supports."""
     host: str = ""
     """Empty: no other broker is on it."""
 
@@ -101,6 +106,16 @@ class KeySeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LevelSeen:
+    """A feature level that the broker that answered knows."""
+
+    level: int
+    release: str
+    """The first release whose brokers support it."""
+    brings: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
     """The cluster at one metadata revision, as one broker sees it. What was not asked for is empty."""
 
@@ -113,6 +128,9 @@ class ClusterView:
     tenants: tuple[TenantSeen, ...] = ()
     topics: tuple[TopicSeen, ...] = ()
     keys: tuple[KeySeen, ...] = ()
+    feature_level: int = 1
+    """In force."""
+    levels: tuple[LevelSeen, ...] = ()
 
     @property
     def warnings(self) -> dict[int, tuple[str, ...]]:

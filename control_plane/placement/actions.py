@@ -82,6 +82,19 @@ def note_leader_moved(actor: Actor, *, topic_id: str, partition: int, broker: in
         )
 
 
+def note_feature_level(actor: Actor, *, before: int, level: int) -> None:
+    """The brokers have put it in force."""
+    with transaction.atomic():
+        audit.record(
+            actor,
+            tenant=SYSTEM_TENANT,
+            action="features.set",
+            object_id="cluster",
+            before={"level": before},
+            after={"level": level},
+        )
+
+
 def plan_moves(
     actor: Actor, cause: str, planned: Iterable[tuple[str, PlannedMove]], object_id: str
 ) -> list[Move]:

@@ -75,6 +75,14 @@ def move_leader(actor: Actor, *, topic_id: str, partition: int, broker: int) -> 
     actions.note_leader_moved(actor, topic_id=topic_id, partition=partition, broker=broker)
 
 
+def set_feature_level(actor: Actor, level: int) -> None:
+    """The brokers put it in force. Raises `InvalidRequest` with the brokers that do not support it, `NotSupported`."""
+    before = brokers.describe(timeout_s=ASK_S).feature_level
+    brokers.client().set_feature_level(level, timeout_s=ASK_S)
+    if level != before:
+        actions.note_feature_level(actor, before=before, level=level)
+
+
 def forget(actor: Actor, broker: int) -> None:
     """The brokers forget one that was drained and stopped. Raises `InvalidRequest` with what is in the way."""
     order = queries.order_of(broker)

@@ -18,6 +18,9 @@ from penstock.contract.errors import NotFound
 from penstock.contract.ids import BROKER_ID_MAX
 from tenants.roles import Permission
 
+_LEVEL_MAX = 1_000_000
+"""Far more than releases will ever bring."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerInUse:
@@ -39,6 +42,10 @@ class BrokerUseShape(serializers.Serializer[Any]):
     )
     client_address = serializers.CharField(source="seen.client_address")
     zone = serializers.CharField(source="seen.zone")
+    version = serializers.CharField(
+        source="seen.version",
+        help_text="Of Penstock. Empty: the broker is away, or of a release that did not say it.",
+    )
     host = serializers.CharField(source="seen.host", help_text="Empty: no other broker is on its host.")
     leaders = serializers.IntegerField(source="seen.leaders")
     replicas = serializers.IntegerField(source="seen.replicas")
@@ -109,6 +116,30 @@ class LeaderMoved(serializers.Serializer[Any]):
     topic_id = serializers.CharField()
     partition = serializers.IntegerField()
     broker = serializers.IntegerField()
+
+
+class BrokerLevels(serializers.Serializer[Any]):
+    id = serializers.IntegerField()
+    state = serializers.CharField()
+    version = serializers.CharField()
+    level_min = serializers.IntegerField()
+    level_max = serializers.IntegerField()
+
+
+class LevelShape(serializers.Serializer[Any]):
+    level = serializers.IntegerField()
+    release = serializers.CharField(help_text="The first release whose brokers support it.")
+    brings = serializers.CharField(help_text="What is used from this level on.")
+
+
+class FeaturesShape(serializers.Serializer[Any]):
+    level = serializers.IntegerField(source="feature_level", help_text="In force.")
+    levels = LevelShape(many=True, help_text="All that the brokers' release knows.")
+    brokers = BrokerLevels(many=True)
+
+
+class FeaturesInput(shapes.StrictSerializer):
+    level = serializers.IntegerField(min_value=1, max_value=_LEVEL_MAX)
 
 
 class BrokersView(OperatorView):
@@ -230,6 +261,29 @@ class MoveView(OperatorView):
             raise NotFound(f"move {move[:64]!r} does not exist")
         cancelled = actions.cancel(self.actor, found)
         return Response(MoveShape(cancelled, context={"under_way": {}}).data)
+
+
+class FeaturesView(OperatorView):
+    permissions: ClassVar[Any] = {"GET": Permission.CLUSTER_READ, "PATCH": Permission.CLUSTER_WRITE}
+
+    @extend_schema(operation_id="features_get", responses={200: FeaturesShape, **shapes.problems(403, 503)})
+    def get(self, request: Request) -> Response:
+        """Operators: the feature level in force, what each broker supports, and what the next level brings."""
+        return Response(FeaturesShape(brokers.describe(timeout_s=driving.ASK_S)).data)
+
+    @extend_schema(
+        operation_id="features_set",
+        request=FeaturesInput,
+        responses={200: FeaturesShape, **shapes.problems(403, 422, 503)},
+    )
+    def patch(self, request: Request) -> Response:
+        """Operators: put a feature level in force. Refused while a registered broker does not support it. Brokers of a
+        release that does not support it are refused from then on.
+        """
+        given = FeaturesInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        driving.set_feature_level(self.actor, given.validated_data["level"])
+        return Response(FeaturesShape(brokers.describe(timeout_s=driving.ASK_S)).data)
 
 
 class LeadersView(OperatorView):

@@ -51,6 +51,7 @@ urlpatterns = [
     path("cluster/moves", placement.MovesView.as_view()),
     path("cluster/moves/<str:move>", placement.MoveView.as_view()),
     path("cluster/leaders", placement.LeadersView.as_view()),
+    path("cluster/features", placement.FeaturesView.as_view()),
     path("usage", billing.UsageView.as_view()),
     path("availability", billing.AvailabilityView.as_view()),
     path("costs", billing.CostView.as_view()),

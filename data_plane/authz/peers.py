@@ -34,6 +34,7 @@ ROLES: Mapping[str, frozenset[Role]] = {
     methods.MOVE_LEADER: _OPERATING,
     methods.CORDON_BROKER: _OPERATING,
     methods.FORGET_BROKER: _OPERATING,
+    methods.SET_FEATURE_LEVEL: _OPERATING,
     methods.DESCRIBE_TOPIC: _OPERATING,
     methods.DESCRIBE_CLUSTER: _OPERATING,
 }

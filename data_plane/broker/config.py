@@ -18,7 +18,9 @@ from daemon.settings import Settings, require
 from daemon.tls import IdentityConfig, OwnIdentity
 from data_plane.broker.metadata_config import EtcdMetadata, is_namespace
 from data_plane.broker.transition import TransitionConfig
+from data_plane.metadata.features import Supported
 from data_plane.node.config import NodeConfig, Timings
+from penstock import __version__
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import BROKER_ID_MAX, BrokerId
 from penstock.contract.limits import DOMAIN_NAME_LENGTH_MAX
@@ -171,6 +173,7 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
             host=self.host,
             peppers={int(version): pepper_of(Path(path)) for version, path in self.pepper_files.items()},
             timings=Timings(**self.timings),
+            supported=Supported(version=__version__),
             metering=self.metering,
             **self.limits,
         )

@@ -350,6 +350,8 @@ class BrokerProcess:
         elif isinstance(error, _CANNOT_START) and not booted:
             self._end.set_exception(error)
             return
+        elif isinstance(error, ConfigurationError):
+            _log.critical("the broker cannot take part any more", extra={"fault": str(error)})
         else:
             _log.critical("the broker failed", exc_info=error)
         self._end_with(EXIT_FAULT)

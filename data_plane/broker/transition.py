@@ -206,7 +206,14 @@ class BothTransports:
         async def by(transport: Transport) -> Connection:
             return await transport.connect(peer, method, timeout_ms)
 
-        stream: Connection = await self._by_one(peer, by)
+        was_old = peer.address in self._old
+        try:
+            stream: Connection = await self._by_one(peer, by)
+        except ConnectionLost:
+            if not was_old:
+                raise
+            # It may not serve the release before any more. On a stream that was not taken nothing was done.
+            stream = await self._by_one(peer, by)
         return stream
 
     async def call(self, peer: Peer, method: str, request: bytes, timeout_ms: int) -> bytes:

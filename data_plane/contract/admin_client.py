@@ -347,6 +347,11 @@ class AdminClient:
         request = pb.ForgetBrokerRequest(broker=broker)
         return self._calls.change(methods.FORGET_BROKER, request, pb.Outcome, timeout_s, repeatable=True)
 
+    def set_feature_level(self, level: int, *, timeout_s: float = CHANGE_S) -> pb.Outcome:
+        """Put a feature level in force. Raises `InvalidRequest` with the brokers that do not support it."""
+        request = pb.SetFeatureLevelRequest(level=level)
+        return self._calls.change(methods.SET_FEATURE_LEVEL, request, pb.Outcome, timeout_s, repeatable=True)
+
 
 def new_topic(
     tenant: str,

@@ -431,7 +431,7 @@ class DescribeClusterRequest(_message.Message):
     def __init__(self, partitions: _Optional[bool] = ..., objects: _Optional[bool] = ..., after: _Optional[str] = ..., min_revision: _Optional[int] = ...) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "controller", "brokers", "partitions", "revision", "tenants", "topics", "keys", "next", "losses")
+    __slots__ = ("cluster_id", "controller", "brokers", "partitions", "revision", "tenants", "topics", "keys", "next", "losses", "feature_level", "levels")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
@@ -442,6 +442,8 @@ class DescribeClusterResponse(_message.Message):
     KEYS_FIELD_NUMBER: _ClassVar[int]
     NEXT_FIELD_NUMBER: _ClassVar[int]
     LOSSES_FIELD_NUMBER: _ClassVar[int]
+    FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     controller: int
     brokers: _containers.RepeatedCompositeFieldContainer[DescribedBroker]
@@ -452,7 +454,25 @@ class DescribeClusterResponse(_message.Message):
     keys: _containers.RepeatedCompositeFieldContainer[DescribedKey]
     next: str
     losses: _containers.RepeatedCompositeFieldContainer[DeclaredLoss]
-    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[DescribedPartition, _Mapping]]] = ..., revision: _Optional[int] = ..., tenants: _Optional[_Iterable[_Union[DescribedTenant, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[DescribedTopic, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[DescribedKey, _Mapping]]] = ..., next: _Optional[str] = ..., losses: _Optional[_Iterable[_Union[DeclaredLoss, _Mapping]]] = ...) -> None: ...
+    feature_level: int
+    levels: _containers.RepeatedCompositeFieldContainer[DescribedLevel]
+    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[DescribedPartition, _Mapping]]] = ..., revision: _Optional[int] = ..., tenants: _Optional[_Iterable[_Union[DescribedTenant, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[DescribedTopic, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[DescribedKey, _Mapping]]] = ..., next: _Optional[str] = ..., losses: _Optional[_Iterable[_Union[DeclaredLoss, _Mapping]]] = ..., feature_level: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[DescribedLevel, _Mapping]]] = ...) -> None: ...
+
+class SetFeatureLevelRequest(_message.Message):
+    __slots__ = ("level",)
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    level: int
+    def __init__(self, level: _Optional[int] = ...) -> None: ...
+
+class DescribedLevel(_message.Message):
+    __slots__ = ("level", "release", "brings")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    BRINGS_FIELD_NUMBER: _ClassVar[int]
+    level: int
+    release: str
+    brings: str
+    def __init__(self, level: _Optional[int] = ..., release: _Optional[str] = ..., brings: _Optional[str] = ...) -> None: ...
 
 class DescribeTopicRequest(_message.Message):
     __slots__ = ("topic_id", "tenant", "name")
@@ -523,7 +543,7 @@ class DescribedKey(_message.Message):
     def __init__(self, key_id: _Optional[str] = ..., tenant: _Optional[str] = ..., principal: _Optional[int] = ..., revoked: _Optional[bool] = ..., expires_at_ms: _Optional[int] = ..., generation: _Optional[int] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ...) -> None: ...
 
 class DescribedBroker(_message.Message):
-    __slots__ = ("id", "state", "broker_epoch", "client_address", "internal_address", "zone", "leaders", "replicas", "cordoned", "host")
+    __slots__ = ("id", "state", "broker_epoch", "client_address", "internal_address", "zone", "leaders", "replicas", "cordoned", "version", "level_min", "level_max", "host")
     ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -533,6 +553,9 @@ class DescribedBroker(_message.Message):
     LEADERS_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     CORDONED_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_MIN_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_MAX_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     id: int
     state: str
@@ -543,8 +566,11 @@ class DescribedBroker(_message.Message):
     leaders: int
     replicas: int
     cordoned: bool
+    version: str
+    level_min: int
+    level_max: int
     host: str
-    def __init__(self, id: _Optional[int] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., client_address: _Optional[str] = ..., internal_address: _Optional[str] = ..., zone: _Optional[str] = ..., leaders: _Optional[int] = ..., replicas: _Optional[int] = ..., cordoned: _Optional[bool] = ..., host: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., client_address: _Optional[str] = ..., internal_address: _Optional[str] = ..., zone: _Optional[str] = ..., leaders: _Optional[int] = ..., replicas: _Optional[int] = ..., cordoned: _Optional[bool] = ..., version: _Optional[str] = ..., level_min: _Optional[int] = ..., level_max: _Optional[int] = ..., host: _Optional[str] = ...) -> None: ...
 
 class DescribedPartition(_message.Message):
     __slots__ = ("tenant", "topic", "topic_id", "partition", "leader", "leader_epoch", "replicas", "in_sync", "eligible", "last_known", "log_generation", "target", "adding")

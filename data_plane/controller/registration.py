@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from data_plane.controller.elections import alive_in, moved_from
 from data_plane.metadata import model
+from data_plane.metadata.features import FEATURES_KEY, Supported, VersionRecord, version_key
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, Delete, KeyValue, Put
 from penstock.contract.ids import BrokerId
@@ -48,12 +49,15 @@ def registration(
     record: model.BrokerRecord,
     registration_record: model.LiveRecord,
     session_id: int,
+    supported: Supported,
+    features_revision: int,
 ) -> AlreadyRegistered | FenceFirst | Register:
     """What a broker must do to be registered as `record` under `registration_record.incarnation` (RL2, RL3).
 
     `live` and `known` are the keys /live/<broker> and /brokers/<broker> as just read, None if absent.
     Asking again with the same incarnation after an unknown outcome gives the same registration, never a
-    second one.
+    second one. `features_revision` is that of the feature level in force, which `supported` includes: under another one
+    this registration is not applied.
     """
     key = model.live_key(record.broker_id)
     if live is not None:
@@ -62,9 +66,23 @@ def registration(
             return AlreadyRegistered(live.mod_revision)
         return FenceFirst((Compare(key, live.mod_revision),), (Delete(key),))
     about = model.broker_key(record.broker_id)
+    version = VersionRecord(
+        incarnation=registration_record.incarnation,
+        version=supported.version,
+        level_min=supported.lowest,
+        level_max=supported.highest,
+    )
     return Register(
-        (Compare(key, 0), Compare(about, 0 if known is None else known.mod_revision)),
-        (Put(key, registration_record.encode(), session_id), Put(about, record.encode())),
+        (
+            Compare(key, 0),
+            Compare(about, 0 if known is None else known.mod_revision),
+            Compare(FEATURES_KEY, features_revision),
+        ),
+        (
+            Put(key, registration_record.encode(), session_id),
+            Put(about, record.encode()),
+            Put(version_key(record.broker_id), version.encode(), session_id),
+        ),
     )
 
 

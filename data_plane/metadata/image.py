@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from data_plane.metadata import model
+from data_plane.metadata.features import BEFORE_LEVELS, FeaturesRecord, Supported, VersionRecord
 from data_plane.metadata.port import Event, KeyValue, WatchBatch
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId, TopicPartition
 
@@ -51,6 +52,12 @@ class ClusterImage:
     def __init__(self) -> None:
         self.revision = 0
         self.cluster_id = ""
+        self.cluster_revision = 0
+        self.level = 1
+        """The feature level in force."""
+        self.features_revision = 0
+        self.versions: dict[BrokerId, VersionRecord] = {}
+        """As registered; `supported_by` says which of them hold."""
         self.brokers: dict[BrokerId, Broker] = {}
         self.cordons: dict[BrokerId, model.CordonRecord] = {}
         self.cordon_revisions: dict[BrokerId, int] = {}
@@ -175,6 +182,13 @@ class ClusterImage:
         live = self._live.get(broker)
         return 0 if live is None else live[0]
 
+    def supported_by(self, broker: BrokerId) -> Supported:
+        """What the registered broker supports. One of Penstock 0.1 may have registered after one that said so."""
+        live, said = self._live.get(broker), self.versions.get(broker)
+        if live is None or said is None or said.incarnation != live[1].incarnation:
+            return BEFORE_LEVELS
+        return said.supported
+
     def cordoned(self, broker: BrokerId) -> bool:
         """Whether an operator wants it out of use."""
         known = self.cordons.get(broker)
@@ -255,6 +269,11 @@ class ClusterImage:
             self.controller, self.controller_epoch = model.ControllerRecord.decode(value), revision
         elif kind == "cluster":
             self.cluster_id = model.ClusterRecord.decode(value).cluster_id
+            self.cluster_revision = revision
+        elif kind == "features":
+            self.level, self.features_revision = FeaturesRecord.decode(value).level, revision
+        elif kind == "versions":
+            self.versions[BrokerId(int(rest))] = VersionRecord.decode(value)
 
     def _unset(self, key: str, revision: int) -> None:
         kind, _, rest = key[1:].partition("/")
@@ -316,6 +335,12 @@ class ClusterImage:
                 self.losses.pop(where, None)
         elif kind == "controller":
             self.controller, self.controller_epoch = None, 0
+        elif kind == "cluster":
+            self.cluster_id, self.cluster_revision = "", 0
+        elif kind == "features":
+            self.level, self.features_revision = 1, 0
+        elif kind == "versions":
+            self.versions.pop(BrokerId(int(rest)), None)
 
     def _note_changed(self, block: BlockId, revision: int) -> None:
         self._changed_at.pop(block, None)

@@ -4,6 +4,7 @@
     /live/<broker>                   LiveRecord, bound to the broker's session; its mod_revision is the
                                      broker epoch
     /brokers/<broker>                BrokerRecord
+    /features, /versions/<broker>    the feature level in force, and what each broker supports (features.py)
     /cordons/<broker>                CordonRecord: its partitions are to be moved off, it gets nothing new
     /controller                      ControllerRecord, bound to a session; its mod_revision is the controller
                                      epoch
@@ -37,6 +38,7 @@ from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
 
 PARTITIONS_PER_BLOCK = 100
+_NEEDS = " (needs Penstock "
 
 CLUSTER_KEY = "/cluster"
 CONTROLLER_KEY = "/controller"
@@ -135,8 +137,28 @@ class _Json:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRecord(_Json):
+class ClusterRecord:
+    """Which cluster this is.
+
+    Brokers of Penstock 0.1 know of no feature levels, but do not start where the cluster's id is not theirs. Above
+    level 1 the stored id therefore has a remark behind it, which they show; later versions take it off.
+    """
+
     cluster_id: str
+    needs: str = ""
+    """The release that a broker has to be of at least; empty at level 1."""
+
+    def encode(self) -> bytes:
+        remark = f"{_NEEDS}{self.needs} or later)" if self.needs else ""
+        return json.dumps({"cluster_id": self.cluster_id + remark}, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        stored: str = json.loads(value)["cluster_id"]
+        cluster_id, found, remark = stored.rpartition(_NEEDS)
+        if not found:
+            return cls(cluster_id=stored)
+        return cls(cluster_id=cluster_id, needs=remark.removesuffix(" or later)"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

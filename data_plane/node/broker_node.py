@@ -20,7 +20,7 @@ from data_plane.node.integrity.wing import Integrity
 from data_plane.node.log_directory.boot import Booted
 from data_plane.node.log_directory.directory import Directory, mark_clean
 from data_plane.node.log_directory.log_directory import LogDirectory
-from data_plane.node.membership.cluster_id import ensure_cluster_id
+from data_plane.node.membership.cluster_id import ensure_cluster
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.only_one import ensure_only_one
 from data_plane.node.membership.registration import Registration
@@ -82,14 +82,16 @@ class BrokerNode:
     async def run(self) -> None:
         await self.store_witness.wait_until_trusted(self._untrusted_store, self.config.broker_id)
         await self.view.load()
-        await ensure_cluster_id(self.config, self.view, self._store)
+        await ensure_cluster(self.config, self.view, self._store)
         try:
             directory, booted = self.log_directory.open(self.view.image)
         except DiskFull as full:
             raise LogDirectoryFailed(
                 f"recovery needs disk space: {full}; free space and start again"
             ) from full
-        await ensure_only_one(self.config, directory.directory_id, self._store, self._environment.clock)
+        await ensure_only_one(
+            self.config, directory.directory_id, self.view.image, self._store, self._environment.clock
+        )
         self._compose(directory, booted)
         try:
             async with asyncio.TaskGroup() as tasks:

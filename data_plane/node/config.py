@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from data_plane.groups.expiry import GROUP_RETENTION_MS
+from data_plane.metadata.features import CURRENT, Supported
 from penstock.contract import limits
 from penstock.contract.ids import BrokerId
 
@@ -68,6 +69,8 @@ class NodeConfig:
     host: str = ""
     """Name of its machine; empty = no other broker is on it."""
     timings: Timings = Timings()
+    supported: Supported = CURRENT
+    """This broker's version and the feature levels that it supports."""
     journal_bytes: int = 64 * limits.MIB
     """Size of one journal file; a checkpoint is due when one is full."""
     tail_bytes: int = 64 * limits.MIB

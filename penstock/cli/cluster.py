@@ -49,19 +49,78 @@ def cluster_brokers(token_file: Path | None, timeout: float) -> None:
     if current().json:
         print_json({"brokers": found})
         return
-    with_hosts = any(broker["host"] for broker in found)
+    with_hosts = any(broker.get("host") for broker in found)
     rows = [
         [
             *(b["id"], b["state"], _use(b), b["leaders"], b["replicas"], b["zone"]),
-            *([b["host"] or "own"] if with_hosts else []),
-            *(b["client_address"], _why(b)),
+            *([b.get("host") or "own"] if with_hosts else []),
+            *(b.get("version") or "-", b["client_address"], _why(b)),
         ]
         for b in found
     ]
     hosts = ["host"] if with_hosts else []
-    print_table(["broker", "state", "use", "leaders", "replicas", "zone", *hosts, "client address", ""], rows)
-    for text in dict.fromkeys(text for broker in found for text in broker["warnings"]):
+    columns = [
+        "broker",
+        "state",
+        "use",
+        "leaders",
+        "replicas",
+        "zone",
+        *hosts,
+        "version",
+        "client address",
+        "",
+    ]
+    print_table(columns, rows)
+    for text in dict.fromkeys(text for broker in found for text in broker.get("warnings", ())):
         click.echo(f"Warning: {text}.", err=True)
+
+
+@cluster.command(
+    "features",
+    examples=[
+        "penstock cluster features --token-file operator.token",
+        "penstock cluster features --raise 2 --token-file operator.token",
+    ],
+)
+@click.option(
+    "--raise",
+    "level",
+    type=click.IntRange(min=1),
+    help="Put this level in force. Brokers of a release that does not support it are refused from then on.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@token_option
+@timeout_option
+def cluster_features(level: int | None, yes: bool, token_file: Path | None, timeout: float) -> None:
+    """Show the feature level in force and what brokers support, or raise it.
+
+    It also says what the next level brings. A release uses what the one before cannot read only from its level on.
+    Raise it when every broker runs the new release and you will not go back. It is refused while a registered broker
+    does not support it. It asks before, and needs --yes where there is no terminal.
+    """
+    with operator_client(token_file) as rest:
+        found = rest.get("/v1/cluster/features", timeout_s=timeout)
+        if level is not None:
+            if level != found["level"] and not yes:
+                must_agree(
+                    f"Level {level} will be in force, and brokers that do not support it are refused. Go on?"
+                )
+            with progress(f"Raising the level to {level}"):
+                found = rest.patch("/v1/cluster/features", {"level": level}, timeout_s=timeout)
+    if current().json:
+        print_json(found)
+        return
+    say(f"Feature level {found['level']} is in force.")
+    print_table(
+        ["broker", "state", "version", "supports"],
+        [[b["id"], b["state"], b["version"] or "-", _levels(b)] for b in found["brokers"]],
+    )
+    above = [known for known in found["levels"] if known["level"] > found["level"]]
+    for known in above:
+        say(f"Level {known['level']} (since {known['release']}): {known['brings']}.")
+    if not above:
+        say("No higher level is known to this release.")
 
 
 @cluster.command("drain", examples=["penstock cluster drain 4 --token-file operator.token"])
@@ -209,6 +268,13 @@ def _use(broker: dict[str, Any]) -> str:
         if broker["drained"]
         else f"drain ({broker['replicas']} of {broker['replicas_at_start']} left)"
     )
+
+
+def _levels(broker: dict[str, Any]) -> str:
+    if broker["state"] == "fenced":
+        return "-"
+    lowest, highest = broker["level_min"], broker["level_max"]
+    return f"level {lowest}" if lowest == highest else f"levels {lowest} to {highest}"
 
 
 def _why(broker: dict[str, Any]) -> str:

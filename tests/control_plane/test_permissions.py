@@ -69,6 +69,8 @@ MAY = {
     ("GET", "v1/cluster/moves"): OPERATOR,
     ("DELETE", "v1/cluster/moves/<str:move>"): OPERATOR,
     ("POST", "v1/cluster/leaders"): OPERATOR,
+    ("GET", "v1/cluster/features"): OPERATOR,
+    ("PATCH", "v1/cluster/features"): OPERATOR,
     ("GET", "v1/usage"): USAGE,
     ("GET", "v1/availability"): USAGE,
     ("GET", "v1/costs"): USAGE,

@@ -9,6 +9,7 @@ from typing import Protocol
 from data_plane.controller.registration import AlreadyRegistered, registration
 from data_plane.log import layout
 from data_plane.metadata import model
+from data_plane.metadata.features import Supported
 from data_plane.metadata.model import BrokerRecord, LiveRecord
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.invariants import Invariant
@@ -137,7 +138,9 @@ class Registering:
             live = LiveRecord(incarnation=f"life {life}", directory_id="d")
             key, about = model.live_key(me), model.broker_key(me)
             for _ in range(50):
-                step = registration(store.items.get(key), store.items.get(about), record, live, 0)
+                step = registration(
+                    store.items.get(key), store.items.get(about), record, live, 0, Supported(), 0
+                )
                 if isinstance(step, AlreadyRegistered):
                     break
                 if store.txn(step.compares, step.changes) and rng.random() < 0.5:

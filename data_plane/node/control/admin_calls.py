@@ -9,6 +9,7 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.controller import new_topics, tenants, topics
 from data_plane.controller.new_topics import NewTopics, WantedTopic
 from data_plane.metadata import model
+from data_plane.metadata.features import LEVELS
 from data_plane.metadata.port import (
     Compare,
     Delete,
@@ -310,10 +311,17 @@ class AdminCalls:
             )
         image = self._view.image
         response = pb.DescribeClusterResponse(
-            cluster_id=image.cluster_id, controller=image.controller_id, revision=image.revision
+            cluster_id=image.cluster_id,
+            controller=image.controller_id,
+            revision=image.revision,
+            feature_level=image.level,
+            levels=[
+                pb.DescribedLevel(level=known.level, release=known.release, brings=known.brings)
+                for known in LEVELS
+            ],
         )
         for broker in sorted(image.brokers):
-            known = image.brokers[broker]
+            known, supported = image.brokers[broker], image.supported_by(broker)
             response.brokers.add(
                 id=broker,
                 state="active" if known.active else "draining" if known.epoch else "fenced",
@@ -325,6 +333,9 @@ class AdminCalls:
                 leaders=image.leader_counts[broker],
                 replicas=image.replica_counts[broker],
                 cordoned=image.cordoned(broker),
+                version=supported.version,
+                level_min=supported.lowest if supported.version else 0,
+                level_max=supported.highest if supported.version else 0,
             )
         if (wanted.partitions or wanted.objects) and not wanted.after:
             for where in sorted(image.losses):

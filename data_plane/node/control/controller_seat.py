@@ -9,6 +9,7 @@ from data_plane.controller.batches import all_compares, batched
 from data_plane.controller.changed_blocks import ChangedBlocks
 from data_plane.controller.clocks import ClockComparison, ClockOffset
 from data_plane.controller.elections import BlockWrite, fence_changes, plan
+from data_plane.controller.features import below
 from data_plane.controller.leader_return import LeaderMove, LeaderReturn
 from data_plane.controller.registration import takeover_changes
 from data_plane.controller.suspicion import Suspicion, takeover_delay_ms
@@ -225,10 +226,12 @@ class ControllerSeat:
             await self._view.reached(result.revision, self._config.timings.call_ms)
 
     async def _act(self) -> None:
-        """Fence the suspected, then write what must change, each write fenced by the seat."""
+        """Fence the suspected and those below the feature level, then write what must change, each write fenced by the
+        seat.
+        """
         image = self._view.image
         seat = (Compare(model.CONTROLLER_KEY, image.controller_epoch), self._registration.fence())
-        for broker in self._brokers.due(self._clock.monotonic_ms()):
+        for broker in [*self._brokers.due(self._clock.monotonic_ms()), *below(image, image.level)]:
             self._brokers.forget(broker)
             transaction = fence_changes(image, broker)
             if transaction is None:

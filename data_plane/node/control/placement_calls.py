@@ -1,8 +1,8 @@
-"""Admin calls about where partitions are: replicas, leaders, and brokers taken out of use."""
+"""Admin calls about where partitions are: replicas, leaders, brokers taken out of use; and the feature level."""
 
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.methods import DESCRIBE_MOVES
-from data_plane.controller import cordons, reassignment
+from data_plane.controller import cordons, features, reassignment
 from data_plane.controller.leader_return import LeaderMove
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PartitionRecord
@@ -16,7 +16,7 @@ from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.requests import parsed
 from data_plane.replication.leader import LeaderState
 from data_plane.replication.progress import UNKNOWN_END
-from penstock.contract.errors import BrokerUnavailable, NotFound, PenstockError
+from penstock.contract.errors import BrokerUnavailable, ErrorCode, NotFound, PenstockError
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
 
 
@@ -64,6 +64,19 @@ class PlacementCalls:
 
         def decide() -> Change:
             return cordons.forget_broker(self._view.image, BrokerId(wanted.broker))
+
+        return (await self._admin.carry_out(decide)).SerializeToString()
+
+    async def set_feature_level(self, caller: Caller, request: bytes) -> bytes:
+        wanted = parsed(pb.SetFeatureLevelRequest, request)
+        if not await self._view.caught_up(self._config.timings.call_ms):
+            outcome = pb.Outcome(
+                error=ErrorCode.BROKER_UNAVAILABLE, message="the metadata store does not answer"
+            )
+            return outcome.SerializeToString()
+
+        def decide() -> Change:
+            return features.set_level(self._view.image, wanted.level)
 
         return (await self._admin.carry_out(decide)).SerializeToString()
 

@@ -80,6 +80,7 @@ class Control:
             methods.CORDON_BROKER: placement.cordon_broker,
             methods.FORGET_BROKER: placement.forget_broker,
             methods.DESCRIBE_MOVES: placement.describe_moves,
+            methods.SET_FEATURE_LEVEL: placement.set_feature_level,
         }
 
     def peer_calls(self) -> dict[str, CallHandler]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from data_plane.controller.batches import all_compares, batched
 from data_plane.controller.changed_blocks import ChangedBlocks
@@ -13,6 +14,7 @@ from data_plane.controller.registration import (
     registration,
 )
 from data_plane.metadata import model
+from data_plane.metadata.features import HOSTS
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import (
     Compare,
@@ -25,6 +27,7 @@ from data_plane.metadata.port import (
     StoreUnavailable,
 )
 from data_plane.node.config import NodeConfig
+from data_plane.node.membership.cluster_id import check_level
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Clock, Rng
 from penstock.contract.ids import TopicId, TopicPartition
@@ -144,10 +147,12 @@ class Registration:
                 internal_address=self._config.internal_address,
                 peer_address=self._config.peer_address,
                 zone=self._config.zone,
-                host=self._config.host,
+                host=self._host,
             ),
             model.LiveRecord(incarnation=self.incarnation, directory_id=self._directory_id),
             session.session_id,
+            self._config.supported,
+            self._view.image.features_revision,
         )
         if isinstance(step, AlreadyRegistered):
             return step.broker_epoch
@@ -159,6 +164,7 @@ class Registration:
         )
         if not await self._depart(revision, emptied):
             return 0
+        check_level(self._config, self._view.image)
         result = await self._store.txn(step.compares, step.changes)
         return result.revision if result.succeeded else 0
 
@@ -239,6 +245,26 @@ class Registration:
             return
         self._confirmed_ms = asked_ms
         self._doubted = False
+        await self._name_host()
+
+    @property
+    def _host(self) -> str:
+        """As brokers at the feature level in force can read it."""
+        return self._config.host if self._view.image.level >= HOSTS else ""
+
+    async def _name_host(self) -> None:
+        """Write into this broker's record what it left out under a lower feature level."""
+        known = self._view.image.brokers.get(self._config.broker_id)
+        if known is None or known.epoch != self.epoch or known.record.host == self._host:
+            return
+        key = model.broker_key(self._config.broker_id)
+        record = replace(known.record, host=self._host)
+        try:
+            await self._store.txn(
+                (self.fence(), Compare(key, known.record_revision)), (Put(key, record.encode()),)
+            )
+        except (StoreUnavailable, OutcomeUnknown):
+            return  # the next confirmation looks again
 
     def _drop(self, reason: str) -> None:
         if self.epoch:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock import Delivery
+from data_plane.metadata.features import HIGHEST
+from penstock import Delivery, __version__
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
 from tests.control_plane.service.running import Service, SignedUp
@@ -47,6 +48,24 @@ class Sender:
 
 class Placing:
     """Inherited by the class of a form of the service."""
+
+    def test_an_operator_sees_the_feature_level_and_what_is_in_the_way_of_another(
+        self, service: Service
+    ) -> None:
+        operator = service.operator()
+        shown = operator.get("/v1/cluster/features")
+        assert shown["level"] == HIGHEST
+        assert [known["level"] for known in shown["levels"]] == list(range(1, HIGHEST + 1))
+        assert {(b["version"], b["level_max"]) for b in shown["brokers"] if b["state"] == "active"} == {
+            (__version__, HIGHEST)
+        }
+        with pytest.raises(InvalidRequest, match=f"level {HIGHEST + 1}: this release knows"):
+            operator.patch("/v1/cluster/features", {"level": HIGHEST + 1})
+        with pytest.raises(InvalidRequest, match=f"level {HIGHEST} cannot be left"):
+            operator.patch("/v1/cluster/features", {"level": 1})
+        assert operator.patch("/v1/cluster/features", {"level": HIGHEST}) == shown
+        versions = {broker["version"] for broker in operator.items("/v1/cluster/brokers")}
+        assert versions == {__version__}
 
     def test_a_broker_joins_takes_its_share_is_drained_and_forgotten_under_load(
         self, service: Service

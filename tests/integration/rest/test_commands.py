@@ -71,6 +71,66 @@ LOSS = {
 }
 
 
+FEATURES = {
+    "level": 1,
+    "levels": [
+        {"level": 1, "release": "0.1", "brings": "what there was"},
+        {"level": 2, "release": "0.2", "brings": "what is new"},
+    ],
+    "brokers": [
+        {"id": 1, "state": "active", "version": "0.2.0", "level_min": 1, "level_max": 2},
+        {"id": 2, "state": "active", "version": "", "level_min": 1, "level_max": 1},
+        {"id": 3, "state": "fenced", "version": "", "level_min": 1, "level_max": 1},
+    ],
+}
+
+
+def as_operator(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("PENSTOCK_API_URL", url)
+    monkeypatch.setenv("PENSTOCK_API_KEY", KEY)
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "127.0.0.1:9")
+    monkeypatch.setenv("PENSTOCK_OPERATOR_TOKEN", "pso_x")
+
+
+def test_features_shows_what_is_in_force_what_brokers_support_and_what_comes_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with little_server(lambda _: Answer(body=FEATURES)) as server:
+        as_operator(monkeypatch, server.url)
+        ran = CliRunner().invoke(cli, ["cluster", "features"])
+    assert ran.exit_code == 0, ran.output
+    lines = ran.output.splitlines()
+    assert "Feature level 1 is in force." in lines
+    rows = [line.split("\t") for line in lines]
+    assert ["1", "active", "0.2.0", "levels 1 to 2"] in rows
+    assert ["2", "active", "-", "level 1"] in rows
+    assert ["3", "fenced", "-", "-"] in rows
+    assert "Level 2 (since 0.2): what is new." in lines
+
+
+def test_a_level_is_raised_only_by_one_who_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    with little_server(lambda _: Answer(body=FEATURES)) as server:
+        as_operator(monkeypatch, server.url)
+        unasked = CliRunner().invoke(cli, ["cluster", "features", "--raise", "2"])
+        assert unasked.exit_code == 2 and "say --yes" in unasked.output
+        assert [asked.method for asked in server.asked] == ["GET"]
+        ran = CliRunner().invoke(cli, ["cluster", "features", "--raise", "2", "--yes"])
+    assert ran.exit_code == 0, ran.output
+    assert (server.asked[-1].method, server.asked[-1].path) == ("PATCH", "/v1/cluster/features")
+    assert server.asked[-1].body == {"level": 2}
+
+
+def test_brokers_are_listed_by_a_control_plane_that_does_not_say_their_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers = {"items": [{"id": 1, "client_address": "b:1", **BROKER}], "next": None}
+    with little_server(lambda _: Answer(body=brokers)) as server:
+        as_operator(monkeypatch, server.url)
+        ran = CliRunner().invoke(cli, ["cluster", "brokers"])
+    assert ran.exit_code == 0, ran.output
+    assert ran.output.splitlines()[-1].split("\t")[:7] == ["1", "active", "serve", "1", "2", "a", "-"]
+
+
 @pytest.mark.parametrize(
     ("command", "name", "items"),
     [
@@ -99,3 +159,29 @@ def test_a_command_shows_every_page_of_its_list(
     assert ran.exit_code == 0, ran.output
     assert json.loads(ran.output)[name] == items
     assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("hosts", "rows"),
+    [
+        (["", ""], [["0", "a", "b:1"], ["1", "a", "b:1"]]),
+        (["rack-7", ""], [["0", "a", "rack-7", "b:1"], ["1", "a", "own", "b:1"]]),
+    ],
+    ids=["none is named", "one is named"],
+)
+def test_brokers_are_listed_with_their_hosts_where_any_is_named_and_each_warning_once(
+    hosts: list[str], rows: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = "zone a has no active broker; new partitions and moves use the other 1"
+    items = [
+        {"id": number, "client_address": "b:1", **BROKER, "host": host, "warnings": [told]}
+        for number, host in enumerate(hosts)
+    ]
+    with little_server(lambda _: Answer(body={"items": items, "next": None})) as server:
+        monkeypatch.setenv("PENSTOCK_API_URL", server.url)
+        monkeypatch.setenv("PENSTOCK_API_KEY", KEY)
+        monkeypatch.setenv("PENSTOCK_OPERATOR_TOKEN", "pso_x")
+        ran = CliRunner().invoke(cli, ["cluster", "brokers"])
+    listed = [line.split("\t") for line in ran.stdout.splitlines()]
+    assert [[row[0], *row[5:-1]] for row in listed] == rows
+    assert ran.stderr.splitlines() == [f"Warning: {told}."]

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_plane.metadata import model
+from data_plane.metadata.features import FEATURES_KEY, FeaturesRecord, VersionRecord, version_key
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Event, KeyValue, WatchBatch
 from penstock.contract.ids import BrokerId, TenantId, TopicId
@@ -166,7 +167,19 @@ puts = st.one_of(
         brokers,
         hexes,
     ),
-    st.just((model.CLUSTER_KEY, model.ClusterRecord(cluster_id="c").encode())),
+    st.sampled_from(["", "0.2"]).map(
+        lambda needs: (model.CLUSTER_KEY, model.ClusterRecord(cluster_id="c", needs=needs).encode())
+    ),
+    st.integers(1, 3).map(lambda level: (FEATURES_KEY, FeaturesRecord(level=level).encode())),
+    st.builds(
+        lambda b, i, level: (
+            version_key(b),
+            VersionRecord(incarnation=i, version="0.2.0", level_min=1, level_max=level).encode(),
+        ),
+        brokers,
+        hexes,
+        st.integers(1, 3),
+    ),
     st.just((model.NEXT_PRINCIPAL_KEY, b"7")),
 )
 revisions = st.lists(

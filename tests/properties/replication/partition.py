@@ -14,6 +14,7 @@ from data_plane.controller.changed_blocks import ChangedBlocks
 from data_plane.controller.elections import departures, fence_changes, plan
 from data_plane.controller.registration import AlreadyRegistered, FenceFirst, registration
 from data_plane.metadata import model
+from data_plane.metadata.features import Supported
 from data_plane.metadata.image import BlockId, ClusterImage
 from data_plane.metadata.model import BrokerRecord, LiveRecord, PartitionRecord, TopicRecord
 from data_plane.metadata.port import Change, Compare, Event, KeyValue, Put, WatchBatch
@@ -205,6 +206,8 @@ class Broker:
             store.items.get(model.broker_key(self.id)),
             broker_record(self.id),
             LiveRecord(incarnation=f"{self.id}-{self.lives}", directory_id="d"),
+            0,
+            Supported(),
             0,
         )
         if isinstance(step, AlreadyRegistered):

@@ -186,6 +186,30 @@ def test_a_broker_of_the_release_before_is_dialled_as_it_understands_it() -> Non
     uvloop.run(scenario())
 
 
+def test_a_broker_that_does_not_serve_the_release_before_any_more_is_reached_at_once() -> None:
+    async def scenario() -> None:
+        async def old(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if await reader.readexactly(4) == b"PSTP":
+                writer.write(OLD_WELCOME + wire.frame(b"old answer") + wire.end(0, ""))
+                writer.close()
+            else:
+                writer.transport.abort()
+
+        async with in_transition() as doors:
+            transport = doors.transport()
+            async with await asyncio.start_server(old, "127.0.0.1", 0) as server:
+                address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+                peer = Peer(BrokerId(1), address)
+                assert await transport.call(peer, "/c/echo", b"x", MS) == b"old answer"
+            async with serving(peer_at=address):
+                stream = await transport.connect(peer, "/s/echo", MS)
+                await stream.send(b"x")
+                assert await stream.receive() == b"x"
+                stream.close()
+
+    uvloop.run(scenario())
+
+
 def test_a_refusal_is_not_asked_again_in_plain_text() -> None:
     async def scenario() -> None:
         async with in_transition() as doors:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock import __version__
 from penstock.build import CORES
 from penstock.cli import extensions
 from penstock.cli.__main__ import run
@@ -124,4 +125,4 @@ def test_profile_and_json_may_stand_before_or_behind_the_command(
 
 def test_the_version_names_the_codec(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
-    assert capsys.readouterr().out.startswith(f"penstock 0.1.0 (cores: {CORES}, codec: ")
+    assert capsys.readouterr().out.startswith(f"penstock {__version__} (cores: {CORES}, codec: ")

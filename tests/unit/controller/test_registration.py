@@ -12,6 +12,7 @@ from data_plane.controller.registration import (
     takeover_changes,
 )
 from data_plane.metadata import model
+from data_plane.metadata.features import Supported
 from data_plane.metadata.model import BrokerRecord, LiveRecord
 from penstock.contract.ids import NO_BROKER, BrokerId
 
@@ -28,6 +29,8 @@ def ask(store: Store, incarnation: str, broker: int = 1) -> AlreadyRegistered | 
         about,
         LiveRecord(incarnation=incarnation, directory_id="d"),
         9,
+        Supported(version="0.2.0", lowest=1, highest=2),
+        store.image.features_revision,
     )
 
 

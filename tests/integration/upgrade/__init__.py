@@ -1,0 +1,1 @@
+"""Upgrades: the release before beside this one, forward and back."""
