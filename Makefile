@@ -28,7 +28,7 @@ COMPILED_TESTS := $(wildcard tests/compiled tests/golden tests/properties tests/
 READY := $(RUNNING) .venv/.packages-ready .venv/.lock-ready
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: help setup dev demo check test compile wheel sim planted mutants bench chaos fresh proto docs .lint
+.PHONY: help setup dev demo check test compile wheel sim planted mutants bench cluster chaos fresh proto docs .lint
 
 help:  ## List the commands
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -49,7 +49,7 @@ test: $(READY) .lint  ## Everything that must pass; FULL=1 runs the long forms, 
 	$(COMPILE)
 	$(AS_COMPILED) $(BIN)/pytest --numprocesses $(JOBS) $(COMPILED_TESTS)
 
-compile: $(READY)  ## Compile the hot cores to native modules; COMPILED=1 runs dev, demo, sim, bench and chaos on them
+compile: $(READY)  ## Compile the hot cores to native modules; COMPILED=1 runs dev, demo, sim, bench, cluster and chaos on them
 	$(COMPILE)
 
 wheel: $(if $(COMPILED),$(READY),$(RUNNING))  ## Build the SDK's wheel into dist; COMPILED=1 for this machine's kind alone, with native modules
@@ -68,6 +68,9 @@ mutants: $(READY)  ## Plant COUNT=20 small bugs a package, chosen by SEED=1, bef
 
 bench: $(READY)  ## Measure beside the floor: the quick set, ONLY=name for one figure, ALL=1 for the rest
 	$(RUN) $(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(ALL),--all)
+
+cluster: $(READY)  ## A whole service over three zones of hosts, over TLS, with the demo's load and a table (as root); FLIGHTS=50000
+	$(RUN) $(BIN)/python -m hosts $(if $(FLIGHTS),--flights $(FLIGHTS)) $(if $(DATA),--folder $(DATA))
 
 chaos: $(READY)  ## Hurt a real cluster for MINUTES=10 and judge it; SEED=7 repeats the faults, HISTORY=path judges again
 	$(RUN) $(BIN)/python -m chaos $(if $(HISTORY),--history $(HISTORY)) $(if $(MINUTES),--minutes $(MINUTES)) \

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.writer import FAULT_S, Writer, target_of, wait_whole
-from chaos.cluster import TENANT, Cluster, Shape
-from chaos.commands import CommandFailed
-from chaos.faults import BROKERS
-from chaos.isolation import go_inside
-from chaos.switch import Switch
+from hosts.cluster import TENANT, Cluster, Shape
+from hosts.commands import CommandFailed
+from hosts.isolation import go_inside
+from hosts.switch import Switch
 from penstock.contract.topic_settings import TopicSettings
 
 _WAYS = ((True, True), (True, False), (False, True))
@@ -31,12 +30,13 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         go_inside("benchmarks.unreachable_leader", arguments)
-        cluster = Cluster(options.folder, Shape(disks=("ext4",) * len(BROKERS), etcd=True), Switch())
+        cluster = Cluster(options.folder, Shape(disks=("ext4",) * 3), Switch())
     except CommandFailed as failed:
         print(f"unreachable_leader: {failed}", file=sys.stderr)
         return 2
     try:
         cluster.boot()
+        cluster.provision()
         gaps = _measure(cluster, options.cuts)
     except BaseException:
         print(cluster.last_words(), file=sys.stderr)
@@ -51,21 +51,21 @@ def main(arguments: Sequence[str]) -> int:
 def _measure(cluster: Cluster, cuts: int) -> list[float]:
     gaps: list[float] = []
     admin = cluster.desk.admin
-    writer = Writer(",".join(cluster.bootstrap), cluster.api_key, str(cluster.certificate))
+    writer = Writer(",".join(cluster.bootstrap), cluster.api_key, str(cluster.ca_file))
     for number in range(cuts):
         leaders, controller = wait_whole(admin, TENANT)
-        target = target_of(number, BROKERS, controller)
+        target = target_of(number, cluster.shape.brokers, controller)
         topic = next((topic for topic, leader in leaders.items() if leader == target), "")
         if not topic:
             topic = f"led-{number}"
-            rest = [broker for broker in BROKERS if broker != target]
+            rest = [broker for broker in cluster.shape.brokers if broker != target]
             admin.wait_until_seen(
                 admin.create_topic(TENANT, topic, TopicSettings(), [[target, *rest]]).outcome
             )
         writer.write_to(topic)
         writer.wait_steady(0.0)
         inwards, outwards = _WAYS[number % len(_WAYS)]
-        wire = cluster.hosts[target].wire
+        wire = cluster.brokers[target].host.wire
         began = time.monotonic()
         wire.cut(inwards=inwards, outwards=outwards)
         time.sleep(FAULT_S)

@@ -15,13 +15,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from chaos.commands import CommandFailed
 from chaos.faults import Plan, kinds_of
 from chaos.history_lines import FILE, history_file
-from chaos.isolation import go_inside
 from chaos.judgement import judge, read_history
 from chaos.run import Run, Wanted, name_of_run
 from chaos.summary import print_kinds, print_verdict
+from hosts.commands import CommandFailed
+from hosts.isolation import go_inside
 
 _LOCK = "lock"
 _HEAVY = ("disks", "probes")
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
             return 130
     status = _judge(folder / FILE)
     if status == 0:
-        _lighten(folder, *_HEAVY, "brokers", "cluster", "etcd")
+        _lighten(folder, *_HEAVY, "hosts", "cluster", "certificates")
     return status
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 BROKERS = (1, 2, 3)
+"""Those of the rounds, and of the short plan."""
 
 
 class Kind(Enum):
@@ -32,11 +33,24 @@ class Kind(Enum):
     STORE_KILL = "SIGKILL of an etcd node"
     STORE_PAUSE = "SIGSTOP of an etcd node"
     ALL_STORE_KILL = "SIGKILL of all etcd nodes"
+    HOST_LOST = "host lost"
+    ZONE_LOST = "zone lost, power cut of all its hosts"
+    ZONE_CUT_INWARDS = "zone cut one-way, hears nothing"
+    ZONE_CUT_OUTWARDS = "zone cut one-way, is not heard"
+    DISK_PULLED = "disk pulled"
+    CLOCKS_APART = "clocks apart"
+    STORE_LEADER_CUT = "leader of etcd isolated"
+    CERTIFICATES_RENEWED = "certificates renewed"
+    CA_CHANGED = "authority changed"
 
 
-NEED_ETCD = (Kind.STORE_CUT, Kind.STORE_KILL, Kind.STORE_PAUSE, Kind.ALL_STORE_KILL)
-UNSYNCED_LOST = (*(Kind.KILL, Kind.BOOT_KILL, Kind.SYNC_ERROR, Kind.POWER_CUT_EXT4, Kind.POWER_CUT_XFS),)
-"""One broker may lose what it has not synced: a `replicated` topic bears it while all other replicas are in sync."""
+NEED_ETCD = (Kind.STORE_CUT, Kind.STORE_KILL, Kind.STORE_PAUSE, Kind.ALL_STORE_KILL, Kind.STORE_LEADER_CUT)
+NEED_POWER_CUTS = (Kind.ALL_POWER_CUT, Kind.ZONE_LOST, Kind.DISK_PULLED)
+UNSYNCED_LOST = (
+    *(Kind.KILL, Kind.BOOT_KILL, Kind.SYNC_ERROR, Kind.POWER_CUT_EXT4, Kind.POWER_CUT_XFS),
+    *(Kind.HOST_LOST, Kind.ZONE_LOST, Kind.DISK_PULLED),
+)
+"""One replica may lose what it has not synced: a `replicated` topic bears it while all other replicas are in sync."""
 ALL_UNSYNCED_LOST = (Kind.ALL_KILL, Kind.ALL_POWER_CUT)
 """Beyond what a `replicated` topic promises."""
 COMPANIONS = (
@@ -90,6 +104,10 @@ SECONDS: dict[Kind, tuple[float, float]] = {
     Kind.POWER_CUT_EXT4: (0.0, 3.0),
     Kind.POWER_CUT_XFS: (0.0, 3.0),
     Kind.ALL_STORE_KILL: (1.0, 6.0),
+    Kind.HOST_LOST: (0.5, 8.0),
+    Kind.ZONE_LOST: (0.5, 8.0),
+    Kind.CERTIFICATES_RENEWED: (1.0, 3.0),
+    Kind.CA_CHANGED: (2.0, 4.0),
 }
 _SECONDS_ELSE = (2.0, 9.0)
 """Beyond the suspicion of 1.2 s and, now and then, the session of 6 s."""
@@ -105,11 +123,17 @@ class Plan(Enum):
     """Whatever works here, in shuffled decks, each kind once a deck, until the time is up."""
     SHORT = "short"
     """Five kinds once: what the test suite has time for."""
+    ZONES = "zones"
+    """What befalls hosts and zones, each once: what the test suite has time for."""
     ROUNDS = "rounds"
     """30 rounds: each broker in turn killed or stopped, three times all of them at once."""
 
 
 _SHORT = (Kind.KILL, Kind.PAUSE, Kind.CUT, Kind.CUT_OUTWARDS, Kind.POWER_CUT_EXT4)
+_OF_ZONES = (
+    *(Kind.HOST_LOST, Kind.ZONE_LOST, Kind.ZONE_CUT_INWARDS, Kind.ZONE_CUT_OUTWARDS),
+    *(Kind.STORE_LEADER_CUT, Kind.CERTIFICATES_RENEWED),
+)
 _IN_ROUNDS = (Kind.KILL, Kind.PAUSE, Kind.ALL_KILL, Kind.ALL_PAUSE)
 _ROUNDS = 30
 _ALL_AT_ONCE = 3
@@ -118,7 +142,12 @@ _ROUND_S = 5.0
 
 def kinds_of(plan: Plan) -> tuple[Kind, ...]:
     """The kinds that a plan is made of, as far as they work."""
-    return {Plan.ALL: tuple(Kind), Plan.SHORT: _SHORT, Plan.ROUNDS: _IN_ROUNDS}[plan]
+    return {Plan.ALL: tuple(Kind), Plan.SHORT: _SHORT, Plan.ZONES: _OF_ZONES, Plan.ROUNDS: _IN_ROUNDS}[plan]
+
+
+def brokers_of(plan: Plan) -> tuple[int, ...]:
+    """The brokers of a run: two on each host, or one where each is to be met alone."""
+    return tuple(range(1, 7)) if plan is Plan.ALL else BROKERS
 
 
 def strikes(plan: Plan, seed: int, available: Collection[Kind]) -> Iterator[Strike]:
@@ -135,7 +164,7 @@ def strikes(plan: Plan, seed: int, available: Collection[Kind]) -> Iterator[Stri
         for kind in deck:
             number += 1
             low, high = SECONDS.get(kind, _SECONDS_ELSE)
-            if plan is Plan.SHORT:
+            if plan in (Plan.SHORT, Plan.ZONES):
                 high = min(high, max(low, 2.5))
             others = [other for other in beside if other is not kind]
             accompanied = rng.random() < _COMPANION_CHANCE and others
@@ -149,7 +178,7 @@ def strikes(plan: Plan, seed: int, available: Collection[Kind]) -> Iterator[Stri
                 strength=rng.random(),
                 patient=rng.random() < _PATIENT_CHANCE,
             )
-        if plan is Plan.SHORT or not deck:
+        if plan in (Plan.SHORT, Plan.ZONES) or not deck:
             return
         beside = [kind for kind in COMPANIONS if kind in available]
 

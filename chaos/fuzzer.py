@@ -9,13 +9,12 @@ import asyncio
 import random
 from dataclasses import dataclass, replace
 
-from chaos.cluster import TENANT, Cluster
-from chaos.faults import BROKERS
 from chaos.history_lines import partition_name, value_of
 from chaos.recording import Recorder
 from chaos.workload import SEGMENT_BYTES, STRICT, Access
 from data_plane.contract.admin_client import AdminClient
 from data_plane.testkit.history import Outcome
+from hosts.cluster import TENANT, Cluster
 from penstock.asyncio import Client
 from penstock.asyncio.delivery import Delivery
 from penstock.contract.api_keys import parse_api_key
@@ -218,7 +217,7 @@ class Fuzzer:
             return
         made = self._made[self._rng.choice(sorted(self._made))]
         partition = self._rng.randrange(made.partitions)
-        replicas = self._rng.sample(BROKERS, made.replication)
+        replicas = self._rng.sample(sorted(self._cluster.brokers), made.replication)
         wanted = replicas if self._rng.random() < 0.8 else None
         await self._desk.ask(
             lambda admin: admin.alter_replicas(made.topic_id, partition, wanted, timeout_s=_CALL_S)
@@ -227,7 +226,10 @@ class Fuzzer:
 
     async def _lead(self) -> None:
         """Another leader for a partition that the strict producers write to, handed over in good order."""
-        partition, broker = self._rng.randrange(STRICT.partitions), self._rng.choice(BROKERS)
+        partition, broker = (
+            self._rng.randrange(STRICT.partitions),
+            self._rng.choice(sorted(self._cluster.brokers)),
+        )
         await self._desk.ask(
             lambda admin: admin.move_leader(self._strict_id, partition, broker, timeout_s=_CALL_S)
         )

@@ -12,13 +12,16 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from chaos.broker_host import BrokerHost
-from chaos.cluster import TENANT, Cluster
-from chaos.etcd_hosts import EtcdNode
+from chaos.blows import between, disk_of, lose_power
 from chaos.faults import ALL_UNSYNCED_LOST, UNSYNCED_LOST, Aim, Kind, Strike
 from chaos.recording import Recorder
 from chaos.workload import Workload
+from chaos.zone_faults import ZoneFaults
 from data_plane.contract.admin_client import AdminClient
+from hosts.broker import Broker
+from hosts.cluster import TENANT, Cluster
+from hosts.etcd import EtcdNode
+from hosts.host import Host
 
 STUCK_S = 90.0
 """Far beyond every goal: what does not go on by then, with nothing wrong any more, is stuck."""
@@ -63,6 +66,7 @@ class Nemesis:
             Kind.STORE_KILL: self._store_kill,
             Kind.STORE_PAUSE: self._store_pause,
             Kind.ALL_STORE_KILL: self._all_store_kill,
+            **ZoneFaults(cluster).by_kind,
         }
 
     async def strike(self, strike: Strike) -> None:
@@ -118,163 +122,153 @@ class Nemesis:
 
     # -- whom --------------------------------------------------------------------------------------------------------
 
-    async def _victim(self, strike: Strike) -> BrokerHost:
+    async def _victim(self, strike: Strike) -> Broker:
         """The broker that fits the aim now."""
-        hosts = self._cluster.hosts
-        numbers = sorted(hosts)
+        brokers = self._cluster.brokers
+        numbers = sorted(brokers)
         if strike.aim is not Aim.ANY:
             numbers = await self._cluster.desk.ask(lambda admin: self._aimed(admin, strike.aim)) or numbers
-        return hosts[numbers[strike.pick % len(numbers)]]
+        return brokers[numbers[strike.pick % len(numbers)]]
 
     def _aimed(self, admin: AdminClient, aim: Aim) -> list[int]:
         described = self._cluster.describe(admin)
         if described is None:
             return []
         if aim is Aim.CONTROLLER:
-            return [described.controller] if described.controller in self._cluster.hosts else []
+            return [described.controller] if described.controller in self._cluster.brokers else []
         own = [p for p in described.partitions if p.tenant == TENANT and p.topic in self._topics()]
         if aim is Aim.LEADER:
-            return sorted({p.leader for p in own if p.leader in self._cluster.hosts})
+            return sorted({p.leader for p in own if p.leader in self._cluster.brokers})
         return sorted({broker for p in own for broker in p.replicas if broker != p.leader})
 
-    def _with_disk(self, strike: Strike, kind: str) -> BrokerHost:
-        fitting = [host for host in self._cluster.hosts.values() if host.disk.kind == kind]
+    def _with_disk(self, strike: Strike, kind: str) -> Host:
+        hosts = self._cluster.broker_hosts
+        fitting = [host for host in hosts if host.disk is not None and host.disk.kind == kind]
         return fitting[strike.pick % len(fitting)]
 
     # -- the faults: what happens before `yield` goes on until what stands behind it -----------------------------------
 
     @asynccontextmanager
     async def _kill(self, strike: Strike) -> AsyncIterator[str]:
-        host = await self._victim(strike)
-        host.kept_down = True
-        await asyncio.to_thread(host.kill)
-        yield f"broker {host.number}"
-        self._start(host)
+        broker = await self._victim(strike)
+        broker.kept_down = True
+        await asyncio.to_thread(broker.kill)
+        yield f"broker {broker.number}"
+        self._start(broker)
 
-    def _start(self, *hosts: BrokerHost) -> None:
-        for host in hosts:
-            host.start()
-            host.kept_down = False
+    def _start(self, *brokers: Broker) -> None:
+        for broker in brokers:
+            broker.start()
+            broker.kept_down = False
 
     @asynccontextmanager
     async def _pause(self, strike: Strike) -> AsyncIterator[str]:
-        host = await self._victim(strike)
-        host.signal(signal.SIGSTOP)
-        yield f"broker {host.number}"
-        host.signal(signal.SIGCONT)
+        broker = await self._victim(strike)
+        broker.signal(signal.SIGSTOP)
+        yield f"broker {broker.number}"
+        broker.signal(signal.SIGCONT)
 
     @asynccontextmanager
     async def _boot_kill(self, strike: Strike) -> AsyncIterator[str]:
         """Killed, started, killed again at a moment of its boot, and started."""
-        host = await self._victim(strike)
-        host.kept_down = True
-        await asyncio.to_thread(host.kill)
-        host.start()
-        yield f"broker {host.number}"
-        await asyncio.to_thread(host.kill)
-        self._start(host)
+        broker = await self._victim(strike)
+        broker.kept_down = True
+        await asyncio.to_thread(broker.kill)
+        broker.start()
+        yield f"broker {broker.number}"
+        await asyncio.to_thread(broker.kill)
+        self._start(broker)
 
     @asynccontextmanager
     async def _all_kill(self, strike: Strike) -> AsyncIterator[str]:
-        hosts = list(self._cluster.hosts.values())
-        for host in hosts:
-            host.kept_down = True
-            host.signal(signal.SIGKILL)
-        for host in hosts:
-            await asyncio.to_thread(host.wait_gone)
+        brokers = list(self._cluster.brokers.values())
+        for broker in brokers:
+            broker.kept_down = True
+            broker.kill_soon()
+        for broker in brokers:
+            await asyncio.to_thread(broker.wait_gone)
         yield "all brokers"
-        self._start(*hosts)
+        self._start(*brokers)
 
     @asynccontextmanager
     async def _all_pause(self, strike: Strike) -> AsyncIterator[str]:
-        hosts = list(self._cluster.hosts.values())
-        for host in hosts:
-            host.signal(signal.SIGSTOP)
+        brokers = list(self._cluster.brokers.values())
+        for broker in brokers:
+            broker.signal(signal.SIGSTOP)
         yield "all brokers"
-        for host in hosts:
-            host.signal(signal.SIGCONT)
+        for broker in brokers:
+            broker.signal(signal.SIGCONT)
 
     @asynccontextmanager
     async def _cut(self, strike: Strike) -> AsyncIterator[str]:
-        wire = (await self._victim(strike)).wire
+        wire = (await self._victim(strike)).host.wire
         inwards, outwards = strike.kind is not Kind.CUT_OUTWARDS, strike.kind is not Kind.CUT_INWARDS
         await asyncio.to_thread(lambda: wire.cut(inwards=inwards, outwards=outwards))
-        yield f"broker {wire.name}"
+        yield f"host {wire.name}"
         await asyncio.to_thread(wire.heal)
 
     @asynccontextmanager
     async def _leader_cut(self, strike: Strike) -> AsyncIterator[str]:
-        """Clients and the metadata store still reach it, other brokers do not."""
+        """Clients and the metadata store still reach its host, brokers of other hosts do not."""
         leaders = await self._cluster.desk.ask(lambda admin: self._aimed(admin, Aim.LEADER)) or sorted(
-            self._cluster.hosts
+            self._cluster.brokers
         )
         number = leaders[strike.pick % len(leaders)]
-        others = [host.wire.address for host in self._cluster.hosts.values() if host.number != number]
-        wire = self._cluster.hosts[number].wire
+        wire = self._cluster.brokers[number].host.wire
+        others = [host.address for host in self._cluster.broker_hosts if host.wire is not wire]
         await asyncio.to_thread(lambda: wire.cut(peers=others))
-        yield f"broker {number}"
+        yield f"host {wire.name} of broker {number}"
         await asyncio.to_thread(wire.heal)
 
     @asynccontextmanager
     async def _loss(self, strike: Strike) -> AsyncIterator[str]:
-        wire, share = (await self._victim(strike)).wire, _between(_LOSS, strike.strength)
+        wire, share = (await self._victim(strike)).host.wire, between(_LOSS, strike.strength)
         await asyncio.to_thread(lambda: wire.lose(share))
         yield f"{share:.0%} of what comes in to {wire.name}"
         await asyncio.to_thread(wire.heal)
 
     @asynccontextmanager
     async def _disk_full(self, strike: Strike) -> AsyncIterator[str]:
-        host = await self._victim(strike)
-        await asyncio.to_thread(lambda: host.disk.fill(_DISK_LEFT))
-        yield f"broker {host.number}"
-        await asyncio.to_thread(host.disk.drain)
+        disk = disk_of((await self._victim(strike)).host)
+        await asyncio.to_thread(lambda: disk.fill(_DISK_LEFT))
+        yield f"{disk.point}"
+        await asyncio.to_thread(disk.drain)
 
     @asynccontextmanager
     async def _sync_error(self, strike: Strike) -> AsyncIterator[str]:
         """Every sync of one broker fails, which ends it; started again it syncs as ever."""
-        host = await self._victim(strike)
-        await asyncio.to_thread(lambda: host.trace("error=EIO"))
-        yield f"broker {host.number}"
-        await asyncio.to_thread(host.detach)
+        broker = await self._victim(strike)
+        await asyncio.to_thread(lambda: broker.trace("error=EIO"))
+        yield f"broker {broker.number}"
+        await asyncio.to_thread(broker.detach)
 
     @asynccontextmanager
     async def _slow_disk(self, strike: Strike) -> AsyncIterator[str]:
-        host, delay_us = await self._victim(strike), int(_between(_SLOW_US, strike.strength**2))
-        await asyncio.to_thread(lambda: host.trace(f"delay_enter={delay_us}"))
-        yield f"broker {host.number}, each sync {delay_us // 1000} ms later"
-        await asyncio.to_thread(host.detach)
+        broker, delay_us = await self._victim(strike), int(between(_SLOW_US, strike.strength**2))
+        await asyncio.to_thread(lambda: broker.trace(f"delay_enter={delay_us}"))
+        yield f"broker {broker.number}, each sync {delay_us // 1000} ms later"
+        await asyncio.to_thread(broker.detach)
 
     @asynccontextmanager
     async def _power_cut(self, strike: Strike) -> AsyncIterator[str]:
         host = self._with_disk(strike, "ext4" if strike.kind is Kind.POWER_CUT_EXT4 else "xfs")
-        await self._lose_power([host])
-        yield f"broker {host.number}"
-        self._start(host)
+        await asyncio.to_thread(lambda: lose_power([host]))
+        yield f"host {host.name}"
+        host.come_back()
 
     @asynccontextmanager
     async def _all_power_cut(self, strike: Strike) -> AsyncIterator[str]:
-        hosts = list(self._cluster.hosts.values())
-        await self._lose_power(hosts)
-        yield "all brokers"
-        self._start(*hosts)
-
-    async def _lose_power(self, hosts: list[BrokerHost]) -> None:
-        """All at one instant; the disks are back, with what they had durably."""
+        hosts = self._cluster.broker_hosts
+        await asyncio.to_thread(lambda: lose_power(hosts))
+        yield "all hosts of brokers"
         for host in hosts:
-            host.kept_down = True
-        for host in hosts:
-            host.disk.cut_power()
-        for host in hosts:
-            host.signal(signal.SIGKILL)
-        for host in hosts:
-            await asyncio.to_thread(host.wait_gone)
-            await asyncio.to_thread(host.disk.restore)
+            host.come_back()
 
     @asynccontextmanager
     async def _clock_step(self, strike: Strike) -> AsyncIterator[str]:
-        host, milliseconds = await self._victim(strike), int(_between(_CLOCK_MS, strike.strength))
+        host, milliseconds = (await self._victim(strike)).host, int(between(_CLOCK_MS, strike.strength))
         host.step_clock(milliseconds)
-        yield f"broker {host.number} by {milliseconds / 1000:+.0f} s"
+        yield f"host {host.name} by {milliseconds / 1000:+.0f} s"
         host.step_clock(0)
 
     # -- those of etcd -------------------------------------------------------------------------------------------------
@@ -289,37 +283,36 @@ class Nemesis:
     @asynccontextmanager
     async def _store_cut(self, strike: Strike) -> AsyncIterator[str]:
         """Brokers and clients still reach the broker, no node of etcd does."""
-        wire = (await self._victim(strike)).wire
-        addresses = [node.wire.address for node in self._nodes()]
+        wire = (await self._victim(strike)).host.wire
+        addresses = [node.host.address for node in self._nodes()]
         await asyncio.to_thread(lambda: wire.cut(peers=addresses))
-        yield f"broker {wire.name}"
+        yield f"host {wire.name}"
         await asyncio.to_thread(wire.heal)
 
     @asynccontextmanager
     async def _store_kill(self, strike: Strike) -> AsyncIterator[str]:
         node = self._node(strike)
+        node.kept_down = True
         await asyncio.to_thread(node.kill)
-        yield f"etcd node {node.number}"
+        yield f"etcd node {node.host.name}"
         node.start()
+        node.kept_down = False
 
     @asynccontextmanager
     async def _store_pause(self, strike: Strike) -> AsyncIterator[str]:
         node = self._node(strike)
         node.signal(signal.SIGSTOP)
-        yield f"etcd node {node.number}"
+        yield f"etcd node {node.host.name}"
         node.signal(signal.SIGCONT)
 
     @asynccontextmanager
     async def _all_store_kill(self, strike: Strike) -> AsyncIterator[str]:
         for node in self._nodes():
-            node.signal(signal.SIGKILL)
+            node.kept_down = True
+            node.kill_soon()
         for node in self._nodes():
-            await asyncio.to_thread(node.kill)
+            await asyncio.to_thread(node.wait_gone)
         yield "all etcd nodes"
         for node in self._nodes():
             node.start()
-
-
-def _between(bounds: tuple[float, float], share: float) -> float:
-    low, high = bounds
-    return low + (high - low) * share
+            node.kept_down = False

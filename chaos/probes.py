@@ -6,11 +6,15 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from chaos.commands import CommandFailed, find, run
-from chaos.disks import MIB, Disk
-from chaos.faults import NEED_ETCD, Kind
-from chaos.switch import Switch
+from chaos.faults import NEED_ETCD, NEED_POWER_CUTS, Kind
+from hosts.commands import CommandFailed, find, run
+from hosts.disks import MIB, Disk
+from hosts.switch import Switch
 
+_NEED_CUTS = (
+    *(Kind.CUT, Kind.CUT_INWARDS, Kind.CUT_OUTWARDS, Kind.LEADER_CUT, Kind.STORE_CUT),
+    *(Kind.ZONE_CUT_INWARDS, Kind.ZONE_CUT_OUTWARDS, Kind.STORE_LEADER_CUT),
+)
 _PROBE_HOST = 200
 _DISK_BYTES = 320 * MIB
 """The least that mkfs.xfs takes, and some more."""
@@ -32,19 +36,18 @@ class Probes:
         self._folder, self._switch, self._wanted = folder, switch, wanted
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            self._try(
-                self._packets, Kind.CUT, Kind.CUT_INWARDS, Kind.CUT_OUTWARDS, Kind.LEADER_CUT, Kind.STORE_CUT
-            )
+            self._try(self._packets, *_NEED_CUTS)
             self._try(self._loss, Kind.LOSS)
             self._try(self._full, Kind.DISK_FULL)
             self._try(self._sync_error, Kind.SYNC_ERROR)
             self._try(self._slow_sync, Kind.SLOW_DISK)
-            self._try(lambda: self._power_cut("ext4"), Kind.POWER_CUT_EXT4)
+            self._try(lambda: self._power_cut("ext4"), Kind.POWER_CUT_EXT4, *NEED_POWER_CUTS)
             self._try(lambda: self._power_cut("xfs"), Kind.POWER_CUT_XFS)
         finally:
             shutil.rmtree(folder)
-        if not self.disks and Kind.POWER_CUT_EXT4 in wanted:
-            self.unavailable[Kind.ALL_POWER_CUT] = self.unavailable[Kind.POWER_CUT_EXT4]
+        if self.disks:
+            for kind in NEED_POWER_CUTS:
+                self.unavailable.pop(kind, None)  # any file system that bears it will do
         if etcd:
             self._try(lambda: _expect(bool(find("etcd")), ("etcd",), "not found"), *NEED_ETCD)
         else:

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from chaos.cluster import Cluster, Shape
-from chaos.faults import ALL_UNSYNCED_LOST, BROKERS, Plan, Strike, kinds_of, strikes
+from chaos.faults import ALL_UNSYNCED_LOST, Plan, Strike, brokers_of, kinds_of, strikes
 from chaos.fuzzer import Fuzzer
+from chaos.history_lines import partition_name
 from chaos.nemesis import Nemesis, Stuck
 from chaos.probes import Probes
 from chaos.recording import Recorder
 from chaos.replica_files import differences, stored_batches
-from chaos.switch import Switch
 from chaos.workload import RELAXED, TOPICS, Access, Topic, Workload, read_everything
 from data_plane.contract.admin_client import AdminClient
+from hosts.cluster import JOURNAL_BYTES, SOFT_FREE_BYTES, TENANT, Cluster, Shape
+from hosts.ground import ZONES
+from hosts.switch import Switch
 from penstock.cli.output import say
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import TopicId, TopicPartition
@@ -57,14 +59,18 @@ class Run:
         self._ids: dict[str, bytes] = {}
         self._ends: dict[tuple[str, int], int] = {}
         """Of the partitions that were read to their end last."""
+        self._replicas: dict[tuple[str, int], list[int]] = {}
+        """The brokers that hold them."""
         self._cluster = Cluster(folder, self._shape(), switch)
 
     def _shape(self) -> Shape:
         kinds = self.probes.disks or ["tmpfs"]
         return Shape(
-            disks=tuple(kinds[index % len(kinds)] for index in range(len(BROKERS))),
+            disks=tuple(kinds[index % len(kinds)] for index in range(len(ZONES))),
+            brokers_per_host=len(brokers_of(self._wanted.plan)) // len(ZONES),
             stepping_clocks=self._wanted.plan is Plan.ALL,
             etcd=self._wanted.etcd,
+            limits={"journal_bytes": JOURNAL_BYTES, "disk_soft_free_bytes": SOFT_FREE_BYTES},
         )
 
     async def run(self) -> None:
@@ -72,6 +78,7 @@ class Run:
         recorder, cluster = self._recorder, self._cluster
         try:
             await asyncio.to_thread(cluster.boot)
+            await asyncio.to_thread(cluster.provision)
             await self._play()
             recorder.note("end")
         except* (Stuck, TimeoutError) as stuck:
@@ -80,10 +87,10 @@ class Run:
             say(cluster.last_words())
         finally:
             killed = await asyncio.to_thread(cluster.end)
-            for host in cluster.hosts.values():
-                for line in host.critical():
-                    recorder.anomaly("I18", f"broker {host.number}: {line}")
-                recorder.note("ended by itself", broker=host.number, statuses=host.ended_by_itself)
+            for number, broker in cluster.brokers.items():
+                for line in broker.critical():
+                    recorder.anomaly("I18", f"broker {number}: {line}")
+                recorder.note("ended by itself", broker=number, statuses=broker.ended_by_itself)
             recorder.note("ended", killed=killed)
             await asyncio.to_thread(self._compare_replicas)
             await asyncio.to_thread(cluster.unmount)
@@ -92,9 +99,9 @@ class Run:
     async def _play(self) -> None:
         cluster, recorder = self._cluster, self._recorder
         self._ids = {topic.name: await cluster.desk.ask(partial(self._make, topic)) for topic in self._topics}
-        access = Access(bootstrap=cluster.bootstrap, api_key=cluster.api_key, ca_file=cluster.certificate)
+        access = Access(bootstrap=cluster.bootstrap, api_key=cluster.api_key, ca_file=cluster.ca_file)
         async with asyncio.TaskGroup() as tasks:
-            guards = [tasks.create_task(host.keep_running()) for host in cluster.hosts.values()]
+            guards = [tasks.create_task(broker.keep_running()) for broker in cluster.brokers.values()]
             guards.append(tasks.create_task(self._flush()))
             workload = Workload(access, recorder, self._wanted.seed, tasks)
             fuzzer = Fuzzer(cluster, access, recorder, self._wanted.seed)
@@ -103,6 +110,7 @@ class Run:
             workload.start(self._topics)
             await nemesis.writing("at the start", 0.0)
             await nemesis.whole("at the start")
+            await self._note_layout()
             fuzzing = tasks.create_task(fuzzer.run()) if self._wanted.plan is Plan.ALL else None
             await self._strike(nemesis, workload, access)
             fuzzer.stop()
@@ -115,6 +123,29 @@ class Run:
 
     def _make(self, topic: Topic, admin: AdminClient) -> bytes:
         return self._cluster.create_topic(admin, topic.name, topic.partitions, topic.settings)
+
+    async def _note_layout(self) -> None:
+        """Where brokers are, and over which zones each partition's copies are spread."""
+        brokers = self._cluster.brokers
+        self._recorder.note(
+            "layout",
+            brokers={
+                number: {"zone": broker.host.zone, "host": broker.host.name, "address": broker.peer_address}
+                for number, broker in brokers.items()
+            },
+        )
+        await self._look_at_replicas()
+        for (topic, partition), replicas in self._replicas.items():
+            zones = sorted({brokers[number].host.zone for number in replicas})
+            self._recorder.note("copies", partition=partition_name(topic, partition), zones=zones)
+
+    async def _look_at_replicas(self) -> None:
+        described = await self._cluster.desk.ask(self._cluster.describe)
+        self._replicas = {
+            (p.topic, p.partition): list(p.replicas)
+            for p in (described.partitions if described is not None else ())
+            if p.tenant == TENANT
+        }
 
     async def _strike(self, nemesis: Nemesis, workload: Workload, access: Access) -> None:
         """All faults of the plan, or as many as the time allows; the later part without `replicated` topics."""
@@ -164,6 +195,7 @@ class Run:
         for missing in last.missing:
             self._recorder.anomaly("I9", f"the last reader did not get to the end: {missing}")
         self._ends = last.ends
+        await self._look_at_replicas()
 
     def _compare_replicas(self) -> None:
         """Once all brokers have ended: the replicas' files are equal, batch by batch and stamp by stamp (I11)."""
@@ -172,11 +204,14 @@ class Run:
             where = TopicPartition(TopicId(self._ids[topic]), partition)
             try:
                 stored = {
-                    number: stored_batches(host.log_directory, where, end)
-                    for number, host in self._cluster.hosts.items()
+                    number: stored_batches(self._cluster.brokers[number].log_directory, where, end)
+                    for number in self._replicas.get((topic, partition), ())
                 }
             except (AssertionError, OSError, PenstockError) as damaged:
                 self._recorder.anomaly("I11", f"{topic}/{partition} up to {end}: {damaged}")
+                continue
+            if not stored:
+                self._recorder.anomaly("I11", f"{topic}/{partition}: which brokers hold it is not known")
                 continue
             for found in differences(stored):
                 self._recorder.anomaly("I11", f"{topic}/{partition} up to {end}: {found}")

@@ -11,6 +11,7 @@ import psycopg
 import redis
 
 from control_plane import config as configuration
+from control_plane import server_checks
 from control_plane.config import Config
 from daemon import settings
 from daemon.config_check import (
@@ -138,6 +139,9 @@ def _ask_database(config: Config) -> Finding:
         migrated = _sqlite_has_tables(chosen) if on_sqlite else _postgresql_has_tables(chosen)
     except (psycopg.Error, sqlite3.Error, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
+        said = server_checks.database_failure(config) if config.database_tls is not None else None
+        if said is not None:
+            return wrong("database_url", said.removeprefix("database_url: "))
         return wrong(
             "database_url", f"the database does not answer: {reason}; start it, or correct the address"
         )
@@ -180,5 +184,8 @@ def _ask_transport(config: Config) -> Finding:
         finally:
             asked.close()
     except (redis.RedisError, ValueError, OSError) as error:
+        said = server_checks.transport_failure(config) if tls is not None else None
+        if said is not None:
+            return wrong("celery_broker_url", said.removeprefix("celery_broker_url: "))
         return wrong("celery_broker_url", f"Redis does not answer: {error}; start it, or correct the address")
     return ok("celery_broker_url", "Redis answers")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from demo.plan import NUMBER_HEADER
+from demo.reach import ca_file
 from demo.tenants import PARTITIONS, Tenant
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import error_class
@@ -37,7 +38,7 @@ def audit(
     seen = bytearray(total)
     messages = size = duplicates = violations = 0
     for tenant in tenants:
-        settings = ConnectionSettings(bootstrap=tuple(bootstrap), api_key=tenant.api_key)
+        settings = ConnectionSettings(bootstrap=tuple(bootstrap), api_key=tenant.api_key, ca_file=ca_file())
         last: dict[bytes, int] = {}
         with StampedReads(settings) as reads:
             for partition in range(PARTITIONS):

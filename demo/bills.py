@@ -14,10 +14,12 @@ from typing import Any, ClassVar
 import pyarrow.parquet
 
 from daemon.data_set_store import FolderStore
+from demo.reach import ca_file
 from demo.tenants import Tenant
 from local import guardian
 from penstock.admin.blocking import Admin
 from penstock.contract.errors import PenstockError
+from penstock.profiles import CA_FILE
 from penstock.rest.client import RestClient
 from penstock.rules.rating import shown_amount
 
@@ -118,7 +120,7 @@ def wait_metered(
 
 def cut_all(api_url: str, operator_token: str) -> None:
     """End every tenant's period now."""
-    with RestClient(api_url, operator_token, timeout_s=_CALL_S) as rest:
+    with RestClient(api_url, operator_token, ca_file(), timeout_s=_CALL_S) as rest:
         rest.post("/v1/billing/cuts", {"tenant": "all"})
 
 
@@ -150,7 +152,7 @@ def wait_issued(
 
 
 def _bill(api_url: str, tenant: Tenant) -> tuple[Bill, str | None]:
-    with RestClient(api_url, tenant.api_key, timeout_s=_CALL_S) as rest:
+    with RestClient(api_url, tenant.api_key, ca_file(), timeout_s=_CALL_S) as rest:
         invoices = Admin(rest).invoices()
         if not invoices:
             return Bill(tenant=tenant, invoices=(), cost_micro_per_million=None, valid=0, bad=0), "no invoice"
@@ -192,6 +194,7 @@ def _verify(bootstrap: Sequence[str], api_url: str, tenant: Tenant, invoice: str
         "PENSTOCK_BOOTSTRAP": ",".join(bootstrap),
         "PENSTOCK_API_KEY": tenant.api_key,
         "PENSTOCK_API_URL": api_url,
+        **({} if (trusted := ca_file()) is None else {CA_FILE: trusted}),
         **guardian.mark(),
     }
     try:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from demo.reach import ca_file
 from penstock.admin.blocking import Admin
 from penstock.contract.topic_settings import UNLIMITED
 from penstock.rest.client import RestClient
@@ -43,12 +44,12 @@ def sign_up_all(api_url: str, carriers: Sequence[str], tell: Callable[[int], Non
 
 def _sign_up(api_url: str, carrier: str) -> Tenant:
     email, password = f"{carrier.lower()}@carriers.example", secrets.token_urlsafe(12)
-    with RestClient(api_url, timeout_s=_CALL_S) as rest:
+    with RestClient(api_url, ca_file=ca_file(), timeout_s=_CALL_S) as rest:
         answer = rest.post(
             "/v1/sign-up", {"email": email, "password": password, "tenant": f"carrier-{carrier}"}
         )
     tenant = str(answer["tenant"]["id"])
-    with RestClient(api_url, answer["token"], timeout_s=_CALL_S) as rest:
+    with RestClient(api_url, answer["token"], ca_file(), timeout_s=_CALL_S) as rest:
         admin = Admin(rest)
         topic = admin.create_topic(
             TOPIC,

@@ -7,11 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
+from data_plane.contract.admin_client import AdminClient
 from demo.tenants import TOPIC
-from local.cluster import DevCluster
-from local.provisioning import admin_of
 from penstock.contract.errors import PenstockError
 
 _END_S = 60.0
@@ -120,10 +119,23 @@ class Talker:
         return self.reported
 
 
+class BrokerHands(Protocol):
+    """What can be done to brokers, and asked of them."""
+
+    def admin(self) -> AdminClient:
+        """To be used in a `with`."""
+
+    def kill_broker(self, number: int) -> int | None:
+        """SIGKILL; the process id it had, None when it did not run. It stays down until it is started."""
+
+    def start_broker(self, number: int) -> None:
+        """Start it and wait until it is ready."""
+
+
 class Victim:
     """The broker that leads most of the flights' partitions; it is killed and started again."""
 
-    def __init__(self, cluster: DevCluster) -> None:
+    def __init__(self, cluster: BrokerHands) -> None:
         self._cluster = cluster
         self.number = -1
         self._led: list[tuple[bytes, int]] = []
@@ -154,9 +166,9 @@ class Victim:
 
     def start_again(self) -> None:
         """Start it and wait until it is ready."""
-        self._cluster.start_broker(self.number, lambda done, steps, note: None)
+        self._cluster.start_broker(self.number)
 
     def _leaders(self) -> dict[tuple[bytes, int], int]:
-        with admin_of(self._cluster.directory) as admin:
+        with self._cluster.admin() as admin:
             partitions = admin.describe_cluster(partitions=True).partitions
             return {(p.topic_id, p.partition): p.leader for p in partitions if p.topic == TOPIC}

@@ -26,6 +26,7 @@ LONGEST_FIRST = (
     "tests/integration/cli/test_whole_service.py",
     "tests/integration/upgrade/test_rolling_upgrade.py",
     "tests/integration/chaos/test_chaos.py",
+    "tests/integration/hosts/test_three_zones.py",
     "tests/simulation/test_seeds.py",
     "tests/simulation/test_planted.py",
     "tests/simulation/test_losses.py",

@@ -89,7 +89,9 @@ class BrokerNode:
             raise LogDirectoryFailed(
                 f"recovery needs disk space: {full}; free space and start again"
             ) from full
-        await ensure_only_one(self.config, directory.directory_id, self._store, self._environment.clock)
+        await ensure_only_one(
+            self.config, directory.directory_id, self.view.image, self._store, self._environment.clock
+        )
         self._compose(directory, booted)
         try:
             async with asyncio.TaskGroup() as tasks:

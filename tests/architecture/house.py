@@ -40,6 +40,7 @@ TOP = (
     "benchmarks",
     "chaos",
     "demo",
+    "hosts",
 )
 
 

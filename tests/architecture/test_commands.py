@@ -21,6 +21,7 @@ COMMANDS = [
     "planted",
     "mutants",
     "bench",
+    "cluster",
     "chaos",
     "fresh",
     "proto",

@@ -40,6 +40,7 @@ COVERED = (
     "docs/reliability.md",
     "docs/site",
     "docs/usage-pipeline.md",
+    "hosts",
     "local",
     "penstock",
     "quotas",

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from celery import Celery
 
-from control_plane import config, server_checks
+from control_plane import config, config_check, server_checks
 from control_plane.celery import transport
 from control_plane.rate_counters import RedisStore, Unreachable
 from daemon import authority
@@ -100,6 +100,12 @@ class Caller:
         if self.server == "postgresql":
             return server_checks.database_failure(self.config)
         return server_checks.transport_failure(self.config)
+
+    def checked(self) -> str:
+        """What `penstock config check` finds wrong with the server."""
+        setting = "database_url" if self.server == "postgresql" else "celery_broker_url"
+        findings = config_check.WEB.check(self.file, {}, connect=True)
+        return " ".join(found.text for found in findings if found.setting == setting)
 
     def assert_refused(self) -> None:
         """None of the clients that the service uses gets through."""
@@ -232,6 +238,8 @@ def assert_refused(caller: Caller, said: str) -> None:
     line = caller.why_not()
     assert line is not None and said in line and "\n" not in line
     caller.assert_refused()
+    if caller.tls is not None:
+        assert said in caller.checked()
 
 
 @pytest.mark.parametrize("server", SERVERS)

@@ -3,6 +3,7 @@
 import asyncio
 
 from data_plane.metadata import model
+from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import MetaStore, StoreUnavailable
 from data_plane.node.config import NodeConfig
 from data_plane.node.ports import Clock
@@ -15,9 +16,14 @@ class IdTaken(Exception):
     """Another broker of this id is registered and lives."""
 
 
-async def ensure_only_one(config: NodeConfig, directory_id: str, store: MetaStore, clock: Clock) -> None:
+async def ensure_only_one(
+    config: NodeConfig, directory_id: str, image: ClusterImage, store: MetaStore, clock: Clock
+) -> None:
     """Wait until the id is registered from no other log directory. Raises `IdTaken` when such a registration is kept
-    alive: then nothing of it was touched."""
+    alive: then nothing of it was touched. `image` is as it was just read."""
+    known = image.brokers.get(config.broker_id)
+    if known is None or not known.epoch or known.record.directory_id == directory_id:
+        return
     key = model.live_key(config.broker_id)
     patience_ms = _SESSIONS * config.timings.session_ttl_ms
     since_ms: float | None = None

@@ -3,51 +3,16 @@
 `make chaos` is the whole of it. These need the rights of root, which continuous integration has.
 """
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from chaos.history_lines import FILE, lines
-from tests.architecture import house
+from chaos.history_lines import lines
 from tests.conftest import FULL
-from tests.integration.bad_input.small_disk import may_mount
+from tests.integration.chaos.trial import ENDED, chaos, history_of, needs_hosts
 from tests.waiting import PATIENCE_S
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.slow,
-    pytest.mark.optional_peer,
-    pytest.mark.skipif(not may_mount(), reason="needs root, for hosts and disks of its own"),
-]
-
-ENDED = re.compile(
-    r"(\d+) acknowledged writes checked: lost 0, doubled 0, out of order 0; unknown outcomes \d+ \(of which applied"
-    r" \d+\), refused \d+; (\d+) messages read"
-)
-
-
-def chaos(folder: Path, *arguments: str, timeout_s: float) -> str:
-    """What a run printed; fails with it when something was violated."""
-    done = subprocess.run(
-        [sys.executable, "-m", "chaos", "--folder", str(folder), *arguments],
-        cwd=house.ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-def history_of(folder: Path) -> Path:
-    (path,) = folder.glob(f"*/{FILE}")
-    return path
-
+pytestmark = [*needs_hosts]
 
 PLANS = {"short": 5, "rounds": 30} if FULL else {"short": 5}
 """Plan -> faults."""

@@ -51,9 +51,10 @@ class Sending:
                 self.acknowledged.append(value)
                 self.at_s.append(time.monotonic())
 
-    def goes_on(self, what: str) -> None:
-        """Wait for more, and print the longest time without any."""
-        begin = max(0, len(self.at_s) - 1)
+    def goes_on(self, what: str, since_s: float | None = None) -> None:
+        """Wait for more, and print the longest time without any: from now on, or since a moment before."""
+        before = len(self.at_s) if since_s is None else sum(at_s < since_s for at_s in self.at_s)
+        begin = max(0, before - 1)
         target = len(self.at_s) + MORE
         self.cluster.wait_until(f"{what}: messages are acknowledged", lambda: len(self.at_s) >= target)
         moments = self.at_s[begin:]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.stepping_broker import FILE_VARIABLE, step
+from hosts.stepping_broker import FILE_VARIABLE, step
 from tests.integration.brokers import brokers
 from tests.waiting import PATIENCE_S
 
@@ -20,7 +20,7 @@ def test_a_broker_far_behind_leads_nothing_until_its_clock_is_right(
     for file in (clock, right):
         step(file, 0)
     monkeypatch.setenv(FILE_VARIABLE, str(right))
-    with brokers(tmp_path / "cluster", module="chaos.stepping_broker") as cluster:
+    with brokers(tmp_path / "cluster", module="hosts.stepping_broker") as cluster:
         tenant = cluster.tenant("tn_clock")
         topic_id = cluster.create_topic(tenant, "orders", assignments=[[1, 2, 3]])
         cluster.kill(1)

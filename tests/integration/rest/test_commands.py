@@ -159,3 +159,29 @@ def test_a_command_shows_every_page_of_its_list(
     assert ran.exit_code == 0, ran.output
     assert json.loads(ran.output)[name] == items
     assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("hosts", "rows"),
+    [
+        (["", ""], [["0", "a", "b:1"], ["1", "a", "b:1"]]),
+        (["rack-7", ""], [["0", "a", "rack-7", "b:1"], ["1", "a", "own", "b:1"]]),
+    ],
+    ids=["none is named", "one is named"],
+)
+def test_brokers_are_listed_with_their_hosts_where_any_is_named_and_each_warning_once(
+    hosts: list[str], rows: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = "zone a has no active broker; new partitions and moves use the other 1"
+    items = [
+        {"id": number, "client_address": "b:1", **BROKER, "host": host, "warnings": [told]}
+        for number, host in enumerate(hosts)
+    ]
+    with little_server(lambda _: Answer(body={"items": items, "next": None})) as server:
+        monkeypatch.setenv("PENSTOCK_API_URL", server.url)
+        monkeypatch.setenv("PENSTOCK_API_KEY", KEY)
+        monkeypatch.setenv("PENSTOCK_OPERATOR_TOKEN", "pso_x")
+        ran = CliRunner().invoke(cli, ["cluster", "brokers"])
+    listed = [line.split("\t") for line in ran.stdout.splitlines()]
+    assert [[row[0], *row[5:-1]] for row in listed] == rows
+    assert ran.stderr.splitlines() == [f"Warning: {told}."]

@@ -153,6 +153,7 @@ def test_a_leader_that_dies_or_stops_costs_seconds_and_no_message(
             after = [producer.send(topic, b"%d" % number) for number in range(100, 200)]
             offsets = [delivery.result(PATIENCE_S).offset for delivery in before + after]
             silence_s = time.monotonic() - began
+            print(f"a leader ended by {fault.name}: all was acknowledged after {silence_s:.1f} s")
             messages = read(consumer, 200)
         finally:
             if fault is signal.SIGSTOP:

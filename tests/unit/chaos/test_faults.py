@@ -3,7 +3,16 @@
 from collections import Counter
 from itertools import islice
 
-from chaos.faults import ALL_UNSYNCED_LOST, BROKERS, COMPANIONS, UNSYNCED_LOST, Kind, Plan, strikes
+from chaos.faults import (
+    ALL_UNSYNCED_LOST,
+    BROKERS,
+    COMPANIONS,
+    UNSYNCED_LOST,
+    Kind,
+    Plan,
+    brokers_of,
+    strikes,
+)
 
 
 def test_a_seed_fixes_the_faults_and_their_order() -> None:
@@ -36,6 +45,24 @@ def test_the_short_plan_has_its_five_kinds_once_or_those_of_them_that_work() -> 
     assert kinds == {Kind.KILL, Kind.PAUSE, Kind.CUT, Kind.CUT_OUTWARDS, Kind.POWER_CUT_EXT4}
     assert len(list(strikes(Plan.SHORT, 1, list(Kind)))) == 5
     assert [strike.kind for strike in strikes(Plan.SHORT, 1, [Kind.KILL])] == [Kind.KILL]
+
+
+def test_the_plan_of_zones_loses_a_host_a_zone_and_the_leader_of_etcd_once() -> None:
+    struck = [strike.kind for strike in strikes(Plan.ZONES, 1, list(Kind))]
+    assert sorted(struck, key=list(Kind).index) == [
+        *(Kind.HOST_LOST, Kind.ZONE_LOST, Kind.ZONE_CUT_INWARDS, Kind.ZONE_CUT_OUTWARDS),
+        *(Kind.STORE_LEADER_CUT, Kind.CERTIFICATES_RENEWED),
+    ]
+    assert not any(strike.companion for strike in strikes(Plan.ZONES, 1, list(Kind)))
+
+
+def test_what_takes_the_power_of_a_zone_waits_until_all_replicas_are_in_sync() -> None:
+    assert {Kind.HOST_LOST, Kind.ZONE_LOST, Kind.DISK_PULLED} <= set(UNSYNCED_LOST)
+
+
+def test_a_run_of_all_faults_has_two_brokers_a_host() -> None:
+    assert len(brokers_of(Plan.ALL)) == 6
+    assert {len(brokers_of(plan)) for plan in Plan if plan is not Plan.ALL} == {3}
 
 
 def test_the_rounds_hit_each_broker_in_turn_both_ways_and_three_times_all_at_once() -> None:

@@ -6,12 +6,14 @@ Hosts have addresses of 192.0.2.0/24, which is for examples and routed nowhere. 
 
 from collections.abc import Sequence
 
-from chaos.commands import run
-from chaos.isolation import NAMESPACES
+from hosts.accounts import Account
+from hosts.commands import run
+from hosts.isolation import NAMESPACES
 
 _BRIDGE = "switch"
 OUTSIDE = "192.0.2.254"
-_IN, _OUT = "CHAOS-IN", "CHAOS-OUT"
+NETWORK = "192.0.2.0/24"
+_IN, _OUT = "HOSTS-IN", "HOSTS-OUT"
 
 
 def address_of(number: int) -> str:
@@ -46,25 +48,16 @@ class Wire:
         self.name, self.address = name, address
         self._chains = False
 
-    def command(self, *command: str) -> list[str]:
+    def command(self, *command: str, account: Account | None = None) -> list[str]:
         """The command as it runs in this namespace; its process id is that of what is started.
 
         Not by `ip netns exec`: that copies all mounts, and a copy of a disk would outlive its power cut.
         """
-        return ["nsenter", f"--net={NAMESPACES / self.name}", "--", *command]
+        run_as = () if account is None else (f"--setgid={account.group}", f"--setuid={account.user}")
+        return ["nsenter", f"--net={NAMESPACES / self.name}", *run_as, "--", *command]
 
     def run(self, *command: str) -> str:
         return run(*self.command(*command))
-
-    def publish(self, *ports: int) -> None:
-        """Lead these ports of the host's address to its loopback address, where a listener is."""
-        self.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet")
-        for port in ports:
-            for chain in ("PREROUTING", "OUTPUT"):
-                self.run(
-                    *("iptables", "-w", "-t", "nat", "-A", chain, "-p", "tcp", "-d", self.address),
-                    *("--dport", str(port), "-j", "DNAT", "--to-destination", f"127.0.0.1:{port}"),
-                )
 
     # -- faults ----------------------------------------------------------------------------------------------
 

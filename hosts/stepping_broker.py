@@ -12,7 +12,7 @@ from pathlib import Path
 from data_plane.broker import process
 from data_plane.broker.clock import SystemClock
 
-FILE_VARIABLE = "PENSTOCK_CHAOS_CLOCK"
+FILE_VARIABLE = "PENSTOCK_HOSTS_CLOCK"
 _LOOK_MS = 100
 
 

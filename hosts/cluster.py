@@ -1,4 +1,4 @@
-"""The cluster of a run: three hosts with a broker each, its metadata store, a tenant, and what can be asked of it."""
+"""A cluster over three zones: hosts with brokers and etcd nodes, certificates, and what can be asked of it."""
 
 import asyncio
 import secrets
@@ -9,28 +9,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from chaos.broker_host import BrokerHost
-from chaos.commands import run
-from chaos.disks import MIB, Disk
-from chaos.etcd_hosts import EtcdHosts, etcd_addresses
-from chaos.faults import BROKERS
-from chaos.switch import Switch, address_of
-from daemon.tls import OwnIdentity
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.admin_client import CHANGE_S, AdminClient
 from data_plane.placement.planner import plan
+from hosts.broker import Broker
+from hosts.certificates import Certificates
+from hosts.disks import MIB
+from hosts.etcd import Etcd
+from hosts.ground import BROKER, ETCD, ZONES, Ground
+from hosts.host import Host
+from hosts.switch import Switch
 from local.broker_config import PEPPER_VERSION
-from local.certificates import LOOPBACK
-from local.layout import DataDirectory, broker_name
+from local.layout import DataDirectory
 from local.provisioning import broker_views, new_key, provision_internal_topics, put_key
 from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
 from penstock.private_file import write_private
 from penstock.rules.domains import ACTIVE
 
-TENANT = "tn_chaos"
+TENANT = "tn_hosts"
 _BOOT_S = 120.0
 _POLL_S = 0.1
+_ETCD_DISK_BYTES = 320 * MIB
+"""The least that mkfs.xfs takes, and some more."""
 JOURNAL_BYTES = 4 * MIB
 SOFT_FREE_BYTES = 64 * MIB
 _T = TypeVar("_T")
@@ -38,18 +39,26 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a run's machine allows: the file system of each broker; and what its brokers are."""
+    """What a cluster is made of: one host with brokers in each zone, and in each of them an etcd node or in none."""
 
-    disks: tuple[str, ...]
+    disks: tuple[str | None, ...] = (None,) * len(ZONES)
+    """File system of the disks of each zone's hosts; None: no disks of their own."""
+    brokers_per_host: int = 1
     stepping_clocks: bool = False
-    etcd: bool = False
+    etcd: bool = True
+    limits: Mapping[str, int] | None = None
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """Their ids; those of a host follow each other."""
+        return tuple(range(1, len(ZONES) * self.brokers_per_host + 1))
 
 
 class Desk:
     """Admin calls from the loop, one after the other. A task that may wait for long has a desk of its own."""
 
-    def __init__(self, addresses: Sequence[str], identity: OwnIdentity) -> None:
-        self.admin = AdminClient(addresses, identity)
+    def __init__(self, admin: AdminClient) -> None:
+        self.admin = admin
         self._lock = asyncio.Lock()
 
     async def ask(self, question: Callable[[AdminClient], _T]) -> _T:
@@ -62,88 +71,100 @@ class Cluster:
     """Made, provisioned and ended by the run. What takes an `AdminClient` blocks, and is asked at a desk."""
 
     def __init__(self, folder: Path, shape: Shape, switch: Switch) -> None:
-        self.folder, self.shape, self.switch = folder, shape, switch
+        self.folder, self.shape = folder, shape
+        self.ground = Ground(folder, switch)
         self.directory = DataDirectory(folder / "cluster")
         write_private(self.directory.pepper_file, secrets.token_hex(32) + "\n")
-        self.certificate = self._make_certificate()
-        self.etcd = EtcdHosts(folder / "etcd", switch, self.certificate) if shape.etcd else None
-        cluster_id = f"chaos-{secrets.token_hex(6)}"
-        hosts = [*LOOPBACK, *(address_of(number) for number in BROKERS)]
-        self.directory.certificates.make(cluster_id, BROKERS, hosts)
-        self.hosts = {number: self._host(number, cluster_id) for number in BROKERS}
-        self.bootstrap = [host.client_address for host in self.hosts.values()]
+        self.cluster_id = f"hosts-{secrets.token_hex(6)}"
+        self.certificates = Certificates(folder / "certificates", self.cluster_id)
+        self._operator = self.certificates.operator()
+        self.etcd = self._make_etcd() if shape.etcd else None
+        self.brokers: dict[int, Broker] = {}
+        for index, zone in enumerate(ZONES):
+            host = self.ground.host(f"b{index + 1}", zone, BROKER, index + 1, shape.disks[index])
+            for _ in range(shape.brokers_per_host):
+                number = len(self.brokers) + 1
+                settings = self._settings(number, host)
+                self.brokers[number] = Broker(number, host, settings, stepping=shape.stepping_clocks)
+        self.bootstrap = [broker.client_address for broker in self.brokers.values()]
         self._desks: list[Desk] = []
         self.desk = self.open_desk()
         self.api_key = ""
 
-    def _host(self, number: int, cluster_id: str) -> BrokerHost:
-        folder = self.folder / "brokers" / str(number)
-        folder.mkdir(parents=True, exist_ok=True)
-        kind = self.shape.disks[number - 1]
-        disk = Disk(kind, self.folder / "disks" / f"{number}.{kind}", folder / "disk")
+    def _make_etcd(self) -> Etcd:
+        hosts = [
+            self.ground.host(
+                f"e{index + 1}", zone, ETCD, index + 1, self.shape.disks[index], _ETCD_DISK_BYTES
+            )
+            for index, zone in enumerate(ZONES)
+        ]
+        identities = {
+            host.name: self.certificates.issue(f"etcd-{index + 1}", [host.address])
+            for index, host in enumerate(hosts)
+        }
+        return Etcd(hosts, identities)
+
+    def _settings(self, number: int, host: Host) -> Mapping[str, Any]:
+        inside = self.certificates.issue(f"broker-{number}", [host.address])
+        clients = self.certificates.issue_for_clients(number, [host.address])
         store: Mapping[str, Any] = {"metadata": str(self.directory.metadata_file)}
         if self.etcd is not None:
-            store = self.etcd.settings
-        settings = {
-            "cluster_id": cluster_id,
+            store = self.etcd.settings(inside)
+        return {
+            "cluster_id": self.cluster_id,
             **store,
-            "identity": self.directory.certificates.settings(broker_name(number)),
+            "identity": inside.settings,
             "pepper_files": {str(PEPPER_VERSION): str(self.directory.pepper_file)},
-            "tls_certificate_file": str(self.certificate),
-            "tls_key_file": str(self.certificate.with_suffix(".key")),
-            "limits": {"journal_bytes": JOURNAL_BYTES, "disk_soft_free_bytes": SOFT_FREE_BYTES},
+            "tls_certificate_file": str(clients.certificate_file),
+            "tls_key_file": str(clients.key_file),
+            "limits": dict(self.shape.limits or {}),
             "timings": {"drain_ms": 3_000},
         }
-        return BrokerHost(
-            number,
-            folder,
-            self.switch.connect(f"b{number}", number),
-            disk,
-            settings,
-            stepping=self.shape.stepping_clocks,
-        )
 
-    def _make_certificate(self) -> Path:
-        """One for servers that listen on a host's address, and for brokers that ask etcd; its own authority."""
-        certificate = self.folder / "brokers.pem"
-        certificate.parent.mkdir(parents=True, exist_ok=True)
-        addresses = [*(address_of(number) for number in BROKERS), *etcd_addresses()]
-        names = ",".join(f"IP:{address}" for address in addresses)
-        run(
-            *(
-                "openssl",
-                "req",
-                "-x509",
-                "-nodes",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:prime256v1",
-            ),
-            *("-days", "1", "-subj", "/CN=chaos", "-addext", f"subjectAltName={names}"),
-            *("-keyout", str(certificate.with_suffix(".key")), "-out", str(certificate)),
-        )
-        return certificate
+    @property
+    def ca_file(self) -> Path:
+        """Whom clients trust."""
+        return self.certificates.clients_ca_file
+
+    @property
+    def broker_hosts(self) -> list[Host]:
+        return list({broker.host.name: broker.host for broker in self.brokers.values()}.values())
 
     def open_desk(self) -> Desk:
         """Closed with the cluster."""
-        addresses = [host.internal_address for host in self.hosts.values()]
-        self._desks.append(Desk(addresses, self.directory.certificates.operator()))
+        self._desks.append(Desk(self.new_admin()))
         return self._desks[-1]
+
+    def new_admin(self) -> AdminClient:
+        """To be closed by who asks for it."""
+        addresses = [broker.internal_address for broker in self.brokers.values()]
+        return AdminClient(addresses, self._operator)
+
+    def for_control_plane(self) -> Mapping[str, Any]:
+        """What a control plane's configuration says of these brokers."""
+        return {
+            "bootstrap": list(self.bootstrap),
+            "internal": [broker.internal_address for broker in self.brokers.values()],
+            "pepper_file": str(self.directory.pepper_file),
+            "pepper_version": PEPPER_VERSION,
+        }
 
     # -- from nothing to a tenant with topics -------------------------------------------------------------------
 
     def boot(self) -> None:
-        """Start all brokers, and make the tenant, its key and the internal topics. Raises `TimeoutError`."""
+        """Start everything, and wait until all brokers are active. Raises `TimeoutError`."""
         if self.etcd is not None:
             self.etcd.start()
-        for host in self.hosts.values():
-            host.start()
+        for broker in self.brokers.values():
+            broker.start()
+        self.wait_until_active()
+
+    def provision(self) -> None:
+        """Make a tenant, its key and the internal topics, where no control plane does. Raises `PenstockError`."""
         admin = self.desk.admin
-        self._wait_until_active(admin)
         admin.put_tenant(TENANT)
-        self.api_key = self.make_key(admin, "chaos")
-        provision_internal_topics(admin, len(BROKERS))
+        self.api_key = self.make_key(admin, "hosts")
+        provision_internal_topics(admin, len(self.brokers))
 
     def make_key(self, admin: AdminClient, name: str) -> str:
         """A new key of the tenant, valid on every active broker. Raises `PenstockError`."""
@@ -202,10 +223,10 @@ class Cluster:
                 found.append(f"{p.topic}/{p.partition}: leader {p.leader}, in sync {list(p.in_sync)}")
         return found
 
-    def _wait_until_active(self, admin: AdminClient) -> None:
-        """Raises `TimeoutError`."""
-        deadline = time.monotonic() + _BOOT_S
-        while (active := self._active(admin)) < len(BROKERS):
+    def wait_until_active(self) -> None:
+        """All brokers. Raises `TimeoutError`."""
+        admin, deadline = self.desk.admin, time.monotonic() + _BOOT_S
+        while (active := self._active(admin)) < len(self.brokers):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{active} brokers are active {_BOOT_S:g} s after their start")
             time.sleep(_POLL_S)
@@ -217,25 +238,28 @@ class Cluster:
             return 0
 
     def last_words(self) -> str:
-        return "\n".join(f"--- broker {number}\n{host.last_words()}" for number, host in self.hosts.items())
+        return "\n".join(
+            f"--- {program.name} on {program.host.name}\n{program.last_words()}"
+            for program in (*self.brokers.values(), *(self.etcd.nodes if self.etcd is not None else ()))
+        )
 
     # -- the end ------------------------------------------------------------------------------------------------
 
     def end(self) -> list[int]:
-        """Stop all brokers; those that had to be killed."""
+        """Stop all brokers, then etcd; those that did not drain and end in time."""
         for desk in self._desks:
             desk.admin.close()
         threads: list[threading.Thread] = []
         killed: list[int] = []
 
-        def stop(host: BrokerHost) -> None:
-            host.wire.heal()
-            if not host.end():
-                killed.append(host.number)
+        def stop(broker: Broker) -> None:
+            broker.host.wire.heal()
+            if not broker.end() or broker.status not in (0, None):
+                killed.append(broker.number)
 
-        for host in self.hosts.values():
-            host.kept_down = True
-            threads.append(threading.Thread(target=stop, args=(host,)))
+        for broker in self.brokers.values():
+            broker.kept_down = True
+            threads.append(threading.Thread(target=stop, args=(broker,)))
             threads[-1].start()
         for thread in threads:
             thread.join()
@@ -245,5 +269,4 @@ class Cluster:
 
     def unmount(self) -> None:
         """Once all brokers have ended, and their disks were looked at."""
-        for host in self.hosts.values():
-            host.disk.unmount()
+        self.ground.unmount()

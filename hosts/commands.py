@@ -3,7 +3,8 @@
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 _TIMEOUT_S = 60.0
 
@@ -16,11 +17,23 @@ class CommandFailed(Exception):
         super().__init__(f"{self.command}: {self.words}")
 
 
-def run(*command: str, timeout_s: float = _TIMEOUT_S) -> str:
+def run(
+    *command: str,
+    timeout_s: float = _TIMEOUT_S,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> str:
     """What the command wrote to its output. Raises `CommandFailed`."""
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            cwd=cwd,
+            env=environment,
+            check=False,
         )
     except FileNotFoundError:
         raise CommandFailed(command, "not found") from None

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from chaos.commands import CommandFailed, run
+from hosts.commands import CommandFailed, run
 
 _SHUT_DOWN = 0x8004587D
 """EXT4_IOC_SHUTDOWN, XFS_IOC_GOINGDOWN."""

@@ -1,104 +1,85 @@
-"""One broker on a host of its own: its namespace, its disk, its clock and its process."""
+"""A process on a host, as its init system sees it: started, signalled, ended, and started again after its own end."""
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from chaos.disks import Disk
-from chaos.stepping_broker import FILE_VARIABLE, step
-from chaos.switch import Wire
-from penstock.private_file import write_private
+from hosts.accounts import Account
+from hosts.host import Host
+from local.processes import PRIVATE, open_output
 
-CLIENT_PORT, INTERNAL_PORT, HTTP_PORT, PEER_PORT = 7000, 7001, 7002, 7003
-EXIT_FAULT = 70
-"""A broker that no longer trusts its disk ends with this, and is to be started again."""
 _GONE_S = 20.0
+_END_S = 40.0
+"""A runner finishes the round that has begun, 30 s at most."""
 _POLL_S = 0.02
 _ATTACHED_S = 20.0
 _AGAIN_S = 0.5
-"""An init system starts a broker that ended by itself after so long."""
+"""An init system starts what ended by itself after so long."""
 
 
-class BrokerHost:
-    """Starts, hurts and repairs one broker. It starts again by itself, unless `kept_down` by a fault."""
+class Program:
+    """Starts, hurts and repairs one process. `kept_down`: a fault wants it gone, so it is not started again."""
 
     def __init__(
         self,
-        number: int,
-        folder: Path,
-        wire: Wire,
-        disk: Disk,
-        settings: Mapping[str, Any],
+        name: str,
+        host: Host,
+        command: Sequence[str],
         *,
-        stepping: bool,
+        folder: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        account: Account | None = None,
+        stop: signal.Signals = signal.SIGTERM,
     ) -> None:
-        """`stepping`: its wall clock can be stepped."""
-        self.number, self.folder, self.wire, self.disk = number, folder, wire, disk
+        """`folder` holds its output, and is made; `environment` adds to the host's; `stop` asks it to end."""
+        self.name, self.host = name, host
+        self.folder = folder or host.folder / name
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.output = self.folder / "output.log"
         self.kept_down = False
         self.ended_by_itself: list[int] = []
         """Exit statuses of lives that no fault ended."""
-        self.config = folder / "config.json"
-        self.output = folder / "output.log"
-        self.client_address = f"{wire.address}:{CLIENT_PORT}"
-        self.internal_address = f"{wire.address}:{INTERNAL_PORT}"
+        self._command, self._environment = tuple(command), dict(environment or {})
+        self._account, self._stop = account, stop
         self._process: subprocess.Popen[bytes] | None = None
         self._known_end: subprocess.Popen[bytes] | None = None
         self._tracer: subprocess.Popen[bytes] | None = None
-        self._clock_file = folder / "clock"
-        self._module = "chaos.stepping_broker" if stepping else "data_plane.broker"
-        self.step_clock(0)
-        self._configure(settings)
-        wire.publish(INTERNAL_PORT, PEER_PORT)
-
-    def _configure(self, settings: Mapping[str, Any]) -> None:
-        values = {
-            "broker_id": self.number,
-            "host": f"host-{self.number}",
-            "data": str(self.log_directory),
-            "client_listen": self.client_address,
-            # Other brokers and Admin calls come in by way of the host's address, which leads here.
-            "internal_listen": f"127.0.0.1:{INTERNAL_PORT}",
-            "internal_advertised": self.internal_address,
-            "peer_listen": f"127.0.0.1:{PEER_PORT}",
-            "peer_advertised": f"{self.wire.address}:{PEER_PORT}",
-            "http_listen": f"{self.wire.address}:{HTTP_PORT}",
-            **settings,
-        }
-        write_private(self.config, json.dumps(values, indent=2) + "\n")
-
-    @property
-    def log_directory(self) -> Path:
-        return self.disk.point / "log"
+        host.programs.append(self)
 
     # -- the process -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the broker unless it runs."""
+        """Start it unless it runs."""
         if self.runs:
             return
-        self.log_directory.mkdir(exist_ok=True)
-        environment = dict(os.environ) | {FILE_VARIABLE: str(self._clock_file)}
-        with self.output.open("ab") as output:
+        with open_output(self.output) as output:
             self._process = subprocess.Popen(
-                self.wire.command(sys.executable, "-m", self._module, "--config", str(self.config)),
+                self.host.wire.command(*self._command, account=self._account),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
-                env=environment,
+                env={**self.host.environment, **self._environment},
+                umask=PRIVATE,
                 start_new_session=True,
             )
 
     @property
     def runs(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None and self.runs else None
+
+    @property
+    def status(self) -> int | None:
+        """With which it has ended; None while it runs and before its first start."""
+        return None if self._process is None else self._process.poll()
 
     async def keep_running(self) -> None:
         """As an init system: what ends by itself is started again."""
@@ -116,9 +97,17 @@ class BrokerHost:
         if self._process is not None and self.runs:
             os.kill(self._process.pid, what)
 
+    def kill_soon(self) -> None:
+        """SIGKILL to it and to what it forked."""
+        if self._process is not None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # nothing of it is left
+
     def kill(self) -> None:
         """SIGKILL; the process is gone on return, and its files are closed."""
-        self.signal(signal.SIGKILL)
+        self.kill_soon()
         self.wait_gone()
 
     def wait_gone(self) -> None:
@@ -126,27 +115,26 @@ class BrokerHost:
             self._process.wait(_GONE_S)
             self._known_end = self._process
 
-    def end(self) -> bool:
-        """Let it drain and end; False when it had to be killed."""
+    def end(self, timeout_s: float = _END_S) -> bool:
+        """Let it drain and end, and end what it left behind; False when it had to be killed. `status` says how."""
+        self.kept_down = True
         self.detach()
-        self.signal(signal.SIGTERM)
+        self.signal(self._stop)
         self.signal(signal.SIGCONT)
         if self._process is None:
             return True
         try:
-            return self._process.wait(_GONE_S) == 0
+            self._process.wait(timeout_s)
+            return True
         except subprocess.TimeoutExpired:
-            self.kill()
             return False
-
-    def step_clock(self, milliseconds: int) -> None:
-        """From soon on its wall clock is so far from the machine's."""
-        step(self._clock_file, milliseconds)
+        finally:
+            self.kill()
 
     # -- its disk calls ----------------------------------------------------------------------------------------
 
     def trace(self, *inject: str) -> None:
-        """Change every sync of the running broker: `strace -e inject=fsync,fdatasync:...`; returns once it does."""
+        """Change every sync of the running process: `strace -e inject=fsync,fdatasync:...`; returns once it does."""
         if self._process is None or not self.runs:
             return
         said = self.folder / "strace.err"

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from chaos.commands import CommandFailed, find, run
+from hosts.commands import CommandFailed, find, run
 
-_INSIDE = "PENSTOCK_CHAOS_INSIDE"
+_INSIDE = "PENSTOCK_HOSTS_INSIDE"
 NAMESPACES = Path("/run/netns")
 """Where `ip netns` keeps names."""
 
