@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from daemon.identity import Identity, NoIdentity, Role, identity_of
 from daemon.settings import Settings
@@ -21,6 +23,7 @@ from penstock.contract.errors import ConfigurationError
 _FILES = ("ca_file", "certificate_file", "key_file")
 SOON_S = 14 * 86_400
 """What expires within this is something that an operator should look at."""
+_OTHER_KEY = "its key is of a kind that gRPC does not take; RSA, P-256 or P-384 required"
 _FILE_BYTES_MAX = 1 << 20
 _STEPS_MAX = 10
 """Of a handshake: TLS 1.2 takes the most, four."""
@@ -65,12 +68,13 @@ def read_credentials(
     identity = _identity(where, chain[0])
     _check_who(where, identity, role, cluster_id, broker_id)
     _check_time(where, chain[0], now_s)
+    _check_key(where, chain[0])
     try:
         server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         for context in (server, client):
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(cadata=ca.decode("ascii"))
+            _believe(f"identity.ca_file: {files.ca_file}", context, ca)
             context.load_cert_chain(files.certificate_file, files.key_file, _no_password)
         server.num_tickets = 0  # each connection shows its certificate
     except (ssl.SSLError, ValueError) as error:
@@ -117,11 +121,12 @@ class OwnIdentity:
         self.current = self._read()
 
     def look(self) -> bool:
-        """Take up what the files hold when they have changed; whether that was done. What is not good is left, and the
-        files are read again when they change again: a certificate and its key are two files."""
+        """Take up what the files hold when they have changed; whether that was done. What is not good is left and read
+        again at each look: a certificate and its key are two files, one may not be valid before a while, and a file may
+        be unreadable at first."""
         with self._looking:
             signs = self._signs()
-            if signs == self._seen:
+            if signs == self._seen and not self.fault:
                 return False
             try:
                 found = self._read()
@@ -195,8 +200,16 @@ def _bytes_of(setting: str, file: Path) -> bytes:
 def _certificates(where: str, pem: bytes) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(pem)
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         raise ConfigurationError(f"{where}: holds no certificate in PEM ({error})") from None
+
+
+def _believe(where: str, context: ssl.SSLContext, ca: bytes) -> None:
+    """A file that was written half is refused; what stands beside its certificates may be in any language."""
+    try:
+        context.load_verify_locations(cadata=ca.decode("ascii", errors="backslashreplace"))
+    except ssl.SSLError as error:
+        raise ConfigurationError(f"{where}: holds no certificate in PEM ({error.reason or error})") from None
 
 
 def _identity(where: str, certificate: x509.Certificate) -> Identity:
@@ -205,7 +218,7 @@ def _identity(where: str, certificate: x509.Certificate) -> Identity:
         return identity_of(names.get_values_for_type(x509.UniformResourceIdentifier))
     except x509.ExtensionNotFound:
         raise ConfigurationError(f"{where}: the certificate has no subject alternative names") from None
-    except (NoIdentity, ValueError) as error:
+    except (NoIdentity, ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
         raise ConfigurationError(f"{where}: {error}") from None
 
 
@@ -225,6 +238,20 @@ def _check_time(where: str, certificate: x509.Certificate, now_s: float) -> None
         raise ConfigurationError(
             f"{where}: is not valid before {begins:%Y-%m-%d %H:%M} UTC; wait, or set the clock"
         )
+
+
+def _check_key(where: str, certificate: x509.Certificate) -> None:
+    """gRPC brings a TLS of its own, which makes no handshake with keys that OpenSSL takes."""
+    try:
+        key = certificate.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        raise ConfigurationError(f"{where}: {_OTHER_KEY}") from None
+    if isinstance(key, rsa.RSAPublicKey):
+        return
+    if not (
+        isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1 | ec.SECP384R1)
+    ):
+        raise ConfigurationError(f"{where}: {_OTHER_KEY}")
 
 
 def _check_authority(

@@ -108,9 +108,10 @@ def test_a_broker_of_the_release_before_is_taken_by_its_secret_and_known_by_its_
 def test_the_wrong_secret_and_what_is_no_hello_are_refused() -> None:
     async def scenario() -> None:
         async with in_transition() as doors:
-            said = old_hello(wire.Form.STREAM, "/s/echo", "x" * 64)
             end = wire.end(ErrorCode.UNAUTHENTICATED, "the peer listener demands the cluster secret")
-            assert await said_to(doors.peer.address, said, len(end)) == end
+            for secret in ("x" * 64, "", SECRET[:-1], SECRET + "x"):
+                said = old_hello(wire.Form.STREAM, "/s/echo", secret)
+                assert await said_to(doors.peer.address, said, len(end)) == end
             for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"PSTP\x01\x09" + bytes(30), b"\x16garbage", b"P"):
                 host, _, port = doors.peer.address.rpartition(":")
                 reader, writer = await asyncio.open_connection(host, int(port))

@@ -87,6 +87,15 @@ def test_two_operators_raise_a_level_once() -> None:
     assert not store.txn(second.compares, second.changes)
 
 
+@pytest.mark.parametrize("key", [FEATURES_KEY, model.CLUSTER_KEY])
+def test_a_level_is_not_raised_over_what_has_changed_since(key: str) -> None:
+    store = cluster((1, 2))
+    assert store.txn((), at_level("c", 1))
+    change = set_level(store.image, 2)
+    store.put(key, store.items[key].value)
+    assert not store.txn(change.compares, change.changes)
+
+
 @pytest.mark.parametrize("level", [0, HIGHEST + 1])
 def test_a_level_that_this_release_does_not_know_is_refused(level: int) -> None:
     with pytest.raises(InvalidRequest, match=f"level {level}: this release knows levels 1 to {HIGHEST}"):

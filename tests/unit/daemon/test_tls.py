@@ -2,11 +2,16 @@
 
 import os
 import shutil
+import ssl
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from daemon.identity import Role
 from daemon.tls import IdentityConfig, OwnIdentity, read_credentials
@@ -14,6 +19,9 @@ from penstock.contract.errors import ConfigurationError
 from tests.certificates import authority, own, write
 
 NOW_S = 1_800_000_000.0
+_ALTERNATIVE_NAME_X400 = x509.UnrecognizedExtension(
+    x509.ExtensionOID.SUBJECT_ALTERNATIVE_NAME, bytes.fromhex("3004a3023000")
+)
 
 
 def read(files: IdentityConfig, *, cluster_id: str = "c1", broker_id: int = 1) -> None:
@@ -92,6 +100,72 @@ def test_a_file_that_is_not_there_or_holds_something_else_is_named(tmp_path: Pat
         read(files)
 
 
+def test_a_ca_file_that_was_written_half_is_named(tmp_path: Path) -> None:
+    files = write(tmp_path, "broker-1")
+    whole = files.ca_file.read_bytes()
+    for said in (whole[:200], whole + whole[:200], whole + _of_version_7(whole)):
+        files.ca_file.write_bytes(said)
+        with pytest.raises(
+            ConfigurationError, match=f"identity.ca_file: {files.ca_file}: holds no certificate"
+        ):
+            read(files)
+
+
+def _of_version_7(pem: bytes) -> bytes:
+    der = ssl.PEM_cert_to_DER_cert(pem.decode())
+    version = bytes.fromhex("a003020102")
+    assert der.count(version) == 1
+    return ssl.DER_cert_to_PEM_cert(der.replace(version, bytes.fromhex("a003020107"))).encode()
+
+
+def test_a_ca_file_may_say_more_in_any_language(tmp_path: Path) -> None:
+    files = write(tmp_path, "broker-1")
+    files.ca_file.write_bytes("# Autorité de Zürich\n".encode() + files.ca_file.read_bytes())
+    read(files)
+
+
+def test_alternative_names_that_cannot_be_read_are_refused_and_end_no_process(tmp_path: Path) -> None:
+    found = own(write(tmp_path, "broker-1"), "broker-1")
+    before = found.current
+    _issue(tmp_path / "broker-1.pem", ec.generate_private_key(ec.SECP256R1()), _ALTERNATIVE_NAME_X400)
+    assert not found.look() and found.current is before
+    assert "x400Address" in found.fault
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: ec.generate_private_key(ec.SECP521R1()), Ed25519PrivateKey.generate]
+)
+def test_a_key_with_which_grpc_makes_no_handshake_is_refused(
+    tmp_path: Path, make: Callable[[], ec.EllipticCurvePrivateKey | Ed25519PrivateKey]
+) -> None:
+    files = write(tmp_path, "broker-1")
+    names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier("penstock://c1/broker/1")])
+    key = make()
+    _issue(files.certificate_file, key, names)
+    files.key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    with pytest.raises(ConfigurationError, match="does not take; RSA, P-256 or P-384 required"):
+        read(files)
+
+
+def _issue(
+    file: Path, key: ec.EllipticCurvePrivateKey | Ed25519PrivateKey, names: x509.ExtensionType
+) -> None:
+    ca, now = authority(), datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(ca.certificate.subject, ca.certificate.subject, key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(names, critical=False)
+        .sign(ca.key, hashes.SHA256())
+    )
+    file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+
 def test_files_that_change_are_taken_up(tmp_path: Path) -> None:
     found = own(write(tmp_path, "broker-1"), "broker-1")
     before = found.current
@@ -123,6 +197,20 @@ def test_half_a_renewal_is_waited_out_and_told(tmp_path: Path) -> None:
     shutil.copy(new.certificate_file, files.certificate_file)
     assert found.look() and found.current.certificate == new.certificate_file.read_bytes()
     assert found.fault == "" and "identity files" not in found.warnings()
+
+
+def test_a_certificate_that_is_not_valid_yet_is_taken_up_once_it_is(tmp_path: Path) -> None:
+    files = write(tmp_path, "broker-1", begins_in=timedelta(days=-3), days=5)
+    now_s = files.ca_file.stat().st_mtime
+    clock = [now_s - timedelta(days=2).total_seconds()]
+    found = OwnIdentity(files, Role.BROKER, broker_id=1, clock=lambda: clock[0])
+    before = found.current
+    write(tmp_path, "broker-1")
+    assert not found.look() and found.current is before
+    assert "is not valid before" in found.fault
+    clock[0] = now_s
+    assert found.look() and found.current is not before
+    assert found.fault == ""
 
 
 def test_what_expires_soon_is_something_to_look_at(tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ class Reader:
 
     def __init__(self, replica: Replica, loop: SimLoop) -> None:
         self.stats = NodeStats()
-        anything = cast(Any, Allowing())
+        self.gate = Allowing()
+        anything = cast(Any, self.gate)
         clock = SimClock(loop)
         self.stream = ConsumeStream(
             anything, anything, anything, lambda where: replica, anything, CONFIG, self.stats,
@@ -87,10 +88,13 @@ class Reader:
 
 
 class Allowing:
-    """A gate through which every key may read."""
+    """A gate through which every key may read, until it is closed."""
+
+    closed = False
 
     def authorize(self, *_: object) -> None:
-        """It may."""
+        if self.closed:
+            raise errors.Forbidden("the key may not read this topic")
 
 
 def run(story: Coroutine[Any, Any, None], loop: SimLoop) -> None:
@@ -164,6 +168,25 @@ def test_a_reader_is_sent_to_the_leader_when_the_stream_to_it_is_lost() -> None:
         replica.accepted(Following(OTHER, EPOCH))
         reader.open(0)
         assert await reader.read() == COMMITTED
+
+    run(story(), loop)
+
+
+@pytest.mark.pure  # the gate is a stand-in
+def test_a_key_without_the_right_reads_nothing_at_a_follower_either() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        replica, _ = following()
+        reader = Reader(replica, loop)
+        reader.open(0)
+        reader.gate.closed = True
+        reader.stream.recheck()
+        await reader.stream._recheck()
+        assert [(push.error, push.size) for push in await reader.pushes()] == [(ErrorCode.FORBIDDEN, 0)]
+        reader.open(0)
+        assert [(push.error, push.size) for push in await reader.pushes()] == [(ErrorCode.FORBIDDEN, 0)]
+        assert not reader.stream._opened
 
     run(story(), loop)
 
