@@ -19,6 +19,7 @@ from daemon.config_check import (
     Finding,
     bindable,
     identity,
+    is_absent,
     ok,
     private,
     reachable,
@@ -105,7 +106,7 @@ def _files(config: Config) -> Iterator[Finding]:
         ("operator_token_file", config.operator_token_file),
     ):
         # `bootstrap` writes both.
-        yield private(setting, file) if file.exists() else usable_folder(setting, file.absolute().parent)
+        yield usable_folder(setting, file.absolute().parent) if is_absent(file) else private(setting, file)
     if config.price_book_file is not None:
         yield readable("price_book_file", config.price_book_file)
     if config.data_set_bucket is None:
@@ -133,7 +134,7 @@ def _ask_database(config: Config) -> Finding:
     except ConfigurationError:
         return wrong("database_url", "it was not asked; correct its address first")
     on_sqlite = chosen["ENGINE"].endswith("sqlite3")
-    if on_sqlite and not Path(chosen["NAME"]).exists():
+    if on_sqlite and is_absent(Path(chosen["NAME"])):
         return ok("database_url", "the file is not there yet; `python -m control_plane migrate` makes it")
     try:
         migrated = _sqlite_has_tables(chosen) if on_sqlite else _postgresql_has_tables(chosen)

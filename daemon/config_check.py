@@ -142,13 +142,27 @@ def valid_now(setting: str, file: Path) -> Iterator[Finding]:
         yield ok(setting, f"{file} is valid for {days} days")
 
 
+def is_absent(file: Path) -> bool:
+    """Whether there is no such file. False where that cannot be known: who reads it then finds out why."""
+    try:
+        os.stat(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def usable_folder(setting: str, folder: Path) -> Finding:
     """Whether this user can write into the folder, or make it."""
     there = folder
-    while not there.exists() and there != there.parent:
+    while is_absent(there) and there != there.parent:
         there = there.parent
-    if not there.is_dir():
-        return wrong(setting, f"{there} is a file; name a folder")
+    try:
+        if not stat.S_ISDIR(os.stat(there).st_mode):
+            return wrong(setting, f"{there} is a file; name a folder")
+    except OSError as error:
+        return wrong(setting, f"{error.strerror}; name another folder than {folder}")
     if not os.access(there, os.W_OK | os.X_OK):
         return wrong(
             setting, f"{there}: {_user()} cannot write there; make {folder} and give it to that user"

@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 from daemon import settings
 from daemon.config_check import (
     Finding,
+    State,
     bindable,
+    is_absent,
     ok,
     private,
     reachable,
@@ -47,16 +49,18 @@ class RunnerKind:
             yield from (refused(problem, file) for problem in problems or [error])
             return
         yield ok("the file", "every value is possible")
-        if config.usage_key_file.exists():
-            yield private("usage_key_file", config.usage_key_file)
-        else:
+        if is_absent(config.usage_key_file):
             yield ok("usage_key_file", f"{config.usage_key_file} is not there yet; the runner waits for it")
-        yield usable_folder("datasets", config.datasets)
+        else:
+            yield private("usage_key_file", config.usage_key_file)
+        datasets_folder = usable_folder("datasets", config.datasets)
+        yield datasets_folder
         yield usable_folder("state", config.state_directory)
-        try:
-            read_assets(config.datasets)
-        except ConfigurationError as error:
-            yield wrong("datasets", error.message)
+        if datasets_folder.state is State.OK:
+            try:
+                read_assets(config.datasets)
+            except ConfigurationError as error:
+                yield wrong("datasets", error.message)
         yield _java(environment)
         yield bindable("runner_listen", config.runner_listen)
         if connect:

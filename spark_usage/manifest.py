@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache
@@ -59,8 +59,8 @@ class Run:
     run_id: str
     rows: int
     digest: str
-    folder: Path | None
-    """Where this round reads its rows; None when it was published before."""
+    folder: Path | None = field(compare=False)
+    """Where this round reads its rows; None when it was published before. The run is the same either way."""
 
 
 @cache

@@ -12,6 +12,7 @@ from daemon.config_check import (
     Finding,
     bindable,
     identity,
+    is_absent,
     ok,
     private,
     readable,
@@ -58,10 +59,10 @@ class BrokerKind:
                 yield bindable(name, address)
             taken.setdefault(address, name)
         if connect:
-            if isinstance(config.metadata, EtcdMetadata) or Path(config.metadata).exists():
-                yield asyncio.run(_store(config))
-            else:
+            if not isinstance(config.metadata, EtcdMetadata) and is_absent(Path(config.metadata)):
                 yield ok("metadata", f"{config.metadata} is not there yet; the first broker makes it")
+            else:
+                yield asyncio.run(_store(config))
 
 
 BROKER = BrokerKind()

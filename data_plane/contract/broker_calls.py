@@ -102,6 +102,8 @@ class BrokerCalls:
         self.sent: Counter[str] = Counter()
         """How many were sent, by the name of the call."""
         self._identity = identity
+        self._shown = identity.current
+        """What the channels were made with. Others may look at the files of the same identity before this does."""
         self._looked = time.monotonic()
         self._channels: dict[str, grpc.Channel] = {}
         self._retired: list[tuple[float, grpc.Channel]] = []
@@ -258,13 +260,12 @@ class BrokerCalls:
         with self._opening:
             self._take_up_files()
             if address not in self._channels:
-                credentials = self._identity.current
                 self._channels[address] = grpc.secure_channel(
                     address,
                     grpc.ssl_channel_credentials(
-                        root_certificates=credentials.ca,
-                        private_key=credentials.key,
-                        certificate_chain=credentials.certificate,
+                        root_certificates=self._shown.ca,
+                        private_key=self._shown.key,
+                        certificate_chain=self._shown.certificate,
                     ),
                     options=_OPTIONS,
                 )
@@ -277,7 +278,9 @@ class BrokerCalls:
             self._looked = now
             while self._retired and self._retired[0][0] < now:
                 self._retired.pop(0)[1].close()
-            if self._identity.look():
+            self._identity.look()
+            if self._identity.current is not self._shown:
+                self._shown = self._identity.current
                 self._retired += [(now + _LONGEST_CALL_S, one) for one in self._channels.values()]
                 self._channels.clear()
 

@@ -11,7 +11,7 @@ from data_plane.testkit.faults import FaultKind, Step
 from data_plane.testkit.forks import run_forked
 from data_plane.testkit.scenario import Scenario
 from data_plane.testkit.seed_result import SeedResult
-from data_plane.testkit.swarm import Plan, with_metering, with_operator
+from data_plane.testkit.swarm import ZONES, Plan, with_metering, with_operator
 from tests.simulation.bug import planted
 from tests.simulation.plans import plan_of
 
@@ -26,7 +26,8 @@ def busy_plan(seed: int) -> Plan:
     """Everything at once, with a few faults that lose nothing."""
     plan = plan_of(seed, (FaultKind.KILL, FaultKind.CUT), (Step.PRODUCE, Step.ELECTION))
     busy = with_operator(with_metering(replace(plan, fault_gap_s=1.0, chaos_s=15.0)))
-    return replace(busy, grouped=True, throttled=True, changing=True, stopped=True)
+    read = replace(busy, sdk_consumers=max(1, busy.sdk_consumers), reader_zone=ZONES[seed % len(ZONES)])
+    return replace(read, grouped=True, throttled=True, changing=True, stopped=True)
 
 
 def stopping_plan(seed: int) -> Plan:

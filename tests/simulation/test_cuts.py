@@ -41,12 +41,12 @@ ANSWER_MS = 5 * METERED.call_ms
 class Period:
     """Three metered brokers and one tenant, whose periods a test ends. A test's story is a coroutine over this."""
 
-    def __init__(self, timings: Timings, *topics: TopicPlan) -> None:
-        plan = plan_of(0, (), ())
+    def __init__(self, timings: Timings, *topics: TopicPlan, seed: int = 0) -> None:
+        plan = plan_of(seed, (), ())
         self.plan = replace(
             plan, topics=topics, producers=(), timings=timings, clock_skew_ms_max=0, metered=True
         )
-        self.loop = SimLoop(0, put_off_chance=plan.put_off_chance, time_limit_s=TIME_LIMIT_S)
+        self.loop = SimLoop(seed, put_off_chance=plan.put_off_chance, time_limit_s=TIME_LIMIT_S)
         self.timeline = Timeline(self.loop.time)
         self._newest_id, self._newest_end_ms, self._before_ms = "", 0, 0
 
@@ -210,7 +210,8 @@ def test_a_cut_waits_for_a_broker_that_is_silent_and_leads_nothing_since_its_top
     Period(SILENT, topic("orders", replication=replication)).run(story)
 
 
-def test_a_cut_waits_for_the_only_replica_of_a_deleted_topic_until_its_broker_is_back() -> None:
+@pytest.mark.parametrize("seed", range(20))
+def test_a_cut_waits_for_the_only_replica_of_a_deleted_topic_until_its_broker_is_back(seed: int) -> None:
     async def story(period: Period) -> None:
         await period.produce("orders", 25)
         leader, other = period.led_by(period.where("orders"))
@@ -226,7 +227,34 @@ def test_a_cut_waits_for_the_only_replica_of_a_deleted_topic_until_its_broker_is
         period.cluster.resume(leader)
         assert await period.answered(other) == {("orders", 0): (25, 25, True)}
 
-    Period(METERED, topic("orders", replication=1)).run(story)
+    Period(METERED, topic("orders", replication=1), seed=seed).run(story)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_broker_that_comes_back_while_a_cut_asks_the_others_is_not_taken_for_one_that_holds_nothing(
+    seed: int,
+) -> None:
+    async def story(period: Period) -> None:
+        await period.produce("orders", 25)
+        leader, other = period.led_by(period.where("orders"))
+        third = next(broker for broker in period.cluster.brokers if broker not in (leader, other))
+        assert other.node is not None
+        image = other.node.view.image
+        period.cluster.pause(leader)
+        await period.until("it is not registered", lambda: not image.epoch_of(leader.broker_id))
+        await period.delete("orders", other)
+        period.begin("cut_1")
+        period.cluster.pause(third)  # its answer takes so long
+        asked = asyncio.create_task(period.ask(other))
+        await period.until("the cut is begun", lambda: TenantId(TENANT) in image.begun_cuts)
+        await asyncio.sleep(_LOOK_S)
+        period.cluster.resume(leader)
+        await period.until("it is registered", lambda: bool(image.epoch_of(leader.broker_id)))
+        period.cluster.resume(third)
+        assert errors(await asked)
+        assert await period.answered(other) == {("orders", 0): (25, 25, True)}
+
+    Period(METERED, topic("orders", replication=1), seed=seed).run(story)
 
 
 def test_a_final_reading_that_a_follower_gave_first_is_raised_by_the_leaders() -> None:

@@ -9,7 +9,7 @@ readings are written once more.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from data_plane.contract import admin_pb2, methods, usage_pb2
@@ -267,6 +267,7 @@ class CutCalls:
         # In the same turn as the topics above: a topic is either among them or deleted.
         of_tenant = self._image.deleted_of.get(tenant, {})
         deleted = [*of_tenant.get("", {}), *of_tenant.get(wanted.cut_id, {})]
+        epochs = {broker: self._image.epoch_of(broker) for broker in led}
         asked = [
             self._ask(
                 broker,
@@ -294,22 +295,29 @@ class CutCalls:
             if where not in ends and where not in answered and where not in waived
         ]
         if not failed:
-            ends |= await self._close_deleted(wanted, deleted, waived, failed)
+            ends |= await self._close_deleted(wanted, deleted, epochs, waived, failed)
         return list(ends.values()), failed
 
     async def _close_deleted(
         self,
         wanted: admin_pb2.CutRequest,
         deleted: list[TopicId],
+        epochs: Mapping[BrokerId, int],
         waived: Collection[TopicPartition],
         failed: list[usage_pb2.PartitionCut],
     ) -> dict[TopicPartition, KeptEnd]:
-        """Freeze the final readings of deleted topics and write them as this cut's. Missing ones join `failed`."""
+        """Freeze the final readings of deleted topics and write them as this cut's. Missing ones join `failed`.
+
+        `epochs`: the brokers and their registrations when they were asked, 0 for one that was not there.
+        """
         tenant, cut_id = TenantId(wanted.tenant), wanted.cut_id
         parts = deleted_parts(self._image, tenant, cut_id, waived)
         missing = [where for where in parts.missing if where.topic_id in deleted]
-        if missing and all(self._image.epoch_of(broker) for broker in self._image.brokers):
-            # Every broker has answered and holds nothing of them: their replicas were never made, or cannot tell.
+        if missing and all(
+            self._image.epoch_of(broker) == epochs.get(broker) != 0 for broker in self._image.brokers
+        ):
+            # Every broker was there all the while, has answered and holds nothing of them: their replicas were never
+            # made, or cannot tell. One that came back meanwhile was not asked, and may hold them.
             nothing = dict.fromkeys(missing, _NOTHING_STORED)
             await self._apply(lambda: next(keep_finals(self._image, nothing), _NO_CHANGE))
             missing = []

@@ -367,6 +367,7 @@ LISTS: Mapping[str, Listed] = {
 }
 NO_LISTS = {
     "/v1/cluster",
+    "/v1/cluster/features",
     "/v1/costs",
     "/v1/invoices/{invoice}",
     "/v1/invoices/{invoice}/evidence",

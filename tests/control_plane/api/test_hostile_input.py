@@ -97,6 +97,7 @@ VALID: dict[str, Any] = {
     "dry_run": True,
     "waive": ["0" * 32 + "-0"],
     "reason": "its disk is lost",
+    "level": 1,
 }
 """Of every field of every request: a new field without a value here is a failure of the test below."""
 

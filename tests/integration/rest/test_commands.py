@@ -164,8 +164,8 @@ def test_a_command_shows_every_page_of_its_list(
 @pytest.mark.parametrize(
     ("hosts", "rows"),
     [
-        (["", ""], [["0", "a", "b:1"], ["1", "a", "b:1"]]),
-        (["rack-7", ""], [["0", "a", "rack-7", "b:1"], ["1", "a", "own", "b:1"]]),
+        (["", ""], [["0", "a", "-", "b:1"], ["1", "a", "-", "b:1"]]),
+        (["rack-7", ""], [["0", "a", "rack-7", "-", "b:1"], ["1", "a", "own", "-", "b:1"]]),
     ],
     ids=["none is named", "one is named"],
 )

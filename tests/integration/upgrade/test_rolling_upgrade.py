@@ -14,7 +14,7 @@ import pytest
 from penstock import Client
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rest.client import RestClient
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import PATIENCE_S
 
 from .cluster import HERE, Cluster, cluster
 from .release import CURRENT, Release, previous_release
@@ -144,11 +144,11 @@ def raise_the_level(service: Cluster, before: Release, now: Release) -> None:
     last = service.numbers[-1]
     service.change_broker(last, before)
     assert f"broker {last} (Penstock 0.1) supports 1 to 1" in refusal(service, now, 2)
-    service.change_broker(last, now)
     assert service.hosts() == [""] * len(service.numbers), "brokers of the release before could not read them"
+    for number in service.numbers:
+        service.configure_broker(number, now, {"host": None})
+        service.change_broker(number, now)
     assert features(service, now, "--raise", "2", "--yes")["level"] == 2
-    named = [f"host-{number}" for number in service.numbers]
-    wait_until("brokers name their hosts", lambda: service.hosts() == named, instead=service.last_words)
     with service.operator(SYSTEM_TENANT) as operator:
         (raised,) = (entry for entry in operator.items("/v1/audit") if entry["action"] == "features.set")
     assert (raised["before"], raised["after"]) == ({"level": 1}, {"level": 2})
@@ -168,9 +168,10 @@ def raise_the_level(service: Cluster, before: Release, now: Release) -> None:
 def stop_serving_the_release_before(service: Cluster, now: Release) -> None:
     """Broker by broker again; those that still do and those that do not are one cluster meanwhile."""
     for number in service.numbers:
-        service.configure_broker(number, now, {"transition": None})
+        service.configure_broker(number, now, {"transition": None, "host": f"host-{number}"})
         service.change_broker(number, now)
     assert features(service, now)["level"] == 2
+    assert service.hosts() == [f"host-{number}" for number in service.numbers]
 
 
 def features(service: Cluster, now: Release, *arguments: str, good: bool = True) -> dict[str, Any]:

@@ -332,7 +332,7 @@ BUGS = (
     PlantedBug(
         name="batches are read back and not checked",
         rule="RL132",
-        target="data_plane.log.segment:check_stored",
+        target="data_plane.log.stored_batch:check_stored",
         wrong=nothing,
         finders=(Check(test=test_scrub.test_every_flipped_byte_of_a_closed_segment_is_found),),
     ),

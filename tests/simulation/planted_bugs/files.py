@@ -142,7 +142,7 @@ BUGS = (
     PlantedBug(
         name="a follower does not check batches",
         rule="RL118",
-        target="data_plane.log.segment:check_stored",
+        target="data_plane.log.stored_batch:check_stored",
         wrong=_the_header_alone,
         finders=(Check(test=partial(test_appending.test_a_batch_changed_on_the_way_is_rejected, at=100)),),
     ),

@@ -30,8 +30,10 @@ _REGISTRATION = "data_plane.controller.registration"
 def _over_the_living(right: Any) -> Callable[..., object]:
     """Registers over another incarnation that is not fenced."""
 
-    def registration(live: KeyValue | None, known: Any, record: Any, mine: Any, session_id: int) -> object:
-        step = right(live, known, record, mine, session_id)
+    def registration(
+        live: KeyValue | None, known: Any, record: Any, mine: Any, session_id: int, *supported: Any
+    ) -> object:
+        step = right(live, known, record, mine, session_id, *supported)
         if not isinstance(step, FenceFirst):
             return step
         put = Put(model.live_key(record.broker_id), mine.encode(), session_id)

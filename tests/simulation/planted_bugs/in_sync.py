@@ -108,8 +108,8 @@ def _as_long_as_it_leads(right: Any) -> Callable[..., None]:
     return decide
 
 
-def _as_they_were(right: Any) -> Callable[..., None]:
-    return lambda leader, record: None
+def _as_they_were(right: Any) -> Callable[..., object]:
+    return lambda followers, before, after, **named: followers
 
 
 BUGS = (
@@ -236,7 +236,7 @@ BUGS = (
     PlantedBug(
         name="a new replica counts as before",
         rule="RL39",
-        target=f"{_LEADER}._adopt_replicas",
+        target="data_plane.replication.progress:adopted",
         wrong=_as_they_were,
         finders=(Check(test=test_in_sync_set.test_a_replica_with_a_new_generation_is_a_new_replica),),
     ),

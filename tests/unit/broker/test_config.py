@@ -258,10 +258,10 @@ def test_a_missing_setting_is_named(tmp_path: Path, values: dict[str, Any], name
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("PENSTOCK_BROKER_BROKER_ID", "one", "PENSTOCK_BROKER_BROKER_ID: 'one' is not JSON"),
+        ("PENSTOCK_BROKER_BROKER_ID", "one", "PENSTOCK_BROKER_BROKER_ID: is not JSON, as numbers"),
         ("PENSTOCK_BROKER_TIMINGS", '{"drain": 1}', "PENSTOCK_BROKER_TIMINGS: drain: no such setting"),
         ("PENSTOCK_BROKER_BROKER_ID", "-1", "PENSTOCK_BROKER_BROKER_ID: 0 to 999999 required, -1 given"),
-        ("PENSTOCK_BROKER_TIMINGS", "{", "PENSTOCK_BROKER_TIMINGS: '{' is not JSON"),
+        ("PENSTOCK_BROKER_TIMINGS", "{", "PENSTOCK_BROKER_TIMINGS: is not JSON, as numbers"),
         (
             "PENSTOCK_BROKER_ZOEN",
             "a",

@@ -149,6 +149,21 @@ def test_a_changed_certificate_is_shown_by_the_next_call(broker: StandIn, tmp_pa
     assert len(set(broker.certificates)) == 2
 
 
+def test_each_client_of_an_identity_takes_up_what_another_one_has_seen(
+    broker: StandIn, tmp_path: Path
+) -> None:
+    broker.answers[methods.PUT_TENANT] = lambda request, context: outcome(revision=3).SerializeToString()
+    own_identity = own(write(tmp_path, "operator"), "operator")
+    with AdminClient([broker.address], own_identity) as admin:
+        admin.put_tenant("tn_a")
+        write(tmp_path, "operator")
+        assert own_identity.look(), "another client has looked"
+        wait_until(
+            "the client shows it",
+            lambda: bool(admin.put_tenant("tn_a")) and len(set(broker.certificates)) == 2,
+        )
+
+
 def test_creating_a_topic_carries_settings_and_assignment(broker: StandIn, admin: AdminClient) -> None:
     answer = pb.CreateTopicResponse(outcome=outcome(), topic_id=b"i" * 16)
     broker.answers[methods.CREATE_TOPIC] = lambda request, context: answer.SerializeToString()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from daemon import commands
 from daemon.commands import Checked, findings
-from daemon.config_check import LINE_MAX, State, one_line
+from daemon.config_check import LINE_MAX, State, one_line, usable_folder
 from tests import certificates
 from tests.control_plane.configuration import write
 
@@ -278,6 +278,11 @@ _LEAF = st.one_of(
 def templates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Mapping[str, Any], ...]]:
     folder = tmp_path_factory.mktemp("templates")
     return folder, (broker_values(folder), server_values(folder))
+
+
+def test_a_folder_whose_name_no_disk_takes_is_refused(tmp_path: Path) -> None:
+    found = usable_folder("datasets", tmp_path / ("x" * 300))
+    assert found.state is State.WRONG and found.text.startswith("File name too long; name another folder")
 
 
 @settings(deadline=None, max_examples=200)
