@@ -123,7 +123,7 @@ class _OldPeerListener(PeerListener):
 
     def identify(self, connection: Any, hello: wire.Hello) -> Identity:
         """A broker; which one shows its first frame, so this one's identity stands for any until then."""
-        if not self._secret.startswith(connection.said.secret):
+        if not hmac.compare_digest(connection.said.secret.encode(), self._secret.encode()):
             raise NoIdentity("the peer listener demands the cluster secret")
         return self._own
 

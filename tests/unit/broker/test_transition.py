@@ -83,7 +83,8 @@ async def said_to(address: str, said: bytes, size: int) -> bytes:
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(said)
-    heard = await reader.readexactly(size)
+    async with asyncio.timeout(MS / 1_000):
+        heard = await reader.readexactly(size)
     writer.close()
     return heard
 

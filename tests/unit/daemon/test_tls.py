@@ -12,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.x509.oid import ExtensionOID
 
 from daemon.identity import Role
 from daemon.tls import IdentityConfig, OwnIdentity, read_credentials
@@ -20,7 +21,7 @@ from tests.certificates import authority, own, write
 
 NOW_S = 1_800_000_000.0
 _ALTERNATIVE_NAME_X400 = x509.UnrecognizedExtension(
-    x509.ExtensionOID.SUBJECT_ALTERNATIVE_NAME, bytes.fromhex("3004a3023000")
+    ExtensionOID.SUBJECT_ALTERNATIVE_NAME, bytes.fromhex("3004a3023000")
 )
 
 
