@@ -154,7 +154,7 @@ def test_a_cluster_is_started_used_hurt_healed_and_stopped(penstock: CommandLine
 
     plain = [line.split("\t") for line in penstock("topic", "describe", "orders").out.splitlines()]
     assert plain[0] == ["topic", "orders", described["topic_id"]]
-    assert {row[0] for row in plain[1:]} == {"setting", "partition"}
+    assert {row[0] for row in plain[1:]} == {"setting", "survives", "partition"}
     assert {len(row) for row in plain if row[0] == "partition"} == {1 + len(described["partitions"][0]) - 2}
     assert penstock.try_to("topic", "describe", "nowhere").code == 3
     assert penstock.try_to("topic", "create", "more", "--partitions", "1").code == 5

@@ -13,6 +13,8 @@ from tests.waiting import PATIENCE_S
 from .store_contract import StoreContract, StoreWorld
 
 RETAINED = 1_000
+_PATIENCE_MS = 60_000
+"""On a busy machine three stores are in each other's way for longer than a broker waits."""
 
 
 class SqliteWorld(StoreWorld):
@@ -34,7 +36,11 @@ class SqliteWorld(StoreWorld):
 
     async def open(self, client: str = "a") -> MetaStore:
         store = await SqliteStore.open(
-            self._path, monotonic_ms=lambda: self._now_ms, boot_id="boot", retained_revisions=RETAINED
+            self._path,
+            monotonic_ms=lambda: self._now_ms,
+            boot_id="boot",
+            retained_revisions=RETAINED,
+            busy_ms=_PATIENCE_MS,
         )
         self._stores.append(store)
         return store
