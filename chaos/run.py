@@ -10,6 +10,7 @@ from pathlib import Path
 from chaos.faults import ALL_UNSYNCED_LOST, Plan, Strike, brokers_of, kinds_of, strikes
 from chaos.fuzzer import Fuzzer
 from chaos.history_lines import partition_name
+from chaos.judgement import REBALANCE_S_MAX
 from chaos.nemesis import Nemesis, Stuck
 from chaos.probes import Probes
 from chaos.recording import Recorder
@@ -184,6 +185,7 @@ class Run:
         await nemesis.whole("after the last fault")
         await workload.retire(self._topics)
         await self._read_to_the_end(workload, access, self._topics)
+        await workload.group_settled(REBALANCE_S_MAX)
         for left in await fuzzer.delete_what_is_left():
             self._recorder.anomaly("I20", f"a topic cannot be deleted after healing: {left}")
         self._recorder.note("fuzzed", done=fuzzer.done, refused=fuzzer.refused)

@@ -6,6 +6,7 @@ All of it is the asyncio SDK, outside of the hosts; whatever is sent, answered, 
 import asyncio
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,6 +113,8 @@ class Workload:
         self._read_by: dict[str, tuple[str, ...]] = {}
         """Names of topics by reader or group."""
         self._members = 0
+        self._group_settled = asyncio.Event()
+        """A look showed the group stable, with an owner for each partition, since somebody asked."""
         self._leaving: list[asyncio.Event] = []
 
     def start(self, topics: Sequence[Topic]) -> None:
@@ -317,6 +320,9 @@ class Workload:
                     members={member.member_id: names_of(member.assigned) for member in seen.members},
                     offsets={partition_name(*tp): offset for tp, offset in seen.offsets.items()},
                 )
+                owned = {tp for member in seen.members for tp in member.assigned}
+                if seen.state == "stable" and owned.issuperset(GROUPED.named_partitions):
+                    self._group_settled.set()
 
     # -- the end -----------------------------------------------------------------------------------------------
 
@@ -348,6 +354,14 @@ class Workload:
                     if self._reads(reader, tp[0]) and found.get(tp, 0) < end
                 ]
         return missing
+
+    async def group_settled(self, patience_s: float) -> None:
+        """Return once another look shows the group stable, or after `patience_s`: the judge then says so."""
+        if GROUP in self._reading:
+            self._group_settled.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience_s):
+                    await self._group_settled.wait()
 
     def _reads(self, reader: str, topic: str) -> bool:
         return topic in self._read_by[reader]

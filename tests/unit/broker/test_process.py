@@ -232,7 +232,7 @@ def test_a_sync_that_fails_ends_the_broker_with_the_reason(broker: Broker) -> No
     process.send_signal(signal.SIGUSR1)
     process.send_signal(signal.SIGTERM)  # the drain's last checkpoint is a sync
     status, written = ended(process)
-    assert status == 70
+    assert status == 70, written
     last = json.loads(written.splitlines()[-1])
     assert last["level"] == "critical"
     assert last["message"] == "storage failed; start again to recover"
@@ -247,7 +247,7 @@ def test_a_disk_that_fails_anywhere_ends_the_broker_with_the_reason_and_not_as_i
     process = broker.start_ready(FAULTY_MEMORY)
     process.send_signal(signal.SIGUSR1)
     status, written = ended(process)
-    assert status == 70
+    assert status == 70, written
     last = json.loads(written.splitlines()[-1])
     assert last["message"] == "storage failed; start again to recover"
     assert last["fault"].endswith("metadata.seen.tmp: sync failed: Input/output error")
