@@ -58,6 +58,15 @@ process.main(sys.argv[1:])
 """A broker of which a step of its stop never ends."""
 
 
+TWO_SIGNALS = """
+import os, signal, sys
+from data_plane.broker.process import main
+signal.signal(signal.SIGUSR1, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+sys.exit(main(sys.argv[1:]))
+"""
+"""A broker that is told to stop at the moment in which it takes in another signal."""
+
+
 FAULTY_MEMORY = """
 import asyncio, signal, sys
 from data_plane.broker.process import main
@@ -225,6 +234,14 @@ def test_a_second_signal_ends_at_once(broker: Broker) -> None:
     status, written = ended(process)
     assert status == 1
     assert "aborted" in written
+
+
+def test_a_signal_that_comes_while_another_one_is_taken_in_counts_once(broker: Broker) -> None:
+    process = broker.start_ready(TWO_SIGNALS)
+    process.send_signal(signal.SIGUSR1)
+    status, written = ended(process)
+    assert status == 0, written
+    assert [json.loads(line)["message"] for line in written.splitlines()] == ["started", "draining", "drained"]
 
 
 def test_a_sync_that_fails_ends_the_broker_with_the_reason(broker: Broker) -> None:
