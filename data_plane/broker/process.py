@@ -258,8 +258,16 @@ class BrokerProcess:
         await node.booted.wait()
         refused, identity = self._refused_handshakes, self._identity
         rules = PeerRules(cluster_id=self._config.cluster_id, roles=ROLES)
-        for_clients = Listener(node.client_service, refused_handshakes=refused, fault=self._fail)
-        for_admin = Listener(node.internal_service, rules=rules, refused_handshakes=refused, fault=self._fail)
+        for_clients = Listener(
+            node.client_service, handshakes=None, refused_handshakes=refused, fault=self._fail
+        )
+        for_admin = Listener(
+            node.internal_service,
+            rules=rules,
+            handshakes=self._internal_handshakes,
+            refused_handshakes=refused,
+            fault=self._fail,
+        )
         for_peers = self._peer_listener = PeerListener(
             node.peer_service.streams,
             node.peer_service.calls,
