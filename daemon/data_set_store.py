@@ -107,6 +107,9 @@ class DataSetStore(Protocol):
     def current(self, dataset: str) -> bytes | None:
         """The pointer's content; None before the first run."""
 
+    def number(self, dataset: str) -> int:
+        """Of the runner that wrote the pointer; 0 before the first run."""
+
     def manifest(self, dataset: str, run_id: str) -> bytes | None:
         """Of a published run."""
 
@@ -147,6 +150,10 @@ class FolderStore:
     def current(self, dataset: str) -> bytes | None:
         found = self._pointers(dataset)
         return _content(found[-1][1]) if found else None
+
+    def number(self, dataset: str) -> int:
+        found = self._pointers(dataset)
+        return found[-1][0] if found else 0
 
     def manifest(self, dataset: str, run_id: str) -> bytes | None:
         return self.file(dataset, run_id, MANIFEST)
@@ -241,6 +248,9 @@ class BucketStore:
 
     def current(self, dataset: str) -> bytes | None:
         return self._get(f"{dataset}/{CURRENT}")
+
+    def number(self, dataset: str) -> int:
+        return _number_in(self.current(dataset) or b"")
 
     def manifest(self, dataset: str, run_id: str) -> bytes | None:
         return self.file(dataset, run_id, MANIFEST)

@@ -84,7 +84,9 @@ def pointer(run: str, number: int) -> bytes:
 
 
 def test_a_runner_that_was_replaced_changes_nothing_that_is_read(store: DataSetStore) -> None:
+    assert store.number(SET) == 0
     store.make_current(SET, b'{"run_id": "of the time before numbers"}')
+    assert store.number(SET) == 0
     store.make_current(SET, pointer(RUN, 1), 1)
     assert store.current(SET) == pointer(RUN, 1)
     store.make_current(SET, pointer(RUN, 2), 2)
@@ -93,7 +95,7 @@ def test_a_runner_that_was_replaced_changes_nothing_that_is_read(store: DataSetS
         assert store.current(SET) == pointer(RUN, 2)
     store.make_current(SET, pointer(OTHER, 2), 2)
     store.make_current(SET, b'{"run_id": "of the time before numbers"}')
-    assert store.current(SET) == pointer(OTHER, 2)
+    assert store.current(SET) == pointer(OTHER, 2) and store.number(SET) == 2
 
 
 def test_of_two_runners_at_once_the_later_one_counts(store: DataSetStore) -> None:

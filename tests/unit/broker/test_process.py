@@ -253,7 +253,11 @@ def test_a_signal_that_comes_while_another_one_is_taken_in_counts_once(broker: B
     process.send_signal(signal.SIGUSR1)
     status, written = ended(process)
     assert status == 0, written
-    assert [json.loads(line)["message"] for line in written.splitlines()] == ["started", "draining", "drained"]
+    assert [json.loads(line)["message"] for line in written.splitlines()] == [
+        "started",
+        "draining",
+        "drained",
+    ]
 
 
 def test_a_sync_that_fails_ends_the_broker_with_the_reason(broker: Broker) -> None:
@@ -404,7 +408,9 @@ def refused_handshakes(broker: Broker) -> dict[str, int]:
     """On the internal listener, by reason."""
     with urllib.request.urlopen(f"http://{broker.address('http')}/metrics", timeout=PATIENCE_S) as answer:
         told = answer.read().decode()
-    found = re.findall(r'^penstock_refused_handshakes_total\{reason="(\w+)",side="internal"\} (\d+)', told, re.M)
+    found = re.findall(
+        r'^penstock_refused_handshakes_total\{reason="(\w+)",side="internal"\} (\d+)', told, re.M
+    )
     return {reason: int(count) for reason, count in found if int(count)}
 
 
