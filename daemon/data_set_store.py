@@ -11,7 +11,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -162,6 +163,10 @@ class FolderStore:
         return _content(self.run_folder(dataset, run_id) / name)
 
     def publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
+        with _unavailable(self.folder / dataset):
+            return self._publish(dataset, run_id, pending, manifest)
+
+    def _publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
         final = self.run_folder(dataset, run_id)
         earlier = self.manifest(dataset, run_id)
         if earlier is not None:
@@ -181,10 +186,12 @@ class FolderStore:
         return Published(manifest=manifest, folder=final)
 
     def make_current(self, dataset: str, content: bytes, number: int = 0) -> None:
-        (self.folder / dataset).mkdir(parents=True, exist_ok=True)
-        write_durably(self.folder / dataset / _pointer_name(number), content)
-        for _, old in [found for found in self._pointers(dataset) if found[0] < number][: 1 - _POINTERS_KEPT]:
-            old.unlink(missing_ok=True)
+        with _unavailable(self.folder / dataset):
+            (self.folder / dataset).mkdir(parents=True, exist_ok=True)
+            write_durably(self.folder / dataset / _pointer_name(number), content)
+            earlier = [found for found in self._pointers(dataset) if found[0] < number]
+            for _, old in earlier[: 1 - _POINTERS_KEPT]:
+                old.unlink(missing_ok=True)
 
     def _pointers(self, dataset: str) -> list[tuple[int, Path]]:
         """By number, the greatest last."""
@@ -192,12 +199,13 @@ class FolderStore:
         return sorted((number, file) for number, file in found if number is not None)
 
     def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
-        runs = sorted(
-            (self.folder / dataset).glob(f"{_RUN}*"), key=lambda run: run.stat().st_mtime_ns, reverse=True
-        )
-        for run in runs[kept:]:
-            if run.name != f"{_RUN}{current}":
-                _remove_whole(run)
+        with _unavailable(self.folder / dataset):
+            runs = sorted(
+                (self.folder / dataset).glob(f"{_RUN}*"), key=lambda run: run.stat().st_mtime_ns, reverse=True
+            )
+            for run in runs[kept:]:
+                if run.name != f"{_RUN}{current}":
+                    _remove_whole(run)
         for gone in (self.folder / dataset).glob(f"{_GONE}*"):
             shutil.rmtree(gone, ignore_errors=True)
 
@@ -379,6 +387,15 @@ class _Refused(StoreUnavailable):
 def open_store(folder: Path, bucket: BucketSettings | None) -> DataSetStore:
     """Where the configuration says: the bucket, or else the folder. Raises `StoreUnavailable`."""
     return FolderStore(folder) if bucket is None else BucketStore(bucket)
+
+
+@contextmanager
+def _unavailable(place: Path) -> Iterator[None]:
+    """What the file system refuses is `StoreUnavailable`."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"{error.filename or place}: {error.strerror or error}") from error
 
 
 def write_durably(file: Path, content: bytes) -> None:

@@ -12,8 +12,8 @@ _CALL_S = 15.0
 _CONNECTIONS_MAX = 10_000
 """Of which is remembered that a call came."""
 _REMEMBERED_S = 60.0
-"""Since its last call. The kernel keeps the port of a connection that has ended back so long; after that it may be one of
-a new connection."""
+"""Since its last call. So long the kernel keeps back the port of a connection that has ended; then a new connection may
+have it."""
 
 
 class InternalHandshakes:

@@ -150,6 +150,17 @@ def test_what_is_left_of_a_removed_run_is_replaced(tmp_path: Path) -> None:
     assert is_whole(store, RUN)
 
 
+def test_a_folder_that_cannot_be_written_is_a_storage_that_is_away(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "datasets")
+    folder = pending(store, str(tmp_path / "one"))
+    store.run_folder(SET, RUN).write_text("a file where the run is to be")
+    with pytest.raises(StoreUnavailable, match=f"run={RUN}"):
+        store.publish(SET, RUN, folder, b"{}")
+    (tmp_path / "datasets" / "seal").write_text("a file where the data set is to be")
+    with pytest.raises(StoreUnavailable, match="datasets/seal: File exists"):
+        store.make_current("seal", pointer(RUN, 1), 1)
+
+
 def test_each_wake_up_is_another_one(store: DataSetStore) -> None:
     seen = [store.woken()]
     for _ in range(3):
