@@ -105,6 +105,28 @@ def test_of_two_runners_at_once_the_later_one_counts(store: DataSetStore) -> Non
     assert store.current(SET) == pointer(RUN, 8)
 
 
+def test_a_pointer_that_changes_between_look_and_put_is_looked_at_again(
+    storage: Bucket, tmp_path: Path
+) -> None:
+    """The earlier runner was paused there, before there was a pointer and when there was one."""
+    earlier, later = another(storage.spoiled, tmp_path), another(storage.settings, tmp_path)
+    for number in (1, 3):
+        newer = [pointer(OTHER, number + 1)]
+
+        def overtaken(method: str, path: str, newer: list[bytes] = newer, number: int = number) -> bool:
+            if method == "PUT" and newer:
+                later.make_current(SET, newer.pop(), number + 1)
+            return False
+
+        storage.spoiler.keeps_back = overtaken
+        try:
+            earlier.make_current(SET, pointer(RUN, number), number)
+        finally:
+            storage.spoiler.keeps_back = lambda method, path: False
+        assert not newer
+        assert later.current(SET) == pointer(OTHER, number + 1)
+
+
 def test_pointers_of_long_ago_go_and_other_files_stay(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     (tmp_path / SET).mkdir()
