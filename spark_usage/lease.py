@@ -115,7 +115,8 @@ class DatabaseLease:
 
 
 class FileLease:
-    """A lock on a file, for runners of one host. It lasts as long as the process, paused or not."""
+    """A lock on a file, for runners of one host. It lasts as long as the process, paused or not, while the file is
+    there: another runner would make a new one and lock that."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -128,23 +129,31 @@ class FileLease:
 
     @property
     def lasts(self) -> bool:
-        return self._descriptor is not None
+        return self._descriptor is not None and self._is_there(self._descriptor)
 
     def hold(self) -> bool:
         if self._descriptor is not None:
-            return True
+            if self._is_there(self._descriptor):
+                return True
+            self.release()
         try:
             descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise Unavailable(f"{self._file}: {error.strerror}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._number = int(os.pread(descriptor, 20, 0) or b"0") + 1
+            if not self._is_there(descriptor):
+                raise Unavailable(f"{self._file}: was replaced while it was locked; it is tried again")
+            # A new file begins above the number of this process: what it left behind has that one.
+            self._number = max(self._number, int(os.pread(descriptor, 20, 0) or b"0")) + 1
             os.pwrite(descriptor, f"{self._number}\n".encode(), 0)
             os.fsync(descriptor)
         except BlockingIOError:
             os.close(descriptor)
             return False
+        except Unavailable:
+            os.close(descriptor)
+            raise
         except (OSError, ValueError) as error:
             os.close(descriptor)
             raise Unavailable(f"{self._file}: {error}") from error
@@ -155,6 +164,13 @@ class FileLease:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def _is_there(self, descriptor: int) -> bool:
+        """Whether the file's name still means the file that is open. A disk that does not say counts as no."""
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self._file))
+        except OSError:
+            return False
 
 
 def hold_within(lease: RunnerLease, seconds: float) -> bool:
