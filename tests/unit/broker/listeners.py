@@ -282,7 +282,9 @@ async def serving(peer_at: str = LOOPBACK, own: OwnIdentity | None = None) -> As
             ),
         )
     )
-    world.listener = Listener(client, refused_handshakes=world.refused_handshakes, fault=world.faults.append)
+    world.listener = Listener(
+        client, handshakes=None, refused_handshakes=world.refused_handshakes, fault=world.faults.append
+    )
     client_server.add_generic_rpc_handlers((world.listener,))
     world.internal, world.client = f"127.0.0.1:{internal_port}", f"127.0.0.1:{client_port}"
     await internal_server.start()
