@@ -48,5 +48,5 @@ def test_without_the_setting_the_variable_counts_as_for_any_client(
 
 
 def test_proofs_and_the_usage_tail_take_their_connection_from_there() -> None:
-    assert proofs.connection_with is broker_access.connection_with
-    assert usage_tail.client_with is broker_access.client_with
+    assert vars(proofs)["connection_with"] is broker_access.connection_with
+    assert vars(usage_tail)["client_with"] is broker_access.client_with

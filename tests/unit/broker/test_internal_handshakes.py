@@ -1,6 +1,7 @@
 """Handshakes of the internal listener that no call follows are counted once, and no other is."""
 
 import asyncio
+from typing import Any
 
 from daemon.tls import OwnIdentity
 from data_plane.broker.internal_handshakes import InternalHandshakes
@@ -60,7 +61,8 @@ def test_an_operator_that_looks_and_calls_leaves_no_failed_handshake() -> None:
         channels = BrokerChannels(who)
         channel, metadata = channels.to(world.internal, 10.0)
         if calls:
-            channel.unary_unary("/c/echo")(b"x", timeout=10.0, metadata=metadata)
+            ask: Any = channel.unary_unary("/c/echo")
+            ask(b"x", timeout=10.0, metadata=metadata)
         channels.close()
 
     async def scenario(world: World) -> None:

@@ -75,9 +75,8 @@ def test_a_change_of_a_broker_makes_every_block_one_to_look_at(store: Store, cha
     elif change == "draining":
         store.broker(1, draining=True)
     else:
-        store.put(
-            broker_records.cordon_key(1), broker_records.CordonRecord(broker_id=1, cordoned=True).encode()
-        )  # type: ignore[arg-type]
+        cordon = broker_records.CordonRecord(broker_id=BrokerId(1), cordoned=True)
+        store.put(broker_records.cordon_key(1), cordon.encode())
     assert len(changed.take(store.image, MANY)) == 5
 
 
