@@ -250,7 +250,8 @@ def test_a_second_signal_ends_at_once(broker: Broker) -> None:
 
 
 def test_a_signal_that_comes_while_another_one_is_taken_in_counts_once(broker: Broker) -> None:
-    process = broker.start_ready(TWO_SIGNALS)
+    # A session of half a minute: a machine under load makes no loop stand still for a third of it.
+    process = broker.start_ready(TWO_SIGNALS, timings={"session_ttl_ms": 30_000, "drain_ms": 2_000})
     process.send_signal(signal.SIGUSR1)
     status, written = ended(process)
     assert status == 0, written
