@@ -295,7 +295,7 @@ class OldDoors:
         await self._server.start()
         await self._peers.start(self._peer_socket)
         for name, (bound, _) in self._bound.items():
-            front = _Front(self._tls_ports[name], self._old_ports[name])
+            front = _Front(self._tls_ports[name], self._old_ports[name], connections_max)
             self._fronts.append(await asyncio.start_server(front.lead, sock=bound))
 
     async def stop(self) -> None:
@@ -307,16 +307,38 @@ class OldDoors:
 
 
 class _Front:
-    """Leads each connection to the listener that understands it."""
+    """Leads each connection to the listener that understands it. Each takes two descriptors of the broker's."""
 
-    def __init__(self, tls_port: int, plain_port: int) -> None:
-        self._tls_port, self._plain_port = tls_port, plain_port
+    def __init__(self, tls_port: int, plain_port: int, connections_max: int) -> None:
+        """Beyond `connections_max` the oldest connection that has said nothing is hung up on, or else the new one."""
+        self._tls_port, self._plain_port, self._connections_max = tls_port, plain_port, connections_max
+        self._connections = 0
+        self._silent: dict[asyncio.StreamWriter, None] = {}
 
     async def lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Until one side ends."""
+        if self._connections >= self._connections_max:
+            oldest = next(iter(self._silent), writer)
+            oldest.transport.abort()
+            self._silent.pop(oldest, None)
+            if oldest is writer:
+                return
+        self._connections += 1
+        self._silent[writer] = None
+        try:
+            await self._lead(reader, writer)
+        finally:
+            self._connections -= 1
+            self._silent.pop(writer, None)
+
+    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         inner: asyncio.StreamWriter | None = None
         try:
             async with asyncio.timeout(_FIRST_S):
                 first = await reader.read(_CHUNK_BYTES)
+            if not first:
+                return
+            self._silent.pop(writer, None)
             port = self._tls_port if first.startswith(_TLS_BEGINS) else self._plain_port
             answers, inner = await asyncio.open_connection(*split_address(f"127.0.0.1:{port}"))
             inner.write(first)

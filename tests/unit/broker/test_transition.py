@@ -51,7 +51,7 @@ class Doors:
 
 
 @contextlib.asynccontextmanager
-async def in_transition() -> AsyncIterator[Doors]:
+async def in_transition(connections_max: int = 100) -> AsyncIterator[Doors]:
     own = identity("broker-1")
     async with serving() as world:
         within, _ = world.services()
@@ -79,7 +79,7 @@ async def in_transition() -> AsyncIterator[Doors]:
             {"internal": port, "peer": int(world.peer.rpartition(":")[2])},
             100,
         )
-        await doors.start(within, within, rules, 100, refused, world.faults.append)
+        await doors.start(within, within, rules, connections_max, refused, world.faults.append)
         try:
             yield Doors(world, doors)
         finally:
@@ -225,6 +225,61 @@ def test_a_refusal_is_not_asked_again_in_plain_text() -> None:
         async with in_transition() as doors:
             with pytest.raises(CallFailed, match="orders: no such topic"):
                 await doors.transport().call(doors.peer, "/c/fail", b"not found", MS)
+
+    uvloop.run(scenario())
+
+
+def test_connections_that_say_nothing_keep_no_broker_out_and_are_bounded() -> None:
+    async def scenario() -> None:
+        async with in_transition(connections_max=10) as doors:
+            host, _, port = doors.peer.address.rpartition(":")
+            silent = [await asyncio.open_connection(host, int(port)) for _ in range(15)]
+            for reader, _ in silent[:5]:
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+            stream = await doors.transport().connect(doors.peer, "/s/echo", MS)
+            await stream.send(b"x")
+            assert await stream.receive() == b"x"
+            assert not any(reader.at_eof() for reader, _ in silent[6:])
+            stream.close()
+            for _, writer in silent:
+                writer.close()
+
+    uvloop.run(scenario())
+
+
+@pytest.mark.parametrize("form", ["call", "stream"])
+def test_a_broker_whose_certificate_is_refused_is_never_told_the_secret(form: str) -> None:
+    async def scenario() -> None:
+        begun: list[bytes] = []
+        stranger = identity("broker-1", "c2")
+
+        async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            """Pass on to a listener of another cluster, and note how what comes begins."""
+            begun.append(await reader.read(65_536))
+            host, _, port = other.peer.rpartition(":")
+            answers, inner = await asyncio.open_connection(host, int(port))
+            inner.write(begun[-1])
+            while said := await answers.read(65_536):
+                writer.write(said)
+                inner.write(await reader.read(65_536))
+            inner.close()
+            writer.close()
+
+        async with (
+            in_transition() as doors,
+            serving(own=stranger) as other,
+            await asyncio.start_server(note, "127.0.0.1", 0) as server,
+        ):
+            peer = Peer(BrokerId(1), f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            for _ in range(2):
+                with pytest.raises(ConnectionLost):
+                    if form == "call":
+                        await doors.transport().call(peer, "/c/echo", b"x", MS)
+                    else:
+                        await doors.transport().connect(peer, "/s/echo", MS)
+        assert [said[:1] for said in begun] == [b"\x16"] * 2
+        assert other.callers == []
 
     uvloop.run(scenario())
 
