@@ -82,12 +82,13 @@ class DatabaseLease:
     def hold(self) -> bool:
         with self._one_asks:
             before = self._lease.number
-            held = self._ask(lambda: self._lease.hold(self._execute))
-            if held and before is not None and self._lease.number != before:
+            if not self._ask(lambda: self._lease.hold(self._execute)):
+                return False
+            if before is not None and self._lease.number != before:
                 # Another runner had it meanwhile. What is published under the number before counts no more.
                 self._ask(lambda: self._lease.release(self._execute))
                 return False
-            return held
+            return True
 
     def exceed(self, number: int) -> None:
         with self._one_asks:
