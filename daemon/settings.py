@@ -297,6 +297,8 @@ def _decoded(kind: type[Any], value: Any) -> Any:
     if not isinstance(value, str) or not value:
         wanted = "the name of a file or folder" if kind is Path else "text"
         raise ValueError(f"{wanted} required, {_given(value)} given")
+    if kind is Path and "\0" in value:
+        raise ValueError("the name of a file or folder required, without a character of value 0")
     return kind(value)
 
 

@@ -74,6 +74,10 @@ def test_a_model_is_read_from_file_and_environment(tmp_path: Path) -> None:
             "zzzz: no such setting; known: folder, name, password, peers, ratio, where",
         ),
         ({"name": "a", "folder": 1}, "folder: the name of a file or folder required, a whole number given"),
+        (
+            {"name": "a", "folder": "/\0"},
+            "folder: the name of a file or folder required, without a character of value",
+        ),
         ({"name": "a", "folder": ""}, "folder: the name of a file or folder required, nothing given"),
         ({"name": "a", "password": ""}, "password: text required, nothing given"),
         ({"name": "a", "ratio": "1"}, "ratio: a number required, text given"),
