@@ -99,6 +99,11 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
         require(bool(self.cluster_id), "cluster_id", "is empty; the id of the cluster required")
         require(self.metadata != "", "metadata", "is empty; the name of a file required")
         require(
+            not isinstance(self.metadata, str) or "\0" not in self.metadata,
+            "metadata",
+            "has a character of value 0; the name of a file required",
+        )
+        require(
             not isinstance(self.metadata, EtcdMetadata)
             or is_namespace(self.metadata.namespace or self.cluster_id),
             "cluster_id",
@@ -125,12 +130,17 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
         _check_numbers("timings", self.timings, [item.name for item in fields(Timings)])
         _check_numbers("limits", self.limits, LIMITS)
         require(bool(self.pepper_files), "pepper_files", "is empty; keys are made with a pepper")
-        for version in self.pepper_files:
+        for version, file in self.pepper_files.items():
             # In one form only: two files of one version could not be distinguished.
             require(
                 _VERSION.fullmatch(version) is not None,
                 f"pepper_files.{version[:20]}",
                 "a version number required",
+            )
+            require(
+                file != "" and "\0" not in file,
+                f"pepper_files.{version}",
+                "is empty or has a character of value 0; the name of a file required",
             )
 
     def _check_exposure(self, hosts: Mapping[str, str]) -> None:

@@ -210,8 +210,17 @@ class _Accepted(PeerConnection):
         self.gone = asyncio.Event()
         if listener.entered(self):
             self._handshake = asyncio.create_task(self._secure(wired))
+            self._handshake.add_done_callback(
+                lambda task: self._given_up(wired) if task.cancelled() else None
+            )
         else:
             wired.close()
+
+    def _given_up(self, wired: socket.socket) -> None:
+        """It made way before its handshake had begun."""
+        self._handshake = None
+        wired.close()
+        self._ended()
 
     async def _secure(self, wired: socket.socket) -> None:
         try:

@@ -308,7 +308,7 @@ class OldDoors:
 
 
 class _Front:
-    """Leads each connection to the listener that understands it."""
+    """Leads each connection to the listener that understands it. Each takes two descriptors of the broker's."""
 
     def __init__(self, tls_port: int, plain_port: int, connections_max: int) -> None:
         """Beyond `connections_max` the oldest connection that has said nothing is hung up on, or else the new one."""
@@ -325,8 +325,8 @@ class _Front:
         try:
             async with asyncio.timeout(_FIRST_S):
                 first = await reader.read(_CHUNK_BYTES)
-            if writer not in self._silent:
-                return  # it has made way
+            if not first or writer not in self._silent:
+                return  # it has left, or made way
             del self._silent[writer]
             port = self._tls_port if first.startswith(_TLS_BEGINS) else self._plain_port
             answers, inner = await asyncio.open_connection(*split_address(f"127.0.0.1:{port}"))

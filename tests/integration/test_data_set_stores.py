@@ -2,8 +2,10 @@
 
 import json
 import logging
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from daemon.data_set_store import BucketSettings, BucketStore, DataSetStore, FolderStore, StoreUnavailable
 from daemon.settings import Refused
 from tests.integration.buckets import NAME, SECRET_KEY, Bucket, bucket
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.processes]
 RUN, OTHER = "a" * 32, "b" * 32
@@ -162,6 +165,43 @@ def test_old_runs_go_and_the_newest_and_the_current_one_stay(store: DataSetStore
     left = [run for run in runs if store.manifest(SET, run) is not None]
     assert len(left) in (2, 3) and runs[0] in left, "of runs of one second it is open which are the newest"
     assert all(is_whole(store, run) for run in left)
+
+
+def _is_over(second: int) -> bool:
+    return int(time.time()) > second
+
+
+def test_of_runs_of_a_bucket_the_newest_stays(storage: Bucket, tmp_path: Path) -> None:
+    """Its times are whole seconds."""
+    store = another(storage.settings, tmp_path)
+    for run in (OTHER, RUN):
+        publish(store, tmp_path, run)
+        wait_until("another second", partial(_is_over, int(time.time())))
+    store.remove_old_runs(SET, current="c" * 32, kept=1)
+    assert store.manifest(SET, OTHER) is None and is_whole(store, RUN)
+
+
+def test_a_run_whose_removal_is_interrupted_is_there_no_longer(storage: Bucket, tmp_path: Path) -> None:
+    removals: list[str] = []
+
+    def all_but_the_first(method: str, path: str) -> bool:
+        if method != "POST":
+            return False
+        removals.append(path)
+        return len(removals) > 1
+
+    store = another(storage.spoiled, tmp_path)
+    publish(store, tmp_path, RUN)
+    storage.spoiler.keeps_back = all_but_the_first
+    try:
+        with pytest.raises(StoreUnavailable):
+            store.remove_old_runs(SET, current=OTHER, kept=0)
+    finally:
+        storage.spoiler.keeps_back = lambda method, path: False
+    assert store.manifest(SET, RUN) is None, "never a manifest without its files"
+    assert len([name for name in storage.names() if name.startswith(f"{tmp_path.name}/")]) == 1
+    store.remove_old_runs(SET, current=OTHER, kept=0)
+    assert not [name for name in storage.names() if name.startswith(f"{tmp_path.name}/")]
 
 
 def test_what_is_left_of_a_removed_run_is_replaced(tmp_path: Path) -> None:

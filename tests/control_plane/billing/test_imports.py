@@ -101,6 +101,12 @@ def _append(folder: Path) -> None:
         file.write(b"x")
 
 
+def _alter(folder: Path) -> None:
+    content = bytearray((folder / "part-0.parquet").read_bytes())
+    content[len(content) // 3] ^= 1
+    (folder / "part-0.parquet").write_bytes(content)
+
+
 def _unlink(folder: Path) -> None:
     (folder / "part-0.parquet").unlink()
 
@@ -117,6 +123,7 @@ def _bad_pointer(folder: Path) -> None:
     ("damage", "named"),
     [
         (_append, "bytes or sha256 differ"),
+        (_alter, "bytes or sha256 differ"),
         (_unlink, "No such file"),
         (_no_manifest, "no manifest"),
         (_bad_pointer, "32 hex digits"),

@@ -46,6 +46,12 @@ def test_a_process_of_another_cluster_may_call_nothing(method: str) -> None:
         assert refusal.message.endswith("is of another cluster; the certificate of a process of c1 required")
 
 
+@pytest.mark.parametrize("cluster", ["C1", "c", "c1.", "c11"])
+def test_a_cluster_of_a_name_that_is_nearly_the_same_is_another_one(cluster: str) -> None:
+    refusal = RULES.refusal(Identity(cluster_id=cluster, role=Role.BROKER, broker_id=1), methods.REPLICATE)
+    assert refusal is not None and refusal.reason == "wrong_cluster"
+
+
 def test_a_refusal_says_who_may() -> None:
     refusal = RULES.refusal(BROKER, methods.PUT_TENANT)
     assert refusal is not None and refusal.reason == "wrong_role"

@@ -13,12 +13,12 @@ import uvloop
 
 from daemon.tls import IdentityConfig, OwnIdentity
 from data_plane.authz.peers import PeerRules
-from data_plane.broker.peer_listener import PeerListener, bind_peers
+from data_plane.broker.peer_listener import PeerListener, _Accepted, bind_peers
 from data_plane.node.ports import ConnectionLost, Peer
 from penstock.contract.ids import BrokerId
 from tests.certificates import authority, identity, own, write
 from tests.unit.broker.listeners import CALLERS, LOOPBACK, MS, World, channel, run, serving
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 class Shown(OwnIdentity):
@@ -259,5 +259,22 @@ def test_a_connection_that_arrives_while_all_places_are_taken_by_handshakes_gets
             await connection.send(b"inside")
             assert await connection.receive() == b"inside"
         await few.stop()
+
+    run(scenario)
+
+
+def test_one_that_makes_way_before_its_handshake_has_begun_is_closed() -> None:
+    async def scenario(world: World) -> None:
+        listener = world.peer_listener
+        listener._connections_max = 1
+        pairs = [socket.socketpair() for _ in range(2)]
+        accepted = [_Accepted(listener, ours, ("test", 1)) for ours, _ in pairs]
+        async with asyncio.timeout(PATIENCE_S):
+            await accepted[0].gone.wait()
+        assert pairs[0][0].fileno() == -1 and list(listener._connections) == accepted[1:]
+        for _, theirs in pairs:
+            theirs.close()
+        async with asyncio.timeout(PATIENCE_S):
+            await accepted[1].gone.wait()
 
     run(scenario)

@@ -209,6 +209,26 @@ def test_connections_that_are_not_let_in_keep_no_broker_out(
     run(scenario)
 
 
+def test_streams_beyond_the_bound_are_refused_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_listener, "HANDLERS_AT_ONCE_MAX", 2)
+
+    async def scenario(world: World) -> None:
+        streams = [await world.transport.connect(world.broker, "/s/echo", MS) for _ in range(2)]
+        with pytest.raises(
+            ConnectionLost, match="BROKER_UNAVAILABLE: 2 streams and calls are served already"
+        ):
+            await world.transport.connect(world.broker, "/s/echo", MS)
+        await streams[0].send(b"still there")
+        assert await streams[0].receive() == b"still there"
+        streams[1].close()
+        await until("there is room again", lambda: world.peer_listener._handlers.count < 2)
+        another = await world.transport.connect(world.broker, "/s/echo", MS)
+        another.close()
+        streams[0].close()
+
+    run(scenario)
+
+
 def test_the_kernel_clears_away_what_a_dead_network_has_left() -> None:
     async def scenario(world: World) -> None:
         connection = await world.transport.connect(world.broker, "/s/echo", MS)

@@ -196,3 +196,9 @@ def test_a_copy_less_is_one_that_shares_its_host() -> None:
     brokers = [BrokerView(id=1, host="x"), BrokerView(id=2, host="y"), BrokerView(id=3, host="y")]
     (move,) = towards(2, placed(((1, 2, 3),)), brokers)
     assert move.target == (1, 2)
+
+
+def test_a_copy_less_is_never_the_preferred_leaders_even_where_it_is_too_close() -> None:
+    brokers = [BrokerView(id=1, host="x"), BrokerView(id=2, host="x", replicas=9), BrokerView(id=3, host="y")]
+    (move,) = towards(2, placed(((2, 1, 3),)), brokers)
+    assert (move.target, move.source) == ((2, 3), 1)

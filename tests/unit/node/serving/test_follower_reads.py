@@ -1,7 +1,9 @@
 """What a follower serves consumers: committed records while it is in sync with its leader, and nothing else (RL20)."""
 
+import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -91,6 +93,9 @@ class Allowing:
     """A gate through which every key may read, until it is closed."""
 
     closed = False
+
+    def check(self, *_: object) -> None:
+        """The key is good all the same."""
 
     def authorize(self, *_: object) -> None:
         if self.closed:
@@ -186,6 +191,38 @@ def test_a_key_without_the_right_reads_nothing_at_a_follower_either() -> None:
         assert [(push.error, push.size) for push in await reader.pushes()] == [(ErrorCode.FORBIDDEN, 0)]
         reader.open(0)
         assert [(push.error, push.size) for push in await reader.pushes()] == [(ErrorCode.FORBIDDEN, 0)]
+        assert not reader.stream._opened
+
+    run(story(), loop)
+
+
+@pytest.mark.pure  # the gate is a stand-in
+def test_a_live_stream_looks_at_rights_again_before_it_sends_more() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        replica, _ = following()
+        reader = Reader(replica, loop)
+        reader.open(0)
+        sent: list[pb.ConsumePush] = []
+
+        async def send(frame: bytes) -> None:
+            sent.extend(pb.ConsumePushHead.FromString(bytes(unpack_frame(frame)[1])).pushes)
+
+        reader.stream._connection = SimpleNamespace(send=send)
+        sending = asyncio.create_task(reader.stream._send())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert reader.stream._opened[1].offset == COMMITTED
+        before = sum(push.size for push in sent)
+        reader.gate.closed = True
+        reader.stream.recheck()
+        replica.note_watermark(END - 4)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        sending.cancel()
+        assert before > 0 and sum(push.size for push in sent) == before
+        assert sent[-1].error == ErrorCode.FORBIDDEN
         assert not reader.stream._opened
 
     run(story(), loop)
