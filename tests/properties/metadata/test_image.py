@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from data_plane.metadata import model
 from data_plane.metadata.features import FEATURES_KEY, FeaturesRecord, VersionRecord, version_key
 from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.losses import LossKind, LossRecord
 from data_plane.metadata.port import Event, KeyValue, WatchBatch
 from penstock.contract.ids import BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
@@ -142,7 +143,7 @@ puts = st.one_of(
     st.builds(
         lambda t, p, g, kind: (
             model.loss_key(t, p, g),
-            model.LossRecord(
+            LossRecord(
                 tenant="tn",
                 topic="orders",
                 kind=kind,
@@ -160,7 +161,7 @@ puts = st.one_of(
         topics,
         st.integers(0, 3),
         st.integers(2, 4),
-        st.sampled_from(model.LossKind),
+        st.sampled_from(LossKind),
     ),
     st.builds(
         lambda b, i: (model.CONTROLLER_KEY, model.ControllerRecord(broker_id=b, incarnation=i).encode()),
