@@ -22,6 +22,11 @@ class KeyBinding(models.Model):
     """The one resource that is called `topic_prefix`."""
 
     @property
+    def kind_in_words(self) -> str:
+        """The kind of resource for people."""
+        return self.resource.replace("_", " ")
+
+    @property
     def scope(self) -> Scope:
         return Scope(
             resource=self.resource,

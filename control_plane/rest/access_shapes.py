@@ -12,6 +12,7 @@ from penstock.contract import limits
 from penstock.rules import access as rules
 from penstock.rules.access import Acl, Scope
 
+EFFECTS = (rules.ALLOW, rules.DENY)
 PATTERNS = ("literal", "prefix")
 _OPERATIONS_HELP = (
     "Some of describe, produce, consume, delete, create, alter; a group has describe and consume, a transactional id "
@@ -87,7 +88,7 @@ class ScopeShape(PatternShape):
 
 class AclInput(shapes.StrictSerializer):
     effect = serializers.ChoiceField(
-        choices=(rules.ALLOW, rules.DENY), help_text="An entry that denies wins."
+        choices=EFFECTS, help_text="An entry that denies wins."
     )
     principal = serializers.CharField(
         max_length=100, help_text="person:<id>, service_account:<id>, group:<id> or everyone."
@@ -116,7 +117,7 @@ class AclInput(shapes.StrictSerializer):
 
 class AclShape(PatternShape):
     id = serializers.CharField(source="public_id")
-    effect = serializers.ChoiceField(choices=(rules.ALLOW, rules.DENY))
+    effect = serializers.ChoiceField(choices=EFFECTS)
     principal = serializers.CharField()
     resource = serializers.ChoiceField(choices=rules.RESOURCES)
     name = serializers.CharField()
@@ -174,13 +175,13 @@ class PresetInput(shapes.StrictSerializer):
 
 
 class DefaultInput(shapes.StrictSerializer):
-    default = serializers.ChoiceField(choices=(rules.ALLOW, rules.DENY))
+    default = serializers.ChoiceField(choices=EFFECTS)
 
 
 # Of a tenant's list. The context has the number of its entries, `acls`.
 class AccessShape(serializers.Serializer[Any]):
     default = serializers.ChoiceField(
-        choices=(rules.ALLOW, rules.DENY), help_text="What holds for what no entry speaks of."
+        choices=EFFECTS, help_text="What holds for what no entry speaks of."
     )
     acls = serializers.SerializerMethodField(help_text="Number of entries.")
     acls_max = serializers.SerializerMethodField()
