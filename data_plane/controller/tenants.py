@@ -119,7 +119,7 @@ def put_access_list(
         return Transaction(compares=(), changes=(), ignored=True)
     stored = 0 if known is None else known.generation
     after = AccessListRecord.of(rules, max(generation, stored))
-    if known is not None and (after.digest, after.generation) == (known.digest, known.generation):
+    if after == known:
         return Transaction(compares=(), changes=())
     key = access_list_key(tenant)
     revision = image.access_list_revisions.get(tenant, 0)

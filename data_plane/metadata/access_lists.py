@@ -18,28 +18,33 @@ def access_list_key(tenant: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessListRecord:
-    """Who may do what in one tenant."""
+    """Who may do what in one tenant. It is read when it is asked for: most brokers have no caller."""
 
-    rules: AccessList
+    text: str
+    """As penstock/rules/access_document.py writes it; only what it could read is ever stored."""
     generation: int = 0
     """Version of the desired state that this reflects (0 = never received one); a lower one is ignored."""
-    digest: str = ""
-    """Of the written form, hex; made by `of`."""
 
     @classmethod
     def of(cls, rules: AccessList, generation: int) -> Self:
         """Raises `LimitExceeded` when it is too long."""
-        return cls(rules=rules, generation=generation, digest=access_list_digest(access_list_json(rules)))
+        return cls(text=access_list_json(rules), generation=generation)
+
+    @property
+    def rules(self) -> AccessList:
+        """Read again each time: some ms at the limit."""
+        return access_list_of(self.text)
+
+    @property
+    def digest(self) -> str:
+        """Of the written form, hex."""
+        return access_list_digest(self.text)
 
     def encode(self) -> bytes:
-        values = {"generation": self.generation, "rules": access_list_json(self.rules)}
+        values = {"generation": self.generation, "rules": self.text}
         return json.dumps(values, separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
         values: dict[str, Any] = json.loads(value)
-        return cls(
-            rules=access_list_of(values["rules"]),
-            generation=values["generation"],
-            digest=access_list_digest(values["rules"]),
-        )
+        return cls(text=values["rules"], generation=values["generation"])

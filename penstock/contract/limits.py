@@ -109,6 +109,8 @@ ACLS_PER_TENANT_MAX: Final = 1_000
 """Entries of a tenant's access list: one value of the metadata holds them all, which each broker reads in one turn."""
 ACL_ADDRESSES_MAX: Final = 16
 """Ranges of addresses of one entry."""
+ACL_ADDRESSES_PER_TENANT_MAX: Final = 2_000
+"""Ranges of all entries together: a broker reads them in one turn."""
 PRINCIPAL_GROUPS_PER_TENANT_MAX: Final = 100
 """Groups of people and service accounts. They stand beside the entries."""
 PRINCIPAL_GROUP_MEMBERS_PER_TENANT_MAX: Final = 2_000

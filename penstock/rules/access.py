@@ -11,6 +11,7 @@ no order. More `allow` entries never take a right away, more `deny` entries neve
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from ipaddress import IPv6Address, ip_address, ip_network
 from types import MappingProxyType
@@ -54,6 +55,8 @@ PERSON_KIND: Final = "person:"
 ACCOUNT_KIND: Final = "service_account:"
 GROUP_KIND: Final = "group:"
 PRINCIPAL_LENGTH_MAX: Final = 64
+_RANGES_REMEMBERED: Final = 4_096
+"""Ranges of addresses that stay parsed: few are in use, each in many entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +121,12 @@ class AccessList:
         if len(self.acls) > limits.ACLS_PER_TENANT_MAX:
             raise LimitExceeded(
                 f"{len(self.acls)} entries of an access list, at most {limits.ACLS_PER_TENANT_MAX} allowed"
+            )
+        ranges = sum(len(acl.addresses) for acl in self.acls)
+        if ranges > limits.ACL_ADDRESSES_PER_TENANT_MAX:
+            raise LimitExceeded(
+                f"{ranges} ranges of addresses in all entries, at most"
+                f" {limits.ACL_ADDRESSES_PER_TENANT_MAX} allowed"
             )
         if len(self.members) > limits.PRINCIPAL_GROUPS_PER_TENANT_MAX:
             raise LimitExceeded(
@@ -395,6 +404,7 @@ def address_number(text: str) -> AddressNumber | None:
     return AddressNumber(address.version, int(address))
 
 
+@lru_cache(maxsize=_RANGES_REMEMBERED)
 def parsed_range(text: str) -> AddressRange:
     """A range as 10.0.0.0/8, or one address. Raises `InvalidRequest`, also when bits behind the prefix are set."""
     try:

@@ -53,6 +53,8 @@ def test_the_parts_of_an_access_list_are_bounded() -> None:
         AccessList(acls=(acl(),) * (limits.ACLS_PER_TENANT_MAX + 1))
     with pytest.raises(LimitExceeded, match="17 ranges"):
         acl(addresses=("10.0.0.0/8",) * (limits.ACL_ADDRESSES_MAX + 1))
+    with pytest.raises(LimitExceeded, match="2001 ranges"):
+        AccessList(acls=(*(acl(addresses=("10.0.0.0/8",) * 10),) * 200, acl(addresses=("::1",))))
     groups = tuple((f"group:{n}", ()) for n in range(limits.PRINCIPAL_GROUPS_PER_TENANT_MAX + 1))
     with pytest.raises(LimitExceeded, match="101 groups"):
         AccessList(members=groups)
