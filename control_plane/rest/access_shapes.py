@@ -87,9 +87,7 @@ class ScopeShape(PatternShape):
 
 
 class AclInput(shapes.StrictSerializer):
-    effect = serializers.ChoiceField(
-        choices=EFFECTS, help_text="An entry that denies wins."
-    )
+    effect = serializers.ChoiceField(choices=EFFECTS, help_text="An entry that denies wins.")
     principal = serializers.CharField(
         max_length=100, help_text="person:<id>, service_account:<id>, group:<id> or everyone."
     )
@@ -180,9 +178,7 @@ class DefaultInput(shapes.StrictSerializer):
 
 # Of a tenant's list. The context has the number of its entries, `acls`.
 class AccessShape(serializers.Serializer[Any]):
-    default = serializers.ChoiceField(
-        choices=EFFECTS, help_text="What holds for what no entry speaks of."
-    )
+    default = serializers.ChoiceField(choices=EFFECTS, help_text="What holds for what no entry speaks of.")
     acls = serializers.SerializerMethodField(help_text="Number of entries.")
     acls_max = serializers.SerializerMethodField()
     conditions = shapes.Condition(many=True)
