@@ -15,13 +15,13 @@ from control_plane.rest.access_shapes import (
     AccessShape,
     AclInput,
     AclShape,
-    AnswerShape,
     ChangedAccess,
     ChangedAcl,
     ChangedAcls,
     CheckShape,
     DefaultInput,
     PresetInput,
+    WhoShape,
     acl_of,
     is_literal,
 )
@@ -211,15 +211,12 @@ class WhoView(TenantView):
     @extend_schema(
         operation_id="access_who",
         parameters=[shapes.TENANT, *_WHAT],
-        responses={
-            200: shapes.listed("Answer", AnswerShape(many=True)),
-            **shapes.problems(403, 404),
-        },
+        responses={200: WhoShape, **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
         """Who may do that: every person who may hold keys and every service account, those who may first."""
         found = queries.who_may(self.tenant, *_asked(request))
-        return Response({"items": AnswerShape(found, many=True).data, "next": None})
+        return Response(WhoShape({"principals": found}).data)
 
 
 def _asked(request: Request) -> tuple[str, str, str, str]:

@@ -204,6 +204,10 @@ class AnswerShape(serializers.Serializer[Any]):
     entry = AclShape(allow_null=True, help_text="The entry that decided; null: the default.")
 
 
+class WhoShape(serializers.Serializer[Any]):
+    principals = AnswerShape(many=True)
+
+
 class CheckShape(AnswerShape):
     key = serializers.CharField(allow_null=True)
     scopes_grant = serializers.BooleanField(

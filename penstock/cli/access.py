@@ -220,9 +220,10 @@ def access_check(
 def access_who(operation: str, on: str, address: str, timeout: float) -> None:
     """List every person and service account with whether they may do that, and why."""
     with closing(rest_client()) as rest:
-        found = list(rest.items("/v1/access/who", _asked(operation, on, address), timeout_s=timeout))
+        answer = rest.get("/v1/access/who", _asked(operation, on, address), timeout_s=timeout)
+    found = answer["principals"]
     if current().json:
-        print_json({"items": found})
+        print_json(answer)
         return
     print_table(
         ["may", "principal", "name", "why"],

@@ -186,7 +186,7 @@ def test_who_may_and_why_not_is_answered(house: House) -> None:
     assert "no scope of the key grants consume" in found["reason"]
     found = owner(house, "GET", f"access/check?principal={person(house, Role.DEVELOPER)}&{asked}orders.eu")
     assert not found["allowed"] and "no entry allows consume" in found["reason"]
-    who = owner(house, "GET", f"access/who?{asked}orders.eu")["items"]
+    who = owner(house, "GET", f"access/who?{asked}orders.eu")["principals"]
     assert [one["name"] for one in who if one["allowed"]] == ["billing"]
     assert {one["name"] for one in who} == {
         "billing",
