@@ -214,7 +214,7 @@ def test_a_key_deletes_records_only_if_it_was_given_that_right(cluster: Brokers,
     with cluster.client(writer.holder) as client:
         for value in (b"one", b"two"):
             client.producer(linger_ms=0).send("kept", value).result(PATIENCE_S)
-        with pytest.raises(Forbidden, match=r"no binding of the key .* grants delete"):
+        with pytest.raises(Forbidden, match=r"no scope of the key .* grants delete"):
             client.delete_records({("kept", 0): 1})
     with cluster.client(deleter.holder) as client:
         with pytest.raises(Forbidden, match="grants produce"):
