@@ -187,7 +187,7 @@ def access_default(default: str, yes: bool, timeout: float) -> None:
 )
 @click.option("--key", help="Id of a key.")
 @click.option("--principal", help="person:ID or service_account:ID.")
-@click.option("--operation", required=True)
+@click.option("--operation", required=True, help="As produce, consume, describe; see the entries.")
 @click.option(
     "--on", required=True, metavar="RESOURCE", help="topic:NAME, group:NAME, transactional_id:NAME or tenant."
 )
@@ -211,7 +211,7 @@ def access_check(
 
 
 @access.command("who", examples=["penstock access who --operation consume --on topic:orders"])
-@click.option("--operation", required=True)
+@click.option("--operation", required=True, help="As produce, consume, describe; see the entries.")
 @click.option(
     "--on", required=True, metavar="RESOURCE", help="topic:NAME, group:NAME, transactional_id:NAME or tenant."
 )
