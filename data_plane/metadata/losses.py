@@ -1,10 +1,11 @@
 """Declared losses as the metadata store holds them: what began each log generation of a partition but the first."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
+from data_plane.metadata.json_record import JsonRecord
 from penstock.contract.ids import BrokerId
 
 
@@ -20,7 +21,7 @@ class LossKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LossRecord:
+class LossRecord(JsonRecord):
     """A declared loss: what began a log generation of one partition. Written once, with the record that it explains."""
 
     tenant: str
@@ -44,9 +45,6 @@ class LossRecord:
     """The operator who demanded it; empty for the controller."""
     declared_ms: int
     """Wall clock of who declared it, ms UTC, for people."""
-
-    def encode(self) -> bytes:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod
     def decode(cls, value: bytes) -> Self:

@@ -28,7 +28,7 @@ def access() -> None:
 @click.option("--principal", help="Only entries that name it.")
 @timeout_option
 def access_list(principal: str | None, timeout: float) -> None:
-    """List the entries of the access list, and what holds for what none of them speaks of."""
+    """List the entries of the access list, and its default."""
     with closing(rest_client()) as rest:
         rules = rest.get("/v1/access", timeout_s=timeout)
         query = {"principal": principal} if principal else None
@@ -126,7 +126,7 @@ def access_deny(
 @click.option("--group-prefix", default="", help="Only groups and transactional ids whose names begin so.")
 @timeout_option
 def access_preset(preset: str, principal: str, topic: str, group_prefix: str, timeout: float) -> None:
-    """Add the entries that a producer, a consumer, an owner or a reader of topics needs."""
+    """Add the entries that a producer, consumer, owner or reader of topics needs."""
     named = resource_of(f"topic:{topic}")
     body = {
         "preset": preset,
@@ -196,7 +196,7 @@ def access_default(default: str, yes: bool, timeout: float) -> None:
 def access_check(
     key: str | None, principal: str | None, operation: str, on: str, address: str, timeout: float
 ) -> None:
-    """May this key or principal do that, and why not? If not, the exit code is that of a refusal."""
+    """May this key or principal do that, and why not? A no has exit code 4."""
     if (key is None) == (principal is None):
         raise click.UsageError("either --key or --principal is required")
     whom = {"key": key} if key is not None else {"principal": principal}
@@ -218,7 +218,7 @@ def access_check(
 @click.option("--from", "address", default="", help="Address of the caller.")
 @timeout_option
 def access_who(operation: str, on: str, address: str, timeout: float) -> None:
-    """List every person and service account with whether they may do that, and why."""
+    """List people and service accounts: may they do that, and why?"""
     with closing(rest_client()) as rest:
         answer = rest.get("/v1/access/who", _asked(operation, on, address), timeout_s=timeout)
     found = answer["principals"]
