@@ -129,6 +129,7 @@ SPECTACULAR_SETTINGS = {
     "SERVERS": [{"url": CONFIG.public_url}],
     "SCHEMA_PATH_PREFIX": "/v1",
     "DISABLE_ERRORS_AND_WARNINGS": False,
+    "ENUM_NAME_OVERRIDES": {"EffectEnum": "control_plane.rest.access_shapes.EFFECTS"},
 }
 
 LOGGING_CONFIG = None

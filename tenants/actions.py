@@ -296,23 +296,6 @@ def _deliver_tenant(tenant: Tenant) -> None:
 # -- keys -----------------------------------------------------------------------------------------------
 
 
-def create_service_account(actor: Actor, tenant: Tenant, *, name: str) -> ServiceAccount:
-    """The service account of that name, made if it is not there."""
-    with transaction.atomic():
-        account, made = ServiceAccount.objects.get_or_create(
-            tenant=tenant, name=name, defaults={"public_id": new_id("sa")}
-        )
-        if made:
-            audit.record(
-                actor,
-                tenant=tenant.public_id,
-                action="service_account.create",
-                object_id=account.public_id,
-                after={"name": name},
-            )
-    return account
-
-
 def create_key(
     actor: Actor,
     tenant: Tenant,
@@ -326,8 +309,9 @@ def create_key(
 ) -> tuple[ApiKey, KeyText]:
     """A key and its text, which is nowhere afterwards. `text`: a key that was written down before.
 
-    The key belongs to the person who acts, or who made the key that acts: it never may more than they may, and ends
-    with the key that made it. `within_service`: no person gets the text, and the service asks for their rights itself.
+    A key of a service account is the account's alone. Any other belongs to the person who acts, or to the person or
+    account of the key that acts, and never may more than they may. A key ends with the key that made it.
+    `within_service`: no person gets the text, and the service asks for their rights itself.
     `bound_to` stands in the audit entry; `access` keeps it.
 
     Raises `InvalidRequest` (name, expiry), `Forbidden` (the actor may hold no keys).
@@ -340,7 +324,10 @@ def create_key(
     with transaction.atomic():
         maker = None
         if not within_service:
-            maker, last = _maker(actor, tenant)
+            maker, last, own = _maker(actor, tenant)
+            account = account or own
+            if account is not None:
+                maker = None
             if last is not None and expires_at is not None and expires_at > last:
                 raise InvalidRequest(
                     f"expires_at: the key that makes this one ends at {last.isoformat()}; a key ends with its maker"
@@ -369,7 +356,7 @@ def create_key(
                 **(bound_to or {}),
             },
         )
-        _deliver_key(key)
+        deliver_key(key)
     return key, text
 
 
@@ -415,7 +402,7 @@ def revoke_key(actor: Actor, key: ApiKey, *, reason: str = "") -> ApiKey:
             before={"name": locked.name},
             after={"reason": reason} if reason else {},
         )
-        _deliver_key(locked)
+        deliver_key(locked)
     return locked
 
 
@@ -433,7 +420,7 @@ def touch_key(actor: Actor, key: ApiKey, *, at_least: int = 0) -> ApiKey:
         locked = ApiKey.objects.select_for_update(no_key=True).select_related("tenant").get(pk=key.pk)
         locked.generation = max(locked.generation, at_least) + 1
         locked.save(update_fields=["generation", "updated_at"])
-        _deliver_key(locked)
+        deliver_key(locked)
     return locked
 
 
@@ -444,20 +431,24 @@ def note_key_used(key: ApiKey) -> None:
         ApiKey.objects.filter(pk=key.pk).update(last_used_at=now)
 
 
-def _maker(actor: Actor, tenant: Tenant) -> tuple[Person | None, datetime | None]:
-    """Who answers for a key that the actor makes, and when it must end: looked at under the tenant's lock, so that
-    no role falls meanwhile. Raises `Forbidden`.
+def _maker(actor: Actor, tenant: Tenant) -> tuple[Person | None, datetime | None, ServiceAccount | None]:
+    """Who answers for a key that the actor makes, when it must end, and whose service account's key acts: looked at
+    under the tenant's lock, so that no role falls meanwhile. Raises `Forbidden`.
     """
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     if actor.kind is ActorKind.SYSTEM:
-        return None, None
+        return None, None, None
     person, last = None, None
     if actor.kind is ActorKind.KEY:
-        key = ApiKey.objects.select_related("maker").filter(tenant=tenant, public_id=actor.id).first()
+        key = (
+            ApiKey.objects.select_related("maker", "service_account")
+            .filter(tenant=tenant, public_id=actor.id)
+            .first()
+        )
         if key is None or key.revoked_at is not None:
             raise Forbidden(f"keys of {tenant.name} are made by its people and keys")
         if key.maker is None:
-            return None, key.expires_at
+            return None, key.expires_at, key.service_account
         person, last = key.maker, key.expires_at
     elif actor.kind is ActorKind.PERSON:
         person = Person.objects.filter(public_id=actor.id).first()
@@ -466,10 +457,11 @@ def _maker(actor: Actor, tenant: Tenant) -> tuple[Person | None, datetime | None
         raise Forbidden(
             f"{Permission.KEYS_WRITE.value} is not for {'strangers' if role is None else role.value}"
         )
-    return person, last
+    return person, last, None
 
 
-def _deliver_key(key: ApiKey) -> None:
+def deliver_key(key: ApiKey) -> None:
+    """The brokers must get the key as it is. Part of the caller's transaction."""
     outbox.enqueue(
         kind=KIND_KEY, object_id=key.public_id, tenant=key.tenant.public_id, generation=key.generation
     )

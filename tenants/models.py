@@ -90,9 +90,17 @@ class ServiceAccount(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="service_accounts")
     name = models.CharField(max_length=KEY_NAME_LENGTH_MAX)
     created_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True)
+    """When it was deleted: its keys are revoked, and its name is free."""
 
     class Meta:
-        constraints = (models.UniqueConstraint(fields=["tenant", "name"], name="tenants_one_account_a_name"),)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["tenant", "name"],
+                condition=models.Q(ended_at=None),
+                name="tenants_one_account_a_name",
+            ),
+        )
 
 
 class ApiKey(DesiredObject):
@@ -109,7 +117,9 @@ class ApiKey(DesiredObject):
     secret_hmac = models.CharField(max_length=64)
     scram = models.JSONField()
     maker = models.ForeignKey(Person, on_delete=models.PROTECT, related_name="keys_made", null=True)
-    """Who made it, or made the key that made it: it never may more than they may now. None = the service's own."""
+    """Who made it, or made the key that made it: it never may more than they may now. None = the service's own, or a
+    service account's, which outlives who made it.
+    """
     expires_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)

@@ -12,7 +12,7 @@ from penstock.contract.limits import TENANTS_PER_PERSON_MAX
 from penstock.rules.credentials import secret_matches
 from tenants import tokens
 from tenants.credentials import pepper
-from tenants.models import ApiKey, Membership, OperatorToken, Person, Session, Tenant
+from tenants.models import ApiKey, Membership, OperatorToken, Person, ServiceAccount, Session, Tenant
 from tenants.roles import KEY_ROLES, Role
 
 
@@ -54,7 +54,9 @@ def operators() -> QuerySet[OperatorToken]:
 
 def key_of(text: KeyText) -> ApiKey | None:
     """The key of this text, whether or not it may still be used; None if there is none or the secret is wrong."""
-    row = ApiKey.objects.select_related("tenant", "maker").filter(key_id=text.key_id).first()
+    row = (
+        ApiKey.objects.select_related("tenant", "maker", "service_account").filter(key_id=text.key_id).first()
+    )
     known = {row.pepper_version: pepper()} if row is not None else {}
     matches = secret_matches(
         known,
@@ -161,9 +163,22 @@ def keys_beyond_their_makers() -> QuerySet[ApiKey]:
 
 def key_for_delivery(public_id: str) -> ApiKey:
     """A key by its id: for the service itself."""
-    return ApiKey.objects.select_related("tenant").get(public_id=public_id)
+    return ApiKey.objects.select_related("tenant", "service_account", "maker").get(public_id=public_id)
 
 
 def keys_of_all() -> QuerySet[ApiKey]:
     """Keys of every tenant: for reconciliation."""
-    return ApiKey.objects.select_related("tenant")
+    return ApiKey.objects.select_related("tenant", "service_account", "maker")
+
+
+def service_accounts(tenant: Tenant) -> QuerySet[ServiceAccount]:
+    """The service accounts of a tenant."""
+    return ServiceAccount.objects.filter(tenant=tenant, ended_at=None)
+
+
+def service_account(tenant: Tenant, public_id: str) -> ServiceAccount:
+    """One of them. Raises `NotFound`."""
+    row = service_accounts(tenant).filter(public_id=public_id).first()
+    if row is None:
+        raise NotFound(f"service account {public_id[:64]!r} does not exist")
+    return row

@@ -42,6 +42,8 @@ class Permission(StrEnum):
     GROUPS_WRITE = "groups.write"
     KEYS_READ = "keys.read"
     KEYS_WRITE = "keys.write"
+    ACCESS_READ = "access.read"
+    ACCESS_WRITE = "access.write"
     QUOTAS_READ = "quotas.read"
     QUOTAS_WRITE = "quotas.write"
     AUDIT_READ = "audit.read"
@@ -73,6 +75,11 @@ TABLE = MappingProxyType(
         Permission.GROUPS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.KEY}),
         Permission.KEYS_READ: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.AUDITOR, _S.KEY, _S.OPERATOR}),
         Permission.KEYS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.KEY}),
+        Permission.ACCESS_READ: frozenset(
+            {_S.OWNER, _S.ADMIN, _S.DEVELOPER, _S.AUDITOR, _S.KEY, _S.OPERATOR}
+        ),
+        # Access lists, groups of principals, service accounts and their keys: who may write them may do all they grant.
+        Permission.ACCESS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.KEY}),
         Permission.QUOTAS_READ: frozenset({*_PEOPLE, _S.KEY, _S.OPERATOR}),
         Permission.QUOTAS_WRITE: frozenset({_S.OPERATOR}),
         Permission.AUDIT_READ: frozenset({_S.OWNER, _S.ADMIN, _S.AUDITOR, _S.OPERATOR}),

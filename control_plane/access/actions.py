@@ -1,16 +1,24 @@
-"""Makes keys, bound to a part of their tenant's topics or to all, and withdraws those that the brokers refused."""
+"""Makes keys with their scopes, exchanges them, and withdraws those that the brokers refused."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.utils import timezone
 
 from control_plane.access.models import KeyBinding
 from control_plane.audit.actor import Actor
+from penstock.contract import limits
 from penstock.contract.api_keys import ApiKey as KeyText
+from penstock.contract.errors import InvalidRequest, LimitExceeded
+from penstock.rules.access import Scope, check_scope
 from penstock.rules.names import OPERATIONS, check_operations, check_topic_prefix
 from tenants import actions as tenants
-from tenants.models import ApiKey, Tenant
+from tenants.models import ApiKey, ServiceAccount, Tenant
+from tenants.service_accounts import actions as accounts
+
+OVERLAP_MAX = timedelta(days=30)
+"""The most that an exchanged key goes on beside the new one."""
 
 
 def create_key(
@@ -21,25 +29,99 @@ def create_key(
     expires_at: datetime | None = None,
     topic_prefix: str | None = None,
     operations: Sequence[str] = (),
+    scopes: Sequence[Scope] = (),
+    account: ServiceAccount | None = None,
     within_service: bool = False,
 ) -> tuple[ApiKey, KeyText]:
-    """A key of the tenant and its text. Bound if a prefix or operations are given. `within_service`: as in `tenants`.
+    """A key of the tenant and its text. It may do everything, unless a prefix or operations (which make one scope) or
+    scopes are given. `account` and `within_service`: as in `tenants`.
 
-    Raises `InvalidRequest`, `Forbidden`.
+    Raises `InvalidRequest`, `LimitExceeded`, `Forbidden`.
     """
-    bound = topic_prefix is not None or bool(operations)
-    prefix = topic_prefix or ""
-    check_topic_prefix(prefix)
-    check_operations(operations)
-    chosen = [operation for operation in OPERATIONS if operation in operations]
-    with transaction.atomic():
-        binding: dict[str, object] = {"topic_prefix": prefix, "operations": chosen} if bound else {}
-        key, text = tenants.create_key(
-            actor, tenant, name=name, expires_at=expires_at, bound_to=binding, within_service=within_service
+    all_scopes = list(scopes)
+    if topic_prefix is not None or operations:
+        check_topic_prefix(topic_prefix or "")
+        check_operations(operations)
+        chosen = tuple(operation for operation in OPERATIONS if operation in operations)
+        all_scopes.insert(0, Scope(name=topic_prefix or "", operations=chosen))
+    if len(all_scopes) > limits.KEY_BINDINGS_MAX:
+        raise LimitExceeded(
+            f"scopes: {len(all_scopes)} of one key, at most {limits.KEY_BINDINGS_MAX} allowed"
         )
-        if bound:
-            KeyBinding.objects.create(key=key, topic_prefix=prefix, operations=chosen)
+    for scope in all_scopes:
+        check_scope(scope)
+    with transaction.atomic():
+        key, text = tenants.create_key(
+            actor,
+            tenant,
+            name=name,
+            expires_at=expires_at,
+            account=account,
+            bound_to=_in_audit(all_scopes, account),
+            within_service=within_service,
+        )
+        KeyBinding.objects.bulk_create(
+            KeyBinding(
+                key=key,
+                topic_prefix=scope.name,
+                operations=list(scope.operations),
+                resource=scope.resource,
+                literal=scope.literal,
+            )
+            for scope in all_scopes
+        )
     return key, text
+
+
+def rotate_key(actor: Actor, key: ApiKey, *, overlap: timedelta) -> tuple[ApiKey, KeyText, ApiKey]:
+    """A new key with the name, scopes and service account of `key`, its text, and `key`, which ends after `overlap`.
+    Until then both are valid. The new key ends when the old one would have.
+
+    Raises `InvalidRequest` (it is revoked, or the overlap is out of bounds), `Forbidden`.
+    """
+    if not timedelta(0) <= overlap <= OVERLAP_MAX:
+        raise InvalidRequest(f"overlap_s: 0 to {OVERLAP_MAX.total_seconds():.0f} required")
+    with transaction.atomic():
+        locked = ApiKey.objects.select_for_update(no_key=True).select_related("tenant").get(pk=key.pk)
+        now = timezone.now()
+        if locked.revoked_at is not None or (locked.expires_at is not None and locked.expires_at <= now):
+            raise InvalidRequest(f"key {key.public_id} is no longer valid; make another one instead")
+        made, text = create_key(
+            actor,
+            locked.tenant,
+            name=locked.name,
+            expires_at=locked.expires_at,
+            scopes=[row.scope for row in locked.bindings.order_by("pk")],
+            account=locked.service_account,
+        )
+        if (made.maker_id, made.service_account_id) != (locked.maker_id, locked.service_account_id):
+            raise InvalidRequest(
+                f"key {key.public_id} belongs to another principal, whose keys you do not make; make a new key instead"
+            )
+        ended = accounts.end_key_at(actor, locked, now + overlap)
+    return made, text, ended
+
+
+def _in_audit(scopes: Sequence[Scope], account: ServiceAccount | None) -> dict[str, object]:
+    """What the audit entry of a new key says of it."""
+    said: dict[str, object] = {}
+    if len(scopes) == 1 and not scopes[0].resource and not scopes[0].literal:
+        said = {"topic_prefix": scopes[0].name, "operations": list(scopes[0].operations)}
+    elif scopes:
+        said = {
+            "scopes": [
+                {
+                    "resource": s.resource,
+                    "name": s.name,
+                    "literal": s.literal,
+                    "operations": list(s.operations),
+                }
+                for s in scopes
+            ]
+        }
+    if account is not None:
+        said["service_account"] = account.public_id
+    return said
 
 
 def withdraw_key(actor: Actor, key: ApiKey, why: str) -> bool:

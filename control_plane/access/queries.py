@@ -1,15 +1,234 @@
-"""Reads what keys are bound to."""
+"""Reads what keys and principals may do: scopes, owners, access lists, and the answers that follow from them."""
 
-from control_plane.access.models import KeyBinding
-from tenants.models import ApiKey
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup, TenantAccessList
+from penstock.contract.errors import NotFound
+from penstock.rules import access as rules
+from penstock.rules.access import Access, AccessList, Question
+from tenants.models import ApiKey, Membership, ServiceAccount, Tenant
+from tenants.roles import KEY_ROLES
+
+# -- keys -----------------------------------------------------------------------------------------------
 
 
 def bindings(key: ApiKey) -> list[KeyBinding]:
-    """What the key is bound to; none = it may do everything in its tenant."""
+    """The scopes of the key; none = it may do everything that its principal may."""
     return sorted(key.bindings.all(), key=lambda binding: binding.pk)
 
 
-def topic_prefixes(key: ApiKey) -> tuple[str, ...] | None:
-    """The prefixes of the topics that the key may see; None = all."""
-    found = bindings(key)
-    return tuple(binding.topic_prefix for binding in found) if found else None
+def scopes_of(key: ApiKey) -> list[rules.Scope]:
+    """The same as the rules take them."""
+    return [binding.scope for binding in bindings(key)]
+
+
+def owner_of(key: ApiKey) -> str:
+    """The principal that access lists name: the key's service account, else the person behind it, else the service."""
+    if key.service_account is not None:
+        return f"{rules.ACCOUNT_KIND}{key.service_account.public_id}"
+    return rules.SERVICE if key.maker is None else f"{rules.PERSON_KIND}{key.maker.public_id}"
+
+
+# -- access lists ---------------------------------------------------------------------------------------
+
+
+def access_of(tenant: Tenant) -> TenantAccessList | None:
+    """The tenant's access list as an object that is delivered; None: it has set nothing."""
+    return TenantAccessList.objects.filter(tenant=tenant).select_related("tenant").first()
+
+
+def access_for_delivery(public_id: str) -> TenantAccessList:
+    """One of any tenant: for the service itself."""
+    return TenantAccessList.objects.select_related("tenant").get(public_id=public_id)
+
+
+def accesses_of_all() -> QuerySet[TenantAccessList]:
+    """Those of every tenant: for reconciliation."""
+    return TenantAccessList.objects.select_related("tenant")
+
+
+def access_list(tenant: Tenant) -> AccessList:
+    """All that the tenant's access list says."""
+    known = access_of(tenant)
+    return AccessList(
+        default=rules.ALLOW if known is None else known.default,
+        acls=tuple(row.acl for row in acls(tenant).order_by("pk")),
+        members=tuple(
+            (f"{rules.GROUP_KIND}{row.public_id}", tuple(row.members))
+            for row in groups(tenant).order_by("pk")
+        ),
+    )
+
+
+def acls(tenant: Tenant) -> QuerySet[AclEntry]:
+    """The entries of a tenant's access list."""
+    return AclEntry.objects.filter(tenant=tenant)
+
+
+def acl(tenant: Tenant, public_id: str) -> AclEntry:
+    """One of them. Raises `NotFound`."""
+    row = acls(tenant).filter(public_id=public_id).first()
+    if row is None:
+        raise NotFound(f"entry {public_id[:64]!r} of the access list does not exist")
+    return row
+
+
+def groups(tenant: Tenant) -> QuerySet[PrincipalGroup]:
+    """The tenant's groups of principals."""
+    return PrincipalGroup.objects.filter(tenant=tenant)
+
+
+def group(tenant: Tenant, public_id: str) -> PrincipalGroup:
+    """One of them. Raises `NotFound`."""
+    row = groups(tenant).filter(public_id=public_id).first()
+    if row is None:
+        raise NotFound(f"group of principals {public_id[:64]!r} does not exist")
+    return row
+
+
+# -- answers --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """May it be done, and why."""
+
+    principal: str
+    name: str
+    """The principal's, for people: an e-mail address or the name of a service account."""
+    allowed: bool
+    reason: str
+    entry: AclEntry | None
+    """That decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyAnswer:
+    """May a key do it, and why: its scopes and its principal must both grant it."""
+
+    allowed: bool
+    scopes_grant: bool
+    of_principal: Answer
+    reason: str
+
+
+class KeyRights:
+    """What a key may do now, from one address."""
+
+    def __init__(self, key: ApiKey, address: str) -> None:
+        self._scopes = scopes_of(key)
+        self.owner, self._address = owner_of(key), address
+        known = access_of(key.tenant)
+        self._access = None if known is None else Access(access_list(key.tenant))
+
+    @property
+    def scoped(self) -> bool:
+        """It is limited to a part of what its principal may."""
+        return bool(self._scopes)
+
+    @property
+    def visible_topics(self) -> Callable[[str], bool] | None:
+        """Which topics the key may describe, by name; None = all."""
+        if not self._scopes and self._access is None:
+            return None
+        return lambda name: self.allows(rules.DESCRIBE, rules.TOPIC, name)
+
+    def principal_allows(self, operation: str, resource: str, name: str) -> bool:
+        """May its principal do it?"""
+        if self._access is None:
+            return True
+        asked = Question(
+            principal=self.owner, operation=operation, resource=resource, name=name, address=self._address
+        )
+        return self._access.decide(asked).allowed
+
+    def allows(self, operation: str, resource: str, name: str) -> bool:
+        """May the key do it?"""
+        return rules.scopes_grant(self._scopes, operation, resource, name) and self.principal_allows(
+            operation, resource, name
+        )
+
+
+def answer_for_key(key: ApiKey, operation: str, resource: str, name: str, address: str) -> KeyAnswer:
+    """May the key do this from there, and why not?"""
+    found = answer_for(key.tenant, owner_of(key), operation, resource, name, address)
+    granted = rules.scopes_grant(scopes_of(key), operation, resource, name)
+    why = found.reason
+    valid = True
+    if key.revoked_at is not None:
+        valid, why = False, f"the key was revoked at {key.revoked_at.isoformat()}"
+    elif key.expires_at is not None and key.expires_at <= timezone.now():
+        valid, why = False, f"the key expired at {key.expires_at.isoformat()}"
+    elif key.tenant.suspended:
+        valid, why = False, "the tenant is suspended"
+    elif not granted:
+        valid, why = False, f"no scope of the key grants {operation} of this {resource}"
+    return KeyAnswer(allowed=valid and found.allowed, scopes_grant=granted, of_principal=found, reason=why)
+
+
+def answer_for(
+    tenant: Tenant, principal: str, operation: str, resource: str, name: str, address: str
+) -> Answer:
+    """May the principal do this from there, and why not?"""
+    return _answers(tenant, {principal: _name_of(tenant, principal)}, operation, resource, name, address)[0]
+
+
+def who_may(tenant: Tenant, operation: str, resource: str, name: str, address: str) -> list[Answer]:
+    """Everyone who may hold keys of the tenant, each with the answer: those who may come first."""
+    names = {
+        f"{rules.PERSON_KIND}{row.person.public_id}": row.person.email
+        for row in Membership.objects.filter(tenant=tenant, role__in=KEY_ROLES, person__is_active=True)
+        .select_related("person")
+        .order_by("pk")
+    }
+    for account in ServiceAccount.objects.filter(tenant=tenant, ended_at=None).order_by("pk"):
+        names[f"{rules.ACCOUNT_KIND}{account.public_id}"] = account.name
+    found = _answers(tenant, names, operation, resource, name, address)
+    return sorted(found, key=lambda answer: not answer.allowed)
+
+
+def _answers(
+    tenant: Tenant, names: dict[str, str], operation: str, resource: str, name: str, address: str
+) -> list[Answer]:
+    rules.check_resource(resource, name, resource != rules.TENANT, (operation,))
+    rows = {row.acl: row for row in acls(tenant).order_by("pk")}
+    ready = Access(access_list(tenant))
+    answers = []
+    for principal, called in names.items():
+        decision = ready.decide(
+            Question(principal=principal, operation=operation, resource=resource, name=name, address=address)
+        )
+        answers.append(
+            Answer(
+                principal=principal,
+                name=called,
+                allowed=decision.allowed,
+                reason=decision.reason,
+                entry=None if decision.acl is None else rows.get(decision.acl),
+            )
+        )
+    return answers
+
+
+def _name_of(tenant: Tenant, principal: str) -> str:
+    """Raises `NotFound` for a principal that is not the tenant's."""
+    if principal == rules.SERVICE:
+        return "the service"
+    kind, _, public_id = principal.partition(":")
+    if kind == "person":
+        row = (
+            Membership.objects.filter(tenant=tenant, person__public_id=public_id)
+            .select_related("person")
+            .first()
+        )
+        if row is not None:
+            return row.person.email
+    elif kind == "service_account":
+        account = ServiceAccount.objects.filter(tenant=tenant, public_id=public_id).first()
+        if account is not None:
+            return account.name
+    raise NotFound(f"principal {principal[:64]!r} does not exist")

@@ -126,6 +126,8 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
                 produce_bytes_per_s=t.quotas.produce_bytes_per_s,
                 partitions_max=t.quotas.partitions_max,
                 suspended=t.suspended,
+                access_list_generation=t.access_list_generation,
+                access_list_digest=t.access_list_digest,
             )
             for t in answer.tenants
         ),
@@ -138,9 +140,15 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
                 expires_at_ms=k.expires_at_ms,
                 generation=k.generation,
                 bindings=tuple(
-                    view.BindingSeen(topic_prefix=b.topic_prefix, operations=tuple(b.operations))
+                    view.BindingSeen(
+                        topic_prefix=b.topic_prefix,
+                        operations=tuple(b.operations),
+                        resource=b.resource,
+                        literal=b.literal,
+                    )
                     for b in k.bindings
                 ),
+                owner=k.owner,
             )
             for k in answer.keys
         ),

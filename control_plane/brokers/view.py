@@ -75,6 +75,9 @@ class TenantSeen:
     produce_bytes_per_s: int
     partitions_max: int
     suspended: bool
+    access_list_generation: int = 0
+    access_list_digest: str = ""
+    """Of the written form of its access list; empty: the brokers have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,8 @@ class TopicSeen:
 class BindingSeen:
     topic_prefix: str
     operations: tuple[str, ...]
+    resource: str = ""
+    literal: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +108,7 @@ class KeySeen:
     expires_at_ms: int
     generation: int
     bindings: tuple[BindingSeen, ...]
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from tenants import queries as tenants
 from tenants import tokens
 from tenants.credentials import new_key
 from tenants.models import ApiKey, Tenant
+from tenants.service_accounts import actions as service_accounts
 
 SYSTEM_NAME = "penstock-system"
 USAGE_READER = "usage-reader"
@@ -89,7 +90,7 @@ def _usage_key(actor: Actor, tenant: Tenant) -> ApiKey:
             text = _write_new_key(file)
     else:
         text = _write_new_key(file)
-    account = tenant_actions.create_service_account(actor, tenant, name=USAGE_READER)
+    account = service_accounts.create_service_account(actor, tenant, name=USAGE_READER)
     key, _ = tenant_actions.create_key(actor, tenant, name=USAGE_READER, account=account, text=text)
     return key
 

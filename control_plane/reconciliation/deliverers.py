@@ -1,8 +1,9 @@
-"""Deliveries of tenants, keys and topics: each sends the brokers the newest desired state and may be repeated."""
+"""Deliveries of tenants, keys, access lists and topics: each sends the newest desired state and may be repeated."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from control_plane.access import list_actions as access_actions
 from control_plane.access import queries as access
 from control_plane.brokers import client as brokers
 from control_plane.brokers.view import BrokerSeen
@@ -40,6 +41,7 @@ _SEEN_S = 1.0
 def register_all() -> None:
     registry.register(tenant_actions.KIND_TENANT, TenantDeliverer())
     registry.register(tenant_actions.KIND_KEY, KeyDeliverer())
+    registry.register(access_actions.KIND_ACCESS, AccessListDeliverer())
     registry.register_batch(topic_actions.KIND_TOPIC, TopicDeliverer())
 
 
@@ -79,8 +81,15 @@ class KeyDeliverer:
             name=key.name,
             expires_at_ms=ms_of(key.expires_at),
             bindings=[
-                pb.Binding(topic_prefix=b.topic_prefix, operations=b.operations) for b in access.bindings(key)
+                pb.Binding(
+                    topic_prefix=b.topic_prefix,
+                    operations=b.operations,
+                    resource=b.resource,
+                    literal=b.literal,
+                )
+                for b in access.bindings(key)
             ],
+            owner=access.owner_of(key),
             generation=key.generation,
         )
         return answer.outcome
@@ -96,6 +105,24 @@ class KeyDeliverer:
 
     def failed(self, object_id: str, reason: str, message: str) -> None:
         tenant_actions.put_condition(ApiKey, object_id, DELIVERY, reason, message)
+
+
+class AccessListDeliverer:
+    """A tenant's access list, as a whole."""
+
+    def deliver(self, object_id: str, generation: int) -> Delivered:
+        row = access.access_for_delivery(object_id)
+        _tenant_first(row.tenant)
+        outcome = brokers.client().put_access_list(
+            row.tenant.public_id, access.access_list(row.tenant), generation=row.generation
+        )
+        return _seen(outcome, row.generation)
+
+    def delivered(self, object_id: str, done: Delivered) -> None:
+        access_actions.note_delivered(object_id, done)
+
+    def failed(self, object_id: str, reason: str, message: str) -> None:
+        access_actions.put_condition(object_id, DELIVERY, reason, message)
 
 
 class TopicDeliverer:

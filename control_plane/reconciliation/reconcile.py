@@ -16,7 +16,9 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.utils import timezone
 
+from control_plane.access import list_actions as access_actions
 from control_plane.access import queries as access
+from control_plane.access.models import TenantAccessList
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, system
 from control_plane.brokers import actions, view
@@ -30,6 +32,7 @@ from control_plane.topics import queries as topics
 from control_plane.topics.models import Topic
 from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.access_document import access_list_digest, access_list_json
 from quotas.queries import limits_of
 from tenants import actions as tenant_actions
 from tenants import queries as tenants
@@ -38,6 +41,8 @@ from tenants.models import ApiKey, Tenant
 REDELIVERY_INTERVAL = timedelta(minutes=5)
 """An object that differs again after a redelivery is delivered again only then."""
 LISTED_MAX = 20
+OWNERS_FROM_LEVEL = 2
+"""Below this feature level brokers keep no owners of keys."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +78,7 @@ def repair(seen: view.ClusterView) -> list[Finding]:
         *_tenants(actor, seen),
         *_topics(actor, seen),
         *_keys(actor, seen),
+        *_access_lists(actor, seen),
         *_unknown(actor, seen),
     ]
 
@@ -229,7 +235,7 @@ def _keys(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
             tenant_actions.revoke_key(actor, row, reason=why)
             yield Finding(object_id=row.public_id, what=why)
             continue
-        why = _key_difference(row, found)
+        why = _key_difference(row, found, seen.feature_level)
         if not why:
             _clear_drift(row)
         elif _may_redeliver(row):
@@ -239,7 +245,7 @@ def _keys(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
             yield Finding(object_id=row.public_id, what=why)
 
 
-def _key_difference(row: ApiKey, found: view.KeySeen | None) -> str:
+def _key_difference(row: ApiKey, found: view.KeySeen | None, level: int) -> str:
     if row.revoked_at is not None:
         return "it was revoked, and the brokers let it in" if found is not None and not found.revoked else ""
     if found is None:
@@ -248,9 +254,43 @@ def _key_difference(row: ApiKey, found: view.KeySeen | None) -> str:
         return f"the brokers have generation {found.generation}, {row.generation} is wanted"
     if found.expires_at_ms != ms_of(row.expires_at):
         return "its expiry differs on the brokers"
-    on_brokers = [(b.topic_prefix, tuple(sorted(b.operations))) for b in found.bindings]
-    wanted = [(b.topic_prefix, tuple(sorted(b.operations))) for b in access.bindings(row)]
+    if level >= OWNERS_FROM_LEVEL and found.owner != access.owner_of(row):
+        return "its owner differs on the brokers"
+    on_brokers = [
+        (b.resource, b.topic_prefix, b.literal, tuple(sorted(b.operations))) for b in found.bindings
+    ]
+    wanted = [
+        (b.resource, b.topic_prefix, b.literal, tuple(sorted(b.operations))) for b in access.bindings(row)
+    ]
     return "" if on_brokers == wanted else "what it is bound to differs on the brokers"
+
+
+# -- access lists ---------------------------------------------------------------------------------------
+
+
+def _access_lists(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
+    on_brokers = {tenant.tenant: tenant for tenant in seen.tenants}
+    for row in access.accesses_of_all().order_by("pk"):
+        found = on_brokers.get(row.tenant.public_id)
+        if not _judged(row, seen) or found is None:
+            continue
+        wanted = access_list_digest(access_list_json(access.access_list(row.tenant)))
+        if found.access_list_generation <= row.generation and found.access_list_digest == wanted:
+            _clear_drift(row)
+            continue
+        why = "the access list differs on the brokers"
+        if _may_redeliver(row):
+            with transaction.atomic():
+                access_actions.put_condition(row.public_id, conditions.DRIFT, "changed_on_brokers", why)
+                audit.record(
+                    actor,
+                    tenant=row.tenant.public_id,
+                    action="access.reassert",
+                    object_id=row.public_id,
+                    after={"why": why},
+                )
+                access_actions.touch(actor, row, at_least=found.access_list_generation)
+            yield Finding(object_id=row.public_id, what=why)
 
 
 # -- unknown objects ------------------------------------------------------------------------------------
@@ -308,5 +348,7 @@ def _clear_drift(row: DesiredObject) -> None:
         topic_actions.clear_condition(row.public_id, conditions.DRIFT)
     elif isinstance(row, Tenant):
         tenant_actions.clear_condition(Tenant, row.public_id, conditions.DRIFT)
+    elif isinstance(row, TenantAccessList):
+        access_actions.clear_condition(row.public_id, conditions.DRIFT)
     elif isinstance(row, ApiKey):
         tenant_actions.clear_condition(ApiKey, row.public_id, conditions.DRIFT)

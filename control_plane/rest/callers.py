@@ -1,16 +1,32 @@
 """Who calls: a person with a session, an API key, or an operator; and what they may do in which tenant."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rest_framework.request import Request
 
-from control_plane.access.queries import topic_prefixes
+from control_plane.access.queries import KeyRights
 from control_plane.api.parameters import TENANT_HEADER
 from control_plane.audit.actor import Actor
 from penstock.contract.errors import Forbidden, InvalidRequest
+from penstock.rules.access import ALTER, DESCRIBE, TENANT, TOPIC
 from tenants import queries
 from tenants.models import ApiKey, OperatorToken, Person, Tenant
 from tenants.roles import Permission, Role, Standing, allowed
+
+_OF_THE_TENANT = MappingProxyType(
+    {
+        Permission.KEYS_READ: DESCRIBE,
+        Permission.ACCESS_READ: DESCRIBE,
+        Permission.QUOTAS_READ: DESCRIBE,
+        Permission.USAGE_READ: DESCRIBE,
+        Permission.INVOICES_READ: DESCRIBE,
+        Permission.KEYS_WRITE: ALTER,
+        Permission.ACCESS_WRITE: ALTER,
+    }
+)
+"""What a key's principal must be allowed to do to the tenant, where the tenant has an access list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +59,8 @@ class TenantAccess:
     standing: Standing
     maker_role: Role | None = None
     """With a key: the role of its maker. The key may do nothing that this role may not do."""
-    topic_prefixes: tuple[str, ...] | None = None
-    """The topics that a bound key sees; None = all."""
+    rights: KeyRights | None = None
+    """With a key: what it may do to topics, and to the tenant. People act by their role."""
 
     def require(self, permission: Permission) -> None:
         """Raise `Forbidden` unless the caller may do it."""
@@ -54,6 +70,26 @@ class TenantAccess:
             raise Forbidden(
                 f"{permission.value} is not for a key whose maker is {self.maker_role.value}; "
                 "use one that an owner or admin made"
+            )
+        operation = _OF_THE_TENANT.get(permission)
+        if operation is None or self.rights is None:
+            return
+        if not self.rights.principal_allows(operation, TENANT, ""):
+            raise Forbidden(
+                f"{permission.value}: the access list does not allow {operation} of the tenant to"
+                f" {self.rights.owner}"
+            )
+
+    @property
+    def visible(self) -> Callable[[str], bool] | None:
+        """Which topics the caller sees, by name; None = all."""
+        return None if self.rights is None else self.rights.visible_topics
+
+    def require_topic(self, operation: str, name: str) -> None:
+        """Raise `Forbidden` unless the caller may do that to the topic; call it for a topic that they may see."""
+        if self.rights is not None and not self.rights.principal_allows(operation, TOPIC, name):
+            raise Forbidden(
+                f"topic {name[:64]!r}: the access list does not allow {operation} to {self.rights.owner}"
             )
 
 
@@ -72,13 +108,13 @@ def access_of(caller: Caller, wanted: str | None) -> TenantAccess:
     if caller.key is not None:
         if wanted is not None and wanted != caller.key.tenant.public_id:
             raise queries.tenant_missing(wanted)
-        prefixes = topic_prefixes(caller.key)
-        standing = Standing.KEY if prefixes is None else Standing.BOUND_KEY
+        rights = KeyRights(caller.key, caller.actor.source)
+        standing = Standing.BOUND_KEY if rights.scoped else Standing.KEY
         return TenantAccess(
             tenant=caller.key.tenant,
             standing=standing,
             maker_role=caller.maker_role,
-            topic_prefixes=prefixes,
+            rights=rights,
         )
     if caller.operator is not None:
         if wanted is None:

@@ -1,5 +1,6 @@
 """REST: API keys and their bindings to topics."""
 
+from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
 
@@ -10,7 +11,9 @@ from rest_framework.response import Response
 
 from control_plane.access import actions, queries
 from control_plane.api import etags, shapes
-from control_plane.rest.views import TenantView, answer_change, tagged
+from control_plane.rest.access_shapes import ScopeInput, ScopeShape, scope_of
+from control_plane.rest.views import TenantView, answer_change, is_delivered, tagged
+from penstock.contract import limits
 from tenants import actions as tenant_actions
 from tenants import queries as tenants
 from tenants.models import ApiKey
@@ -33,6 +36,28 @@ class KeyInput(shapes.StrictSerializer):
         max_length=8,
         help_text="Some of describe, produce, consume, delete. Without any: all of them.",
     )
+    scopes = serializers.ListField(
+        child=ScopeInput(),
+        required=False,
+        max_length=limits.KEY_BINDINGS_MAX,
+        help_text="The key may do only what one of these grants, and what its principal may. Without any, and without "
+        "topic_prefix and operations: all that its principal may.",
+    )
+    service_account = serializers.CharField(
+        max_length=64,
+        required=False,
+        help_text="Id of the service account whose key it is. Without one: yours.",
+    )
+
+
+class RotationInput(shapes.StrictSerializer):
+    overlap_s = serializers.IntegerField(
+        required=False,
+        default=3600,
+        min_value=0,
+        max_value=int(actions.OVERLAP_MAX.total_seconds()),
+        help_text="How long the old key goes on beside the new one, in seconds.",
+    )
 
 
 class BindingShape(serializers.Serializer[Any]):
@@ -48,9 +73,17 @@ class KeyShape(serializers.Serializer[Any]):
         source="maker.public_id",
         allow_null=True,
         help_text="The person who made it, or who made the key that made it. The key may do nothing that this person "
-        "may not do. null: the service.",
+        "may not do. null: the service, or a service account.",
     )
-    bindings = serializers.SerializerMethodField()
+    principal = serializers.SerializerMethodField(
+        help_text="Whom access lists name: person:<id>, service_account:<id>, or service."
+    )
+    scopes = serializers.SerializerMethodField(
+        help_text="What the key is limited to, beside its principal's rights; none: nothing."
+    )
+    bindings = serializers.SerializerMethodField(
+        help_text="The same as `scopes`, as versions before 0.2 have it."
+    )
     created_at = shapes.Moment()
     expires_at = shapes.Moment(allow_null=True)
     revoked_at = shapes.Moment(allow_null=True)
@@ -68,6 +101,13 @@ class KeyShape(serializers.Serializer[Any]):
     def get_bindings(self, key: ApiKey) -> Any:
         return BindingShape(queries.bindings(key), many=True).data
 
+    @extend_schema_field(ScopeShape(many=True))
+    def get_scopes(self, key: ApiKey) -> Any:
+        return ScopeShape(queries.bindings(key), many=True).data
+
+    def get_principal(self, key: ApiKey) -> str:
+        return queries.owner_of(key)
+
     def get_delivered(self, key: ApiKey) -> bool:
         return key.delivered_generation >= key.generation
 
@@ -82,6 +122,15 @@ class NewKey(ChangedKey):
 
     def get_key(self, key: ApiKey) -> str:
         return str(self.context["key"])
+
+
+# The context has the `old` key, too.
+class RotatedKey(NewKey):
+    replaces = serializers.SerializerMethodField()
+
+    @extend_schema_field(KeyShape)
+    def get_replaces(self, _: ApiKey) -> Any:
+        return KeyShape(self.context["old"]).data
 
 
 class KeysView(TenantView):
@@ -109,11 +158,50 @@ class KeysView(TenantView):
         """Make a key. Its text is in this answer only."""
         given = KeyInput(data=request.data)
         given.is_valid(raise_exception=True)
-        key, text = actions.create_key(self.actor, self.tenant, **given.validated_data)
+        wanted = dict(given.validated_data)
+        account = wanted.pop("service_account", None)
+        if account is not None:
+            # Its keys may do what the account may, whatever the maker may.
+            self.access.require(Permission.ACCESS_WRITE)
+        scopes = [scope_of(scope) for scope in wanted.pop("scopes", ())]
+        key, text = actions.create_key(
+            self.actor,
+            self.tenant,
+            scopes=scopes,
+            account=None if account is None else tenants.service_account(self.tenant, account),
+            **wanted,
+        )
         withdraw = partial(actions.withdraw_key, self.actor, key)
         return answer_change(
             key, tenant_actions.KIND_KEY, NewKey, 201, {"key": text.reveal()}, take_back=withdraw
         )
+
+
+class KeyRotationView(TenantView):
+    permissions: ClassVar[Any] = {"POST": Permission.KEYS_WRITE}
+
+    @extend_schema(
+        operation_id="keys_rotate",
+        request=RotationInput,
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY],
+        responses={201: RotatedKey, 202: RotatedKey, **shapes.problems(403, 404, 422)},
+    )
+    def post(self, request: Request, key: str) -> Response:
+        """Make a key that takes the place of this one: same name, scopes and principal. Both are valid for a while."""
+        given = RotationInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        old = tenants.key(self.tenant, key)
+        own = self.caller.key is not None and self.caller.key.service_account_id == old.service_account_id
+        if old.service_account_id is not None and not own:
+            self.access.require(Permission.ACCESS_WRITE)
+        overlap = timedelta(seconds=given.validated_data["overlap_s"])
+        made, text, ended = actions.rotate_key(self.actor, old, overlap=overlap)
+        # The old one ends only after brokers have heard of the new one, as far as they can be reached.
+        delivered = is_delivered(made, tenant_actions.KIND_KEY) and is_delivered(
+            ended, tenant_actions.KIND_KEY
+        )
+        shown = RotatedKey(made, context={"key": text.reveal(), "delivered": delivered, "old": ended})
+        return Response(shown.data, status=201 if delivered else 202)
 
 
 class KeyView(TenantView):

@@ -15,6 +15,7 @@ from control_plane.topics import actions, creation, queries
 from control_plane.topics.models import Topic
 from penstock.contract import limits
 from penstock.contract.errors import LimitExceeded, PenstockError
+from penstock.rules.access import ALTER, CREATE, DELETE
 from penstock.rules.timestamps import moment_of
 from tenants.roles import Permission
 
@@ -151,8 +152,8 @@ class TopicsView(TenantView):
         responses={200: shapes.listed("Topic", TopicShape(many=True)), **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
-        """The tenant's topics; with a bound key, only those that it is bound to."""
-        rows = queries.topics(self.tenant, self.access.topic_prefixes)
+        """The tenant's topics; with a key, only those that it may describe."""
+        rows = queries.topics(self.tenant, self.access.visible)
         return self.paged(rows, TopicShape)
 
     @extend_schema(
@@ -165,6 +166,7 @@ class TopicsView(TenantView):
         """Make a topic."""
         given = TopicInput(data=request.data)
         given.is_valid(raise_exception=True)
+        self.access.require_topic(CREATE, given.validated_data["name"])
         topic = actions.create_topic(self.actor, self.tenant, **given.validated_data)
         withdraw = partial(actions.withdraw, self.actor, topic)
         return answer_change(topic, actions.KIND_TOPIC, ChangedTopic, 201, take_back=withdraw)
@@ -184,6 +186,8 @@ class TopicBatchView(TenantView):
         given = TopicsInput(data=request.data)
         given.is_valid(raise_exception=True)
         asked = [actions.TopicAsked(**topic) for topic in given.validated_data["topics"]]
+        for topic_asked in asked:
+            self.access.require_topic(CREATE, topic_asked.name)
         together = sum(max(0, topic.partitions) for topic in asked)
         if together > limits.PARTITIONS_PER_TOPIC_MAX:
             raise LimitExceeded(
@@ -219,7 +223,7 @@ class TopicView(TenantView):
     )
     def get(self, request: Request, name: str) -> Response:
         """One topic, and which failures it survives."""
-        topic = queries.topic(self.tenant, name, self.access.topic_prefixes)
+        topic = queries.topic(self.tenant, name, self.access.visible)
         return tagged(topic, OneTopic(topic))
 
     @extend_schema(
@@ -232,7 +236,8 @@ class TopicView(TenantView):
         """Change settings or add partitions."""
         given = TopicChange(data=request.data)
         given.is_valid(raise_exception=True)
-        before = queries.topic(self.tenant, name)
+        before = queries.topic(self.tenant, name, self.access.visible)
+        self.access.require_topic(ALTER, name)
         with etags.unchanged(request, before):
             topic = actions.update_topic(self.actor, self.tenant, name, **given.validated_data)
         take_back = partial(actions.take_back, self.actor, topic, before)
@@ -245,7 +250,9 @@ class TopicView(TenantView):
     )
     def delete(self, request: Request, name: str) -> Response:
         """Delete a topic with all of its messages."""
-        with etags.unchanged(request, queries.topic(self.tenant, name)):
+        before = queries.topic(self.tenant, name, self.access.visible)
+        self.access.require_topic(DELETE, name)
+        with etags.unchanged(request, before):
             topic = actions.delete_topic(self.actor, self.tenant, name)
         return answer_change(topic, actions.KIND_TOPIC, ChangedTopic)
 
@@ -260,6 +267,6 @@ class TopicDurabilityView(TenantView):
     )
     def get(self, request: Request, name: str) -> Response:
         """For each partition: up to which offset its copies were read back intact, on how many brokers, and when."""
-        topic, seen = queries.durability(self.tenant, name, self.access.topic_prefixes)
+        topic, seen = queries.durability(self.tenant, name, self.access.visible)
         found = {"name": topic.name, "topic_id": topic.topic_id, "partitions": seen}
         return Response(TopicDurabilityShape(found).data)

@@ -5,6 +5,7 @@ from drf_spectacular.renderers import OpenApiJsonRenderer
 from drf_spectacular.views import SpectacularAPIView
 
 from control_plane.rest import (
+    access,
     accounts,
     audit,
     billing,
@@ -12,6 +13,7 @@ from control_plane.rest import (
     keys,
     people,
     placement,
+    principals,
     quotas,
     tenants,
     topics,
@@ -39,6 +41,17 @@ urlpatterns = [
     path("topics/<str:name>/durability", topics.TopicDurabilityView.as_view()),
     path("keys", keys.KeysView.as_view()),
     path("keys/<str:key>", keys.KeyView.as_view()),
+    path("keys/<str:key>/rotate", keys.KeyRotationView.as_view()),
+    path("service-accounts", principals.AccountsView.as_view()),
+    path("service-accounts/<str:account>", principals.AccountView.as_view()),
+    path("principal-groups", principals.GroupsView.as_view()),
+    path("principal-groups/<str:group>", principals.GroupView.as_view()),
+    path("access", access.AccessListView.as_view()),
+    path("access/check", access.AccessCheckView.as_view()),
+    path("access/who", access.WhoView.as_view()),
+    path("acls", access.AclsView.as_view()),
+    path("acls:preset", access.AclPresetView.as_view()),
+    path("acls/<str:acl>", access.AclView.as_view()),
     path("quotas", quotas.QuotasView.as_view()),
     path("audit", audit.AuditView.as_view()),
     path("audit/head", audit.AuditHeadView.as_view()),

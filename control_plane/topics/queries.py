@@ -1,10 +1,8 @@
 """Reads topics, always of one tenant; the service itself reads by public id."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from django.db.models import Q, QuerySet, Sum, Value
-from django.db.models.functions import Left
-from django.db.models.lookups import Exact
+from django.db.models import QuerySet, Sum
 
 from control_plane import config
 from control_plane.brokers import client as brokers
@@ -21,15 +19,11 @@ ASK_S = 1.0
 """How long a tenant's request waits for brokers that do not answer; it may ask again."""
 
 
-def topics(tenant: Tenant, prefixes: tuple[str, ...] | None = None) -> QuerySet[Topic]:
-    """The tenant's topics; of `prefixes`, when given, those whose name begins with one of them."""
+def topics(tenant: Tenant, visible: Callable[[str], bool] | None = None) -> QuerySet[Topic]:
+    """The tenant's topics; of those, when given, only the ones whose name is `visible`."""
     found = Topic.objects.filter(tenant=tenant, deleted_at=None).select_related("tenant")
-    if prefixes is not None and "" not in prefixes:
-        within = Q(pk__in=[])
-        for prefix in prefixes:
-            # Not `startswith`: that is LIKE, and SQLite's takes no notice of case.
-            within |= Q(Exact(Left("name", len(prefix)), Value(prefix)))
-        found = found.filter(within)
+    if visible is not None:
+        found = found.filter(pk__in=[pk for pk, name in found.values_list("pk", "name") if visible(name)])
     return found
 
 
@@ -39,10 +33,10 @@ def partitions_by_tenant(tenants: Sequence[Tenant]) -> dict[str, int]:
     return {tenant: int(whole) for tenant, whole in rows.annotate(whole=Sum("partitions"))}
 
 
-def topic(tenant: Tenant, name: str, prefixes: tuple[str, ...] | None = None) -> Topic:
-    """One topic of the tenant. Raises `NotFound`."""
-    row = topics(tenant, prefixes).filter(name=name).first()
-    if row is None:
+def topic(tenant: Tenant, name: str, visible: Callable[[str], bool] | None = None) -> Topic:
+    """One topic of the tenant. Raises `NotFound`, also for one that is not `visible`."""
+    row = topics(tenant).filter(name=name).first()
+    if row is None or (visible is not None and not visible(row.name)):
         raise NotFound(f"topic {name[:64]!r} does not exist")
     return row
 
@@ -63,11 +57,11 @@ def survives(topic: Topic) -> Survival:
 
 
 def durability(
-    tenant: Tenant, name: str, prefixes: tuple[str, ...] | None = None
+    tenant: Tenant, name: str, visible: Callable[[str], bool] | None = None
 ) -> tuple[Topic, list[DurabilitySeen]]:
     """One topic of the tenant, and what the brokers say of each of its partitions. Raises `NotFound`, also while the
     brokers do not have it yet, and `BrokerUnavailable`."""
-    row = topic(tenant, name, prefixes)
+    row = topic(tenant, name, visible)
     return row, brokers.topic_durability(row.topic_id, ASK_S)
 
 

@@ -1,26 +1,29 @@
-"""Who is calling and what may they do: API keys against a broker's own image, and the hook for access rules.
+"""Who is calling and what may they do: API keys, their scopes and access lists in a broker's own image.
 
 A caller gets a `Principal` once per call or stream; a stream asks `check_still_valid` again for every frame. The
 tenant comes from the principal alone, and names are looked up only within it, so another tenant's topic
 does not exist.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from data_plane.metadata.image import ClusterImage
-from data_plane.metadata.model import Binding, TopicRecord
+from data_plane.metadata.model import KeyRecord, TopicRecord
 from data_plane.throttling.buckets import TokenBuckets
 from penstock.contract import limits
 from penstock.contract.api_keys import ApiKey, MalformedApiKey, parse_api_key
 from penstock.contract.errors import BrokerUnavailable, Forbidden, NotFound, Throttled, Unauthenticated
 from penstock.contract.ids import PrincipalNumber, TenantId, TopicId
+from penstock.rules.access import GROUP, TOPIC, Access, Question, Scope, scopes_grant
 from penstock.rules.credentials import checked_pepper, secret_matches
 
 IMAGE_AGE_MS_MAX = 60_000
 """A broker that lost the watch for longer lets no new caller in."""
+_REMEMBERED_MAX = 4_096
+"""Answers kept of one access list, and keys whose scopes are kept ready: some hundred bytes each."""
 
 
 class Operation(Enum):
@@ -44,6 +47,8 @@ class Principal:
     """Revision of the key's record when it was checked."""
     expires_at_ms: int
     """Wall clock, 0 = never."""
+    address: str = ""
+    """Where the caller is, as the broker sees it, without a port."""
 
 
 class AccessRules(Protocol):
@@ -56,27 +61,77 @@ class AccessRules(Protocol):
         """The same for a consumer group of the principal's tenant."""
 
 
-class KeyBindings:
-    """The default rules: a key without bindings may do everything within its tenant, any other only what one
-    of its bindings grants. They are looked up each time, so a change counts on open streams too.
+class KeyRights:
+    """The default rules: a key may do what one of its scopes grants (without any: everything within its tenant) and
+    what the tenant's access list allows its principal. Both are looked up each time, so a change counts on open streams
+    too.
     """
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
+        self._scopes: dict[str, tuple[int, tuple[Scope, ...]]] = {}
+        """Of keys that have some, with the revision of the key."""
+        self._lists: dict[TenantId, _ReadyList] = {}
 
     def refusal(self, principal: Principal, operation: Operation, topic: TopicRecord) -> str | None:
-        return self._refusal(principal, operation, topic.name)
+        return self._refusal(principal, operation, TOPIC, topic.name)
 
     def group_refusal(self, principal: Principal, operation: Operation, group: str) -> str | None:
-        return self._refusal(principal, operation, group)
+        return self._refusal(principal, operation, GROUP, group)
 
-    def _refusal(self, principal: Principal, operation: Operation, name: str) -> str | None:
+    def _refusal(self, principal: Principal, operation: Operation, resource: str, name: str) -> str | None:
         key = self._image.keys.get(principal.key_id)
         if key is None:
             return f"the key {principal.key_id} is not known"
-        if not key.bindings or any(grants(binding, operation, name) for binding in key.bindings):
+        if key.bindings and not scopes_grant(self._scopes_of(key), operation.value, resource, name):
+            return f"no scope of the key {principal.key_id} grants {operation.value}"
+        if principal.tenant not in self._image.access_lists:
             return None
-        return f"no binding of the key {principal.key_id} grants {operation.value}"
+        ready = self._list_of(principal.tenant)
+        if ready.allows(key.owner, principal.address, operation.value, resource, name):
+            return None
+        return (
+            f"the access list of the tenant does not allow {operation.value} to"
+            f" {key.owner or f'the key {principal.key_id}'}; `penstock access check` says why"
+        )
+
+    def _scopes_of(self, key: KeyRecord) -> Sequence[Scope]:
+        revision = self._image.key_revisions[key.key_id]
+        known = self._scopes.get(key.key_id)
+        if known is None or known[0] != revision:
+            if len(self._scopes) >= _REMEMBERED_MAX:
+                self._scopes.clear()
+            known = self._scopes[key.key_id] = (revision, key.scopes)
+        return known[1]
+
+    def _list_of(self, tenant: TenantId) -> "_ReadyList":
+        revision = self._image.access_list_revisions[tenant]
+        ready = self._lists.get(tenant)
+        if ready is None or ready.revision != revision:
+            record = self._image.access_lists[tenant]
+            ready = self._lists[tenant] = _ReadyList(revision, Access(record.rules))
+        return ready
+
+
+class _ReadyList:
+    """One revision of an access list, with answers it has given: the same are asked for every batch."""
+
+    def __init__(self, revision: int, access: Access) -> None:
+        self.revision = revision
+        self._access = access
+        self._answers: dict[tuple[str, str, str, str, str], bool] = {}
+
+    def allows(self, owner: str, address: str, operation: str, resource: str, name: str) -> bool:
+        asked = (owner, address, operation, resource, name)
+        known = self._answers.get(asked)
+        if known is None:
+            if len(self._answers) >= _REMEMBERED_MAX:
+                self._answers.clear()
+            question = Question(
+                principal=owner, operation=operation, resource=resource, name=name, address=address
+            )
+            known = self._answers[asked] = self._access.decide(question).allowed
+        return known
 
 
 # -- decisions ------------------------------------------------------------------------------------------
@@ -90,16 +145,6 @@ def key_usable(*, revoked: bool, expires_at_ms: int, now_ms: int) -> bool:
 def image_fresh(*, image_age_ms: float) -> bool:
     """May new callers be let in by this image? A broker without the store cannot know what was revoked."""
     return image_age_ms <= IMAGE_AGE_MS_MAX
-
-
-def grants(binding: Binding, operation: Operation, name: str) -> bool:
-    """Does the binding grant that on the topic or group of this name? A key that may do something to it may
-    describe it.
-    """
-    if not name.startswith(binding.topic_prefix):
-        return False
-    named = binding.operations
-    return not named or operation is Operation.DESCRIBE or operation.value in named
 
 
 def same_tenant(principal: Principal, topic: TopicRecord) -> bool:
@@ -122,7 +167,7 @@ class Authenticator:
             checked_pepper(peppers[version])
         self._image = image
         self._peppers = peppers
-        self._rules: AccessRules = KeyBindings(image) if rules is None else rules
+        self._rules: AccessRules = KeyRights(image) if rules is None else rules
         rate = limits.FAILED_AUTH_PER_MINUTE_MAX
         self._failures = TokenBuckets(per_minute=rate, burst=rate)
 
@@ -165,12 +210,13 @@ class Authenticator:
             key_id=key.key_id,
             key_revision=self._image.key_revisions[key.key_id],
             expires_at_ms=record.expires_at_ms,
+            address=peer,
         )
 
     def check_still_valid(self, principal: Principal, now_ms: int) -> None:
         """Return if the key may still be used: neither revoked, deleted nor expired, its tenant not suspended.
 
-        A key whose name, bindings or expiry changed goes on under what holds now. Raises `Unauthenticated`,
+        A key whose name, scopes or expiry changed goes on under what holds now. Raises `Unauthenticated`,
         `Forbidden`. Two look-ups.
         """
         tenant = self._image.tenants.get(principal.tenant)

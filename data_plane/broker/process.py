@@ -44,7 +44,7 @@ from data_plane.broker.sqlite_store import SqliteStore, StoreFault
 from data_plane.broker.transition import ANY_PORT, BothTransports, OldDoors
 from data_plane.broker.watchdog import Watchdog
 from data_plane.disk.port import DiskFault
-from data_plane.metadata.model import LossRecord
+from data_plane.metadata.losses import LossRecord
 from data_plane.metadata.port import StoreWentBack
 from data_plane.node.broker_node import BrokerNode
 from data_plane.node.log_directory.directory import WrongDirectory

@@ -16,6 +16,8 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.broker_calls import CALL_S, BrokerCalls
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.access import AccessList
+from penstock.rules.access_document import access_list_json
 from penstock.rules.credentials import Credential
 
 CHANGE_S = 10.0
@@ -171,9 +173,10 @@ class AdminClient:
         expires_at_ms: int = 0,
         generation: int = 0,
         bindings: Sequence[pb.Binding] = (),
+        owner: str = "",
         timeout_s: float = CHANGE_S,
     ) -> pb.PutKeyResponse:
-        """Make the key valid, or change it. No bindings: everything within the tenant."""
+        """Make the key valid, or change it. No bindings: everything within the tenant. `owner` is its principal."""
         request = pb.PutKeyRequest(
             key_id=credential.key_id,
             tenant=tenant,
@@ -184,8 +187,18 @@ class AdminClient:
             expires_at_ms=expires_at_ms,
             generation=generation,
             bindings=bindings,
+            owner=owner,
         )
         return self._calls.change(methods.PUT_KEY, request, pb.PutKeyResponse, timeout_s, repeatable=True)
+
+    def put_access_list(
+        self, tenant: str, rules: AccessList, *, generation: int = 0, timeout_s: float = CHANGE_S
+    ) -> pb.Outcome:
+        """Who may do what in the tenant, as a whole. Raises `LimitExceeded`, `InvalidRequest`, `NotFound`."""
+        request = pb.PutAccessListRequest(
+            tenant=tenant, generation=generation, rules_json=access_list_json(rules)
+        )
+        return self._calls.change(methods.PUT_ACCESS_LIST, request, pb.Outcome, timeout_s, repeatable=True)
 
     def revoke_key(self, key_id: str, *, generation: int = 0, timeout_s: float = CHANGE_S) -> pb.Outcome:
         """Make the key invalid for good. Raises `NotFound` for one that the brokers never had."""

@@ -111,7 +111,7 @@ class DeleteTopicRequest(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., name: _Optional[str] = ..., generation: _Optional[int] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
 
 class PutKeyRequest(_message.Message):
-    __slots__ = ("key_id", "tenant", "name", "pepper_version", "secret_hmac", "scram_json", "expires_at_ms", "generation", "bindings")
+    __slots__ = ("key_id", "tenant", "name", "pepper_version", "secret_hmac", "scram_json", "expires_at_ms", "generation", "bindings", "owner")
     KEY_ID_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -121,6 +121,7 @@ class PutKeyRequest(_message.Message):
     EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     BINDINGS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     key_id: str
     tenant: str
     name: str
@@ -130,15 +131,20 @@ class PutKeyRequest(_message.Message):
     expires_at_ms: int
     generation: int
     bindings: _containers.RepeatedCompositeFieldContainer[Binding]
-    def __init__(self, key_id: _Optional[str] = ..., tenant: _Optional[str] = ..., name: _Optional[str] = ..., pepper_version: _Optional[int] = ..., secret_hmac: _Optional[bytes] = ..., scram_json: _Optional[str] = ..., expires_at_ms: _Optional[int] = ..., generation: _Optional[int] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ...) -> None: ...
+    owner: str
+    def __init__(self, key_id: _Optional[str] = ..., tenant: _Optional[str] = ..., name: _Optional[str] = ..., pepper_version: _Optional[int] = ..., secret_hmac: _Optional[bytes] = ..., scram_json: _Optional[str] = ..., expires_at_ms: _Optional[int] = ..., generation: _Optional[int] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class Binding(_message.Message):
-    __slots__ = ("topic_prefix", "operations")
+    __slots__ = ("topic_prefix", "operations", "resource", "literal")
     TOPIC_PREFIX_FIELD_NUMBER: _ClassVar[int]
     OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    LITERAL_FIELD_NUMBER: _ClassVar[int]
     topic_prefix: str
     operations: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, topic_prefix: _Optional[str] = ..., operations: _Optional[_Iterable[str]] = ...) -> None: ...
+    resource: str
+    literal: bool
+    def __init__(self, topic_prefix: _Optional[str] = ..., operations: _Optional[_Iterable[str]] = ..., resource: _Optional[str] = ..., literal: _Optional[bool] = ...) -> None: ...
 
 class PutKeyResponse(_message.Message):
     __slots__ = ("outcome", "principal")
@@ -147,6 +153,16 @@ class PutKeyResponse(_message.Message):
     outcome: Outcome
     principal: int
     def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., principal: _Optional[int] = ...) -> None: ...
+
+class PutAccessListRequest(_message.Message):
+    __slots__ = ("tenant", "generation", "rules_json")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    RULES_JSON_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    generation: int
+    rules_json: str
+    def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., rules_json: _Optional[str] = ...) -> None: ...
 
 class RevokeKeyRequest(_message.Message):
     __slots__ = ("key_id", "generation")
@@ -493,16 +509,20 @@ class DescribeTopicResponse(_message.Message):
     def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., topic: _Optional[_Union[DescribedTopic, _Mapping]] = ...) -> None: ...
 
 class DescribedTenant(_message.Message):
-    __slots__ = ("tenant", "generation", "quotas", "suspended")
+    __slots__ = ("tenant", "generation", "quotas", "suspended", "access_list_generation", "access_list_digest")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_FIELD_NUMBER: _ClassVar[int]
+    ACCESS_LIST_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    ACCESS_LIST_DIGEST_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     generation: int
     quotas: TenantQuotas
     suspended: bool
-    def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ...) -> None: ...
+    access_list_generation: int
+    access_list_digest: str
+    def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ..., access_list_generation: _Optional[int] = ..., access_list_digest: _Optional[str] = ...) -> None: ...
 
 class DescribedTopic(_message.Message):
     __slots__ = ("tenant", "name", "topic_id", "partitions", "settings_json", "generation", "copies_in_one_zone", "copies_on_one_host")
@@ -525,7 +545,7 @@ class DescribedTopic(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[int] = ..., settings_json: _Optional[str] = ..., generation: _Optional[int] = ..., copies_in_one_zone: _Optional[int] = ..., copies_on_one_host: _Optional[int] = ...) -> None: ...
 
 class DescribedKey(_message.Message):
-    __slots__ = ("key_id", "tenant", "principal", "revoked", "expires_at_ms", "generation", "bindings")
+    __slots__ = ("key_id", "tenant", "principal", "revoked", "expires_at_ms", "generation", "bindings", "owner")
     KEY_ID_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
@@ -533,6 +553,7 @@ class DescribedKey(_message.Message):
     EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     BINDINGS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     key_id: str
     tenant: str
     principal: int
@@ -540,7 +561,8 @@ class DescribedKey(_message.Message):
     expires_at_ms: int
     generation: int
     bindings: _containers.RepeatedCompositeFieldContainer[Binding]
-    def __init__(self, key_id: _Optional[str] = ..., tenant: _Optional[str] = ..., principal: _Optional[int] = ..., revoked: _Optional[bool] = ..., expires_at_ms: _Optional[int] = ..., generation: _Optional[int] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ...) -> None: ...
+    owner: str
+    def __init__(self, key_id: _Optional[str] = ..., tenant: _Optional[str] = ..., principal: _Optional[int] = ..., revoked: _Optional[bool] = ..., expires_at_ms: _Optional[int] = ..., generation: _Optional[int] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class DescribedBroker(_message.Message):
     __slots__ = ("id", "state", "broker_epoch", "client_address", "internal_address", "zone", "leaders", "replicas", "cordoned", "version", "level_min", "level_max", "host")

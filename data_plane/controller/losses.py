@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from data_plane.controller.elections import Alive, Transition, alive_in, candidate
 from data_plane.metadata import broker_records, model
 from data_plane.metadata.image import ClusterImage
-from data_plane.metadata.model import LossKind, LossRecord, PartitionRecord, TopicRecord
+from data_plane.metadata.losses import LossKind, LossRecord
+from data_plane.metadata.model import PartitionRecord, TopicRecord
 from data_plane.metadata.port import Compare, Put
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest, NotFound
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicPartition

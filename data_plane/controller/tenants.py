@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from data_plane.metadata import model
+from data_plane.metadata.access_lists import AccessListRecord, access_list_key
+from data_plane.metadata.features import ACCESS_LISTS
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, KeyValue, Put
 from penstock.contract import limits
@@ -19,7 +21,9 @@ from penstock.contract.api_keys import is_key_id
 from penstock.contract.documents import SHA256_HEX
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT, TenantId
-from penstock.rules.names import check_operations, check_topic_prefix
+from penstock.rules import access
+from penstock.rules.access import AccessList
+from penstock.rules.names import check_topic_prefix
 
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 PRINCIPAL_MAX = 2**32 - 1
@@ -43,6 +47,12 @@ class NewKey:
     changes: tuple[Change, ...]
     record: model.KeyRecord
     ignored: bool = False
+
+
+_NEEDS_LEVEL = (
+    f"need feature level {ACCESS_LISTS}: upgrade every broker, then"
+    f" `penstock cluster features --raise {ACCESS_LISTS}`"
+)
 
 
 def outdated(generation: int, stored: int) -> bool:
@@ -92,6 +102,30 @@ def put_tenant(
     return Transaction(compares=(Compare(key, revision),), changes=(Put(key, after.encode()),))
 
 
+def put_access_list(
+    image: ClusterImage, tenant: TenantId, rules: AccessList, *, generation: int = 0
+) -> Transaction:
+    """Who may do what in the tenant, as a whole. Raises `InvalidRequest` (the feature level is too low), `NotFound`,
+    `LimitExceeded` (it is too long).
+    """
+    if tenant not in image.tenants:
+        raise NotFound(f"tenant {tenant[:63]!r} does not exist")
+    if tenant == SYSTEM_TENANT:
+        raise InvalidRequest(f"tenant {tenant!r}: the service's own tenant has no access list")
+    if image.level < ACCESS_LISTS:
+        raise InvalidRequest(f"access lists {_NEEDS_LEVEL}")
+    known = image.access_lists.get(tenant)
+    if known is not None and outdated(generation, known.generation):
+        return Transaction(compares=(), changes=(), ignored=True)
+    stored = 0 if known is None else known.generation
+    after = AccessListRecord.of(rules, max(generation, stored))
+    if after == known:
+        return Transaction(compares=(), changes=())
+    key = access_list_key(tenant)
+    revision = image.access_list_revisions.get(tenant, 0)
+    return Transaction(compares=(Compare(key, revision),), changes=(Put(key, after.encode()),))
+
+
 # -- keys -----------------------------------------------------------------------------------------------
 
 
@@ -108,9 +142,11 @@ def put_key(
     expires_at_ms: int = 0,
     generation: int = 0,
     bindings: Sequence[model.Binding] = (),
+    owner: str = "",
 ) -> NewKey:
     """A credential made elsewhere, which gets the next principal number; or a known one with another name,
-    expiry or other bindings, which keeps its number and its verifiers.
+    expiry, owner or other bindings, which keeps its number and its verifiers. Below feature level ACCESS_LISTS the
+    owner is left out.
 
     `counter` is /next/principal as just read. `secret_hmac` is hex. A revoked key stays revoked, also one that
     was revoked before it came. Raises `InvalidRequest`, `NotFound` (tenant), `AlreadyExists` (another
@@ -132,7 +168,7 @@ def put_key(
     record = model.KeyRecord(
         key_id=key_id, tenant=tenant, name=name, principal=number, pepper_version=pepper_version,
         secret_hmac=secret_hmac, scram=scram, expires_at_ms=expires_at_ms, generation=generation,
-        bindings=_checked(bindings),
+        bindings=_checked(image, bindings), owner=_owner(image, owner),
     )  # fmt: skip
     if key_id in image.refused_keys:
         return NewKey(
@@ -167,6 +203,7 @@ def _changed_key(image: ClusterImage, existing: model.KeyRecord, wanted: model.K
         expires_at_ms=wanted.expires_at_ms,
         generation=max(wanted.generation, existing.generation),
         bindings=wanted.bindings,
+        owner=wanted.owner,
     )
     if after == existing:
         return NewKey(compares=(), changes=(), record=existing)
@@ -178,12 +215,21 @@ def _changed_key(image: ClusterImage, existing: model.KeyRecord, wanted: model.K
     )
 
 
-def _checked(bindings: Sequence[model.Binding]) -> tuple[model.Binding, ...]:
+def _owner(image: ClusterImage, owner: str) -> str:
+    if owner and owner != access.SERVICE:
+        access.check_principal(owner, groups=False)
+    return owner if image.level >= ACCESS_LISTS else ""
+
+
+def _checked(image: ClusterImage, bindings: Sequence[model.Binding]) -> tuple[model.Binding, ...]:
     if len(bindings) > limits.KEY_BINDINGS_MAX:
         raise LimitExceeded(f"{len(bindings)} bindings of one key, at most {limits.KEY_BINDINGS_MAX} allowed")
     for binding in bindings:
-        check_topic_prefix(binding.topic_prefix)
-        check_operations(binding.operations)
+        if binding.is_plain:
+            check_topic_prefix(binding.topic_prefix)
+        access.check_scope(binding.scope)
+        if image.level < ACCESS_LISTS and not binding.is_plain:
+            raise InvalidRequest(f"scopes that name a kind of resource, or one resource, {_NEEDS_LEVEL}")
     return tuple(bindings)
 
 

@@ -6,13 +6,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from data_plane.metadata import broker_records, model
+from data_plane.metadata.access_lists import AccessListRecord
 from data_plane.metadata.features import BEFORE_LEVELS, FeaturesRecord, Supported, VersionRecord
+from data_plane.metadata.losses import LossRecord
 from data_plane.metadata.port import Event, KeyValue, WatchBatch
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId, TopicPartition
 
 _OF_TOPICS = frozenset(("topics", "partitions", "tombstones", "finals", "losses"))
 """Kinds of keys whose second part is a topic's id."""
-_OF_TENANTS = frozenset(("tenants", "names", "use", "cuts", "begun_cuts", "cut_ends", "kept_cuts"))
+_OF_TENANTS = frozenset(
+    ("tenants", "names", "use", "cuts", "begun_cuts", "cut_ends", "kept_cuts", "access_lists")
+)
 """Kinds of keys whose second part is a tenant."""
 
 
@@ -86,11 +90,13 @@ class ClusterImage:
         self.cuts: dict[TenantId, model.CutRecord] = {}
         """Each tenant's newest."""
         self.cut_revisions: dict[TenantId, int] = {}
-        self.losses: dict[TopicPartition, dict[int, model.LossRecord]] = {}
+        self.losses: dict[TopicPartition, dict[int, LossRecord]] = {}
         """Declared losses of each partition, by the log generation that began with it."""
         self.tenants: dict[TenantId, model.TenantRecord] = {}
         self.tenant_revisions: dict[TenantId, int] = {}
         self.use_revisions: dict[TenantId, int] = {}
+        self.access_lists: dict[TenantId, AccessListRecord] = {}
+        self.access_list_revisions: dict[TenantId, int] = {}
         self.keys: dict[str, model.KeyRecord] = {}
         self.tenants_in_order: list[str] = []
         """Ids of `tenants`, `topics` (in hex) and `keys`, sorted: a list in pages goes on where its last page ended."""
@@ -245,6 +251,9 @@ class ClusterImage:
             _put_in_order(self.tenants_in_order, rest)
             self.tenants[TenantId(rest)] = model.TenantRecord.decode(value)
             self.tenant_revisions[TenantId(rest)] = revision
+        elif kind == "access_lists":
+            self.access_lists[TenantId(rest)] = AccessListRecord.decode(value)
+            self.access_list_revisions[TenantId(rest)] = revision
         elif kind == "use":
             self.use_revisions[TenantId(rest)] = revision
         elif kind == "refused_keys":
@@ -264,7 +273,7 @@ class ClusterImage:
             self.cut_revisions[TenantId(rest)] = revision
         elif kind == "losses":
             where, generation = _loss_of(rest)
-            self.losses.setdefault(where, {})[generation] = model.LossRecord.decode(value)
+            self.losses.setdefault(where, {})[generation] = LossRecord.decode(value)
         elif kind == "controller":
             self.controller, self.controller_epoch = broker_records.ControllerRecord.decode(value), revision
         elif kind == "cluster":
@@ -313,6 +322,9 @@ class ClusterImage:
             _take_from_order(self.tenants_in_order, rest)
             self.tenants.pop(TenantId(rest), None)
             self.tenant_revisions.pop(TenantId(rest), None)
+        elif kind == "access_lists":
+            self.access_lists.pop(TenantId(rest), None)
+            self.access_list_revisions.pop(TenantId(rest), None)
         elif kind == "use":
             self.use_revisions.pop(TenantId(rest), None)
         elif kind == "refused_keys":

@@ -20,9 +20,10 @@
     /cut_ends/<tenant>/<end>/<chunk>
                                      up to ENDS_PER_CHUNK ends of such a cut (kept_ends.py); read likewise
     /losses/<topic id>/<partition>/<log generation>
-                                     LossRecord: the loss by which that generation began; kept permanently
+                                     LossRecord (losses.py): the loss by which that generation began; kept permanently
     /use/<tenant>                    UseRecord: changed with every topic made or grown under a partition limit
     /keys/<key id>                   KeyRecord
+    /access_lists/<tenant>           AccessListRecord (access_lists.py)
     /refused_keys/<key id>           generation at which a key was revoked before it was ever put
     /next/principal, /next/producer_id   counters taken by compare-and-set
 
@@ -30,13 +31,13 @@ Broker epochs, controller epochs and fencing all compare the mod_revision of the
 """
 
 import json
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from data_plane.metadata.json_record import JsonRecord
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.access import Scope
 
 PARTITIONS_PER_BLOCK = 100
 
@@ -345,52 +346,6 @@ class PartitionRecord:
         return replace(self, partition_epoch=self.partition_epoch + 1, **changes)
 
 
-class LossKind(StrEnum):
-    """How a loss came to be declared. Stored by value."""
-
-    LONGEST = "longest log of the last known replicas"
-    """By the controller, once all of them were back (RL47): possibly nothing was lost."""
-    FORCED = "forced election"
-    """By an operator who named the replica (RL48)."""
-    REPAIR = "repair of the only copy"
-    """By an operator: what its damage holds is given up (RL122)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossRecord(JsonRecord):
-    """A declared loss: what began a log generation of one partition. Written once, with the record that it explains."""
-
-    tenant: str
-    topic: str
-    """Name when it was declared."""
-    kind: LossKind
-    log_generation: int
-    """That begins with it."""
-    leader: BrokerId
-    """Whose log goes on."""
-    leader_epoch: int
-    offset: int
-    """Where the new generation begins: what the old one held from here on is lost."""
-    known_end_offset: int
-    """The furthest end that any broker reported. Equal to `offset`: no known record was lost."""
-    last_known: tuple[BrokerId, ...]
-    """Those that may have held what was acknowledged last."""
-    ends: tuple[tuple[BrokerId, int, int], ...]
-    """Who was asked: (broker, epoch of its last batch, log end offset)."""
-    asked_by: str
-    """The operator who demanded it; empty for the controller."""
-    declared_ms: int
-    """Wall clock of who declared it, ms UTC, for people."""
-
-    @classmethod
-    def decode(cls, value: bytes) -> Self:
-        values: dict[str, Any] = json.loads(value)
-        values["kind"] = LossKind(values["kind"])
-        values["last_known"] = tuple(values["last_known"])
-        values["ends"] = tuple((broker, epoch, end) for broker, epoch, end in values["ends"])
-        return cls(**values)
-
-
 def encode_block(records: dict[int, PartitionRecord]) -> bytes:
     """One block's value: its partitions in order."""
     return json.dumps(
@@ -405,11 +360,27 @@ def decode_block(value: bytes) -> dict[int, PartitionRecord]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """Grants `operations` on the topics and groups whose name begins with `topic_prefix`."""
+    """A scope of a key (`penstock.rules.access.Scope`): `operations` on the resources whose name begins with
+    `topic_prefix`."""
 
     topic_prefix: str
     operations: tuple[str, ...] = ()
-    """Names of operations (describe, produce, consume, delete); none = all."""
+    """Names of operations; none = describe, produce, consume and delete."""
+    resource: str = ""
+    """Kind of resource; empty = topics and groups. Others from feature level ACCESS_LISTS on."""
+    literal: bool = False
+    """The one resource that is called `topic_prefix`. From feature level ACCESS_LISTS on."""
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(
+            resource=self.resource, name=self.topic_prefix, literal=self.literal, operations=self.operations
+        )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every release reads it."""
+        return not self.resource and not self.literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,12 +403,35 @@ class KeyRecord(JsonRecord):
     """Version of the desired state that this reflects (0 = never received one); a lower one is ignored."""
     bindings: tuple[Binding, ...] = ()
     """None: everything in the tenant; else only what one of them grants."""
+    owner: str = ""
+    """The principal that access lists name: `person:<id>`, `service_account:<id>` or `service`; empty = not known."""
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        return tuple(binding.scope for binding in self.bindings)
+
+    def encode(self) -> bytes:
+        """Without what is not set: versions before it was known can read that."""
+        values = asdict(self)
+        for row in values["bindings"]:
+            if not row["resource"]:
+                del row["resource"]
+            if not row["literal"]:
+                del row["literal"]
+        if not self.owner:
+            del values["owner"]
+        return json.dumps(values, separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
         values: dict[str, Any] = json.loads(value)
         values["bindings"] = tuple(
-            Binding(topic_prefix=row["topic_prefix"], operations=tuple(row["operations"]))
+            Binding(
+                topic_prefix=row["topic_prefix"],
+                operations=tuple(row["operations"]),
+                resource=row.get("resource", ""),
+                literal=row.get("literal", False),
+            )
             for row in values.get("bindings", ())
         )
         return cls(**values)

@@ -281,7 +281,9 @@ class BrokerNode:
         else:
             self.hosting.assignment.observe(batch)
         self.control.seat.wake()
-        if batch is None or any(event.key.startswith(("/keys/", "/tenants/")) for event in batch.events):
+        if batch is None or any(
+            event.key.startswith(("/keys/", "/tenants/", "/access_lists/")) for event in batch.events
+        ):
             self._gate.recheck()
             self.serving.recheck()
 

@@ -21,6 +21,7 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.disk.port import DiskFault
 from data_plane.metadata import model
+from data_plane.metadata.losses import LossRecord
 from data_plane.metadata.port import MetaStore
 from data_plane.node.broker_node import BrokerNode
 from data_plane.node.config import NodeConfig
@@ -67,7 +68,7 @@ class BrokerState(Enum):
 class Unread:
     """Notices to an operator: the simulation looks for itself."""
 
-    def loss_declared(self, where: TopicPartition, loss: model.LossRecord) -> None:
+    def loss_declared(self, where: TopicPartition, loss: LossRecord) -> None:
         """The watcher sees it in the metadata."""
 
     def store_refused(self, reason: str) -> None:

@@ -55,6 +55,8 @@ class AwaitedAdmin:
         expires_at: datetime | None = None,
         topic_prefix: str | None = None,
         operations: Sequence[str] = (),
+        scopes: Sequence[Mapping[str, Any]] = (),
+        service_account: str | None = None,
         timeout: float | None = None,
     ) -> NewKey:
         return await asyncio.to_thread(
@@ -63,8 +65,13 @@ class AwaitedAdmin:
             expires_at=expires_at,
             topic_prefix=topic_prefix,
             operations=operations,
+            scopes=scopes,
+            service_account=service_account,
             timeout=timeout,
         )
+
+    async def rotate_key(self, key_id: str, *, overlap_s: int = 3600, timeout: float | None = None) -> NewKey:
+        return await asyncio.to_thread(self._admin.rotate_key, key_id, overlap_s=overlap_s, timeout=timeout)
 
     async def keys(self, *, timeout: float | None = None) -> list[Key]:
         return await asyncio.to_thread(self._admin.keys, timeout=timeout)

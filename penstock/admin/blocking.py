@@ -96,12 +96,16 @@ class Admin:
         expires_at: datetime | None = None,
         topic_prefix: str | None = None,
         operations: Sequence[str] = (),
+        scopes: Sequence[Mapping[str, Any]] = (),
+        service_account: str | None = None,
         timeout: float | None = None,
     ) -> NewKey:
         """Make an API key; its text is in the answer and nowhere else.
 
         `topic_prefix` binds it to the topics and groups whose name begins so, `operations` to some of
-        describe, produce, consume and delete (records). `expires_at` needs a time zone.
+        describe, produce, consume and delete (records). `scopes` limit it as the REST reference says: `resource`,
+        `name`, `pattern` (literal or prefix) and `operations`. `service_account` is the id of the one whose key it
+        is. `expires_at` needs a time zone.
         """
         if expires_at is not None and expires_at.tzinfo is None:
             raise ValueError(f"expires_at: {expires_at} has no time zone")
@@ -112,7 +116,18 @@ class Admin:
             body["topic_prefix"] = topic_prefix
         if operations:
             body["operations"] = list(operations)
+        if scopes:
+            body["scopes"] = [dict(scope) for scope in scopes]
+        if service_account is not None:
+            body["service_account"] = service_account
         return new_key_of(self._rest.post("/v1/keys", body, timeout_s=timeout))
+
+    def rotate_key(self, key_id: str, *, overlap_s: int = 3600, timeout: float | None = None) -> NewKey:
+        """Make a key that takes the place of this one, with the same name, scopes and principal. Both are valid for
+        `overlap_s` seconds, then the old one ends. Raises `InvalidRequest` (it is no longer valid, or not yours).
+        """
+        path = f"/v1/keys/{segment(key_id)}/rotate"
+        return new_key_of(self._rest.post(path, {"overlap_s": overlap_s}, timeout_s=timeout))
 
     def keys(self, *, timeout: float | None = None) -> list[Key]:
         """All keys of the tenant, revoked ones included."""

@@ -61,8 +61,12 @@ class Key:
     expires_at: str | None
     revoked_at: str | None
     bindings: tuple[Mapping[str, Any], ...]
-    """What the key is bound to; none = everything in its tenant."""
+    """What the key is bound to; none = everything in its tenant. `scopes` says more."""
     delivered: bool
+    scopes: tuple[Mapping[str, Any], ...] = ()
+    """What it is limited to: resource, name, pattern and operations each; none = all that its principal may."""
+    principal: str = ""
+    """Whom access lists name: `person:<id>`, `service_account:<id>` or `service`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -123,6 +127,8 @@ def key_of(fields: Mapping[str, Any]) -> Key:
             revoked_at=fields.get("revoked_at"),
             bindings=_mappings(fields.get("bindings")),
             delivered=bool(fields.get("delivered", True)),
+            scopes=_mappings(fields.get("scopes")),
+            principal=fields.get("principal") or "",
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InternalError(f"the answer is no key: {type(error).__name__}: {error}") from error

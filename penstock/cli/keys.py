@@ -1,4 +1,4 @@
-"""`penstock key create`, `list` and `revoke`: the tenant's API keys, over REST."""
+"""`penstock key create`, `rotate`, `list` and `revoke`: the tenant's API keys, over REST."""
 
 from contextlib import closing
 from datetime import UTC, datetime
@@ -6,20 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.access_arguments import scope_of
 from penstock.cli.confirmation import must_agree
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.rest import admin_client
 from penstock.cli.topic_changes import timeout_option
+from penstock.rules.access import described_resource
 from penstock.rules.names import OPERATIONS
 
 if TYPE_CHECKING:
-    from penstock.admin.objects import Key
+    from penstock.admin.objects import Key, NewKey
 
 
 @click.group(name="key", cls=Group, path=("key",))
 def key() -> None:
-    """API keys: create, list, revoke."""
+    """API keys: create, rotate, list, revoke."""
 
 
 @key.command(
@@ -39,12 +41,23 @@ def key() -> None:
 @click.option(
     "--operation", "operations", type=click.Choice(OPERATIONS), multiple=True, help="Only this; repeatable."
 )
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    metavar="OPERATIONS:RESOURCE:NAME",
+    help="Only this, for instance produce,describe:topic:orders.* or all:group:billing; repeatable. A name that ends "
+    "with * is a prefix.",
+)
+@click.option("--service-account", metavar="ID", help="Whose key it is; without it: yours.")
 @timeout_option
 def key_create(
     name: str,
     expires_at: datetime | None,
     topic_prefix: str | None,
     operations: tuple[str, ...],
+    scopes: tuple[str, ...],
+    service_account: str | None,
     timeout: float,
 ) -> None:
     """Make an API key. It is shown once."""
@@ -54,8 +67,35 @@ def key_create(
             expires_at=None if expires_at is None else expires_at.replace(tzinfo=UTC),
             topic_prefix=topic_prefix,
             operations=operations,
+            scopes=[scope_of(text) for text in scopes],
+            service_account=service_account,
             timeout=timeout,
         )
+    _show_new(made)
+
+
+@key.command(
+    "rotate", examples=["penstock key rotate key_...", "penstock key rotate key_... --overlap-s 600"]
+)
+@click.argument("key_id", metavar="KEY")
+@click.option(
+    "--overlap-s",
+    type=click.IntRange(0, 30 * 86_400),
+    default=3600,
+    show_default=True,
+    help="How long the old key goes on beside the new one, in seconds.",
+)
+@timeout_option
+def key_rotate(key_id: str, overlap_s: int, timeout: float) -> None:
+    """Make a key that takes the place of another one: same name, scopes and principal. It is shown once."""
+    with closing(admin_client()) as admin, progress("Making a key"):
+        made = admin.rotate_key(key_id, overlap_s=overlap_s, timeout=timeout)
+    _show_new(made)
+    if not current().json:
+        say(f"{key_id} ends in {overlap_s} s.")
+
+
+def _show_new(made: "NewKey") -> None:
     if current().json:
         print_json({"id": made.id, "name": made.name, "api_key": made.api_key, "delivered": made.delivered})
         return
@@ -108,6 +148,8 @@ def _as_json(found: "Key") -> dict[str, Any]:
         "created_at": found.created_at,
         "expires_at": found.expires_at,
         "revoked_at": found.revoked_at,
+        "principal": found.principal,
+        "scopes": [dict(scope) for scope in found.scopes],
         "bindings": [dict(binding) for binding in found.bindings],
         "delivered": found.delivered,
     }
@@ -121,6 +163,9 @@ def _state(found: "Key") -> str:
 
 def _bounds(found: "Key") -> str:
     return "; ".join(
-        f"{', '.join(binding.get('operations') or ()) or 'all'} on {binding.get('topic_prefix') or ''}*"
-        for binding in found.bindings
+        f"{', '.join(scope.get('operations') or ()) or 'all'} on "
+        + described_resource(
+            scope.get("resource") or "", scope.get("name") or "", scope.get("pattern") == "literal"
+        )
+        for scope in found.scopes
     )

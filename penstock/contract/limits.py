@@ -105,6 +105,20 @@ KEY_NAME_LENGTH_MAX: Final = 100
 """The name that people give a key."""
 KEY_BINDINGS_MAX: Final = 100
 """Topic prefixes that one key is limited to. Each is checked in every request of the key."""
+ACLS_PER_TENANT_MAX: Final = 1_000
+"""Entries of a tenant's access list: one value of the metadata holds them all, which each broker reads in one turn."""
+ACL_ADDRESSES_MAX: Final = 16
+"""Ranges of addresses of one entry."""
+ACL_ADDRESSES_PER_TENANT_MAX: Final = 2_000
+"""Ranges of all entries together: a broker reads them in one turn."""
+PRINCIPAL_GROUPS_PER_TENANT_MAX: Final = 100
+"""Groups of people and service accounts. They stand beside the entries."""
+PRINCIPAL_GROUP_MEMBERS_PER_TENANT_MAX: Final = 2_000
+"""Direct members of all of them."""
+ACCESS_LIST_BYTES_MAX: Final = 512 * KIB
+"""The access list as brokers store it. A value of the metadata store may be 1.5 MB."""
+SERVICE_ACCOUNTS_PER_TENANT_MAX: Final = 1_000
+"""Service accounts. Lists and explanations go through all of them."""
 PRODUCE_BYTES_PER_S_MAX: Final = 2**50
 """The highest produce rate that can be set for a tenant."""
 FAILED_AUTH_PER_MINUTE_MAX: Final = 60

@@ -122,9 +122,10 @@ def test_a_key_is_bound_to_a_prefix_and_operations_in_their_order() -> None:
     )
     (binding,) = bound.bindings(key)
     assert (binding.topic_prefix, binding.operations) == ("orders.", ["describe", "produce"])
-    assert bound.topic_prefixes(key) == ("orders.",)
+    visible = bound.KeyRights(key, "").visible_topics
+    assert visible is not None and visible("orders.eu") and not visible("order")
     free, _ = access.create_key(ACTOR, make_tenant("other"), name="app")
-    assert bound.topic_prefixes(free) is None
+    assert bound.KeyRights(free, "").visible_topics is None
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ WRITERS = frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.KEY})
 OPERATOR = frozenset({S.OPERATOR})
 USAGE = PEOPLE | {S.KEY, S.OPERATOR}
 INVOICES = frozenset({S.OWNER, S.ADMIN, S.BILLING, S.AUDITOR, S.KEY, S.OPERATOR})
+ACCESS_READERS = frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.OPERATOR})
+ACCESS_WRITERS = frozenset({S.OWNER, S.ADMIN, S.KEY})
 
 MAY = {
     ("GET", "v1/tenants"): EVERYBODY,
@@ -53,6 +55,25 @@ MAY = {
     ("POST", "v1/keys"): WRITERS,
     ("GET", "v1/keys/<str:key>"): frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.OPERATOR}),
     ("DELETE", "v1/keys/<str:key>"): WRITERS,
+    ("POST", "v1/keys/<str:key>/rotate"): WRITERS,
+    ("GET", "v1/service-accounts"): ACCESS_READERS,
+    ("POST", "v1/service-accounts"): ACCESS_WRITERS,
+    ("GET", "v1/service-accounts/<str:account>"): ACCESS_READERS,
+    ("DELETE", "v1/service-accounts/<str:account>"): ACCESS_WRITERS,
+    ("GET", "v1/principal-groups"): ACCESS_READERS,
+    ("POST", "v1/principal-groups"): ACCESS_WRITERS,
+    ("GET", "v1/principal-groups/<str:group>"): ACCESS_READERS,
+    ("PATCH", "v1/principal-groups/<str:group>"): ACCESS_WRITERS,
+    ("DELETE", "v1/principal-groups/<str:group>"): ACCESS_WRITERS,
+    ("GET", "v1/access"): ACCESS_READERS,
+    ("PATCH", "v1/access"): ACCESS_WRITERS,
+    ("GET", "v1/access/check"): ACCESS_READERS,
+    ("GET", "v1/access/who"): ACCESS_READERS,
+    ("GET", "v1/acls"): ACCESS_READERS,
+    ("POST", "v1/acls"): ACCESS_WRITERS,
+    ("POST", "v1/acls:preset"): ACCESS_WRITERS,
+    ("GET", "v1/acls/<str:acl>"): ACCESS_READERS,
+    ("DELETE", "v1/acls/<str:acl>"): ACCESS_WRITERS,
     ("GET", "v1/quotas"): PEOPLE | {S.KEY, S.OPERATOR},
     ("PATCH", "v1/quotas"): OPERATOR,
     ("GET", "v1/audit"): frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR}),
@@ -144,6 +165,9 @@ def concrete(route: str, house: House) -> str:
         "<str:key>": key.public_id,
         "<str:invoice>": "inv_none",
         "<str:cut>": "cut_none",
+        "<str:account>": "sa_none",
+        "<str:group>": "grp_none",
+        "<str:acl>": "acl_none",
         "<int:broker>": "1",
         "<str:move>": "mov_none",
     }

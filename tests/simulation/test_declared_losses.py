@@ -7,7 +7,7 @@ from typing import Any
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.log.outcomes import DamagedRange
-from data_plane.metadata.model import LossKind
+from data_plane.metadata.losses import LossKind
 from data_plane.metadata.port import OutcomeUnknown, StoreUnavailable
 from data_plane.testkit.cluster import TENANT, SimBroker
 from penstock.contract.errors import ErrorCode

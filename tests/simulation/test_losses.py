@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from data_plane.metadata.model import LossKind, LossRecord
+from data_plane.metadata.losses import LossKind, LossRecord
 from data_plane.testkit.checkers import Evidence
 from data_plane.testkit.cluster import SimCluster
 from data_plane.testkit.faults import FaultKind, Step

@@ -12,7 +12,7 @@ from control_plane import config
 from control_plane.access import actions
 from control_plane.access import queries as key_queries
 from control_plane.outbox import in_request
-from penstock.contract.errors import PenstockError
+from penstock.contract.errors import Forbidden, PenstockError
 from tenants import actions as tenant_actions
 from tenants import queries
 from tenants.models import ApiKey
@@ -86,14 +86,15 @@ def rotate_key(request: HttpRequest, access: TenantAccess, key: str) -> HttpResp
     """A new key with the same name, rights and lifetime; both work until the old one is revoked."""
     old = queries.key(access.tenant, key)
     lifetime = None if old.expires_at is None else old.expires_at - old.created_at
-    bindings = key_queries.bindings(old)
+    if old.service_account is not None and not access.may(Permission.ACCESS_WRITE):
+        raise Forbidden(f"{Permission.ACCESS_WRITE.value} is required for a key of a service account")
     new, text = actions.create_key(
         access.actor,
         access.tenant,
         name=old.name,
         expires_at=None if lifetime is None else timezone.now() + lifetime,
-        topic_prefix=bindings[0].topic_prefix if bindings else None,
-        operations=bindings[0].operations if bindings else (),
+        scopes=key_queries.scopes_of(old),
+        account=old.service_account,
     )
     return _shown_once(request, access, new, text.reveal(), old)
 

@@ -37,6 +37,7 @@ from penstock.contract.errors import (
 )
 from penstock.contract.ids import TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.access_document import access_list_of
 from penstock.rules.domains import locations, most_together
 
 _TRIES = 20
@@ -188,10 +189,29 @@ class AdminCalls:
 
         return (await self.carry_out(decide)).SerializeToString()
 
+    async def put_access_list(self, caller: Caller, request: bytes) -> bytes:
+        wanted = parsed(pb.PutAccessListRequest, request)
+        try:
+            rules = access_list_of(wanted.rules_json)
+        except PenstockError as refusal:
+            return pb.Outcome(error=refusal.code, message=refusal.message).SerializeToString()
+
+        def decide() -> Change:
+            return tenants.put_access_list(
+                self._view.image, TenantId(wanted.tenant), rules, generation=wanted.generation
+            )
+
+        return (await self.carry_out(decide)).SerializeToString()
+
     async def put_key(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.PutKeyRequest, request)
         bindings = [
-            model.Binding(topic_prefix=binding.topic_prefix, operations=tuple(binding.operations))
+            model.Binding(
+                topic_prefix=binding.topic_prefix,
+                operations=tuple(binding.operations),
+                resource=binding.resource,
+                literal=binding.literal,
+            )
             for binding in wanted.bindings
         ]
         given: list[model.KeyRecord] = []
@@ -210,6 +230,7 @@ class AdminCalls:
                 expires_at_ms=wanted.expires_at_ms,
                 generation=wanted.generation,
                 bindings=bindings,
+                owner=wanted.owner,
             )
             given[:] = [change.record]
             return change

@@ -61,6 +61,7 @@ def add_page(
 
 def _add_tenant(response: pb.DescribeClusterResponse, image: ClusterImage, tenant: str) -> int:
     record = image.tenants[TenantId(tenant)]
+    rules = image.access_lists.get(TenantId(tenant))
     response.tenants.add(
         tenant=tenant,
         generation=record.generation,
@@ -68,6 +69,8 @@ def _add_tenant(response: pb.DescribeClusterResponse, image: ClusterImage, tenan
             produce_bytes_per_s=record.quotas.produce_bytes_per_s, partitions_max=record.quotas.partitions_max
         ),
         suspended=record.suspended,
+        access_list_generation=0 if rules is None else rules.generation,
+        access_list_digest="" if rules is None else rules.digest,
     )
     return 1
 
@@ -98,9 +101,15 @@ def _add_key(response: pb.DescribeClusterResponse, image: ClusterImage, key_id: 
         expires_at_ms=record.expires_at_ms,
         generation=record.generation,
         bindings=[
-            pb.Binding(topic_prefix=binding.topic_prefix, operations=binding.operations)
+            pb.Binding(
+                topic_prefix=binding.topic_prefix,
+                operations=binding.operations,
+                resource=binding.resource,
+                literal=binding.literal,
+            )
             for binding in record.bindings
         ],
+        owner=record.owner,
     )
     return 1
 

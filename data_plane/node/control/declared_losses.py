@@ -19,7 +19,7 @@ from data_plane.controller.losses import (
 )
 from data_plane.metadata import broker_records
 from data_plane.metadata.image import ClusterImage
-from data_plane.metadata.model import LossRecord
+from data_plane.metadata.losses import LossRecord
 from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, SessionLost, StoreUnavailable
 from data_plane.node.config import NodeConfig
 from data_plane.node.membership.metadata_view import MetadataView

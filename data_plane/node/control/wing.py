@@ -71,6 +71,7 @@ class Control:
             methods.CREATE_TOPICS: admin.create_topics,
             methods.UPDATE_TOPIC: admin.update_topic,
             methods.DELETE_TOPIC: admin.delete_topic,
+            methods.PUT_ACCESS_LIST: admin.put_access_list,
             methods.PUT_KEY: admin.put_key,
             methods.REVOKE_KEY: admin.revoke_key,
             methods.DESCRIBE_TOPIC: admin.describe_topic,

@@ -70,7 +70,9 @@ class GroupCalls:
             self._gate.authenticator.authorize_group(principal, operation, group)
         except errors.NotFound:
             # Groups come into being when they are named, so there is nothing to hide.
-            raise errors.Forbidden(f"group {group!r}: no binding of the key names it") from None
+            raise errors.Forbidden(
+                f"group {group!r}: no scope of the key and no entry of the access list names it"
+            ) from None
 
     def _may_describe(self, principal: Principal, group: str) -> bool:
         try:

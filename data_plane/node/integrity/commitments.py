@@ -2,6 +2,7 @@
 
 from data_plane.authz.access import Operation, Principal
 from data_plane.metadata import model
+from data_plane.metadata.losses import LossRecord
 from data_plane.metadata.port import MetaStore, StoreUnavailable
 from data_plane.node.admission.gate import Gate
 from data_plane.node.membership.metadata_view import MetadataView
@@ -61,7 +62,7 @@ class Commitments:
                     )
         return response.SerializeToString()
 
-    def _may_see(self, principal: Principal, topic_id: TopicId, loss: model.LossRecord) -> bool:
+    def _may_see(self, principal: Principal, topic_id: TopicId, loss: LossRecord) -> bool:
         """Also of a topic that is deleted: by the name it had."""
         topic = self._view.image.topics.get(topic_id) or model.TopicRecord(
             topic_id=topic_id,

@@ -21,7 +21,7 @@ from billing.models import (
     SlaWindow,
     UsageDay,
 )
-from control_plane.access.models import KeyBinding
+from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup
 from control_plane.audit.models import AuditEntry
 from control_plane.placement.models import BrokerOrder, Move, MoveState
 from control_plane.topics.models import Topic
@@ -160,6 +160,34 @@ def keys(house: House, said: Cluster, numbers: range) -> None:
         KeyBinding(key=row, topic_prefix=prefix, operations=["produce"])
         for row in rows
         for prefix in ("orders", "returns")
+    )
+
+
+def service_accounts(house: House, said: Cluster, numbers: range) -> None:
+    ServiceAccount.objects.bulk_create(
+        ServiceAccount(public_id=f"sa_{n}", tenant=house.tenant, name=f"program-{n}") for n in numbers
+    )
+
+
+def principal_groups(house: House, said: Cluster, numbers: range) -> None:
+    PrincipalGroup.objects.bulk_create(
+        PrincipalGroup(public_id=f"grp_{n}", tenant=house.tenant, name=f"group-{n}", members=["person:usr_1"])
+        for n in numbers
+    )
+
+
+def acls(house: House, said: Cluster, numbers: range) -> None:
+    AclEntry.objects.bulk_create(
+        AclEntry(
+            public_id=f"acl_{n}",
+            tenant=house.tenant,
+            effect="deny",
+            principal="everyone",
+            resource="topic",
+            name=f"topic-{n}",
+            fingerprint=f"{n:064x}",
+        )
+        for n in numbers
     )
 
 
@@ -352,6 +380,9 @@ LISTS: Mapping[str, Listed] = {
     "/v1/sign-ins": Listed(fill=sign_ins),
     "/v1/topics": Listed(fill=topics),
     "/v1/keys": Listed(fill=keys),
+    "/v1/service-accounts": Listed(fill=service_accounts),
+    "/v1/principal-groups": Listed(fill=principal_groups),
+    "/v1/acls": Listed(fill=acls),
     "/v1/audit": Listed(fill=audit),
     "/v1/cluster/brokers": Listed(fill=brokers, by=OPERATOR),
     "/v1/cluster/losses": Listed(fill=losses, by=OPERATOR),
@@ -375,6 +406,10 @@ NO_LISTS = {
     "/v1/billing/cuts/{cut}",
     "/v1/cluster/brokers/{broker}",
     "/v1/keys/{key}",
+    "/v1/access",
+    "/v1/access/who",
+    "/v1/acls/{acl}",
+    "/v1/principal-groups/{group}",
     "/v1/tenants/{tenant}",
     "/v1/topics/{name}",
     "/v1/topics/{name}/durability",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock import AlreadyExists, NotFound, PenstockError, Unauthenticated
+from penstock import AlreadyExists, Forbidden, NotFound, PenstockError, Unauthenticated
 from penstock.contract.errors import InvalidRequest, OutcomeUnknown
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
@@ -112,6 +112,36 @@ class Deliveries:
         assert (tenant.produce_bytes_per_s, tenant.generation) == (123_456, 2)
         (held,) = [k for k in seen.keys if f"key_{k.key_id}" == key["id"]]
         assert [(b.topic_prefix, b.operations) for b in held.bindings] == [("orders.", ("produce",))]
+
+    def test_an_access_list_binds_a_service_account_on_the_brokers(self, service: Service) -> None:
+        acme = service.sign_up()
+        for name in ("orders", "secrets"):
+            acme.rest.post("/v1/topics", {"name": name, "partitions": 1})
+        account = acme.rest.post("/v1/service-accounts", {"name": "billing"})["id"]
+        key = acme.rest.post("/v1/keys", {"name": "b", "service_account": account})
+        entry = {"effect": "deny", "principal": f"service_account:{account}", "resource": "topic"}
+        hidden = acme.rest.post("/v1/acls", {**entry, "name": "secrets"})
+        closed = acme.rest.post("/v1/acls", {**entry, "name": "orders", "operations": ["produce"]})
+        assert key["delivered"] and hidden["delivered"] and closed["delivered"], service.last_words()
+        with service.sdk(key["key"]) as client:
+            assert [topic.name for topic in client.topics()] == ["orders"]
+            with pytest.raises(Forbidden, match=f"produce to service_account:{account}"):
+                client.producer(linger_ms=0).send("orders", b"one").result(PATIENCE_S)
+        asked = {"key": key["id"], "operation": "produce", "resource": "topic", "name": "orders"}
+        why = acme.rest.get("/v1/access/check", asked)
+        assert (why["allowed"], why["entry"]["id"]) == (False, closed["id"])
+        assert acme.rest.delete(f"/v1/acls/{closed['id']}")["delivered"]
+        made = acme.rest.post(f"/v1/keys/{key['id']}/rotate", {"overlap_s": 600})
+        assert made["delivered"], service.last_words()
+        for text in (key["key"], made["key"]):
+            with service.sdk(text) as client:
+                client.producer(linger_ms=0).send("orders", b"one").result(PATIENCE_S)
+        (held,) = [k for k in service.seen(objects=True).keys if f"key_{k.key_id}" == made["id"]]
+        assert held.owner == f"service_account:{account}"
+        acme.rest.delete(f"/v1/service-accounts/{account}")
+        for text in (key["key"], made["key"]):
+            with service.sdk(text) as client, pytest.raises(Unauthenticated):
+                client.topics()
 
     def test_a_revoked_key_is_refused_within_a_second_on_an_open_stream(self, service: Service) -> None:
         acme = service.sign_up()

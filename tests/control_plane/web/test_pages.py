@@ -10,6 +10,7 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 
 from control_plane.access import actions as access
+from control_plane.access import queries as queries_of_keys
 from control_plane.outbox import in_request
 from control_plane.topics import actions as topics
 from control_plane.topics.models import Topic
@@ -20,9 +21,11 @@ from penstock.contract.errors import (
     OutcomeUnknown,
     PenstockError,
 )
+from penstock.rules.access import Scope
 from tenants import actions
 from tenants.models import ApiKey, Session
 from tenants.roles import Standing
+from tenants.service_accounts.actions import create_service_account
 from tests.control_plane.world import (
     ACTOR,
     PASSWORD,
@@ -355,6 +358,30 @@ def test_a_bound_key_is_bound_and_its_successor_too(house: House) -> None:
     second.refresh_from_db()
     assert first.revoked_at is not None
     assert second.revoked_at is None
+
+
+def test_the_successor_of_a_key_has_all_of_its_scopes(house: House) -> None:
+    client = signed_in(house)
+    scopes = [
+        Scope(resource="topic", name="orders", literal=True, operations=("consume",)),
+        Scope(resource="group", name="billing-"),
+    ]
+    first, _ = access.create_key(ACTOR, house.tenant, name="reader", scopes=scopes)
+    shown = text_of(client.get("/t/acme/keys"))
+    assert "orders</span>" in shown and "billing-*</span>" in shown
+    client.post(f"/t/acme/keys/{first.public_id}/rotate")
+    second = ApiKey.objects.exclude(pk=first.pk).get(name="reader")
+    assert queries_of_keys.scopes_of(second) == scopes
+
+
+def test_a_developer_exchanges_no_key_of_a_service_account(house: House) -> None:
+    account = create_service_account(ACTOR, house.tenant, name="billing")
+    key, _ = access.create_key(ACTOR, house.tenant, name="program", account=account)
+    developer = signed_in(house, Standing.DEVELOPER)
+    assert developer.post(f"/t/acme/keys/{key.public_id}/rotate").status_code == 403
+    assert ApiKey.objects.filter(name="program").count() == 1
+    assert signed_in(house).post(f"/t/acme/keys/{key.public_id}/rotate").status_code == 200
+    assert ApiKey.objects.filter(name="program", service_account=account, maker=None).count() == 2
 
 
 def test_the_audit_log_names_the_person(house: House) -> None:

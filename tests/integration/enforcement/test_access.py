@@ -190,7 +190,7 @@ def test_a_bound_key_sees_its_prefix_only_and_a_changed_binding_counts_at_once(
         assert [topic.name for topic in client.topics()] == ["in-flights", "out-flights"]
         producer = client.producer(linger_ms=0)
         producer.send("in-flights", b"x").result(PATIENCE_S)
-        with pytest.raises(Forbidden, match=r"'out-flights': no binding of the key .* grants produce"):
+        with pytest.raises(Forbidden, match=r"'out-flights': no scope of the key .* grants produce"):
             producer.send("out-flights", b"x").result(PATIENCE_S)
         with pytest.raises(NotFound, match="'other' does not exist"):
             producer.send("other", b"x").result(PATIENCE_S)
@@ -214,7 +214,7 @@ def test_a_key_deletes_records_only_if_it_was_given_that_right(cluster: Brokers,
     with cluster.client(writer.holder) as client:
         for value in (b"one", b"two"):
             client.producer(linger_ms=0).send("kept", value).result(PATIENCE_S)
-        with pytest.raises(Forbidden, match=r"no binding of the key .* grants delete"):
+        with pytest.raises(Forbidden, match=r"no scope of the key .* grants delete"):
             client.delete_records({("kept", 0): 1})
     with cluster.client(deleter.holder) as client:
         with pytest.raises(Forbidden, match="grants produce"):

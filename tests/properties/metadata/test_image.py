@@ -6,11 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_plane.metadata import broker_records, model
+from data_plane.metadata.access_lists import AccessListRecord, access_list_key
 from data_plane.metadata.features import FEATURES_KEY, FeaturesRecord, VersionRecord, version_key
 from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.losses import LossKind, LossRecord
 from data_plane.metadata.port import Event, KeyValue, WatchBatch
 from penstock.contract.ids import BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.access import AccessList, Acl
 
 brokers = st.integers(0, 4).map(BrokerId)
 topics = st.integers(0, 3).map(lambda n: TopicId(bytes([n]) * 16))
@@ -78,7 +81,7 @@ live_records = st.builds(
     hexes,
 )
 key_records = st.builds(
-    lambda key_id, tenant, principal, revoked: model.KeyRecord(
+    lambda key_id, tenant, principal, revoked, owner, bindings: model.KeyRecord(
         key_id=key_id,
         tenant=tenant,
         name="k",
@@ -87,8 +90,12 @@ key_records = st.builds(
         secret_hmac="00",
         scram={"sha256": {"iterations": 4096}},
         revoked=revoked,
+        owner=owner,
+        bindings=bindings,
     ),
     st.sampled_from(["k1", "k2"]), tenants, st.integers(1, 2**32 - 1), st.booleans(),
+    st.sampled_from(["", "person:usr_1"]),
+    st.sampled_from([(), (model.Binding(topic_prefix="a", resource="topic", literal=True),)]),
 )  # fmt: skip
 
 puts = st.one_of(
@@ -97,6 +104,17 @@ puts = st.one_of(
     registered_brokers.map(lambda r: (broker_records.broker_key(r.broker_id), r.encode())),
     st.tuples(brokers.map(broker_records.live_key), live_records.map(lambda r: r.encode())),
     key_records.map(lambda r: (model.credential_key(r.key_id), r.encode())),
+    st.builds(
+        lambda t, acls, generation: (
+            access_list_key(t),
+            AccessListRecord.of(
+                AccessList(acls=acls, members=(("group:g", ("person:usr_1",)),)), generation
+            ).encode(),
+        ),
+        tenants,
+        st.sampled_from([(), (Acl(effect="deny", principal="group:g", resource="group", name="a"),)]),
+        st.integers(1, 9),
+    ),
     st.builds(lambda t: (model.tenant_key(t), model.TenantRecord(tenant=t).encode()), tenants),
     st.builds(lambda t, n, i: (model.name_key(t, n), i.hex().encode()), tenants, names, topics),
     st.builds(lambda t, n: (model.tombstone_key(t), model.Tombstone(name=n).encode()), topics, names),
@@ -142,7 +160,7 @@ puts = st.one_of(
     st.builds(
         lambda t, p, g, kind: (
             model.loss_key(t, p, g),
-            model.LossRecord(
+            LossRecord(
                 tenant="tn",
                 topic="orders",
                 kind=kind,
@@ -160,7 +178,7 @@ puts = st.one_of(
         topics,
         st.integers(0, 3),
         st.integers(2, 4),
-        st.sampled_from(model.LossKind),
+        st.sampled_from(LossKind),
     ),
     st.builds(
         lambda b, i: (

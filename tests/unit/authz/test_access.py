@@ -7,10 +7,9 @@ import pytest
 from data_plane.authz.access import (
     IMAGE_AGE_MS_MAX,
     Authenticator,
-    KeyBindings,
+    KeyRights,
     Operation,
     Principal,
-    grants,
 )
 from data_plane.metadata import model
 from data_plane.metadata.image import ClusterImage
@@ -20,6 +19,7 @@ from penstock.contract.api_keys import ApiKey
 from penstock.contract.errors import BrokerUnavailable, Forbidden, NotFound, Throttled, Unauthenticated
 from penstock.contract.ids import TopicId
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.access import scope_grants
 
 from .setup import ACME, GLOBEX, NOW_MS, PEER, Tenants, key_number
 
@@ -363,14 +363,14 @@ def test_a_key_that_is_no_longer_known_is_granted_nothing() -> None:
     tenants.put(model.credential_key(ONE.key_id), None)
     for operation in Operation:
         topic = next(iter(tenants.image.topics.values()))
-        assert KeyBindings(tenants.image).refusal(principal, operation, topic)
-        assert KeyBindings(tenants.image).group_refusal(principal, operation, "readers")
+        assert KeyRights(tenants.image).refusal(principal, operation, topic)
+        assert KeyRights(tenants.image).group_refusal(principal, operation, "readers")
 
 
 def test_a_prefix_that_two_names_share_grants_both_and_a_longer_one_its_own_alone() -> None:
     for prefix, granted in (("", 4), ("or", 3), ("orders", 2), ("orders-eu", 1), ("orders-eu-2", 0)):
         binding = model.Binding(topic_prefix=prefix, operations=("consume",))
         names = ("orders", "orders-eu", "ordinary", "invoices")
-        assert sum(grants(binding, Operation.CONSUME, name) for name in names) == granted
-        assert sum(grants(binding, Operation.DESCRIBE, name) for name in names) == granted
-        assert not any(grants(binding, Operation.PRODUCE, name) for name in names)
+        assert sum(scope_grants(binding.scope, "consume", "topic", name) for name in names) == granted
+        assert sum(scope_grants(binding.scope, "describe", "topic", name) for name in names) == granted
+        assert not any(scope_grants(binding.scope, "produce", "topic", name) for name in names)

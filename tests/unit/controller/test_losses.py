@@ -18,7 +18,8 @@ from data_plane.controller.losses import (
     why_not,
 )
 from data_plane.metadata import broker_records, model
-from data_plane.metadata.model import LossKind, LossRecord, PartitionRecord
+from data_plane.metadata.losses import LossKind, LossRecord
+from data_plane.metadata.model import PartitionRecord
 from data_plane.metadata.port import Compare, Delete, Put
 from data_plane.replication.eligibility import with_in_sync
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest, NotFound

@@ -3,6 +3,7 @@
 import pytest
 
 from data_plane.metadata import broker_records, model
+from data_plane.metadata.access_lists import access_list_key
 from data_plane.metadata.image import ClusterImage
 from penstock.contract.ids import TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
@@ -36,6 +37,7 @@ def image() -> ClusterImage:
         model.topic_key(OWN),
         model.block_key(OWN, 250),
         model.tenant_key(MINE),
+        access_list_key(MINE),
         model.name_key(MINE, "orders"),
         model.name_key(MINE, "tn_b"),
         model.credential_key("own"),
@@ -55,6 +57,7 @@ def test_what_may_be_of_a_tenant_concerns_it(image: ClusterImage, key: str) -> N
         model.final_key(FOREIGN, 7),
         model.loss_key(FOREIGN, 0, 1),
         model.tenant_key(OTHER),
+        access_list_key(OTHER),
         model.tenant_key("tn_a2"),
         model.name_key(OTHER, "tn_a"),
         model.cut_key(OTHER),

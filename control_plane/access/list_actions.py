@@ -1,0 +1,368 @@
+"""Writes a tenant's access list: entries, default and groups of principals. Brokers get the list as a whole."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from control_plane.access import queries
+from control_plane.access.models import AclEntry, PrincipalGroup, TenantAccessList
+from control_plane.audit import actions as audit
+from control_plane.audit.actor import Actor, ActorKind
+from control_plane.ids import new_id
+from control_plane.outbox import actions as outbox
+from control_plane.outbox import conditions
+from control_plane.outbox.registry import Delivered
+from penstock.contract import limits
+from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, LimitExceeded, NotFound
+from penstock.contract.ids import SYSTEM_TENANT
+from penstock.rules import access as rules
+from penstock.rules.access import AccessList, Acl
+from penstock.rules.access_document import access_list_json
+from penstock.rules.names import check_printable_name
+from tenants.models import ApiKey, Membership, ServiceAccount, Tenant
+from tenants.service_accounts import actions as accounts
+
+KIND_ACCESS = "access_list"
+
+
+# -- the list -------------------------------------------------------------------------------------------
+
+
+def set_default(actor: Actor, tenant: Tenant, default: str) -> TenantAccessList:
+    """What holds for what no entry speaks of. Raises `InvalidRequest`, `Forbidden` (it would lock its actor out)."""
+    AccessList(default=default)
+    with transaction.atomic():
+        row = _locked(tenant)
+        before = row.default
+        if before == default:
+            return row
+        row.default = default
+        row.save(update_fields=["default", "updated_at"])
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="access.default",
+            object_id=row.public_id,
+            before={"default": before},
+            after={"default": default},
+        )
+        return _changed(actor, row)
+
+
+def add_acls(actor: Actor, tenant: Tenant, wanted: Sequence[Acl]) -> tuple[TenantAccessList, list[AclEntry]]:
+    """New entries, all or none. One that is there already is not made again, and is among those returned.
+
+    Raises `LimitExceeded`, `NotFound` (a principal is not the tenant's), `Forbidden` (they would lock their actor out).
+    """
+    with transaction.atomic():
+        row = _locked(tenant)
+        _check_principals(tenant, (acl.principal for acl in wanted), everyone=True)
+        known = {entry.fingerprint: entry for entry in queries.acls(tenant)}
+        entries, made = [], []
+        for acl in wanted:
+            fingerprint = fingerprint_of(acl)
+            if fingerprint not in known:
+                known[fingerprint] = AclEntry.objects.create(
+                    public_id=new_id("acl"),
+                    tenant=tenant,
+                    effect=acl.effect,
+                    principal=acl.principal,
+                    resource=acl.resource,
+                    name=acl.name,
+                    literal=acl.literal,
+                    operations=sorted(set(acl.operations)),
+                    addresses=sorted(set(acl.addresses)),
+                    fingerprint=fingerprint,
+                )
+                made.append(known[fingerprint])
+            entries.append(known[fingerprint])
+        if not made:
+            return row, entries
+        if len(known) > limits.ACLS_PER_TENANT_MAX:
+            raise LimitExceeded(
+                f"the access list would have {len(known)} entries, at most {limits.ACLS_PER_TENANT_MAX} allowed;"
+                " name prefixes and groups of principals instead of single ones"
+            )
+        for entry in made:
+            audit.record(
+                actor,
+                tenant=tenant.public_id,
+                action="acl.create",
+                object_id=entry.public_id,
+                after={"entry": rules.described(entry.acl)},
+            )
+        return _changed(actor, row), entries
+
+
+def remove_acl(actor: Actor, tenant: Tenant, public_id: str) -> tuple[TenantAccessList, AclEntry]:
+    """The entry holds no longer. Raises `NotFound`, `Forbidden` (it would lock its actor out)."""
+    with transaction.atomic():
+        row = _locked(tenant)
+        entry = queries.acl(tenant, public_id)
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="acl.delete",
+            object_id=entry.public_id,
+            before={"entry": rules.described(entry.acl)},
+        )
+        AclEntry.objects.filter(pk=entry.pk).delete()
+        return _changed(actor, row), entry
+
+
+def touch(actor: Actor, row: TenantAccessList, *, at_least: int = 0) -> TenantAccessList:
+    """Brokers must get the list again, with a generation above `at_least`. The caller writes the audit entry."""
+    with transaction.atomic():
+        return _deliver(_locked(row.tenant), at_least)
+
+
+def fingerprint_of(acl: Acl) -> str:
+    """The same for entries that say the same."""
+    return hashlib.sha256(access_list_json(AccessList(acls=(acl,))).encode()).hexdigest()
+
+
+# -- groups of principals -------------------------------------------------------------------------------
+
+
+def create_group(
+    actor: Actor, tenant: Tenant, *, name: str, members: Sequence[str]
+) -> tuple[TenantAccessList, PrincipalGroup]:
+    """Raises `InvalidRequest`, `NotFound` (a member is not the tenant's), `AlreadyExists`, `LimitExceeded`."""
+    check_printable_name("name", name, limits.KEY_NAME_LENGTH_MAX)
+    with transaction.atomic():
+        row = _locked(tenant)
+        _check_principals(tenant, members, everyone=False)
+        try:
+            with transaction.atomic():
+                group = PrincipalGroup.objects.create(
+                    public_id=new_id("grp"), tenant=tenant, name=name, members=sorted(set(members))
+                )
+        except IntegrityError:
+            raise AlreadyExists(f"name: the tenant has a group of principals called {name!r}") from None
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="principal_group.create",
+            object_id=group.public_id,
+            after={"name": name, "members": group.members},
+        )
+        return _changed(actor, row), group
+
+
+def set_members(
+    actor: Actor, tenant: Tenant, public_id: str, members: Sequence[str]
+) -> tuple[TenantAccessList, PrincipalGroup]:
+    """The members, all of them. Raises as `create_group`; `InvalidRequest` for groups in a circle."""
+    with transaction.atomic():
+        row = _locked(tenant)
+        group = queries.group(tenant, public_id)
+        _check_principals(tenant, members, everyone=False)
+        before, group.members = group.members, sorted(set(members))
+        if before == group.members:
+            return row, group
+        group.save(update_fields=["members"])
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="principal_group.change",
+            object_id=group.public_id,
+            before={"members": before},
+            after={"members": group.members},
+        )
+        return _changed(actor, row), group
+
+
+def remove_group(actor: Actor, tenant: Tenant, public_id: str) -> tuple[TenantAccessList, PrincipalGroup]:
+    """Raises `NotFound`, `InvalidRequest` (an entry or another group names it)."""
+    with transaction.atomic():
+        row = _locked(tenant)
+        group = queries.group(tenant, public_id)
+        principal = f"{rules.GROUP_KIND}{public_id}"
+        naming = queries.acls(tenant).filter(principal=principal).first()
+        if naming is not None:
+            raise InvalidRequest(
+                f"group {group.name!r}: the entry {naming.public_id} names it; delete that first"
+            )
+        for other in queries.groups(tenant):
+            if principal in other.members:
+                raise InvalidRequest(
+                    f"group {group.name!r}: the group {other.name!r} holds it; take it out first"
+                )
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="principal_group.delete",
+            object_id=public_id,
+            before={"name": group.name, "members": group.members},
+        )
+        PrincipalGroup.objects.filter(pk=group.pk).delete()
+        return _changed(actor, row), group
+
+
+# -- service accounts -----------------------------------------------------------------------------------
+
+
+def create_account(actor: Actor, tenant: Tenant, *, name: str) -> ServiceAccount:
+    """Raises `InvalidRequest`, `AlreadyExists`, `LimitExceeded`."""
+    check_printable_name("name", name, limits.KEY_NAME_LENGTH_MAX)
+    with transaction.atomic():
+        Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        there = ServiceAccount.objects.filter(tenant=tenant, ended_at=None)
+        if there.filter(name=name).exists():
+            raise AlreadyExists(f"name: the tenant has a service account called {name!r}")
+        if there.count() >= limits.SERVICE_ACCOUNTS_PER_TENANT_MAX:
+            raise LimitExceeded(
+                f"the tenant has {limits.SERVICE_ACCOUNTS_PER_TENANT_MAX} service accounts, and may have no more"
+            )
+        return accounts.create_service_account(actor, tenant, name=name)
+
+
+def end_account(actor: Actor, tenant: Tenant, account: ServiceAccount) -> None:
+    """Delete it: its keys are revoked, and entries and groups that name it no longer do. Raises `Forbidden` (it is the
+    actor's own).
+    """
+    principal = f"{rules.ACCOUNT_KIND}{account.public_id}"
+    with transaction.atomic():
+        Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        if actor.kind is ActorKind.KEY and ApiKey.objects.filter(
+            tenant=tenant, public_id=actor.id, service_account=account
+        ):
+            raise Forbidden("a service account does not delete itself; use another key or sign in")
+        accounts.end_service_account(actor, account)
+        if queries.access_of(tenant) is None:
+            return
+        row = _locked(tenant)
+        named = queries.acls(tenant).filter(principal=principal)
+        holding = [group for group in queries.groups(tenant) if principal in group.members]
+        if not named.exists() and not holding:
+            return
+        for entry in named:
+            audit.record(
+                actor,
+                tenant=tenant.public_id,
+                action="acl.delete",
+                object_id=entry.public_id,
+                before={"entry": rules.described(entry.acl)},
+            )
+        named.delete()
+        for group in holding:
+            group.members = [member for member in group.members if member != principal]
+            group.save(update_fields=["members"])
+        _changed(actor, row)
+
+
+# -- parts ----------------------------------------------------------------------------------------------
+
+
+def _locked(tenant: Tenant) -> TenantAccessList:
+    """The tenant's list under the tenant's lock, made if it is not there. Raises `InvalidRequest`."""
+    if tenant.public_id == SYSTEM_TENANT:
+        raise InvalidRequest(f"{SYSTEM_TENANT} is the service's own tenant; it has no access list")
+    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    row, _ = TenantAccessList.objects.get_or_create(
+        tenant=tenant, defaults={"public_id": new_id("acs"), "generation": 0}
+    )
+    return TenantAccessList.objects.select_for_update(no_key=True).select_related("tenant").get(pk=row.pk)
+
+
+def _changed(actor: Actor, row: TenantAccessList) -> TenantAccessList:
+    """Check the list as it is now, and deliver it. Raises `InvalidRequest`, `LimitExceeded`, `Forbidden`."""
+    now = queries.access_list(row.tenant)
+    circle = rules.circle_among(now.members)
+    if circle:
+        names = {f"{rules.GROUP_KIND}{group.public_id}": group.name for group in queries.groups(row.tenant)}
+        raise InvalidRequest(
+            "members: groups would hold one another in a circle: "
+            + " holds ".join(names.get(one, one) for one in circle)
+        )
+    access_list_json(now)
+    _check_not_locked_out(actor, row.tenant)
+    return _deliver(row, 0)
+
+
+def _check_not_locked_out(actor: Actor, tenant: Tenant) -> None:
+    """A key must not take from itself the right to change the list: it could not undo that. People act by their role,
+    whatever the list says, so an owner can undo everything.
+    """
+    if actor.kind is not ActorKind.KEY:
+        return
+    key = (
+        ApiKey.objects.select_related("tenant", "service_account", "maker")
+        .filter(tenant=tenant, public_id=actor.id)
+        .first()
+    )
+    if key is not None and not queries.KeyRights(key, actor.source).allows(rules.ALTER, rules.TENANT, ""):
+        raise Forbidden(
+            f"the list would lock the key {key.public_id} out: it could not change the list again;"
+            f" allow {queries.owner_of(key)} to alter the tenant first, or sign in as an owner"
+        )
+
+
+def _deliver(row: TenantAccessList, at_least: int) -> TenantAccessList:
+    row.generation = max(row.generation, at_least) + 1
+    row.save(update_fields=["generation", "updated_at"])
+    outbox.enqueue(
+        kind=KIND_ACCESS,
+        object_id=row.public_id,
+        tenant=row.tenant.public_id,
+        generation=row.generation,
+    )
+    return row
+
+
+def _check_principals(tenant: Tenant, principals: Iterable[str], *, everyone: bool) -> None:
+    """Raises `InvalidRequest` (no principal's form), `NotFound` (another tenant's, or none)."""
+    wanted = set(principals)
+    for principal in wanted:
+        rules.check_principal(principal, groups=True)
+        if principal == rules.EVERYONE and not everyone:
+            raise InvalidRequest(
+                "members: everyone is no member of a group; name everyone in the entry instead"
+            )
+    known = {rules.EVERYONE}
+    known |= {
+        f"{rules.PERSON_KIND}{one}"
+        for one in Membership.objects.filter(tenant=tenant).values_list("person__public_id", flat=True)
+    }
+    known |= {
+        f"{rules.ACCOUNT_KIND}{one}"
+        for one in ServiceAccount.objects.filter(tenant=tenant, ended_at=None).values_list(
+            "public_id", flat=True
+        )
+    }
+    known |= {
+        f"{rules.GROUP_KIND}{one}" for one in queries.groups(tenant).values_list("public_id", flat=True)
+    }
+    missing = sorted(wanted - known)
+    if missing:
+        raise NotFound(f"principal {missing[0]!r} does not exist")
+
+
+# -- what became of a delivery --------------------------------------------------------------------------
+
+
+def note_delivered(public_id: str, done: Delivered) -> None:
+    """The brokers have this generation."""
+    row = TenantAccessList.objects.select_for_update(no_key=True).get(public_id=public_id)
+    row.delivered_generation = max(row.delivered_generation, done.generation)
+    row.delivered_revision = max(row.delivered_revision, done.revision)
+    row.conditions = conditions.without(row.conditions, conditions.DELIVERY)
+    row.save(update_fields=["delivered_generation", "delivered_revision", "conditions", "updated_at"])
+
+
+def put_condition(public_id: str, kind: str, reason: str, message: str) -> None:
+    """Show a condition on the list."""
+    with transaction.atomic():
+        row = TenantAccessList.objects.select_for_update(no_key=True).get(public_id=public_id)
+        row.conditions = conditions.put(row.conditions, kind, reason, message, timezone.now())
+        row.save(update_fields=["conditions", "updated_at"])
+
+
+def clear_condition(public_id: str, kind: str) -> None:
+    """Show it no more."""
+    with transaction.atomic():
+        row = TenantAccessList.objects.select_for_update(no_key=True).get(public_id=public_id)
+        row.conditions = conditions.without(row.conditions, kind)
+        row.save(update_fields=["conditions", "updated_at"])

@@ -1,0 +1,1 @@
+"""Service accounts: principals that are no people, with keys of their own."""
