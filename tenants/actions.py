@@ -82,23 +82,23 @@ def add_person(address: str, hashed_password: str) -> Person:
         raise AlreadyExists(f"email: {address} has signed up before") from None
 
 
-def sign_in(*, email: str, password: str, source: str = "", browser: str = "") -> tuple[Person, str]:
-    """The person and the token of a new session. `browser` is what it calls itself.
+def person_by_password(*, email: str, password: str) -> Person:
+    """The person of this address and password, whom nothing is opened for yet.
 
-    Raises `Unauthenticated`, the same for address and password.
+    The caller looks again under the person's lock whether the password is still this one. Raises `Unauthenticated`, the
+    same for address and password.
     """
     person = Person.objects.filter(email=email.strip().lower(), is_active=True).first()
-    if person is None:
+    if person is None or not person.has_usable_password():
         make_password(password)  # the same work as for a known address
-        raise Unauthenticated("the e-mail address or the password is wrong")
+        raise wrong_sign_in()
     if not check_password(password, person.password):
-        raise Unauthenticated("the e-mail address or the password is wrong")
-    with transaction.atomic():
-        if lock_person(person).password != person.password:
-            # It was changed while this one was being checked.
-            raise Unauthenticated("the e-mail address or the password is wrong")
-        Session.objects.filter(person=person, expires_at__lte=timezone.now()).delete()
-        return person, open_session(person, source=source, browser=browser)
+        raise wrong_sign_in()
+    return person
+
+
+def wrong_sign_in() -> Unauthenticated:
+    return Unauthenticated("the e-mail address or the password is wrong")
 
 
 def sign_out(token: str) -> None:
@@ -131,6 +131,11 @@ def checked_email(email: str) -> str:
         validate_email(address)
     except ValidationError:
         raise InvalidRequest(f"email: {address[:100]!r} is no e-mail address") from None
+    if not address.isascii():
+        # Of two addresses that look the same one could be another's: the ASCII form of a domain shows what it is.
+        raise InvalidRequest(
+            f"email: {address[:100]!r} has letters beyond a-z; write the domain in its ASCII form, xn--…"
+        )
     return address
 
 
@@ -167,7 +172,7 @@ def create_tenant(actor: Actor, *, name: str, owner: Person | None = None, publi
             with transaction.atomic():
                 tenant = Tenant.objects.create(name=name, public_id=public_id)
         except IntegrityError:
-            raise AlreadyExists(f"tenant: the name {name!r} is taken") from None
+            raise name_taken(name) from None
         if owner is not None:
             Membership.objects.create(tenant=tenant, person=owner, role=Role.OWNER)
         audit.record(
@@ -189,6 +194,16 @@ def checked_tenant_name(name: str) -> str:
             "beginning with a letter or digit"
         )
     return name
+
+
+def check_name_is_free(name: str) -> None:
+    """Raise `AlreadyExists` if a tenant is called so."""
+    if Tenant.objects.filter(name__iexact=name).exists():
+        raise name_taken(name)
+
+
+def name_taken(name: str) -> AlreadyExists:
+    return AlreadyExists(f"tenant: the name {name!r} is taken")
 
 
 def check_tenant_limit(person: Person) -> None:

@@ -131,7 +131,7 @@ class Session(models.Model):
 
 
 class PasswordReset(models.Model):
-    """A person may choose a new password, by a link that an operator made. The link's token itself is not here."""
+    """A person may choose a new password, by a link. The link's token itself is not here."""
 
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
     person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="resets")
@@ -140,6 +140,61 @@ class PasswordReset(models.Model):
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     """When it was used, or a newer one or a changed password took its place."""
+    mailed = models.BooleanField(default=False)
+    """Nobody but the reader of the person's e-mails has the link; else an operator passed it on."""
+
+
+class PendingSignUp(models.Model):
+    """An address that wants to sign up, until the link that it got is used. The link's token itself is not here."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
+    email = models.EmailField()
+    tenant_name = models.CharField(max_length=TENANT_NAME_LENGTH_MAX)
+    token_hash = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+
+class AddressProof(models.Model):
+    """A person shows by a link that they read the e-mails of their address. The link's token itself is not here."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
+    person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="address_proofs")
+    email = models.EmailField()
+    token_hash = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+
+class PendingSignIn(models.Model):
+    """A person whose password is right, until their second factor is too. Its token itself is not here."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
+    person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="pending_sign_ins")
+    token_hash = models.CharField(max_length=64, unique=True)
+    challenge = models.JSONField(null=True)
+    """What a passkey has to sign; None = a passkey was not asked for."""
+    attempts = models.PositiveIntegerField(default=0)
+    """Wrong codes so far."""
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+
+class FactorSetup(models.Model):
+    """A second factor that a person is about to add: what the next request is compared with."""
+
+    person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="factor_setups")
+    kind = models.CharField(max_length=16)
+    """totp or webauthn."""
+    state = models.JSONField()
+    """The secret, encrypted, or what the passkey has to sign."""
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["person", "kind"], name="tenants_one_setup_a_kind"),)
 
 
 class OperatorToken(models.Model):

@@ -9,7 +9,12 @@ from control_plane.api.shapes import Condition, Delivery, Moment, StrictSerializ
 
 class SignUpInput(StrictSerializer):
     email = serializers.CharField(max_length=254)
-    password = serializers.CharField(max_length=256, trim_whitespace=False)
+    password = serializers.CharField(
+        max_length=256,
+        trim_whitespace=False,
+        required=False,
+        help_text="Required, unless the service has a mail server: then it is chosen with the link.",
+    )
     tenant = serializers.CharField(
         max_length=100, required=False, help_text="Name of a new tenant; not with an invitation."
     )
@@ -25,9 +30,27 @@ class SignUpInput(StrictSerializer):
         return attrs
 
 
+class FinishSignUpInput(StrictSerializer):
+    token = serializers.CharField(max_length=100, help_text="Token of the link that was mailed.")
+    password = serializers.CharField(max_length=256, trim_whitespace=False)
+    tenant = serializers.CharField(
+        max_length=100, required=False, help_text="Another name of the new tenant than the one given before."
+    )
+
+
+class MailSent(serializers.Serializer[Any]):
+    to = serializers.CharField(help_text="The address that gets an e-mail.")
+
+
 class SignInInput(StrictSerializer):
     email = serializers.CharField(max_length=254)
     password = serializers.CharField(max_length=256, trim_whitespace=False)
+    code = serializers.CharField(
+        max_length=20,
+        required=False,
+        default="",
+        help_text="Of a person with a second factor: a code of their app, or a recovery code.",
+    )
 
 
 class TenantInput(StrictSerializer):

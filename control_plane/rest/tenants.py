@@ -8,9 +8,12 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from control_plane import config
 from control_plane.api import etags, shapes
 from control_plane.rest.tenant_shapes import (
     ChangedTenant,
+    FinishSignUpInput,
+    MailSent,
     SignedIn,
     SignedUp,
     SignInInput,
@@ -22,9 +25,11 @@ from control_plane.rest.throttles import SignInAddressThrottle, SignInThrottle, 
 from control_plane.rest.views import CallerView, PublicView, TenantView, answer_change, is_delivered, tagged
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants import actions, queries
+from tenants.addresses import actions as addresses
 from tenants.models import Tenant
 from tenants.people import actions as people
 from tenants.roles import Permission
+from tenants.sign_in import actions as sign_ins
 
 
 class SignUpView(PublicView):
@@ -33,14 +38,29 @@ class SignUpView(PublicView):
     @extend_schema(
         operation_id="sign_up",
         request=SignUpInput,
-        responses={201: SignedUp, **shapes.problems(403, 404, 409)},
+        responses={201: SignedUp, 202: MailSent, **shapes.problems(403, 404, 409)},
         auth=[],
     )
     def post(self, request: Request) -> Response:
-        """Make an account with a tenant of its own, or one that joins the tenant of an invitation."""
+        """Make an account with a tenant of its own, or one that joins the tenant of an invitation.
+
+        A service with a mail server answers 202, for known addresses too, and mails a link. Its token finishes the
+        sign-up at `sign-up/finish`.
+        """
         given = SignUpInput(data=request.data)
         given.is_valid(raise_exception=True)
-        email, password = given.validated_data["email"], given.validated_data["password"]
+        email = given.validated_data["email"]
+        if "invitation" not in given.validated_data and config.current().mail is not None:
+            addresses.ask_to_sign_up(
+                email=email,
+                tenant_name=given.validated_data["tenant"],
+                request_id=self.request_id(),
+                source=self.source(),
+            )
+            return Response(MailSent({"to": email}).data, status=202)
+        password = given.validated_data.get("password")
+        if password is None:
+            raise InvalidRequest("password: required")
         if "invitation" in given.validated_data:
             person, member, token = people.sign_up_invited(
                 email=email,
@@ -65,6 +85,32 @@ class SignUpView(PublicView):
         return Response(answer.data, status=201)
 
 
+class FinishSignUpView(PublicView):
+    throttle_classes = (SignUpThrottle,)
+
+    @extend_schema(
+        operation_id="sign_up_finish",
+        request=FinishSignUpInput,
+        responses={201: SignedUp, **shapes.problems(404, 409)},
+        auth=[],
+    )
+    def post(self, request: Request) -> Response:
+        """Make the account of a link that was mailed. The address is verified."""
+        given = FinishSignUpInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        person, tenant, token = addresses.sign_up_by_link(
+            given.validated_data["token"],
+            password=given.validated_data["password"],
+            tenant_name=given.validated_data.get("tenant", ""),
+            request_id=self.request_id(),
+            source=self.source(),
+            browser=self.browser(),
+        )
+        context = {"delivered": is_delivered(tenant, actions.KIND_TENANT)}
+        answer = SignedUp({"person": person, "tenant": tenant, "token": token}, context=context)
+        return Response(answer.data, status=201)
+
+
 class SignInView(PublicView):
     throttle_classes = (SignInThrottle, SignInAddressThrottle)
 
@@ -72,10 +118,15 @@ class SignInView(PublicView):
         operation_id="sign_in", request=SignInInput, responses={200: SignedIn, **shapes.problems()}, auth=[]
     )
     def post(self, request: Request) -> Response:
-        """Open a session."""
+        """Open a session. A person with a second factor gives a code too: of their app, or a recovery code."""
         given = SignInInput(data=request.data)
         given.is_valid(raise_exception=True)
-        person, token = actions.sign_in(**given.validated_data, source=self.source(), browser=self.browser())
+        person, token = sign_ins.sign_in(
+            **given.validated_data,
+            source=self.source(),
+            browser=self.browser(),
+            request_id=self.request_id(),
+        )
         return Response(SignedIn({"person": person, "token": token}).data)
 
 

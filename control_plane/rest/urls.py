@@ -19,6 +19,7 @@ from control_plane.rest import (
 
 urlpatterns = [
     path("sign-up", tenants.SignUpView.as_view()),
+    path("sign-up/finish", tenants.FinishSignUpView.as_view()),
     path("sign-in", tenants.SignInView.as_view()),
     path("sign-out", tenants.SignOutView.as_view()),
     path("tenants", tenants.TenantsView.as_view()),
@@ -31,6 +32,8 @@ urlpatterns = [
     path("invitations/<str:invitation>", people.InvitationView.as_view()),
     path("join", people.JoinView.as_view()),
     path("password", accounts.PasswordView.as_view()),
+    path("password/forgot", accounts.ForgottenPasswordView.as_view()),
+    path("password/reset", accounts.ResetPasswordView.as_view()),
     path("sign-ins", accounts.SignInsView.as_view()),
     path("sign-ins/<str:sign_in>", accounts.SignInView.as_view()),
     path("topics", topics.TopicsView.as_view()),

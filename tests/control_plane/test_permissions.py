@@ -89,7 +89,13 @@ MAY = {
     ("GET", "v1/billing/data-sets"): OPERATOR,
 }
 """Every address that demands a credential, with those who may. The same is checked against the addresses there are."""
-FREE = {"v1/sign-up", "v1/sign-in", "v1/openapi.json", "healthz", "readyz", "metrics"}
+FREE = {
+    *("v1/sign-up", "v1/sign-up/finish", "v1/sign-in", "v1/password/forgot", "v1/password/reset"),
+    "v1/openapi.json",
+    "healthz",
+    "readyz",
+    "metrics",
+}
 """For everybody."""
 ABOUT_NO_TENANT = {
     "v1/tenants",
