@@ -13,6 +13,8 @@ from tenants.roles import Role
 
 TENANT_NAME_LENGTH_MAX = 63
 BROWSER_LENGTH_MAX = 200
+PROVIDER_TEXT_MAX = 255
+"""The longest subject of OpenID Connect."""
 
 
 class Tenant(DesiredObject):
@@ -195,6 +197,37 @@ class FactorSetup(models.Model):
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["person", "kind"], name="tenants_one_setup_a_kind"),)
+
+
+class ProviderIdentity(models.Model):
+    """A person as a provider of OpenID Connect knows them: by issuer and subject, never by an address."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
+    person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="identities")
+    issuer = models.CharField(max_length=PROVIDER_TEXT_MAX)
+    subject = models.CharField(max_length=PROVIDER_TEXT_MAX)
+    created_at = models.DateTimeField(auto_now_add=True)
+    last_used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["issuer", "subject"], name="tenants_one_person_an_identity"),
+        )
+
+
+class ProviderAttempt(models.Model):
+    """A browser that was sent to a provider and has not come back. What it comes back with is not here."""
+
+    token_hash = models.CharField(max_length=64, unique=True)
+    provider = models.CharField(max_length=32)
+    nonce = models.CharField(max_length=64)
+    verifier = models.CharField(max_length=64)
+    """What the code is exchanged with (RFC 7636)."""
+    person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="+", null=True)
+    """Who links their account; None = somebody signs in."""
+    wanted = models.CharField(max_length=500)
+    """The page to go to."""
+    expires_at = models.DateTimeField()
 
 
 class OperatorToken(models.Model):

@@ -1,4 +1,4 @@
-"""Second factors, sign-ups by a link, and proofs of addresses."""
+"""Second factors, sign-ups by a link, proofs of addresses, and how providers know people."""
 
 import django.db.models.deletion
 from django.conf import settings
@@ -86,6 +86,32 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name="ProviderAttempt",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("token_hash", models.CharField(max_length=64, unique=True)),
+                ("provider", models.CharField(max_length=32)),
+                ("nonce", models.CharField(max_length=64)),
+                ("verifier", models.CharField(max_length=64)),
+                ("wanted", models.CharField(max_length=500)),
+                ("expires_at", models.DateTimeField()),
+                (
+                    "person",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+        ),
+        migrations.CreateModel(
             name="FactorSetup",
             fields=[
                 (
@@ -109,6 +135,37 @@ class Migration(migrations.Migration):
             options={
                 "constraints": [
                     models.UniqueConstraint(fields=("person", "kind"), name="tenants_one_setup_a_kind")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="ProviderIdentity",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("public_id", models.CharField(max_length=40, unique=True)),
+                ("issuer", models.CharField(max_length=255)),
+                ("subject", models.CharField(max_length=255)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("last_used_at", models.DateTimeField(null=True)),
+                (
+                    "person",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="identities",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("issuer", "subject"), name="tenants_one_person_an_identity"
+                    )
                 ],
             },
         ),

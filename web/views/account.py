@@ -14,6 +14,7 @@ from control_plane import config
 from penstock.contract.errors import PenstockError
 from tenants import actions, queries
 from tenants.models import Person
+from tenants.providers import queries as providers
 from tenants.sign_in import actions as sign_ins
 from web import notices, rate_limit, sessions
 from web.broker_access import forget_person
@@ -65,7 +66,9 @@ def sign_in(request: HttpRequest) -> HttpResponse:
             return go_on(request, begun, given["next"] or "")
     elif not form.is_bound and sessions.person_of(request) is not None:
         return redirect("web:home")
-    return render(request, "web/sign_in.html", {"form": form}, status=form.status)
+    wanted = form.data.get("next", "") if form.is_bound else request.GET.get("next", "")
+    context = {"form": form, "providers": providers.providers(), "next": wanted}
+    return render(request, "web/sign_in.html", context, status=form.status)
 
 
 @never_cache

@@ -13,6 +13,7 @@ from tenants.addresses import queries as addresses
 from tenants.factors import passkeys
 from tenants.factors import queries as factors
 from tenants.models import Person
+from tenants.providers import queries as providers
 from web import notices, rate_limit, sessions
 from web.forms.accounts import PasswordForm, ResetForm
 from web.forms.console_form import posted
@@ -49,6 +50,7 @@ def account(request: HttpRequest, person: Person) -> HttpResponse:
     page = page_of(request, queries.sign_ins(person).order_by("-pk"), PER_PAGE)
     items = [(row, queries.is_of_token(row, token)) for row in page]
     proved = addresses.is_proved(person)
+    identities = list(providers.identities(person))
     context = {
         "form": form,
         "page": page,
@@ -56,6 +58,10 @@ def account(request: HttpRequest, person: Person) -> HttpResponse:
         "proved": proved,
         "may_prove": not proved and config.current().mail is not None,
         "factors": [(row, factors.name_of(row)) for row in factors.factors(person)],
+        "identities": [(row, providers.name_of(row)) for row in identities],
+        "linkable": [
+            one for one in providers.providers() if one.issuer not in {row.issuer for row in identities}
+        ],
         "passkeys_possible": passkeys.are_possible(),
         "has_codes": factors.has(person, factors.Type.TOTP),
         "codes_left": factors.recovery_codes_left(person),

@@ -64,6 +64,7 @@ def sign_up(visitor: Visitor, mails: MailServer) -> str:
 
 
 def sign_out_and_give_password(visitor: Visitor, address: str) -> None:
+    visitor.page.set_viewport_size({"width": 1440, "height": 900})
     visitor.page.get_by_role("button", name="Sign out").first.click()
     visitor.page.get_by_label("E-mail address").fill(address)
     visitor.page.get_by_label("Password").fill(PASSWORD)
