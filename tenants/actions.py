@@ -182,7 +182,7 @@ def create_tenant(actor: Actor, *, name: str, owner: Person | None = None, publi
             object_id=tenant.public_id,
             after={"name": name},
         )
-        _deliver_tenant(tenant)
+        deliver_tenant(tenant)
     return tenant
 
 
@@ -239,7 +239,7 @@ def set_suspended(actor: Actor, tenant: Tenant, suspended: bool) -> Tenant:
             before={"suspended": not suspended},
             after={"suspended": suspended},
         )
-        _deliver_tenant(locked)
+        deliver_tenant(locked)
     return locked
 
 
@@ -285,7 +285,7 @@ def take_back_tenant(tenant: Tenant, before: Tenant) -> Tenant | None:
     locked.generation += 1
     locked.conditions = conditions.without(locked.conditions, conditions.DELIVERY)
     locked.save(update_fields=["generation", "conditions", "updated_at"])
-    _deliver_tenant(locked)
+    deliver_tenant(locked)
     return locked
 
 
@@ -298,11 +298,12 @@ def touch_tenant(actor: Actor, tenant: Tenant, *, at_least: int = 0) -> Tenant:
         locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         locked.generation = max(locked.generation, at_least) + 1
         locked.save(update_fields=["generation", "updated_at"])
-        _deliver_tenant(locked)
+        deliver_tenant(locked)
     return locked
 
 
-def _deliver_tenant(tenant: Tenant) -> None:
+def deliver_tenant(tenant: Tenant) -> None:
+    """Part of the caller's transaction: brokers get the tenant as it is once that is committed."""
     outbox.enqueue(
         kind=KIND_TENANT, object_id=tenant.public_id, tenant=tenant.public_id, generation=tenant.generation
     )

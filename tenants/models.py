@@ -22,6 +22,19 @@ class Tenant(DesiredObject):
 
     name = models.CharField(max_length=TENANT_NAME_LENGTH_MAX)
     suspended = models.BooleanField(default=False)
+    protected = models.BooleanField(default=False)
+    """It cannot be closed."""
+    closed_at = models.DateTimeField(null=True)
+    """When it was closed; None = it is open."""
+    purge_at = models.DateTimeField(null=True)
+    """Until when it can be reopened."""
+    purged_at = models.DateTimeField(null=True)
+    """When its topics, keys and people went; its invoices and its audit log stay."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether its keys are refused."""
+        return self.suspended or self.closed_at is not None
 
     class Meta:
         constraints = (models.UniqueConstraint(Lower("name"), name="tenants_one_tenant_a_name"),)

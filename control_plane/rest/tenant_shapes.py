@@ -57,6 +57,10 @@ class TenantInput(StrictSerializer):
     name = serializers.CharField(max_length=100)
 
 
+class TenantChange(StrictSerializer):
+    deletion_protection = serializers.BooleanField(help_text="true: the tenant cannot be closed.")
+
+
 class PersonShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     email = serializers.CharField()
@@ -66,6 +70,11 @@ class TenantShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     name = serializers.CharField()
     suspended = serializers.BooleanField()
+    deletion_protection = serializers.BooleanField(
+        source="protected", help_text="true: it cannot be closed until this is false."
+    )
+    closed_at = Moment(allow_null=True, help_text="When it was closed; null while it is open.")
+    purge_at = Moment(allow_null=True, help_text="Until when a closed tenant can be reopened; then all is deleted.")
     created_at = Moment()
     conditions = Condition(many=True)
     generation = serializers.IntegerField()

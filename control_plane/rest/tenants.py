@@ -18,6 +18,7 @@ from control_plane.rest.tenant_shapes import (
     SignedUp,
     SignInInput,
     SignUpInput,
+    TenantChange,
     TenantInput,
     TenantShape,
 )
@@ -26,6 +27,7 @@ from control_plane.rest.views import CallerView, PublicView, TenantView, answer_
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants import actions, queries
 from tenants.addresses import actions as addresses
+from tenants.closing import actions as closing
 from tenants.models import Tenant
 from tenants.people import actions as people
 from tenants.roles import Permission
@@ -189,7 +191,12 @@ class OneTenantView(TenantView):
 
 
 class TenantDetailView(OneTenantView):
-    permissions: ClassVar[Any] = {"GET": Permission.TENANT_READ}
+    permissions: ClassVar[Any] = {
+        "GET": Permission.TENANT_READ,
+        "PATCH": Permission.TENANT_CLOSE,
+        "DELETE": Permission.TENANT_CLOSE,
+    }
+    conditional = frozenset({"PATCH", "DELETE"})
 
     @extend_schema(
         operation_id="tenants_get",
@@ -199,6 +206,55 @@ class TenantDetailView(OneTenantView):
     def get(self, request: Request, tenant: str) -> Response:
         """One tenant."""
         return tagged(self.tenant, TenantShape(self.tenant))
+
+    @extend_schema(
+        operation_id="tenants_change",
+        request=TenantChange,
+        parameters=[shapes.IF_MATCH, shapes.ETAG],
+        responses={200: ChangedTenant, 202: ChangedTenant, **shapes.problems(403, 404, 412)},
+    )
+    def patch(self, request: Request, tenant: str) -> Response:
+        """Owners and operators: protect a tenant against being closed, or do so no more."""
+        given = TenantChange(data=request.data)
+        given.is_valid(raise_exception=True)
+        with etags.unchanged(request, self.tenant):
+            changed = closing.set_protected(
+                self.actor, self.tenant, given.validated_data["deletion_protection"]
+            )
+        return answer_change(changed, actions.KIND_TENANT, ChangedTenant)
+
+    @extend_schema(
+        operation_id="tenants_close",
+        request=None,
+        parameters=[shapes.IF_MATCH, shapes.ETAG],
+        responses={200: ChangedTenant, 202: ChangedTenant, **shapes.problems(403, 404, 412)},
+    )
+    def delete(self, request: Request, tenant: str) -> Response:
+        """Owners and operators: close a tenant. Its keys are refused, and it is billed up to now.
+
+        Until `purge_at`, 30 days later, it can be reopened as it was. Then its topics and messages are deleted, its
+        keys are revoked and its name is free, as soon as its last invoice is issued.
+        """
+        with etags.unchanged(request, self.tenant):
+            changed = closing.close(self.actor, self.tenant)
+        return answer_change(changed, actions.KIND_TENANT, ChangedTenant)
+
+
+class TenantReopenView(OneTenantView):
+    permissions: ClassVar[Any] = {"POST": Permission.TENANT_CLOSE}
+    conditional = frozenset({"POST"})
+
+    @extend_schema(
+        operation_id="tenants_reopen",
+        request=None,
+        parameters=[shapes.IDEMPOTENCY, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: ChangedTenant, 202: ChangedTenant, **shapes.problems(403, 404, 412)},
+    )
+    def post(self, request: Request, tenant: str) -> Response:
+        """Owners and operators: reopen a closed tenant before it is purged. Its keys are accepted again."""
+        with etags.unchanged(request, self.tenant):
+            changed = closing.reopen(self.actor, self.tenant)
+        return answer_change(changed, actions.KIND_TENANT, ChangedTenant)
 
 
 class TenantSuspendView(OneTenantView):

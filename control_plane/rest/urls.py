@@ -26,6 +26,7 @@ urlpatterns = [
     path("tenants/<str:tenant>", tenants.TenantDetailView.as_view()),
     path("tenants/<str:tenant>/suspend", tenants.TenantSuspendView.as_view()),
     path("tenants/<str:tenant>/resume", tenants.TenantResumeView.as_view()),
+    path("tenants/<str:tenant>/reopen", tenants.TenantReopenView.as_view()),
     path("people", people.PeopleView.as_view()),
     path("people/<str:person>", people.PersonView.as_view()),
     path("invitations", people.InvitationsView.as_view()),

@@ -324,6 +324,7 @@ def test_a_token_without_a_signature_or_signed_with_a_published_key_as_secret_is
     ):
         with pytest.raises(oidc.ProviderRefused):
             oidc.identity_in(known_as, token, keys=keys, nonce="n")
+    wrong: dict[str, Any]
     for wrong in ({}, {"keys": []}, {"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}, {"keys": 7}):
         with pytest.raises(oidc.ProviderRefused):
             oidc.identity_in(known_as, jwt.encode(claims, "s" * 40, "HS256"), keys=wrong, nonce="n")

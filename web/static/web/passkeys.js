@@ -5,6 +5,7 @@
   const source = document.getElementById("passkey-options");
   if (!form || !source || !window.PublicKeyCredential) return;
   form.hidden = false;
+  document.querySelector("[data-without-passkeys]").hidden = true;
 
   const bytes = (text) => Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) => c.charCodeAt(0));
   const text = (buffer) =>
