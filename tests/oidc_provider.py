@@ -20,35 +20,6 @@ from local.free_ports import HOST, free_port
 CLIENT_ID, CLIENT_SECRET = "penstock", "a secret: of/the client"
 
 
-class _Client(ClientMixin):  # type: ignore[misc]  # Authlib has no types
-    def __init__(self, redirect_uri: str) -> None:
-        self.redirect_uri = redirect_uri
-
-    def get_client_id(self) -> str:
-        return CLIENT_ID
-
-    def get_default_redirect_uri(self) -> str:
-        return self.redirect_uri
-
-    def get_allowed_scope(self, scope: str) -> str:
-        return scope
-
-    def check_redirect_uri(self, redirect_uri: str) -> bool:
-        return redirect_uri == self.redirect_uri
-
-    def check_client_secret(self, client_secret: str) -> bool:
-        return client_secret == CLIENT_SECRET
-
-    def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
-        return method == "client_secret_basic"
-
-    def check_response_type(self, response_type: str) -> bool:
-        return response_type == "code"
-
-    def check_grant_type(self, grant_type: str) -> bool:
-        return grant_type == "authorization_code"
-
-
 @dataclass
 class _Code(AuthorizationCodeMixin):  # type: ignore[misc]  # Authlib has no types
     code: str
@@ -99,9 +70,38 @@ class Provider:
         return f"http://{HOST}:{self.port}"
 
 
+class _Client(ClientMixin):  # type: ignore[misc]  # Authlib has no types
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+
+    def get_client_id(self) -> str:
+        return CLIENT_ID
+
+    def get_default_redirect_uri(self) -> str:
+        return self._provider.redirect_uri
+
+    def get_allowed_scope(self, scope: str) -> str:
+        return scope
+
+    def check_redirect_uri(self, redirect_uri: str) -> bool:
+        return redirect_uri == self._provider.redirect_uri
+
+    def check_client_secret(self, client_secret: str) -> bool:
+        return client_secret == CLIENT_SECRET
+
+    def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
+        return method == "client_secret_basic"
+
+    def check_response_type(self, response_type: str) -> bool:
+        return response_type == "code"
+
+    def check_grant_type(self, grant_type: str) -> bool:
+        return grant_type == "authorization_code"
+
+
 def _app(provider: Provider) -> Flask:
     app = Flask("provider")
-    client = _Client(provider.redirect_uri)
+    client = _Client(provider)
 
     class CodeGrant(grants.AuthorizationCodeGrant):  # type: ignore[misc]  # Authlib has no types
         TOKEN_ENDPOINT_AUTH_METHODS = ("client_secret_basic",)
@@ -183,8 +183,8 @@ def _app(provider: Provider) -> Flask:
 
 
 @contextmanager
-def oidc_provider(redirect_uri: str) -> Iterator[Provider]:
-    """The provider, until the end of the block."""
+def oidc_provider(redirect_uri: str = "") -> Iterator[Provider]:
+    """The provider, until the end of the block. Where it sends people back to may be set later."""
     provider = Provider(port=free_port(set()), redirect_uri=redirect_uri)
     server = make_server(HOST, provider.port, _app(provider), threaded=True)
     thread = threading.Thread(target=server.serve_forever, name="provider")

@@ -63,5 +63,5 @@ def _close_period(tenant: Tenant) -> None:
     try:
         period_actions.close_period(ACTOR, tenant.public_id, end=timezone.now())
     except InvalidRequest as error:
-        # Another worker was first, within the same millisecond.
-        _log.info("period not closed", extra={"tenant": tenant.public_id, "error": error.message})
+        # Another worker was first, within the same millisecond; or its prices are missing. The next round tries again.
+        _log.warning("period not closed", extra={"tenant": tenant.public_id, "error": error.message})

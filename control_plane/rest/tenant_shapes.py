@@ -74,7 +74,9 @@ class TenantShape(serializers.Serializer[Any]):
         source="protected", help_text="true: it cannot be closed until this is false."
     )
     closed_at = Moment(allow_null=True, help_text="When it was closed; null while it is open.")
-    purge_at = Moment(allow_null=True, help_text="Until when a closed tenant can be reopened; then all is deleted.")
+    purge_at = Moment(
+        allow_null=True, help_text="Until when a closed tenant can be reopened; then all is deleted."
+    )
     created_at = Moment()
     conditions = Condition(many=True)
     generation = serializers.IntegerField()

@@ -49,7 +49,12 @@ def delivered(house: House) -> None:
 
 
 def grace_is_over(house: House) -> None:
-    Tenant.objects.filter(pk=house.tenant.pk).update(purge_at=timezone.now() - timedelta(seconds=1))
+    """As if it had been closed half an hour ago, billed a little later, and its time had just ended."""
+    at = timezone.now()
+    Tenant.objects.filter(pk=house.tenant.pk).update(
+        closed_at=at - timedelta(minutes=30), purge_at=at - timedelta(seconds=1)
+    )
+    Cut.objects.filter(tenant=house.tenant).update(period_end=at - timedelta(minutes=20))
 
 
 def issue_all(house: House) -> None:

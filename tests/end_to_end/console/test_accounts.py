@@ -12,6 +12,7 @@ from tests.end_to_end.console.service import Service, running_service
 from tests.end_to_end.console.test_pages import examine_in_all_ways
 from tests.end_to_end.console.test_plain_browsers import look
 from tests.mail_server import MailServer, html_of, mail_server, text_of
+from tests.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, oidc_provider
 from tests.one_time_codes import code_of
 from tests.waiting import wait_until
 
@@ -25,10 +26,27 @@ def mails() -> Iterator[MailServer]:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory, mails: MailServer) -> Iterator[Service]:
+def provider() -> Iterator[Provider]:
+    with oidc_provider() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def service(
+    tmp_path_factory: pytest.TempPathFactory, mails: MailServer, provider: Provider
+) -> Iterator[Service]:
     """Of this module alone; browsers take passkeys for a name, not for an address."""
     mail = {"server": mails.address, "sender": "penstock@service.example", "tls": "none"}
-    with running_service(tmp_path_factory.mktemp("accounts"), named=True, mail=mail) as running:
+    acme = {
+        "id": "acme",
+        "name": "Acme",
+        "issuer": provider.issuer,
+        "client_id": CLIENT_ID,
+        "client_secret": CLIENT_SECRET,
+    }
+    path = tmp_path_factory.mktemp("accounts")
+    with running_service(path, named=True, mail=mail, sign_in_providers=[acme]) as running:
+        provider.redirect_uri = f"{running.url}/sign-in/with/acme/back"
         yield running
 
 
@@ -177,4 +195,62 @@ def test_a_forgotten_password_is_chosen_anew(new_visitor: NewVisitor, mails: Mai
     page.get_by_role("button", name="Sign in", exact=True).click()
     page.wait_for_url(f"**/t/{visitor.tenant}")
     link_in(mails, address, "Your password was changed")
+    picture_of_mails(visitor, mails)
+
+
+def test_a_provider_is_linked_and_signs_in(
+    new_visitor: NewVisitor, mails: MailServer, provider: Provider
+) -> None:
+    visitor = new_visitor()
+    sign_up(visitor, mails)
+    page = visitor.page
+    visitor.hosts_expected = {f"127.0.0.1:{provider.port}"}
+    visitor.go("/account")
+    page.get_by_role("link", name="Link Acme").click()
+    expect(page.get_by_role("heading", name="Link Acme")).to_be_visible()
+    examine_in_all_ways(page)
+    page.get_by_label("Your password").fill(PASSWORD)
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_role("heading", name="On to Acme")).to_be_visible()
+    examine_in_all_ways(page)
+    look(visitor, "provider-go")
+    page.get_by_role("link", name="Go on to Acme").click()
+    page.get_by_role("link", name="Yes").click()
+    expect(page.get_by_role("row", name="Acme")).to_be_visible()
+    examine_in_all_ways(page)
+    look(visitor, "account-linked")
+    page.get_by_role("button", name="Sign out").first.click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    examine_in_all_ways(page)
+    look(visitor, "sign-in")
+    page.get_by_role("link", name="Sign in with Acme").click()
+    page.get_by_role("link", name="Yes").click()
+    page.wait_for_url(f"**/t/{visitor.tenant}")
+
+
+def test_an_owner_closes_a_tenant_and_reopens_it(new_visitor: NewVisitor, mails: MailServer) -> None:
+    visitor = new_visitor()
+    address = sign_up(visitor, mails)
+    page = visitor.page
+    page.get_by_role("link", name="Close this tenant").click()
+    expect(page.get_by_role("heading", name=f"Close {visitor.tenant}")).to_be_visible()
+    examine_in_all_ways(page)
+    look(visitor, "close")
+    page.get_by_role("button", name="Protect it").click()
+    expect(page.get_by_role("button", name="End the protection")).to_be_visible()
+    examine_in_all_ways(page)
+    page.get_by_role("button", name="End the protection").click()
+    page.get_by_label("Type the tenant's name").fill(visitor.tenant)
+    page.get_by_role("button", name="Close the tenant").click()
+    expect(page.get_by_text("This tenant is closed")).to_be_visible()
+    examine_in_all_ways(page)
+    look(visitor, "closed")
+    page.get_by_role("link", name="Reopen").click()
+    expect(page.get_by_role("heading", name=f"{visitor.tenant} is closed")).to_be_visible()
+    examine_in_all_ways(page)
+    look(visitor, "closed-page")
+    page.get_by_role("button", name=f"Reopen {visitor.tenant}").click()
+    expect(page.get_by_role("status")).to_contain_text("is open again")
+    expect(page.get_by_text("This tenant is closed")).to_have_count(0)
+    link_in(mails, address, f"{visitor.tenant} was closed")
     picture_of_mails(visitor, mails)
