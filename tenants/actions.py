@@ -3,7 +3,7 @@
 import re
 from datetime import datetime, timedelta
 
-from django.contrib.auth.hashers import check_password, make_password
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
@@ -23,7 +23,6 @@ from penstock.contract.errors import (
     InvalidRequest,
     LimitExceeded,
     NotFound,
-    Unauthenticated,
 )
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.limits import KEY_NAME_LENGTH_MAX
@@ -80,25 +79,6 @@ def add_person(address: str, hashed_password: str) -> Person:
             return Person.objects.create(email=address, password=hashed_password)
     except IntegrityError:
         raise AlreadyExists(f"email: {address} has signed up before") from None
-
-
-def person_by_password(*, email: str, password: str) -> Person:
-    """The person of this address and password, whom nothing is opened for yet.
-
-    The caller looks again under the person's lock whether the password is still this one. Raises `Unauthenticated`, the
-    same for address and password.
-    """
-    person = Person.objects.filter(email=email.strip().lower(), is_active=True).first()
-    if person is None or not person.has_usable_password():
-        make_password(password)  # the same work as for a known address
-        raise wrong_sign_in()
-    if not check_password(password, person.password):
-        raise wrong_sign_in()
-    return person
-
-
-def wrong_sign_in() -> Unauthenticated:
-    return Unauthenticated("the e-mail address or the password is wrong")
 
 
 def sign_out(token: str) -> None:

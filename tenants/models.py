@@ -156,7 +156,7 @@ class PasswordReset(models.Model):
     ended_at = models.DateTimeField(null=True)
     """When it was used, or a newer one or a changed password took its place."""
     mailed = models.BooleanField(default=False)
-    """Nobody but the reader of the person's e-mails has the link; else an operator passed it on."""
+    """Only the reader of the person's e-mails has the link; else an operator passed it on."""
 
 
 class PendingSignUp(models.Model):
@@ -237,7 +237,7 @@ class ProviderAttempt(models.Model):
     verifier = models.CharField(max_length=64)
     """What the code is exchanged with (RFC 7636)."""
     person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="+", null=True)
-    """Who links their account; None = somebody signs in."""
+    """Who links their account; None = a person signs in."""
     wanted = models.CharField(max_length=500)
     """The page to go to."""
     expires_at = models.DateTimeField()

@@ -171,7 +171,8 @@ def _app(provider: Provider) -> Flask:
     def authorize() -> Any:
         if request.args.get("sure") is None:
             # A person looks at it in a browser.
-            return f'<p>Sign in as {provider.email}?</p><a href="{request.url}&sure=1">Yes</a>'
+            yes = f'<a href="{request.url}&sure=1">Yes</a>'
+            return f'<link rel="icon" href="data:,"><p>Sign in as {provider.email}?</p>{yes}'
         grant = server.get_consent_grant(end_user=provider.subject)
         return server.create_authorization_response(grant_user=provider.subject, grant=grant)
 

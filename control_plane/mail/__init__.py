@@ -1,1 +1,1 @@
-"""E-mails of the service: written with the change that they tell of, sent by a worker."""
+"""E-mails of the service: written with the change that they are about, sent by a worker."""

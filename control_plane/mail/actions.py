@@ -1,4 +1,4 @@
-"""Writes e-mails to send, in the transaction of the change that they tell of; and what became of each."""
+"""Writes e-mails to send, in the transaction of the change that they are about; and what became of each."""
 
 import logging
 from datetime import datetime, timedelta

@@ -72,7 +72,7 @@ def _send(row: Mail) -> bool:
             if isinstance(error.smtp_error, bytes)
             else error.smtp_error
         )
-        # A refusal of our sign-in is the operator's to mend, not the end of the e-mail.
+        # A refusal of our sign-in is the operator's to correct, not the end of the e-mail.
         for_good = error.smtp_code >= 550 and not isinstance(error, smtplib.SMTPAuthenticationError)
         _failed(row, f"{error.smtp_code} {said}", for_good=for_good, about=about)
         return False

@@ -1,8 +1,8 @@
 """Writes sign-ups by e-mail and proofs of addresses, each with an entry in the service's own audit log.
 
-Where the service has a mail server, nobody learns from signing up whether an address is known: the answer is the same,
+Where the service has a mail server, signing up does not show whether an address is known: the answer is the same,
 and the address gets an e-mail either way. A person is made by the link in it, and with the password that is chosen
-there, so nobody can hold another's address ready with a password of their own.
+there, so no person holds another's address ready with a password of their own.
 """
 
 from datetime import timedelta
@@ -42,7 +42,7 @@ _KIND_PROOF = "address-proof"
 def ask_to_sign_up(*, email: str, tenant_name: str, request_id: str, source: str) -> None:
     """Mail the address a link to sign up by, or, if it has an account, say so there. The same for the caller.
 
-    Raises `InvalidRequest`, `AlreadyExists` (the tenant's name is taken, which tells of no person).
+    Raises `InvalidRequest`, `AlreadyExists` (the tenant's name is taken, which is about no person).
     """
     address, name = checked_email(email), checked_tenant_name(tenant_name)
     check_name_is_free(name)

@@ -79,7 +79,7 @@ def reopen(actor: Actor, tenant: Tenant) -> Tenant:
 
 
 def purge(actor: Actor, tenant: Tenant) -> Tenant:
-    """Nothing is left but invoices, usage and the audit log: keys are revoked, nobody belongs to it, its name is free.
+    """Nothing is left but invoices, usage and the audit log: keys are revoked, it has no people, its name is free.
 
     The caller has deleted its topics, and its last period is invoiced. Raises `InvalidRequest` (it is not due).
     """

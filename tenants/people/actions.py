@@ -39,7 +39,7 @@ PEOPLE_MAX = 500
 def invite(actor: Actor, tenant: Tenant, *, email: str, role: str) -> tuple[Invitation, str]:
     """An invitation and its link's token, which is nowhere afterwards. An older one of the address ends.
 
-    The address gets the link by e-mail. With a mail server nobody else may see it: it proves the address.
+    The address gets the link by e-mail. With a mail server no other person may see it: it proves the address.
 
     Raises `InvalidRequest`, `AlreadyExists` (the person belongs to the tenant), `Forbidden`.
     """
@@ -119,7 +119,7 @@ def sign_up_invited(
         person = add_person(address, hashed)
         actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)
         if config.current().mail is not None:
-            # The link was mailed and shown to nobody else.
+            # The link was mailed, and shown to no other person.
             note_proved(actor, person)
         return person, join(actor, person, token), open_session(person, source=source, browser=browser)
 

@@ -60,7 +60,7 @@ def take(provider: ProviderConfig, token: str) -> ProviderAttempt:
     """The attempt of the browser that came back, which is over with it. Raises `Unauthenticated`."""
     with transaction.atomic():
         row = (
-            ProviderAttempt.objects.select_for_update()
+            ProviderAttempt.objects.select_for_update(no_key=True)
             .filter(token_hash=tokens.token_hash(token), provider=provider.id, expires_at__gt=timezone.now())
             .first()
         )

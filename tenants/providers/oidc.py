@@ -116,7 +116,7 @@ def identity_in(provider: ProviderConfig, token: str, *, keys: dict[str, Any], n
     subject, email = claims["sub"], claims.get("email")
     if not isinstance(subject, str) or not 1 <= len(subject) <= 255:
         raise ProviderRefused("id_token: sub: 1 to 255 characters required")
-    # Only the JSON value true: an address that the provider has not verified is anybody's.
+    # Only the JSON value true: an address that the provider has not verified proves no person.
     proved = isinstance(email, str) and claims.get("email_verified") is True
     return Identity(issuer=provider.issuer, subject=subject, email=str(email) if proved else "")
 

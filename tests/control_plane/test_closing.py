@@ -1,12 +1,14 @@
 """The end of tenants: closed, reopened, billed first, purged; over REST and pages, and who may."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from billing import period_actions
 from billing.models import Cut, Invoice
+from control_plane.audit.actor import Actor
 from control_plane.audit.models import AuditEntry
 from control_plane.mail.models import Mail
 from control_plane.outbox import in_request
@@ -203,13 +205,13 @@ def test_a_fault_with_one_tenant_does_not_keep_others(house: House, monkeypatch:
     for one in (house, other):
         actions.close(ACTOR, one.tenant)
         delivered(one)
-    close_period = purging.period_actions.close_period
+    close_period = period_actions.close_period
 
-    def fail_for_acme(actor: object, tenant: str, **given: object) -> Cut:
+    def fail_for_acme(actor: Actor, tenant: str, *, end: datetime) -> Cut:
         if tenant == house.tenant.public_id:
             raise RuntimeError("a fault")
-        return close_period(ACTOR, tenant, **given)  # type: ignore[arg-type]
+        return close_period(actor, tenant, end=end)
 
-    monkeypatch.setattr(purging.period_actions, "close_period", fail_for_acme)
+    monkeypatch.setattr(period_actions, "close_period", fail_for_acme)
     purging.drive_closed()
     assert [cut.tenant for cut in Cut.objects.all()] == [other.tenant]

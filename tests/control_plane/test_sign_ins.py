@@ -106,7 +106,7 @@ def test_a_sign_in_with_a_password_that_is_changed_meanwhile_is_refused(
         Person.objects.filter(pk=ann.pk).update(password="changed by somebody else")
         return True
 
-    monkeypatch.setattr(actions, "check_password", check_and_change)
+    monkeypatch.setattr(sign_ins, "check_password", check_and_change)
     with pytest.raises(Unauthenticated):
         sign_in()
 

@@ -98,7 +98,7 @@ def unlink(request: HttpRequest, person: Person, identity: str) -> HttpResponse:
 def _came_back(request: HttpRequest, provider: str, person: Person | None) -> HttpResponse:
     found = queries.provider(provider)
     kept, state = sessions.attempt_of(request), request.GET.get("state", "")[:200]
-    # The answer to another browser's question is not taken: it would sign this one in as somebody else.
+    # The answer to another browser's question is not taken: it would sign this one in as another person.
     same = bool(kept) and hmac.compare_digest(kept.encode(), state.encode())
     attempt = actions.take(found, state if same else "")
     actor = Actor(
