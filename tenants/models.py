@@ -22,7 +22,7 @@ class Tenant(DesiredObject):
 
     name = models.CharField(max_length=TENANT_NAME_LENGTH_MAX)
     suspended = models.BooleanField(default=False)
-    protected = models.BooleanField(default=False)
+    protected = models.BooleanField(default=False, db_default=False)
     """It cannot be closed."""
     closed_at = models.DateTimeField(null=True)
     """When it was closed; None = it is open."""
@@ -155,7 +155,8 @@ class PasswordReset(models.Model):
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     """When it was used, or a newer one or a changed password took its place."""
-    mailed = models.BooleanField(default=False)
+    # In the database too: processes of the release before write rows without it.
+    mailed = models.BooleanField(default=False, db_default=False)
     """Only the reader of the person's e-mails has the link; else an operator passed it on."""
 
 
