@@ -8,6 +8,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
+from django.db.models.functions import Lower
 from django.utils import timezone
 
 from control_plane.audit import actions as audit
@@ -178,7 +179,7 @@ def checked_tenant_name(name: str) -> str:
 
 def check_name_is_free(name: str) -> None:
     """Raise `AlreadyExists` if a tenant is called so."""
-    if Tenant.objects.filter(name__iexact=name).exists():
+    if Tenant.objects.annotate(folded=Lower("name")).filter(folded=name.lower()).exists():
         raise name_taken(name)
 
 
