@@ -92,7 +92,7 @@ def close_months(now: datetime) -> int:
     if now - month < MONTH_GRACE:
         return 0
     count = 0
-    tenants = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(created_at__lt=month)
+    tenants = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(created_at__lt=month, purged_at=None)
     for tenant in list(tenants.exclude(cuts__period_end__gte=month).order_by("pk")):
         last = Cut.objects.filter(tenant=tenant).order_by("-period_end").first()
         begins = price_actions.tenant_begins(tenant) if last is None else last.period_end

@@ -212,6 +212,17 @@ def invoices(tenant: Tenant) -> QuerySet[Invoice]:
     )
 
 
+def is_billed_until(tenant: Tenant, moment: datetime) -> bool:
+    """Whether a period of the tenant that ends at the moment or later is closed."""
+    return Cut.objects.filter(tenant=tenant, period_end__gte=moment).exists()
+
+
+def is_invoiced_until(tenant: Tenant, moment: datetime) -> bool:
+    """Whether that period's invoice is issued, and so are all before it."""
+    drafts = Invoice.objects.filter(tenant=tenant, status=Invoice.Status.DRAFT)
+    return is_billed_until(tenant, moment) and not drafts.exists()
+
+
 def invoice(tenant: Tenant, public_id: str) -> Invoice:
     """One invoice. Raises `NotFound`, for another tenant's too."""
     row = invoices(tenant).filter(public_id=public_id).first()

@@ -17,6 +17,8 @@ SWEEP_S = 2.0
 PLACEMENT_S = 1.0
 BILLING_S = 3.0
 CHECKPOINT_S = 10.0
+MAIL_S = 5.0
+CLOSED_S = 10.0
 POLL_S = 0.1
 """How often the embedded transport looks for messages."""
 
@@ -86,6 +88,12 @@ app.conf.update(
             "options": {"expires": PLACEMENT_S * 2},
         },
         "billing": {"task": "billing.bill_run", "schedule": BILLING_S, "options": {"expires": BILLING_S * 2}},
+        "closed": {
+            "task": "cluster.drive_closed",
+            "schedule": CLOSED_S,
+            "options": {"expires": CLOSED_S * 2},
+        },
+        "mail": {"task": "mail.send", "schedule": MAIL_S, "options": {"expires": MAIL_S * 2}},
         "checkpoint": {
             "task": "database.checkpoint",
             "schedule": CHECKPOINT_S,

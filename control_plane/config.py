@@ -3,11 +3,12 @@ it, read once and frozen. `docs/reference/settings.md` lists the settings, made 
 """
 
 import os
+import re
 from collections.abc import Mapping
 from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Meta
@@ -19,6 +20,7 @@ from daemon.settings import Refused, Secret, Settings
 from daemon.tls import IdentityConfig
 from penstock.contract.api_keys import ENV_LENGTH_MAX, is_env
 from penstock.contract.errors import ConfigurationError
+from penstock.rules.addresses import is_loopback
 
 VARIABLE = "PENSTOCK_CONFIG"
 """Names the file to the commands of `python -m control_plane`, and to what a process forks."""
@@ -58,6 +60,57 @@ class BrokersConfig(Settings, frozen=True, kw_only=True):
                 settings.host_of(name, address)
 
 
+class MailConfig(Settings, frozen=True, kw_only=True):
+    """The mail server that e-mails are given to."""
+
+    server: Text
+    """host:port of an SMTP server."""
+    sender: Text
+    """The address that e-mails come from."""
+    tls: Literal["starttls", "tls", "none"] = "starttls"
+    """How the connection is protected; `none` only to this host."""
+    ca_file: Path | None = None
+    """File with the CAs of which one must have signed the server's certificate; without it, those of the system."""
+    user: Text | None = None
+    """Name to sign in to the server with; without it, the server is not signed in to."""
+    password: Secret | None = None
+    """Its password."""
+
+    def __post_init__(self) -> None:
+        host = settings.host_of("server", self.server)
+        if not re.fullmatch(r"[^@\s<>]+@[^@\s<>]+", self.sender):
+            raise Refused("sender", f"an e-mail address required, {self.sender[:80]!r} given")
+        if self.tls == "none" and not is_loopback(host):
+            raise Refused("tls", "an e-mail may have a link that signs people in; starttls or tls required")
+        if (self.user is None) != (self.password is None):
+            raise Refused("password", "user and password required, or neither")
+
+
+class ProviderConfig(Settings, frozen=True, kw_only=True):
+    """A provider of OpenID Connect with which people may sign in."""
+
+    id: Text
+    """a-z 0-9 and -; part of the address that the provider sends people back to: /sign-in/with/ID/back."""
+    name: Text
+    """How the button of the sign-in page calls it."""
+    issuer: Text
+    """Its issuer, an https URL, exactly as in its tokens; what else is needed, it says itself."""
+    client_id: Text
+    """Who this service is to the provider."""
+    client_secret: Secret
+    """The secret that the provider gave to it."""
+    ca_file: Path | None = None
+    """File with the CAs of which one must have signed the provider's certificate; without it, those of the system."""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9-]{1,32}", self.id):
+            raise Refused("id", f"1 to 32 of a-z 0-9 - required, {self.id[:40]!r} given")
+        parts = _split("issuer", self.issuer)
+        within = parts.scheme == "http" and is_loopback(parts.hostname or "")
+        if not parts.hostname or parts.query or parts.fragment or not (parts.scheme == "https" or within):
+            raise Refused("issuer", f"https://host required, {self.issuer[:80]!r} given")
+
+
 class Config(Settings, frozen=True, kw_only=True):
     """The settings of the control plane. Times are in seconds."""
 
@@ -92,6 +145,11 @@ class Config(Settings, frozen=True, kw_only=True):
     """Seconds between two rounds of the usage pipeline."""
     data_set_bucket: BucketSettings | None = None
     """Bucket where the usage pipeline publishes instead, as an object; the same as the pipeline's."""
+    mail: MailConfig | None = None
+    """Mail server. Without it each e-mail is written to a file in the folder `mail` of `state`, addresses of people are
+    not verified, and signing up takes effect at once."""
+    sign_in_providers: tuple[ProviderConfig, ...] = ()
+    """Providers with which people may sign in besides their password."""
     price_book_file: Path | None = None
     """File with the price book; without it the built-in prices apply."""
     trusted_proxies: tuple[str, ...] = ()
@@ -119,6 +177,9 @@ class Config(Settings, frozen=True, kw_only=True):
             )
         server_tls.check_database(self.database_url, self.database_tls)
         server_tls.check_transport(self.celery_broker_url, self.redis_tls)
+        ids = [one.id for one in self.sign_in_providers]
+        if len(set(ids)) < len(ids):
+            raise Refused("sign_in_providers", "two have the same id")
         try:
             _networks(self.trusted_proxies)
         except ValueError as error:

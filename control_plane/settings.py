@@ -21,12 +21,16 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
     "django.contrib.staticfiles",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
     "django_htmx",
     "rest_framework",
     "drf_spectacular",
     "control_plane.processes",
     "control_plane.audit",
     "control_plane.outbox",
+    "control_plane.mail",
     "tenants",
     "quotas",
     "control_plane.topics",
@@ -49,6 +53,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.middleware.common.CommonMiddleware",
     "web.middleware.Console",
+    "allauth.account.middleware.AccountMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
 ]
 SECURE_CONTENT_TYPE_NOSNIFF = True
@@ -96,6 +101,17 @@ PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
 ]
 
+# Of allauth the models of addresses and of second factors, and what checks those; its pages and sessions are not used.
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+MFA_ADAPTER = "tenants.factors.adapter.FactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_TOTP_ISSUER = "Penstock"
+MFA_TOTP_TOLERANCE = 1
+# Browsers take passkeys over TLS, and from this machine itself.
+MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = False
+
 USE_TZ = True
 TIME_ZONE = "UTC"
 USE_I18N = False
@@ -113,6 +129,7 @@ REST_FRAMEWORK = {
         "sign-up": "120/minute",
         "sign-in": "30/minute",
         "password": "30/minute",
+        "mail": "10/minute",
         "sign-in-address": "120/minute",
     },
     "EXCEPTION_HANDLER": "control_plane.api.problems.answer_problem",

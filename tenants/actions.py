@@ -3,11 +3,12 @@
 import re
 from datetime import datetime, timedelta
 
-from django.contrib.auth.hashers import check_password, make_password
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
+from django.db.models.functions import Lower
 from django.utils import timezone
 
 from control_plane.audit import actions as audit
@@ -23,7 +24,6 @@ from penstock.contract.errors import (
     InvalidRequest,
     LimitExceeded,
     NotFound,
-    Unauthenticated,
 )
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.limits import KEY_NAME_LENGTH_MAX
@@ -82,25 +82,6 @@ def add_person(address: str, hashed_password: str) -> Person:
         raise AlreadyExists(f"email: {address} has signed up before") from None
 
 
-def sign_in(*, email: str, password: str, source: str = "", browser: str = "") -> tuple[Person, str]:
-    """The person and the token of a new session. `browser` is what it calls itself.
-
-    Raises `Unauthenticated`, the same for address and password.
-    """
-    person = Person.objects.filter(email=email.strip().lower(), is_active=True).first()
-    if person is None:
-        make_password(password)  # the same work as for a known address
-        raise Unauthenticated("the e-mail address or the password is wrong")
-    if not check_password(password, person.password):
-        raise Unauthenticated("the e-mail address or the password is wrong")
-    with transaction.atomic():
-        if lock_person(person).password != person.password:
-            # It was changed while this one was being checked.
-            raise Unauthenticated("the e-mail address or the password is wrong")
-        Session.objects.filter(person=person, expires_at__lte=timezone.now()).delete()
-        return person, open_session(person, source=source, browser=browser)
-
-
 def sign_out(token: str) -> None:
     """End the session of this token, if there is one."""
     Session.objects.filter(token_hash=tokens.token_hash(token)).delete()
@@ -131,6 +112,11 @@ def checked_email(email: str) -> str:
         validate_email(address)
     except ValidationError:
         raise InvalidRequest(f"email: {address[:100]!r} is no e-mail address") from None
+    if not address.isascii():
+        # Of two addresses that look the same one could be another's: the ASCII form of a domain shows what it is.
+        raise InvalidRequest(
+            f"email: {address[:100]!r} has letters beyond a-z; write the domain in its ASCII form, xn--…"
+        )
     return address
 
 
@@ -167,7 +153,7 @@ def create_tenant(actor: Actor, *, name: str, owner: Person | None = None, publi
             with transaction.atomic():
                 tenant = Tenant.objects.create(name=name, public_id=public_id)
         except IntegrityError:
-            raise AlreadyExists(f"tenant: the name {name!r} is taken") from None
+            raise name_taken(name) from None
         if owner is not None:
             Membership.objects.create(tenant=tenant, person=owner, role=Role.OWNER)
         audit.record(
@@ -177,7 +163,7 @@ def create_tenant(actor: Actor, *, name: str, owner: Person | None = None, publi
             object_id=tenant.public_id,
             after={"name": name},
         )
-        _deliver_tenant(tenant)
+        deliver_tenant(tenant)
     return tenant
 
 
@@ -189,6 +175,16 @@ def checked_tenant_name(name: str) -> str:
             "beginning with a letter or digit"
         )
     return name
+
+
+def check_name_is_free(name: str) -> None:
+    """Raise `AlreadyExists` if a tenant is called so."""
+    if Tenant.objects.annotate(folded=Lower("name")).filter(folded=name.lower()).exists():
+        raise name_taken(name)
+
+
+def name_taken(name: str) -> AlreadyExists:
+    return AlreadyExists(f"tenant: the name {name!r} is taken")
 
 
 def check_tenant_limit(person: Person) -> None:
@@ -224,7 +220,7 @@ def set_suspended(actor: Actor, tenant: Tenant, suspended: bool) -> Tenant:
             before={"suspended": not suspended},
             after={"suspended": suspended},
         )
-        _deliver_tenant(locked)
+        deliver_tenant(locked)
     return locked
 
 
@@ -270,7 +266,7 @@ def take_back_tenant(tenant: Tenant, before: Tenant) -> Tenant | None:
     locked.generation += 1
     locked.conditions = conditions.without(locked.conditions, conditions.DELIVERY)
     locked.save(update_fields=["generation", "conditions", "updated_at"])
-    _deliver_tenant(locked)
+    deliver_tenant(locked)
     return locked
 
 
@@ -283,11 +279,12 @@ def touch_tenant(actor: Actor, tenant: Tenant, *, at_least: int = 0) -> Tenant:
         locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         locked.generation = max(locked.generation, at_least) + 1
         locked.save(update_fields=["generation", "updated_at"])
-        _deliver_tenant(locked)
+        deliver_tenant(locked)
     return locked
 
 
-def _deliver_tenant(tenant: Tenant) -> None:
+def deliver_tenant(tenant: Tenant) -> None:
+    """Part of the caller's transaction: brokers get the tenant as it is once that is committed."""
     outbox.enqueue(
         kind=KIND_TENANT, object_id=tenant.public_id, tenant=tenant.public_id, generation=tenant.generation
     )

@@ -13,6 +13,8 @@ from tenants.roles import Role
 
 TENANT_NAME_LENGTH_MAX = 63
 BROWSER_LENGTH_MAX = 200
+PROVIDER_TEXT_MAX = 255
+"""The longest subject of OpenID Connect."""
 
 
 class Tenant(DesiredObject):
@@ -20,6 +22,19 @@ class Tenant(DesiredObject):
 
     name = models.CharField(max_length=TENANT_NAME_LENGTH_MAX)
     suspended = models.BooleanField(default=False)
+    protected = models.BooleanField(default=False, db_default=False)
+    """It cannot be closed."""
+    closed_at = models.DateTimeField(null=True)
+    """When it was closed; None = it is open."""
+    purge_at = models.DateTimeField(null=True)
+    """Until when it can be reopened."""
+    purged_at = models.DateTimeField(null=True)
+    """When its topics, keys and people went; its invoices and its audit log stay."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether its keys are refused."""
+        return self.suspended or self.closed_at is not None
 
     class Meta:
         constraints = (models.UniqueConstraint(Lower("name"), name="tenants_one_tenant_a_name"),)
@@ -141,7 +156,7 @@ class Session(models.Model):
 
 
 class PasswordReset(models.Model):
-    """A person may choose a new password, by a link that an operator made. The link's token itself is not here."""
+    """A person may choose a new password, by a link. The link's token itself is not here."""
 
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
     person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="resets")
@@ -150,6 +165,93 @@ class PasswordReset(models.Model):
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     """When it was used, or a newer one or a changed password took its place."""
+    # In the database too: processes of the release before write rows without it.
+    mailed = models.BooleanField(default=False, db_default=False)
+    """Only the reader of the person's e-mails has the link; else an operator passed it on."""
+
+
+class PendingSignUp(models.Model):
+    """An address that wants to sign up, until the link that it got is used. The link's token itself is not here."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
+    email = models.EmailField()
+    tenant_name = models.CharField(max_length=TENANT_NAME_LENGTH_MAX)
+    token_hash = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+
+class AddressProof(models.Model):
+    """A person shows by a link that they read the e-mails of their address. The link's token itself is not here."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
+    person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="address_proofs")
+    email = models.EmailField()
+    token_hash = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+
+class PendingSignIn(models.Model):
+    """A person whose password is right, until their second factor is too. Its token itself is not here."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
+    person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="pending_sign_ins")
+    token_hash = models.CharField(max_length=64, unique=True)
+    challenge = models.JSONField(null=True)
+    """What a passkey has to sign; None = a passkey was not asked for."""
+    attempts = models.PositiveIntegerField(default=0)
+    """Wrong codes so far."""
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+
+class FactorSetup(models.Model):
+    """A second factor that a person is about to add: what the next request is compared with."""
+
+    person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="factor_setups")
+    kind = models.CharField(max_length=16)
+    """totp or webauthn."""
+    state = models.JSONField()
+    """The secret, encrypted, or what the passkey has to sign."""
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["person", "kind"], name="tenants_one_setup_a_kind"),)
+
+
+class ProviderIdentity(models.Model):
+    """A person as a provider of OpenID Connect knows them: by issuer and subject, never by an address."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
+    person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="identities")
+    issuer = models.CharField(max_length=PROVIDER_TEXT_MAX)
+    subject = models.CharField(max_length=PROVIDER_TEXT_MAX)
+    created_at = models.DateTimeField(auto_now_add=True)
+    last_used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["issuer", "subject"], name="tenants_one_person_an_identity"),
+        )
+
+
+class ProviderAttempt(models.Model):
+    """A browser that was sent to a provider and has not come back. What it comes back with is not here."""
+
+    token_hash = models.CharField(max_length=64, unique=True)
+    provider = models.CharField(max_length=32)
+    nonce = models.CharField(max_length=64)
+    verifier = models.CharField(max_length=64)
+    """What the code is exchanged with (RFC 7636)."""
+    person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="+", null=True)
+    """Who links their account; None = a person signs in."""
+    wanted = models.CharField(max_length=500)
+    """The page to go to."""
+    expires_at = models.DateTimeField()
 
 
 class OperatorToken(models.Model):

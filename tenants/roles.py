@@ -32,6 +32,7 @@ class Standing(StrEnum):
 class Permission(StrEnum):
     TENANT_READ = "tenant.read"
     TENANT_SUSPEND = "tenant.suspend"
+    TENANT_CLOSE = "tenant.close"
     PEOPLE_READ = "people.read"
     PEOPLE_WRITE = "people.write"
     TOPICS_READ = "topics.read"
@@ -62,6 +63,8 @@ TABLE = MappingProxyType(
     {
         Permission.TENANT_READ: frozenset({*_PEOPLE, _S.KEY, _S.BOUND_KEY, _S.OPERATOR}),
         Permission.TENANT_SUSPEND: frozenset({_S.OPERATOR}),
+        # To reopen and to protect it, too.
+        Permission.TENANT_CLOSE: frozenset({_S.OWNER, _S.OPERATOR}),
         Permission.PEOPLE_READ: frozenset({*_PEOPLE, _S.OPERATOR}),
         # Only an owner makes or demotes owners, and every person may leave: the actions check both.
         Permission.PEOPLE_WRITE: frozenset({_S.OWNER, _S.ADMIN}),

@@ -8,6 +8,10 @@ SESSION_PREFIX = "pss_"
 OPERATOR_PREFIX = "pso_"
 INVITATION_PREFIX = "psi_"
 RESET_PREFIX = "psr_"
+SIGN_UP_PREFIX = "psu_"
+PROOF_PREFIX = "psv_"
+PENDING_PREFIX = "psp_"
+ATTEMPT_PREFIX = "psa_"
 _RANDOM_LENGTH = 43
 """256 random bits, so that a plain hash of it can be kept."""
 

@@ -9,9 +9,9 @@ from penstock.contract.errors import Throttled
 WINDOW_S = 60
 
 
-def spend(what: str, who: str, most: int) -> None:
-    """Count one attempt. Raises `Throttled` beyond `most` in a minute."""
+def spend(what: str, who: str, most: int, *, window_s: int = WINDOW_S) -> None:
+    """Count one attempt. Raises `Throttled` beyond `most` in a minute, or in `window_s`."""
     name = f"console-{what}-{hashlib.sha256(who.encode(errors='backslashreplace')).hexdigest()}"
-    spent = counters().spend(name, most=most, window_s=WINDOW_S)
+    spent = counters().spend(name, most=most, window_s=window_s)
     if not spent.allowed:
         raise Throttled(f"too many attempts; wait {max(1, math.ceil(spent.left_s))} s and try again")

@@ -12,6 +12,8 @@ from control_plane.audit.actor import Actor, ActorKind
 from tenants import queries
 from tenants.actions import SESSION_LENGTH
 from tenants.models import OperatorToken, Person
+from tenants.providers.actions import ATTEMPT_LENGTH
+from tenants.sign_in.actions import PENDING_LENGTH
 
 OPERATOR_S = 8 * 3600
 _OPERATOR_SALT = "penstock.console.operator"
@@ -79,6 +81,56 @@ def keep_operator(response: HttpResponse, operator: OperatorToken) -> None:
         samesite="Strict",
         secure=secure(),
     )
+
+
+def pending_of(request: HttpRequest) -> str:
+    """The token of the sign-in that waits for a second factor in this browser; empty if there is none."""
+    return request.COOKIES.get(_pending_cookie(), "")[:200]
+
+
+def keep_pending(response: HttpResponse, token: str) -> None:
+    """Let the browser go on with the second factor."""
+    response.set_cookie(
+        _pending_cookie(),
+        token,
+        max_age=int(PENDING_LENGTH.total_seconds()),
+        httponly=True,
+        samesite="Lax",
+        secure=secure(),
+    )
+
+
+def forget_pending(response: HttpResponse) -> None:
+    response.delete_cookie(_pending_cookie(), samesite="Lax")
+
+
+def _pending_cookie() -> str:
+    return "__Host-penstock-pending" if secure() else "penstock-pending"
+
+
+def attempt_of(request: HttpRequest) -> str:
+    """What this browser was sent to a provider with; empty if it was not."""
+    return request.COOKIES.get(_attempt_cookie(), "")[:200]
+
+
+def keep_attempt(response: HttpResponse, token: str) -> None:
+    """Know this browser again when the provider sends it back."""
+    response.set_cookie(
+        _attempt_cookie(),
+        token,
+        max_age=int(ATTEMPT_LENGTH.total_seconds()),
+        httponly=True,
+        samesite="Lax",
+        secure=secure(),
+    )
+
+
+def forget_attempt(response: HttpResponse) -> None:
+    response.delete_cookie(_attempt_cookie(), samesite="Lax")
+
+
+def _attempt_cookie() -> str:
+    return "__Host-penstock-attempt" if secure() else "penstock-attempt"
 
 
 def forget_session(response: HttpResponse) -> None:

@@ -294,7 +294,7 @@ def _put_tenant(tenant: Tenant) -> pb.Outcome:
         generation=tenant.generation,
         produce_bytes_per_s=limits.produce_bytes_per_s,
         partitions_max=limits.partitions_max,
-        suspended=tenant.suspended,
+        suspended=tenant.stopped,
     )
 
 

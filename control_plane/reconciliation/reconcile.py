@@ -122,7 +122,7 @@ def _tenant_difference(row: Tenant, found: view.TenantSeen) -> str:
     for name, on_brokers, wanted in (
         ("produce_bytes_per_s", found.produce_bytes_per_s, limits.produce_bytes_per_s),
         ("partitions_max", found.partitions_max, limits.partitions_max),
-        ("suspended", found.suspended, row.suspended),
+        ("suspended", found.suspended, row.stopped),
     ):
         if on_brokers != wanted:
             return f"{name} is {on_brokers} on the brokers, {wanted} is wanted"

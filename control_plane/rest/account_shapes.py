@@ -14,6 +14,15 @@ class PasswordInput(StrictSerializer):
     new = serializers.CharField(max_length=256, trim_whitespace=False)
 
 
+class ForgottenInput(StrictSerializer):
+    email = serializers.CharField(max_length=254)
+
+
+class ResetInput(StrictSerializer):
+    token = serializers.CharField(max_length=100, help_text="Token of the link that was mailed.")
+    new = serializers.CharField(max_length=256, trim_whitespace=False)
+
+
 # Of a session. The context has the `token` of this request.
 class SignInShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")

@@ -1,4 +1,4 @@
-"""REST: a person's password and sign-ins."""
+"""REST: a person's password, also a forgotten one, and sign-ins."""
 
 from typing import Any
 
@@ -7,9 +7,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.api import shapes
-from control_plane.rest.account_shapes import PasswordInput, SignInShape
-from control_plane.rest.throttles import PasswordThrottle
-from control_plane.rest.views import CallerView
+from control_plane.rest.account_shapes import ForgottenInput, PasswordInput, ResetInput, SignInShape
+from control_plane.rest.tenant_shapes import MailSent
+from control_plane.rest.throttles import MailThrottle, PasswordThrottle
+from control_plane.rest.views import CallerView, PublicView
 from penstock.contract.errors import Forbidden
 from tenants.accounts import actions, queries
 from tenants.models import Person
@@ -48,6 +49,46 @@ class PasswordView(AccountView):
         given = PasswordInput(data=request.data)
         given.is_valid(raise_exception=True)
         actions.change_password(self.actor, self.person, **given.validated_data, keep=self.token)
+        return Response(status=204)
+
+
+class ForgottenPasswordView(PublicView):
+    throttle_classes = (MailThrottle,)
+
+    @extend_schema(
+        operation_id="password_forgot",
+        request=ForgottenInput,
+        responses={202: MailSent, **shapes.problems()},
+        auth=[],
+    )
+    def post(self, request: Request) -> Response:
+        """Have a link mailed with which a new password is chosen. The answer is the same for unknown addresses."""
+        given = ForgottenInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        email = given.validated_data["email"]
+        actions.ask_for_reset(email=email, request_id=self.request_id(), source=self.source())
+        return Response(MailSent({"to": email}).data, status=202)
+
+
+class ResetPasswordView(PublicView):
+    throttle_classes = (PasswordThrottle,)
+
+    @extend_schema(
+        operation_id="password_reset",
+        request=ResetInput,
+        responses={204: None, **shapes.problems(404)},
+        auth=[],
+    )
+    def post(self, request: Request) -> Response:
+        """Choose a new password with the token of a link. All sign-ins end."""
+        given = ResetInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        actions.reset_password(
+            given.validated_data["token"],
+            new=given.validated_data["new"],
+            request_id=self.request_id(),
+            source=self.source(),
+        )
         return Response(status=204)
 
 

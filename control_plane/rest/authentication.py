@@ -56,6 +56,8 @@ class BearerAuthentication(BaseAuthentication):
             raise Unauthenticated(f"the API key {key.public_id} was revoked")
         if key.expires_at is not None and key.expires_at <= timezone.now():
             raise Unauthenticated(f"the API key {key.public_id} has expired")
+        if key.tenant.closed_at is not None:
+            raise Unauthenticated(f"tenant {key.tenant.public_id} is closed")
         if key.tenant.suspended:
             raise Unauthenticated(f"tenant {key.tenant.public_id} is suspended")
         role = None if key.maker is None else queries.role_in(key.tenant, key.maker)

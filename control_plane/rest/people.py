@@ -121,7 +121,10 @@ class InvitationsView(TenantView):
         responses={201: InvitationMade, **shapes.problems(403, 404, 409)},
     )
     def post(self, request: Request) -> Response:
-        """Invite a person by e-mail address. No mail is sent: pass the link on yourself. It is valid for 7 days."""
+        """Invite a person by e-mail address. The link is valid for 7 days.
+
+        A service with a mail server mails it; else pass it on yourself.
+        """
         given = InvitationInput(data=request.data)
         given.is_valid(raise_exception=True)
         row, token = actions.invite(self.actor, self.tenant, **given.validated_data)

@@ -40,15 +40,18 @@ class InvitationShape(serializers.Serializer[Any]):
 # The context has the invitation's `token`, which is stored nowhere.
 class InvitationMade(InvitationShape):
     token = serializers.SerializerMethodField(
-        help_text="The person who is invited joins with it. Shown once."
+        help_text="The person who is invited joins with it. Shown once; null if the service has a mail server, "
+        "which brings it to that person alone."
     )
-    link = serializers.SerializerMethodField(help_text="The console's page for the invitation. Shown once.")
+    link = serializers.SerializerMethodField(
+        help_text="The console's page for the invitation. Shown once, or null like the token."
+    )
 
-    def get_token(self, row: Invitation) -> str:
-        return str(self.context["token"])
+    def get_token(self, row: Invitation) -> str | None:
+        return None if config.current().mail is not None else str(self.context["token"])
 
-    def get_link(self, row: Invitation) -> str:
-        return link_of(self.context["token"])
+    def get_link(self, row: Invitation) -> str | None:
+        return None if config.current().mail is not None else link_of(self.context["token"])
 
 
 class JoinInput(StrictSerializer):

@@ -8,13 +8,17 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from control_plane import config
 from control_plane.api import etags, shapes
 from control_plane.rest.tenant_shapes import (
     ChangedTenant,
+    FinishSignUpInput,
+    MailSent,
     SignedIn,
     SignedUp,
     SignInInput,
     SignUpInput,
+    TenantChange,
     TenantInput,
     TenantShape,
 )
@@ -22,9 +26,12 @@ from control_plane.rest.throttles import SignInAddressThrottle, SignInThrottle, 
 from control_plane.rest.views import CallerView, PublicView, TenantView, answer_change, is_delivered, tagged
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants import actions, queries
+from tenants.addresses import actions as addresses
+from tenants.closing import actions as closing
 from tenants.models import Tenant
 from tenants.people import actions as people
 from tenants.roles import Permission
+from tenants.sign_in import actions as sign_ins
 
 
 class SignUpView(PublicView):
@@ -33,14 +40,29 @@ class SignUpView(PublicView):
     @extend_schema(
         operation_id="sign_up",
         request=SignUpInput,
-        responses={201: SignedUp, **shapes.problems(403, 404, 409)},
+        responses={201: SignedUp, 202: MailSent, **shapes.problems(403, 404, 409)},
         auth=[],
     )
     def post(self, request: Request) -> Response:
-        """Make an account with a tenant of its own, or one that joins the tenant of an invitation."""
+        """Make an account with a tenant of its own, or one that joins the tenant of an invitation.
+
+        A service with a mail server answers 202, for known addresses too, and mails a link. Its token finishes the
+        sign-up at `sign-up/finish`.
+        """
         given = SignUpInput(data=request.data)
         given.is_valid(raise_exception=True)
-        email, password = given.validated_data["email"], given.validated_data["password"]
+        email = given.validated_data["email"]
+        if "invitation" not in given.validated_data and config.current().mail is not None:
+            addresses.ask_to_sign_up(
+                email=email,
+                tenant_name=given.validated_data["tenant"],
+                request_id=self.request_id(),
+                source=self.source(),
+            )
+            return Response(MailSent({"to": email}).data, status=202)
+        password = given.validated_data.get("password")
+        if password is None:
+            raise InvalidRequest("password: required")
         if "invitation" in given.validated_data:
             person, member, token = people.sign_up_invited(
                 email=email,
@@ -65,6 +87,32 @@ class SignUpView(PublicView):
         return Response(answer.data, status=201)
 
 
+class FinishSignUpView(PublicView):
+    throttle_classes = (SignUpThrottle,)
+
+    @extend_schema(
+        operation_id="sign_up_finish",
+        request=FinishSignUpInput,
+        responses={201: SignedUp, **shapes.problems(404, 409)},
+        auth=[],
+    )
+    def post(self, request: Request) -> Response:
+        """Make the account of a link that was mailed. The address is verified."""
+        given = FinishSignUpInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        person, tenant, token = addresses.sign_up_by_link(
+            given.validated_data["token"],
+            password=given.validated_data["password"],
+            tenant_name=given.validated_data.get("tenant", ""),
+            request_id=self.request_id(),
+            source=self.source(),
+            browser=self.browser(),
+        )
+        context = {"delivered": is_delivered(tenant, actions.KIND_TENANT)}
+        answer = SignedUp({"person": person, "tenant": tenant, "token": token}, context=context)
+        return Response(answer.data, status=201)
+
+
 class SignInView(PublicView):
     throttle_classes = (SignInThrottle, SignInAddressThrottle)
 
@@ -72,10 +120,15 @@ class SignInView(PublicView):
         operation_id="sign_in", request=SignInInput, responses={200: SignedIn, **shapes.problems()}, auth=[]
     )
     def post(self, request: Request) -> Response:
-        """Open a session."""
+        """Open a session. A person with a second factor gives a code too: of their app, or a recovery code."""
         given = SignInInput(data=request.data)
         given.is_valid(raise_exception=True)
-        person, token = actions.sign_in(**given.validated_data, source=self.source(), browser=self.browser())
+        person, token = sign_ins.sign_in(
+            **given.validated_data,
+            source=self.source(),
+            browser=self.browser(),
+            request_id=self.request_id(),
+        )
         return Response(SignedIn({"person": person, "token": token}).data)
 
 
@@ -138,7 +191,12 @@ class OneTenantView(TenantView):
 
 
 class TenantDetailView(OneTenantView):
-    permissions: ClassVar[Any] = {"GET": Permission.TENANT_READ}
+    permissions: ClassVar[Any] = {
+        "GET": Permission.TENANT_READ,
+        "PATCH": Permission.TENANT_CLOSE,
+        "DELETE": Permission.TENANT_CLOSE,
+    }
+    conditional = frozenset({"PATCH", "DELETE"})
 
     @extend_schema(
         operation_id="tenants_get",
@@ -148,6 +206,55 @@ class TenantDetailView(OneTenantView):
     def get(self, request: Request, tenant: str) -> Response:
         """One tenant."""
         return tagged(self.tenant, TenantShape(self.tenant))
+
+    @extend_schema(
+        operation_id="tenants_change",
+        request=TenantChange,
+        parameters=[shapes.IF_MATCH, shapes.ETAG],
+        responses={200: ChangedTenant, 202: ChangedTenant, **shapes.problems(403, 404, 412)},
+    )
+    def patch(self, request: Request, tenant: str) -> Response:
+        """Owners and operators: protect a tenant against being closed, or do so no more."""
+        given = TenantChange(data=request.data)
+        given.is_valid(raise_exception=True)
+        with etags.unchanged(request, self.tenant):
+            changed = closing.set_protected(
+                self.actor, self.tenant, given.validated_data["deletion_protection"]
+            )
+        return answer_change(changed, actions.KIND_TENANT, ChangedTenant)
+
+    @extend_schema(
+        operation_id="tenants_close",
+        request=None,
+        parameters=[shapes.IF_MATCH, shapes.ETAG],
+        responses={200: ChangedTenant, 202: ChangedTenant, **shapes.problems(403, 404, 412)},
+    )
+    def delete(self, request: Request, tenant: str) -> Response:
+        """Owners and operators: close a tenant. Its keys are refused, and it is billed up to now.
+
+        Until `purge_at`, 30 days later, it can be reopened as it was. Then its topics and messages are deleted, its
+        keys are revoked and its name is free, as soon as its last invoice is issued.
+        """
+        with etags.unchanged(request, self.tenant):
+            changed = closing.close(self.actor, self.tenant)
+        return answer_change(changed, actions.KIND_TENANT, ChangedTenant)
+
+
+class TenantReopenView(OneTenantView):
+    permissions: ClassVar[Any] = {"POST": Permission.TENANT_CLOSE}
+    conditional = frozenset({"POST"})
+
+    @extend_schema(
+        operation_id="tenants_reopen",
+        request=None,
+        parameters=[shapes.IDEMPOTENCY, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: ChangedTenant, 202: ChangedTenant, **shapes.problems(403, 404, 412)},
+    )
+    def post(self, request: Request, tenant: str) -> Response:
+        """Owners and operators: reopen a closed tenant before it is purged. Its keys are accepted again."""
+        with etags.unchanged(request, self.tenant):
+            changed = closing.reopen(self.actor, self.tenant)
+        return answer_change(changed, actions.KIND_TENANT, ChangedTenant)
 
 
 class TenantSuspendView(OneTenantView):

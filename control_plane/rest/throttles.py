@@ -44,6 +44,12 @@ class SignUpThrottle(CallerThrottle):
     scope = "sign-up"
 
 
+class MailThrottle(CallerThrottle):
+    """E-mails that an address of the network asks for."""
+
+    scope = "mail"
+
+
 class SignInThrottle(CallerThrottle):
     """Attempts to sign in from one address as one person: passwords cannot be guessed quickly."""
 

@@ -1,12 +1,16 @@
-"""`penstock tenant show`: the tenant that the key belongs to, and its limits, over REST."""
+"""`penstock tenant show`, and for operators `close`, `reopen` and `protect`: tenants, over REST."""
 
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import click
 
+from penstock.cli.cluster import operator_client, token_option
+from penstock.cli.confirmation import must_agree
 from penstock.cli.display import line
 from penstock.cli.invocation import Group, current
-from penstock.cli.output import print_json, print_table
+from penstock.cli.output import print_json, print_table, say
 from penstock.cli.rest import admin_client
 from penstock.cli.topic_changes import timeout_option
 
@@ -31,3 +35,56 @@ def tenant_show(timeout: float) -> None:
     limits = {name: value for name, value in quotas.items() if name != "tenant"}
     rows = [[name, "no limit" if value is None else value] for name, value in sorted(limits.items())]
     print_table(["limit", "value"], [row for row in rows if isinstance(row[1], (int, str))])
+
+
+@tenant.command("close", examples=["penstock tenant close tn_4fZ8 --token-file operator.token --yes"])
+@click.argument("tenant_id")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@token_option
+@timeout_option
+def tenant_close(tenant_id: str, yes: bool, token_file: Path | None, timeout: float) -> None:
+    """Operators: close a tenant. Its keys are refused; it can be reopened for 30 days, then all is deleted."""
+    if not yes:
+        must_agree(f"Close {tenant_id}? Its programs are refused at once.")
+    with operator_client(token_file) as rest:
+        changed = rest.delete(f"/v1/tenants/{_segment(tenant_id)}", timeout_s=timeout)
+    _show(changed, f"closed; it can be reopened until {changed.get('purge_at')}")
+
+
+@tenant.command("reopen", examples=["penstock tenant reopen tn_4fZ8 --token-file operator.token"])
+@click.argument("tenant_id")
+@token_option
+@timeout_option
+def tenant_reopen(tenant_id: str, token_file: Path | None, timeout: float) -> None:
+    """Operators: reopen a closed tenant. Its keys are accepted again."""
+    with operator_client(token_file) as rest:
+        changed = rest.post(f"/v1/tenants/{_segment(tenant_id)}/reopen", timeout_s=timeout)
+    _show(changed, "open again")
+
+
+@tenant.command("protect", examples=["penstock tenant protect tn_4fZ8 --token-file operator.token"])
+@click.argument("tenant_id")
+@click.option("--off", is_flag=True, help="End the protection.")
+@token_option
+@timeout_option
+def tenant_protect(tenant_id: str, off: bool, token_file: Path | None, timeout: float) -> None:
+    """Operators: protect a tenant against being closed."""
+    with operator_client(token_file) as rest:
+        body = {"deletion_protection": not off}
+        changed = rest.patch(f"/v1/tenants/{_segment(tenant_id)}", body, timeout_s=timeout)
+    _show(changed, "protected no more" if off else "protected against being closed")
+
+
+def _segment(tenant_id: str) -> str:
+    from penstock.rest.client import segment
+
+    return segment(tenant_id)
+
+
+def _show(changed: dict[str, Any], said: str) -> None:
+    if current().json:
+        print_json(changed)
+        return
+    click.echo(line(f"{changed.get('name')} is {said}"))
+    if not changed.get("delivered"):
+        say("The brokers do not know it yet; they get it as soon as they can be reached.")

@@ -10,18 +10,24 @@ from django.contrib.auth.hashers import check_password, make_password
 from django.db import transaction
 from django.utils import timezone
 
+from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.ids import new_id
+from control_plane.mail import actions as mails
+from control_plane.mail import queries as mail_queries
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
-from tenants import tokens
+from tenants import letters, tokens
 from tenants.accounts import queries
 from tenants.actions import checked_password, lock_person
-from tenants.models import PasswordReset, Person, Session
+from tenants.addresses.actions import note_proved
+from tenants.models import PasswordReset, PendingSignIn, Person, Session
 from tenants.queries import tenants_max_of
 
 RESET_LENGTH = timedelta(hours=24)
+MAILED_RESET_LENGTH = timedelta(hours=1)
+KIND_RESET = "password-reset"
 TENANTS_MAX_LIMIT = 10_000
 """What an operator may allow one person: their pages list all of their tenants."""
 
@@ -62,6 +68,30 @@ def make_reset(actor: Actor, person: Person) -> tuple[PasswordReset, str]:
     return row, token
 
 
+def ask_for_reset(*, email: str, request_id: str, source: str) -> None:
+    """Mail the person of that address, if there is one, a link by which they choose a new password.
+
+    Older links hold until one is used: a stranger who asks ends nothing.
+    """
+    person = Person.objects.filter(email=email.strip().lower(), is_active=True).first()
+    token = tokens.new_token(tokens.RESET_PREFIX)
+    if person is None:
+        return
+    actor = Actor(kind=ActorKind.SYSTEM, id="forgotten-password", request_id=request_id, source=source)
+    with transaction.atomic():
+        if mail_queries.has_enough(person.email, KIND_RESET):
+            return
+        row = PasswordReset.objects.create(
+            public_id=new_id("rst"),
+            person=person,
+            token_hash=tokens.token_hash(token),
+            expires_at=timezone.now() + MAILED_RESET_LENGTH,
+            mailed=True,
+        )
+        mails.put(person.email, KIND_RESET, letters.reset(token))
+        _record(actor, person, "person.reset_mail", {"expires_at": row.expires_at.isoformat()})
+
+
 def reset_password(token: str, *, new: str, request_id: str, source: str) -> Person:
     """The person of that link has another password; the link and every sign-in end.
 
@@ -74,6 +104,9 @@ def reset_password(token: str, *, new: str, request_id: str, source: str) -> Per
         lock_person(person)
         # Again, now that no other request can use it.
         row = queries.reset_of(token)
+        if row.mailed and config.current().mail is not None:
+            # Only who reads the person's e-mails has the link.
+            note_proved(actor, person)
         ended = _set_password(person, hashed, keep="")
         _record(actor, person, "person.password", {"sign_ins_ended": ended, "reset_link": row.public_id})
     return person
@@ -124,6 +157,8 @@ def _set_password(person: Person, hashed: str, *, keep: str) -> int:
     person.password = hashed
     person.save(update_fields=["password"])
     _end_resets(person)
+    PendingSignIn.objects.filter(person=person, ended_at=None).update(ended_at=timezone.now())
+    mails.put(person.email, "password-changed", letters.password_changed())
     return _end_sign_ins(person, keep=keep)
 
 

@@ -11,11 +11,13 @@ from django.contrib.auth.hashers import make_password
 from django.db import transaction
 from django.utils import timezone
 
+from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.ids import new_id
+from control_plane.mail import actions as mails
 from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, NotFound
-from tenants import tokens
+from tenants import letters, tokens
 from tenants.actions import (
     add_person,
     check_tenant_limit,
@@ -24,6 +26,7 @@ from tenants.actions import (
     open_session,
     revoke_keys_of,
 )
+from tenants.addresses.actions import note_proved
 from tenants.models import Invitation, Membership, Person, Tenant
 from tenants.people import queries
 from tenants.roles import KEY_ROLES, Permission, Role, Standing, allowed
@@ -35,6 +38,8 @@ PEOPLE_MAX = 500
 
 def invite(actor: Actor, tenant: Tenant, *, email: str, role: str) -> tuple[Invitation, str]:
     """An invitation and its link's token, which is nowhere afterwards. An older one of the address ends.
+
+    The address gets the link by e-mail. With a mail server no other person may see it: it proves the address.
 
     Raises `InvalidRequest`, `AlreadyExists` (the person belongs to the tenant), `Forbidden`.
     """
@@ -56,6 +61,9 @@ def invite(actor: Actor, tenant: Tenant, *, email: str, role: str) -> tuple[Invi
             token_hash=tokens.token_hash(token),
             expires_at=timezone.now() + INVITATION_LENGTH,
         )
+        inviter = queries.member(tenant, actor.id).person.email
+        letter = letters.invitation(tenant=tenant.name, role=wanted.value, inviter=inviter, token=token)
+        mails.put(address, "invitation", letter)
         _record(actor, tenant, "person.invite", row.public_id, after={"name": address, "role": wanted.value})
     return row, token
 
@@ -110,6 +118,9 @@ def sign_up_invited(
     with transaction.atomic():
         person = add_person(address, hashed)
         actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)
+        if config.current().mail is not None:
+            # The link was mailed, and shown to no other person.
+            note_proved(actor, person)
         return person, join(actor, person, token), open_session(person, source=source, browser=browser)
 
 

@@ -15,6 +15,7 @@ from penstock.rules.credentials import secret_matches
 from tenants import actions, queries
 from tenants.credentials import pepper
 from tenants.models import ApiKey, Membership, Person, Session, Tenant
+from tenants.sign_in import actions as sign_ins
 from tests.control_plane.world import ACTOR, PASSWORD, make_person, make_tenant
 
 pytestmark = pytest.mark.django_db
@@ -75,8 +76,8 @@ def test_signing_in_takes_the_right_password_only_and_out_ends_the_session() -> 
     person, _, _ = sign_up()
     for email, password in (("ann@example.com", "wrong"), ("bob@example.com", PASSWORD)):
         with pytest.raises(Unauthenticated, match="the e-mail address or the password is wrong"):
-            actions.sign_in(email=email, password=password)
-    _, token = actions.sign_in(email="ANN@example.com", password=PASSWORD)
+            sign_ins.sign_in(email=email, password=password)
+    _, token = sign_ins.sign_in(email="ANN@example.com", password=PASSWORD)
     assert queries.person_of_session(token) == person
     actions.sign_out(token)
     assert queries.person_of_session(token) is None

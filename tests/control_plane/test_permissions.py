@@ -9,7 +9,7 @@ from control_plane.access import actions as access
 from control_plane.outbox import in_request
 from control_plane.placement import driving
 from control_plane.topics import actions as topics
-from tenants.models import Membership
+from tenants.models import Membership, Tenant
 from tenants.roles import TABLE, Permission, Standing
 from tests.control_plane.world import ACTOR, House, call, make_house, make_person
 
@@ -30,6 +30,9 @@ MAY = {
     ("POST", "v1/tenants"): PEOPLE,
     ("POST", "v1/sign-out"): PEOPLE,
     ("GET", "v1/tenants/<str:tenant>"): EVERYBODY,
+    ("PATCH", "v1/tenants/<str:tenant>"): frozenset({S.OWNER, S.OPERATOR}),
+    ("DELETE", "v1/tenants/<str:tenant>"): frozenset({S.OWNER, S.OPERATOR}),
+    ("POST", "v1/tenants/<str:tenant>/reopen"): frozenset({S.OWNER, S.OPERATOR}),
     ("POST", "v1/tenants/<str:tenant>/suspend"): OPERATOR,
     ("POST", "v1/tenants/<str:tenant>/resume"): OPERATOR,
     ("GET", "v1/people"): PEOPLE | OPERATOR,
@@ -110,7 +113,13 @@ MAY = {
     ("GET", "v1/billing/data-sets"): OPERATOR,
 }
 """Every address that demands a credential, with those who may. The same is checked against the addresses there are."""
-FREE = {"v1/sign-up", "v1/sign-in", "v1/openapi.json", "healthz", "readyz", "metrics"}
+FREE = {
+    *("v1/sign-up", "v1/sign-up/finish", "v1/sign-in", "v1/password/forgot", "v1/password/reset"),
+    "v1/openapi.json",
+    "healthz",
+    "readyz",
+    "metrics",
+}
 """For everybody."""
 ABOUT_NO_TENANT = {
     "v1/tenants",
@@ -187,6 +196,9 @@ def test_every_permission_has_its_line() -> None:
 @pytest.mark.parametrize(("method", "route"), sorted(MAY))
 def test_those_may_who_may_and_nobody_else(method: str, route: str) -> None:
     house = make_house("acme")
+    if (method, route) == ("DELETE", "v1/tenants/<str:tenant>"):
+        # The first one who may would close it, and the others' keys would be refused.
+        Tenant.objects.filter(pk=house.tenant.pk).update(protected=True)
     path = concrete(route, house)
     assert call(method, path).status == 401
     for standing in Standing:

@@ -19,6 +19,7 @@ from tenants import actions, queries
 from tenants.accounts import actions as accounts
 from tenants.accounts import queries as account_queries
 from tenants.models import OperatorToken, PasswordReset, Person, Session
+from tenants.sign_in import actions as sign_ins
 from tests.control_plane.world import ACTOR, PASSWORD, call
 from tests.waiting import PATIENCE_S
 
@@ -42,7 +43,7 @@ def ann(db: None) -> Person:
 
 def sign_in(password: str = PASSWORD) -> str:
     """The token of another sign-in of Ann's."""
-    return actions.sign_in(email=EMAIL, password=password, source="192.0.2.2", browser="Firefox")[1]
+    return sign_ins.sign_in(email=EMAIL, password=password, source="192.0.2.2", browser="Firefox")[1]
 
 
 def recorded(person: Person) -> list[str]:
@@ -105,7 +106,7 @@ def test_a_sign_in_with_a_password_that_is_changed_meanwhile_is_refused(
         Person.objects.filter(pk=ann.pk).update(password="changed by somebody else")
         return True
 
-    monkeypatch.setattr(actions, "check_password", check_and_change)
+    monkeypatch.setattr(sign_ins, "check_password", check_and_change)
     with pytest.raises(Unauthenticated):
         sign_in()
 

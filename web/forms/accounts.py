@@ -1,11 +1,16 @@
 """Forms of people's own accounts: signing in and up, new tenants, and passwords."""
 
-from typing import Any
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar
 
 from django import forms
 
 from tenants import actions
-from tenants.models import TENANT_NAME_LENGTH_MAX
+from tenants.factors.actions import NAME_LENGTH_MAX
+from tenants.factors.passkeys import ANSWER_LENGTH_MAX
+from tenants.models import TENANT_NAME_LENGTH_MAX, Person
 from web.forms.console_form import ConsoleForm
 from web.forms.fields import Secret, Text
 
@@ -83,3 +88,113 @@ class JoinForm(ConsoleForm):
     """The password of a person who was invited and has not signed up."""
 
     password = Secret(label="Choose a password", help_text=_GOOD, attrs={**_NEW, "autofocus": True})
+
+
+class AddressForm(ConsoleForm):
+    """An address that gets an e-mail."""
+
+    email = Text(label="E-mail address", widget=forms.EmailInput({**_EMAIL, "autofocus": True}))
+
+
+class AskSignUpForm(ConsoleForm):
+    """An address that gets a link to sign up by, and the name of the first tenant."""
+
+    email = Text(label="E-mail address", help_text="You get a link there.", widget=forms.EmailInput(_EMAIL))
+    tenant = SignUpForm.base_fields["tenant"]
+
+    def clean(self) -> dict[str, Any]:
+        """Show all errors at once, not only the first one that the action would name."""
+        for name, rule in (("email", actions.checked_email), ("tenant", actions.checked_tenant_name)):
+            if name in self.cleaned_data:
+                self.ask(partial(rule, self.cleaned_data[name]))
+        return self.cleaned_data
+
+
+class FinishSignUpForm(ConsoleForm):
+    """A password and the first tenant of a person whose address is proved."""
+
+    password = Secret(label="Choose a password", help_text=_GOOD, attrs={**_NEW, "autofocus": True})
+    tenant = SignUpForm.base_fields["tenant"]
+
+
+class CodeForm(ConsoleForm):
+    """A code of an app, or a recovery code."""
+
+    code = Text(
+        label="Code",
+        help_text="Six digits from your app, or one of your recovery codes.",
+        widget=forms.TextInput(
+            {"autocomplete": "one-time-code", "inputmode": "numeric", "maxlength": 20, "autofocus": True}
+        ),
+    )
+    next = Text(required=False, widget=forms.HiddenInput)
+
+    def clean(self) -> dict[str, Any]:
+        """People do not type `next`, so an invalid one does not keep them from signing in."""
+        if "next" in self.errors:
+            self.pass_over("next")
+        return self.cleaned_data
+
+
+class OwnForm(ConsoleForm):
+    """A change of the ways in, for which a person with a password gives it."""
+
+    present = Secret(label="Your password", attrs=_OLD)
+
+    def __init__(self, person: Person, data: Mapping[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(data, **options)
+        if not person.has_usable_password():
+            del self.fields["present"]
+
+    @property
+    def given(self) -> str:
+        """The password that was typed; empty for a person without one."""
+        return str(self.cleaned_data.get("present", ""))
+
+
+class AppCodesForm(OwnForm):
+    """The first code of a person's app."""
+
+    code = Text(
+        label="Code that the app shows",
+        widget=forms.TextInput({"autocomplete": "one-time-code", "inputmode": "numeric", "maxlength": 10}),
+    )
+    field_order = ("code", "present")
+
+
+class PasskeyForm(OwnForm):
+    """A name for a passkey, and what the browser got from it."""
+
+    lands: ClassVar = {"passkey": "answer"}
+    name = Text(
+        label="Name",
+        help_text="So that you know it again; for instance the device.",
+        widget=forms.TextInput({"maxlength": NAME_LENGTH_MAX, "autocomplete": "off"}),
+    )
+    answer = Text(widget=forms.HiddenInput, required=False)
+    field_order = ("name", "present")
+
+    def clean_answer(self) -> dict[str, Any]:
+        return checked_answer(self.cleaned_data["answer"])
+
+
+class PasskeyAnswerForm(ConsoleForm):
+    """What the browser got from a passkey at sign-in, and the page to go to."""
+
+    lands: ClassVar = {"passkey": "answer"}
+    answer = Text(widget=forms.HiddenInput, required=False)
+    next = Text(required=False, widget=forms.HiddenInput)
+
+    def clean_answer(self) -> dict[str, Any]:
+        return checked_answer(self.cleaned_data["answer"])
+
+
+def checked_answer(text: str) -> dict[str, Any]:
+    """A JSON object of a sensible size; what is in it, the check of the signature decides."""
+    try:
+        answer = json.loads(text) if len(text) <= ANSWER_LENGTH_MAX else None
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        raise forms.ValidationError("The browser got no answer from a passkey; try again")
+    return answer

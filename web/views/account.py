@@ -1,21 +1,29 @@
 """Signing up, in and out, and making tenants."""
 
+from urllib.parse import quote
+
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import rotate_token
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
+from control_plane import config
 from penstock.contract.errors import PenstockError
 from tenants import actions, queries
 from tenants.models import Person
+from tenants.providers import queries as providers
+from tenants.sign_in import actions as sign_ins
 from web import notices, rate_limit, sessions
 from web.broker_access import forget_person
 from web.costs import prices_of_newcomers
 from web.forms.accounts import SignInForm, SignUpForm, TenantForm
 from web.forms.console_form import posted
 from web.tenant_access import signed_in
+from web.views.entering import end_session, welcome
+from web.views.mailed_links import ask_to_sign_up
 
 SIGN_IN_PER_PERSON = 10
 SIGN_IN_PER_ADDRESS = 60
@@ -46,7 +54,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
             email = given["email"].lower()
             rate_limit.spend("sign-in", sessions.source_of(request), SIGN_IN_PER_ADDRESS)
             rate_limit.spend("sign-in", f"{sessions.source_of(request)} {email[:150]}", SIGN_IN_PER_PERSON)
-            _, token = actions.sign_in(
+            begun = sign_ins.begin(
                 email=email,
                 password=given["password"],
                 source=sessions.source_of(request),
@@ -55,17 +63,20 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         except PenstockError as error:
             form.refuse(error)
         else:
-            end_session(request)
-            return welcome(request, redirect(_inside(request, given["next"] or "")), token)
+            return go_on(request, begun, given["next"] or "")
     elif not form.is_bound and sessions.person_of(request) is not None:
         return redirect("web:home")
-    return render(request, "web/sign_in.html", {"form": form}, status=form.status)
+    wanted = form.data.get("next", "") if form.is_bound else request.GET.get("next", "")
+    context = {"form": form, "providers": providers.providers(), "next": wanted}
+    return render(request, "web/sign_in.html", context, status=form.status)
 
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_up(request: HttpRequest) -> HttpResponse:
-    """A person and their first tenant."""
+    """A person and their first tenant, at once; with a mail server the address gets a link first."""
+    if config.current().mail is not None:
+        return ask_to_sign_up(request)
     form = SignUpForm(posted(request))
     if form.is_valid():
         given = form.cleaned_data
@@ -118,21 +129,19 @@ def new_tenant(request: HttpRequest, person: Person) -> HttpResponse:
     return render(request, "web/new_tenant.html", {"form": form}, status=form.status)
 
 
-def welcome(request: HttpRequest, response: HttpResponse, token: str) -> HttpResponse:
-    """Give the browser the new session."""
-    rotate_token(request)
-    sessions.keep_session(response, token)
+def go_on(request: HttpRequest, begun: sign_ins.Begun, wanted: str) -> HttpResponse:
+    """To the page that the person asked for, or first to that of their second factor."""
+    end_session(request)
+    if begun.session:
+        return welcome(request, redirect(inside(request, wanted)), begun.session)
+    page = reverse("web:second-factor")
+    response = redirect(f"{page}?next={quote(wanted)}" if wanted else page)
+    sessions.keep_pending(response, begun.pending)
+    sessions.forget_session(response)
     return response
 
 
-def end_session(request: HttpRequest) -> None:
-    """End the session that the browser had, if any."""
-    token = sessions.token_of(request)
-    if token:
-        actions.sign_out(token)
-
-
-def _inside(request: HttpRequest, wanted: str) -> str:
+def inside(request: HttpRequest, wanted: str) -> str:
     """The page that the person asked for, if it is one of this service."""
     if wanted.startswith("/") and url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}):
         return wanted

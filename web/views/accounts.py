@@ -6,9 +6,14 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
+from control_plane import config
 from penstock.contract.errors import PenstockError
 from tenants.accounts import actions, queries
+from tenants.addresses import queries as addresses
+from tenants.factors import passkeys
+from tenants.factors import queries as factors
 from tenants.models import Person
+from tenants.providers import queries as providers
 from web import notices, rate_limit, sessions
 from web.forms.accounts import PasswordForm, ResetForm
 from web.forms.console_form import posted
@@ -44,7 +49,23 @@ def account(request: HttpRequest, person: Person) -> HttpResponse:
     token = sessions.token_of(request)
     page = page_of(request, queries.sign_ins(person).order_by("-pk"), PER_PAGE)
     items = [(row, queries.is_of_token(row, token)) for row in page]
-    context = {"form": form, "page": page, "items": items}
+    proved = addresses.is_proved(person)
+    identities = list(providers.identities(person))
+    context = {
+        "form": form,
+        "page": page,
+        "items": items,
+        "proved": proved,
+        "may_prove": not proved and config.current().mail is not None,
+        "factors": [(row, factors.name_of(row)) for row in factors.factors(person)],
+        "identities": [(row, providers.name_of(row)) for row in identities],
+        "linkable": [
+            one for one in providers.providers() if one.issuer not in {row.issuer for row in identities}
+        ],
+        "passkeys_possible": passkeys.are_possible(),
+        "has_codes": factors.has(person, factors.Type.TOTP),
+        "codes_left": factors.recovery_codes_left(person),
+    }
     return render(request, "web/account.html", context, status=form.status)
 
 

@@ -13,6 +13,8 @@ from tenants import actions, queries
 from tenants.accounts import actions as accounts
 from tenants.accounts import queries as account_queries
 from tenants.accounts.links import reset_link
+from tenants.factors import actions as factors
+from tenants.factors import queries as factor_queries
 from tenants.models import OperatorToken, Person
 from web import notices, sessions
 from web.forms.console_form import ConsoleForm, posted
@@ -78,6 +80,7 @@ def _shown(request: HttpRequest, row: Person, form: TenantsMaxForm) -> HttpRespo
         "owned": queries.tenants_owned(row).count(),
         "standard": TENANTS_PER_PERSON_MAX,
         "sign_ins": account_queries.sign_ins(row).count(),
+        "factors": [(one, factor_queries.name_of(one)) for one in factor_queries.factors(row)],
     }
     return render(request, "web/operator_person.html", context, status=form.status)
 
@@ -90,6 +93,15 @@ def make_reset(request: HttpRequest, operator: OperatorToken, member: str) -> Ht
     reset, token = accounts.make_reset(sessions.operator_actor_of(request, operator), row)
     context = {"here": "people", "row": row, "reset": reset, "link": reset_link(token)}
     return render(request, "web/reset_shown.html", context)
+
+
+@for_operators
+@require_POST
+def remove_factors(request: HttpRequest, operator: OperatorToken, member: str) -> HttpResponse:
+    """Remove the second factors of a person who has lost theirs."""
+    row = account_queries.person(member)
+    factors.remove_all(sessions.operator_actor_of(request, operator), row)
+    return notices.put(redirect("web:operator-person", member), f"{row.email} has no second factor now.")
 
 
 @for_operators

@@ -8,6 +8,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from control_plane import config
 from control_plane.rest.people_shapes import link_of
 from penstock.contract.errors import PenstockError, split_message
 from tenants import queries as tenants
@@ -20,7 +21,7 @@ from web.forms.console_form import ConsoleForm, posted
 from web.forms.people import InviteForm, RoleForm
 from web.paging import page_of
 from web.tenant_access import TenantAccess, in_tenant
-from web.views.account import end_session, welcome
+from web.views.entering import end_session, welcome
 
 MEANINGS = {
     Role.OWNER: "everything, and makes other owners",
@@ -53,7 +54,7 @@ def people(request: HttpRequest, access: TenantAccess) -> HttpResponse:
 @in_tenant(Permission.PEOPLE_WRITE)
 @require_http_methods(["GET", "HEAD", "POST"])
 def invite(request: HttpRequest, access: TenantAccess) -> HttpResponse:
-    """Make an invitation. Only this one page shows its link."""
+    """Make an invitation. Only this one page shows its link, and only if no mail server can bring it."""
     form = InviteForm(_roles(access), posted(request))
     if form.is_valid():
         try:
@@ -61,7 +62,9 @@ def invite(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         except PenstockError as error:
             form.refuse(error)
         else:
-            context = {"here": "people", "invitation": row, "link": link_of(token)}
+            by_mail = config.current().mail is not None
+            link = "" if by_mail else link_of(token)
+            context = {"here": "people", "invitation": row, "link": link, "by_mail": by_mail}
             return render(request, "web/invitation_shown.html", context)
     return render(request, "web/invite.html", {"here": "people", "form": form}, status=form.status)
 

@@ -76,6 +76,8 @@ VALID: dict[str, Any] = {
     "new": "a longer horse, a battery",
     "tenant": "newcomers",
     "invitation": "psi_nothing",
+    "code": "000000",
+    "deletion_protection": True,
     "token": "psi_nothing",
     "role": "auditor",
     "name": "fresh",

@@ -19,7 +19,16 @@ from control_plane.topics import actions as topics
 from control_plane.topics.models import Topic
 from tenants import actions
 from tenants.accounts import actions as accounts
-from tenants.models import ApiKey, Invitation, OperatorToken, PasswordReset, Person, Session
+from tenants.models import (
+    AddressProof,
+    ApiKey,
+    Invitation,
+    OperatorToken,
+    PasswordReset,
+    PendingSignUp,
+    Person,
+    Session,
+)
 from tenants.roles import Standing
 from tenants.tokens import token_hash
 from tests.control_plane.world import ACTOR, House, everything_delivered, make_house
@@ -98,8 +107,11 @@ def _arguments(house: House, route: str) -> list[str]:
         "token": RESET if route.startswith("reset/") else INVITED,
         "sign_in": Session.objects.get(public_id="sin_other").public_id,
         "token_id": OperatorToken.objects.get().public_id,
+        "provider": "acme",
+        "identity": "idn_nothing",
+        "factor": "0",
     }
-    return [known[name] for name in re.findall(r"<str:(\w+)>", route)]
+    return [known[name] for name in re.findall(r"<(?:str|int):(\w+)>", route)]
 
 
 def _forms(house: House) -> dict[str, dict[str, str]]:
@@ -154,6 +166,20 @@ def house() -> House:
     owner = Person.objects.get(email="owner@acme.example")
     _, held = accounts.make_reset(ACTOR, owner)
     PasswordReset.objects.filter(token_hash=token_hash(held)).update(token_hash=token_hash(RESET))
+    PendingSignUp.objects.create(
+        public_id="psu_known",
+        email="new@else.example",
+        tenant_name="new",
+        token_hash=token_hash(INVITED),
+        expires_at=timezone.now() + timedelta(days=1),
+    )
+    AddressProof.objects.create(
+        person=owner,
+        public_id="psv_known",
+        email=owner.email,
+        token_hash=token_hash(INVITED),
+        expires_at=timezone.now() + timedelta(days=1),
+    )
     Session.objects.create(
         person=owner,
         public_id="sin_other",
@@ -205,7 +231,7 @@ def test_hostile_text_in_any_field_of_any_form_is_answered_with_a_page(house: Ho
                     for name, value in fields.items()
                 )
                 stranger = address.strip("/") in ("sign-in", "sign-up") or address.startswith(
-                    ("/join/", "/reset/")
+                    ("/join/", "/reset/", "/sign-up/", "/verify/")
                 )
                 client = Client() if stranger else signed_in(house)
                 response = client.post(address, body, content_type="application/x-www-form-urlencoded")

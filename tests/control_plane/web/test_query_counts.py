@@ -14,7 +14,7 @@ from django.urls import reverse
 from control_plane.brokers import client as brokers
 from control_plane.outbox import in_request
 from control_plane.rate_counters import counters
-from tenants.models import Invitation, OperatorToken, PasswordReset, Person
+from tenants.models import AddressProof, Invitation, OperatorToken, PasswordReset, PendingSignUp, Person
 from tenants.roles import Standing
 from tenants.tokens import token_hash
 from tests.control_plane.web.filling import FAR, Described, described, fill
@@ -50,7 +50,19 @@ PAGES = {
     "sign-in": Page(status=302),
     "sign-up": ONE,
     "new-tenant": ONE,
+    "second-factor": Page(status=302),
+    "provider": Page(status=404),
+    "provider-back": Page(status=404),
+    "link-provider": Page(status=404),
+    "unlink-provider": Page(status=404),
+    "finish-sign-up": ONE,
+    "forgot": ONE,
+    "prove-address": ONE,
     "account": LISTS,
+    "add-codes": ONE,
+    "add-passkey": Page(status=400),
+    "recovery-codes": Page(status=404),
+    "remove-factor": Page(status=404),
     "reset": ONE,
     "join": ONE,
     "overview": LISTS,
@@ -79,6 +91,7 @@ PAGES = {
     "invoice": LISTS,
     "line-evidence": LISTS,
     "proof": ONE,
+    "close-tenant": ONE,
     "people": LISTS,
     "invite": ONE,
     "remove-person": LISTS,
@@ -100,6 +113,10 @@ POSTS = {
     "end-other-sign-ins",
     "end-sign-in",
     "rotate-key",
+    "reopen-tenant",
+    "protect-tenant",
+    "ask-for-proof",
+    "operator-remove-factors",
     "verify",
     "withdraw-invitation",
     "change-role",
@@ -145,6 +162,20 @@ def house() -> House:
         token_hash=token_hash("known"),
         expires_at=FAR,
     )
+    PendingSignUp.objects.create(
+        public_id="psu_known",
+        email="new@acme.example",
+        tenant_name="new",
+        token_hash=token_hash("known"),
+        expires_at=FAR,
+    )
+    AddressProof.objects.create(
+        person=owner,
+        public_id="psv_known",
+        email=owner.email,
+        token_hash=token_hash("known"),
+        expires_at=FAR,
+    )
     PasswordReset.objects.create(
         person=owner, public_id="rst_known", token_hash=token_hash("known"), expires_at=FAR
     )
@@ -178,8 +209,11 @@ def address_of(house: House, name: str, route: str) -> str:
         "token_id": OperatorToken.objects.get(name="op").public_id,
         "invitation": "ivt_0",
         "sign_in": "sin_0",
+        "factor": "0",
+        "provider": "acme",
+        "identity": "idn_0",
     }
-    arguments = [known[argument] for argument in re.findall(r"<str:(\w+)>", route)]
+    arguments = [known[argument] for argument in re.findall(r"<(?:str|int):(\w+)>", route)]
     return reverse(f"web:{name}", args=arguments)
 
 

@@ -59,8 +59,11 @@ class Service:
 
 
 @contextmanager
-def running_service(path: Path) -> Iterator[Service]:
-    """Ready at the start of the block; no process is left at its end."""
+def running_service(path: Path, *, named: bool = False, **settings: object) -> Iterator[Service]:
+    """Ready at the start of the block; no process is left at its end.
+
+    `named`: reached as localhost and not by its address. `settings` stand above those of the control plane.
+    """
     data = DataDirectory(path)
     directory = ServiceDirectory(data)
     cluster = DevCluster(data)
@@ -69,7 +72,10 @@ def running_service(path: Path) -> Iterator[Service]:
     try:
         up = cluster.up(3, lambda done, steps, note: None, provisioned=False)
         directory.write_config(spec, up.spec)
-        config = json.loads(directory.config_file.read_text())
+        config = {**json.loads(directory.config_file.read_text()), **settings}
+        if named:
+            config["public_url"] = f"http://localhost:{spec.web_port}"
+        directory.config_file.write_text(json.dumps(config))
         service = Service(
             url=str(config["public_url"]),
             bootstrap=list(config["brokers"]["bootstrap"]),

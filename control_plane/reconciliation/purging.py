@@ -1,0 +1,67 @@
+"""What becomes of closed tenants: each is billed up to its end, and purged when the time to reopen it is over.
+
+Bill first: the brokers refuse its keys already when a period is closed, so nothing is accepted that no cut counts. A
+tenant is purged only when the invoice of a period that ends after its grace period is issued.
+"""
+
+import logging
+
+from django.utils import timezone
+
+from billing import period_actions
+from billing import queries as billing
+from control_plane.audit.actor import system
+from control_plane.topics import actions as topics
+from control_plane.topics import queries as topic_queries
+from penstock.contract.errors import InvalidRequest, NotFound
+from tenants.closing import actions, queries
+from tenants.models import Tenant
+
+TOPICS_PER_ROUND = 100
+"""Topics of one tenant that are deleted in one round; the rest come with the next."""
+ACTOR = system("closing")
+_log = logging.getLogger(__name__)
+
+
+def drive_closed() -> int:
+    """One round over all closed tenants; how many were purged."""
+    purged = 0
+    for tenant in list(queries.closed()):
+        try:
+            purged += _drive(tenant)
+        except Exception:
+            # A fault of the service with one tenant. The others must not wait for it.
+            _log.exception("a closed tenant waits", extra={"tenant": tenant.public_id})
+    return purged
+
+
+def _drive(tenant: Tenant) -> bool:
+    assert tenant.closed_at is not None and tenant.purge_at is not None
+    if not billing.is_billed_until(tenant, tenant.closed_at):
+        _close_period(tenant)
+    if not queries.due(tenant):
+        return False
+    if not billing.is_billed_until(tenant, tenant.purge_at):
+        # What was stored meanwhile.
+        _close_period(tenant)
+    if not billing.is_invoiced_until(tenant, tenant.purge_at):
+        return False
+    left = topic_queries.topics(tenant).order_by("pk")
+    for topic in list(left[:TOPICS_PER_ROUND]):
+        try:
+            topics.delete_topic(ACTOR, tenant, topic.name)
+        except NotFound:
+            pass  # another worker was first
+    if topic_queries.topics(tenant).exists():
+        return False
+    actions.purge(ACTOR, tenant)
+    _log.info("a tenant is purged", extra={"tenant": tenant.public_id})
+    return True
+
+
+def _close_period(tenant: Tenant) -> None:
+    try:
+        period_actions.close_period(ACTOR, tenant.public_id, end=timezone.now())
+    except InvalidRequest as error:
+        # Another worker was first, within the same millisecond; or its prices are missing. The next round tries again.
+        _log.warning("period not closed", extra={"tenant": tenant.public_id, "error": error.message})

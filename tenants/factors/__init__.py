@@ -1,0 +1,1 @@
+"""Second factors of people: one-time codes (TOTP), passkeys (WebAuthn) and recovery codes."""

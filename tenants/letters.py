@@ -1,0 +1,133 @@
+"""What the e-mails of the service say. Pure but for the public URL of the configuration."""
+
+from datetime import datetime
+from urllib.parse import quote
+
+from control_plane import config
+from control_plane.mail.letter import Letter
+
+_NOT_YOU = "If this was not you, you need not do anything."
+
+
+def _url(path: str, token: str = "") -> str:
+    return f"{config.current().public_url.rstrip('/')}/{path}{quote(token)}"
+
+
+def sign_up(tenant: str, token: str) -> Letter:
+    """To an address that wants to sign up."""
+    return Letter(
+        subject="Finish your sign-up",
+        paragraphs=(
+            f"This address was given to create an account with the tenant {tenant}. Open the link, choose a "
+            "password, and you are in.",
+        ),
+        link=_url("sign-up/", token),
+        link_says="Finish signing up",
+        after=(f"The link works once, within 24 hours. {_NOT_YOU} Without the link no account is made.",),
+    )
+
+
+def signed_up_before() -> Letter:
+    """To an address that wants to sign up and has an account."""
+    return Letter(
+        subject="You have an account already",
+        paragraphs=("This address was given to create an account, but it has one already. You can sign in.",),
+        link=_url("sign-in"),
+        link_says="Sign in",
+        after=(f"If you forgot your password, the page of the sign-in helps. {_NOT_YOU}",),
+    )
+
+
+def prove_address(token: str) -> Letter:
+    """To the address of a person who wants to prove it."""
+    return Letter(
+        subject="Verify your e-mail address",
+        paragraphs=("Open the link to show that this address is yours.",),
+        link=_url("verify/", token),
+        link_says="Verify the address",
+        after=(f"The link works once, within 24 hours. {_NOT_YOU}",),
+    )
+
+
+def reset(token: str) -> Letter:
+    """To a person who forgot their password."""
+    return Letter(
+        subject="Choose a new password",
+        paragraphs=("A new password was asked for your account. Open the link to choose one.",),
+        link=_url("reset/", token),
+        link_says="Choose a password",
+        after=(f"The link works once, within one hour. {_NOT_YOU} Your present password stays valid.",),
+    )
+
+
+def password_changed() -> Letter:
+    """To a person whose password was changed."""
+    return _notice(
+        "Your password was changed",
+        "The password of your account was changed, and every other sign-in has ended. API keys stay valid.",
+    )
+
+
+def factor_added(what: str) -> Letter:
+    """To a person whose sign-in asks for one more proof now; `what` names it."""
+    return _notice(
+        "Your sign-in has a new second factor",
+        f"{what} was added to your account. Signing in asks for a second factor.",
+    )
+
+
+def factor_removed(what: str) -> Letter:
+    """To a person who has one second factor less."""
+    return _notice("A second factor was removed", f"{what} was removed from your account.")
+
+
+def recovery_code_used(left: int) -> Letter:
+    """To a person who has signed in with a recovery code."""
+    return _notice(
+        "A recovery code was used",
+        f"Your account was signed in to with a recovery code, which is spent now. You have {left} left; the "
+        "account's page makes new ones.",
+    )
+
+
+def provider_linked(provider: str) -> Letter:
+    """To a person whose account can be signed in to with a provider."""
+    return _notice("A new way to sign in", f"You can sign in to your account with {provider} from now on.")
+
+
+def invitation(*, tenant: str, role: str, inviter: str, token: str) -> Letter:
+    """To a person who is invited to a tenant."""
+    return Letter(
+        subject=f"Invitation to {tenant}",
+        paragraphs=(f"{inviter} invites you to the tenant {tenant} as {role}.",),
+        link=_url("join/", token),
+        link_says=f"Join {tenant}",
+        after=(
+            f"The link works once, within 7 days, and for this address alone. If you do not know {inviter}, "
+            "you need not do anything.",
+        ),
+    )
+
+
+def tenant_closed(tenant: str, purge_at: datetime) -> Letter:
+    """To the owners of a tenant that was closed."""
+    return Letter(
+        subject=f"{tenant} was closed",
+        paragraphs=(
+            f"The tenant {tenant} was closed. Its keys are refused from now on. Until {purge_at:%d %B %Y} each "
+            "owner can reopen it as it was; after that its topics and messages are deleted for good. You get an "
+            "invoice of what was used.",
+        ),
+        link=_url(f"t/{tenant}/close"),
+        link_says="Look at it, or reopen it",
+    )
+
+
+def _notice(subject: str, text: str) -> Letter:
+    return Letter(
+        subject=subject,
+        paragraphs=(text,),
+        link=_url("account"),
+        link_says="Look at your account",
+        after=("If this was not you, choose a new password at once and look at where you are signed in.",),
+    )

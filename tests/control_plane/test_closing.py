@@ -1,0 +1,217 @@
+"""The end of tenants: closed, reopened, billed first, purged; over REST and pages, and who may."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from billing import period_actions
+from billing.models import Cut, Invoice
+from control_plane.audit.actor import Actor
+from control_plane.audit.models import AuditEntry
+from control_plane.mail.models import Mail
+from control_plane.outbox import in_request
+from control_plane.outbox.registry import Delivered
+from control_plane.reconciliation import purging
+from control_plane.topics import actions as topics
+from control_plane.topics import queries as topic_queries
+from penstock.contract.errors import InvalidRequest
+from penstock.contract.ids import SYSTEM_TENANT
+from tenants import actions as tenants
+from tenants.closing import actions
+from tenants.models import ApiKey, Membership, Tenant
+from tenants.roles import Standing
+from tests.control_plane.world import ACTOR, House, call, make_house
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
+
+
+@pytest.fixture
+def house() -> House:
+    made = make_house("acme")
+    # A month's first moments are no period of their own.
+    Tenant.objects.update(created_at=timezone.now() - timedelta(hours=1))
+    return made
+
+
+def now(house: House) -> Tenant:
+    return Tenant.objects.get(pk=house.tenant.pk)
+
+
+def delivered(house: House) -> None:
+    """The brokers have the tenant as it is now."""
+    row = now(house)
+    tenants.note_delivered(Tenant, row.public_id, Delivered(generation=row.generation, revision=1))
+
+
+def grace_is_over(house: House) -> None:
+    """As if it had been closed half an hour ago, billed a little later, and its time had just ended."""
+    at = timezone.now()
+    Tenant.objects.filter(pk=house.tenant.pk).update(
+        closed_at=at - timedelta(minutes=30), purge_at=at - timedelta(seconds=1)
+    )
+    Cut.objects.filter(tenant=house.tenant).update(period_end=at - timedelta(minutes=20))
+
+
+def issue_all(house: House) -> None:
+    issued = {"status": Invoice.Status.ISSUED, "issued_at": timezone.now(), "total_micro": 0, "gaps": []}
+    Invoice.objects.filter(tenant=house.tenant).update(**issued)
+
+
+def audited(house: House) -> list[str]:
+    rows = AuditEntry.objects.filter(tenant=house.tenant.public_id, action__startswith="tenant.")
+    return [entry.action for entry in rows.order_by("sequence")]
+
+
+def owner(house: House) -> Client:
+    client = Client()
+    client.cookies["penstock"] = house.credentials[Standing.OWNER]
+    return client
+
+
+# -- closing and reopening ------------------------------------------------------------------------------
+
+
+def test_a_closed_tenants_keys_are_refused_and_accepted_again_once_it_is_reopened(house: House) -> None:
+    key = house.credentials[Standing.KEY]
+    by_owner = house.credentials[Standing.OWNER]
+    path = f"/v1/tenants/{house.tenant.public_id}"
+    assert call("GET", "/v1/topics", token=key).status == 200
+    closed = call("DELETE", path, token=by_owner)
+    assert closed.status == 202 and closed.body["closed_at"] and closed.body["purge_at"]
+    assert now(house).stopped
+    refused = call("GET", "/v1/topics", token=key)
+    assert refused.status == 401 and "is closed" in refused.body["detail"]
+    assert call("DELETE", path, token=by_owner).body["purge_at"] == closed.body["purge_at"], (
+        "again changes nothing"
+    )
+    assert call("GET", "/v1/topics", token=by_owner).status == 200, "people still see what is there"
+    reopened = call("POST", f"{path}/reopen", token=by_owner)
+    assert reopened.body["closed_at"] is None and reopened.body["purge_at"] is None
+    assert call("GET", "/v1/topics", token=key).status == 200
+    assert audited(house)[-2:] == ["tenant.close", "tenant.reopen"]
+    assert Mail.objects.filter(to="owner@acme.example", subject="acme was closed").count() == 1
+
+
+def test_a_closed_tenant_that_is_suspended_too_stays_refused_when_it_is_reopened(house: House) -> None:
+    actions.close(ACTOR, house.tenant)
+    tenants.set_suspended(ACTOR, house.tenant, True)
+    assert actions.reopen(ACTOR, house.tenant).stopped
+
+
+def test_a_protected_tenant_is_not_closed(house: House) -> None:
+    token, path = house.credentials[Standing.OWNER], f"/v1/tenants/{house.tenant.public_id}"
+    assert call("PATCH", path, {"deletion_protection": True}, token=token).body["deletion_protection"] is True
+    for standing in (Standing.OWNER, Standing.OPERATOR):
+        refused = call("DELETE", path, token=house.credentials[standing])
+        assert refused.status == 400 and "is protected" in refused.body["detail"]
+    call("PATCH", path, {"deletion_protection": False}, token=token)
+    assert call("DELETE", path, token=token).status == 202
+    assert audited(house)[-3:] == ["tenant.protect", "tenant.unprotect", "tenant.close"]
+
+
+def test_a_tenant_that_was_changed_meanwhile_is_not_closed(house: House) -> None:
+    token, path = house.credentials[Standing.OWNER], f"/v1/tenants/{house.tenant.public_id}"
+    seen = call("GET", path, token=token).headers["ETag"]
+    call("PATCH", path, {"deletion_protection": True}, token=token)
+    assert call("DELETE", path, token=token, If_Match=seen).status == 412
+
+
+def test_the_services_own_tenant_stays() -> None:
+    system = tenants.create_tenant(ACTOR, name="system", public_id=SYSTEM_TENANT)
+    for act in (actions.close, lambda actor, tenant: actions.set_protected(actor, tenant, True)):
+        with pytest.raises(InvalidRequest, match="the service's own tenant"):
+            act(ACTOR, system)
+
+
+def test_in_the_console_the_name_is_typed_and_others_than_owners_may_not(house: House) -> None:
+    client = owner(house)
+    assert "Close this tenant" in client.get("/t/acme").content.decode()
+    assert client.post("/t/acme/close", {"name": "other"}).status_code == 422
+    assert client.post("/t/acme/protection", {"protected": "yes"}).status_code == 302
+    assert client.post("/t/acme/close", {"name": "acme"}).status_code == 422
+    assert client.post("/t/acme/protection", {"protected": "no"}).status_code == 302
+    assert client.post("/t/acme/close", {"name": "acme"})["Location"] == "/t/acme"
+    assert "This tenant is closed" in client.get("/t/acme").content.decode()
+    assert "Reopen acme" in client.get("/t/acme/close").content.decode()
+    for standing in (Standing.ADMIN, Standing.DEVELOPER, Standing.BILLING, Standing.AUDITOR):
+        other = Client()
+        other.cookies["penstock"] = house.credentials[standing]
+        assert other.post("/t/acme/reopen").status_code == 403
+        assert "Reopen" not in other.get("/t/acme").content.decode()
+    assert client.post("/t/acme/reopen")["Location"] == "/t/acme"
+    assert not now(house).stopped
+
+
+# -- billing first, then purging ------------------------------------------------------------------------
+
+
+def test_a_period_is_closed_once_the_brokers_refuse_the_keys_and_not_before(house: House) -> None:
+    actions.close(ACTOR, house.tenant)
+    purging.drive_closed()
+    assert not Cut.objects.exists(), "until then messages may be accepted that no cut would count"
+    delivered(house)
+    purging.drive_closed()
+    purging.drive_closed()
+    (cut,) = Cut.objects.all()
+    closed_at = now(house).closed_at
+    assert closed_at is not None and cut.period_end >= closed_at.replace(microsecond=0)
+
+
+def test_a_tenant_is_purged_after_its_grace_and_its_last_invoice(house: House) -> None:
+    topics.create_topic(ACTOR, house.tenant, name="orders", partitions=1, settings={})
+    actions.close(ACTOR, house.tenant)
+    delivered(house)
+    purging.drive_closed()
+    issue_all(house)
+    assert purging.drive_closed() == 0 and topic_queries.topics(house.tenant).exists(), "within its grace"
+    grace_is_over(house)
+    assert purging.drive_closed() == 0, "what was stored meanwhile is billed first"
+    assert Cut.objects.count() == 2 and topic_queries.topics(house.tenant).exists()
+    with pytest.raises(InvalidRequest, match="the time to reopen"):
+        actions.reopen(ACTOR, house.tenant)
+    issue_all(house)
+    assert purging.drive_closed() == 1
+    row = now(house)
+    assert row.purged_at is not None and row.stopped and row.name == row.public_id
+    assert not topic_queries.topics(row).exists() and not Membership.objects.filter(tenant=row).exists()
+    assert not ApiKey.objects.filter(tenant=row, revoked_at=None).exists()
+    assert owner(house).get("/t/acme").status_code == 404
+    assert tenants.create_tenant(ACTOR, name="acme").name == "acme", "its name is free"
+    assert Invoice.objects.filter(tenant=row).count() == 2 and audited(house)[-1] == "tenant.purge"
+    assert purging.drive_closed() == 0 and Cut.objects.filter(tenant=row).count() == 2
+
+
+def test_an_invoice_that_waits_keeps_a_tenant_from_being_purged(house: House) -> None:
+    actions.close(ACTOR, house.tenant)
+    delivered(house)
+    grace_is_over(house)
+    for _ in range(3):
+        assert purging.drive_closed() == 0
+    with pytest.raises(InvalidRequest, match="can be reopened until"):
+        Tenant.objects.filter(pk=house.tenant.pk).update(purge_at=timezone.now() + timedelta(days=1))
+        actions.purge(ACTOR, house.tenant)
+
+
+def test_a_fault_with_one_tenant_does_not_keep_others(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = make_house("other")
+    Tenant.objects.update(created_at=timezone.now() - timedelta(hours=1))
+    for one in (house, other):
+        actions.close(ACTOR, one.tenant)
+        delivered(one)
+    close_period = period_actions.close_period
+
+    def fail_for_acme(actor: Actor, tenant: str, *, end: datetime) -> Cut:
+        if tenant == house.tenant.public_id:
+            raise RuntimeError("a fault")
+        return close_period(actor, tenant, end=end)
+
+    monkeypatch.setattr(period_actions, "close_period", fail_for_acme)
+    purging.drive_closed()
+    assert [cut.tenant for cut in Cut.objects.all()] == [other.tenant]
