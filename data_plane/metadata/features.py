@@ -40,13 +40,16 @@ LEVELS = (
     FeatureLevel(
         level=2,
         release="0.2",
-        brings="brokers are registered with their hosts, and copies spread over them; brokers of 0.1 are refused",
+        brings="brokers are registered with their hosts, and copies spread over them; a tenant's produce rate is"
+        " shared by demand; brokers of 0.1 are refused",
     ),
 )
 """All that this release knows, in order, from 1."""
 HIGHEST = LEVELS[-1].level
 HOSTS = 2
 """From this level on a broker's record names its host: before, it is as if each broker was alone on one."""
+LEASES = 2
+"""From this level on brokers lease parts of a tenant's limits: before, each enforces the part that it leads of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
