@@ -19,6 +19,9 @@ BURST_MS = 250
 and one batch.
 """
 
+_HOPE_MS = 500
+"""Until the rate that is hoped for has come, for who is refused before."""
+
 
 class Pace:
     """One tenant's pace on this broker. `bytes_per_s` is at least 1.
@@ -75,7 +78,8 @@ class Pace:
 
     def come_back_in_ms(self, now_ms: float) -> int:
         """When a refused producer finds capacity again."""
-        return max(1, int(self._judged_ms(now_ms) - HOLD_MS_MAX / 2) + 1)
+        hoping_ms = _HOPE_MS if now_ms < self._hopes_until_ms else 0
+        return max(1, int(self._judged_ms(now_ms) - HOLD_MS_MAX / 2) + 1 + hoping_ms)
 
     def _judged_ms(self, now_ms: float) -> float:
         """Until everything has passed, at the rate that is hoped for if that is higher."""

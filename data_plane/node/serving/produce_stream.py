@@ -207,8 +207,8 @@ class ProduceStream:
                     id=wanted.id,
                     error=errors.Throttled.code,
                     base_offset=-1,
-                    message=f"produce_bytes_per_s of the tenant is reached, {pace.bytes_per_s} of it here: "
-                    f"clears in {wait_ms} ms",
+                    message=f"produce_bytes_per_s of the tenant is reached: {pace.bytes_per_s} of it at this broker"
+                    f" now, all used; clears in {wait_ms} ms",
                     retry_after_ms=wait_ms,
                 )
             )

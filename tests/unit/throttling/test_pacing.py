@@ -95,7 +95,7 @@ def test_while_another_rate_is_hoped_for_only_what_is_too_much_for_that_is_refus
     pace = Pace(100)
     pace.hope(1_000, 1_000.0)
     assert [pace.enter(2_500, 999.0) is None for _ in range(3)] == [False, False, True]
-    assert 900 < pace.come_back_in_ms(999.0) < 3_100, "at the rate that is hoped for"
+    assert 2_900 < pace.come_back_in_ms(999.0) < 3_600, "at the rate that is hoped for"
     assert pace.enter(1, 1_000.0) is None and pace.refused == 2
     assert pace.come_back_in_ms(1_000.0) > 30_000
 
