@@ -11,7 +11,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -107,6 +108,9 @@ class DataSetStore(Protocol):
     def current(self, dataset: str) -> bytes | None:
         """The pointer's content; None before the first run."""
 
+    def number(self, dataset: str) -> int:
+        """Of the runner that wrote the pointer; 0 before the first run."""
+
     def manifest(self, dataset: str, run_id: str) -> bytes | None:
         """Of a published run."""
 
@@ -148,6 +152,10 @@ class FolderStore:
         found = self._pointers(dataset)
         return _content(found[-1][1]) if found else None
 
+    def number(self, dataset: str) -> int:
+        found = self._pointers(dataset)
+        return found[-1][0] if found else 0
+
     def manifest(self, dataset: str, run_id: str) -> bytes | None:
         return self.file(dataset, run_id, MANIFEST)
 
@@ -155,6 +163,10 @@ class FolderStore:
         return _content(self.run_folder(dataset, run_id) / name)
 
     def publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
+        with _unavailable(self.folder / dataset):
+            return self._publish(dataset, run_id, pending, manifest)
+
+    def _publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
         final = self.run_folder(dataset, run_id)
         earlier = self.manifest(dataset, run_id)
         if earlier is not None:
@@ -174,10 +186,12 @@ class FolderStore:
         return Published(manifest=manifest, folder=final)
 
     def make_current(self, dataset: str, content: bytes, number: int = 0) -> None:
-        (self.folder / dataset).mkdir(parents=True, exist_ok=True)
-        write_durably(self.folder / dataset / _pointer_name(number), content)
-        for _, old in [found for found in self._pointers(dataset) if found[0] < number][: 1 - _POINTERS_KEPT]:
-            old.unlink(missing_ok=True)
+        with _unavailable(self.folder / dataset):
+            (self.folder / dataset).mkdir(parents=True, exist_ok=True)
+            write_durably(self.folder / dataset / _pointer_name(number), content)
+            earlier = [found for found in self._pointers(dataset) if found[0] < number]
+            for _, old in earlier[: 1 - _POINTERS_KEPT]:
+                old.unlink(missing_ok=True)
 
     def _pointers(self, dataset: str) -> list[tuple[int, Path]]:
         """By number, the greatest last."""
@@ -185,12 +199,13 @@ class FolderStore:
         return sorted((number, file) for number, file in found if number is not None)
 
     def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
-        runs = sorted(
-            (self.folder / dataset).glob(f"{_RUN}*"), key=lambda run: run.stat().st_mtime_ns, reverse=True
-        )
-        for run in runs[kept:]:
-            if run.name != f"{_RUN}{current}":
-                _remove_whole(run)
+        with _unavailable(self.folder / dataset):
+            runs = sorted(
+                (self.folder / dataset).glob(f"{_RUN}*"), key=lambda run: run.stat().st_mtime_ns, reverse=True
+            )
+            for run in runs[kept:]:
+                if run.name != f"{_RUN}{current}":
+                    _remove_whole(run)
         for gone in (self.folder / dataset).glob(f"{_GONE}*"):
             shutil.rmtree(gone, ignore_errors=True)
 
@@ -241,6 +256,9 @@ class BucketStore:
 
     def current(self, dataset: str) -> bytes | None:
         return self._get(f"{dataset}/{CURRENT}")
+
+    def number(self, dataset: str) -> int:
+        return _number_in(self.current(dataset) or b"")
 
     def manifest(self, dataset: str, run_id: str) -> bytes | None:
         return self.file(dataset, run_id, MANIFEST)
@@ -369,6 +387,15 @@ class _Refused(StoreUnavailable):
 def open_store(folder: Path, bucket: BucketSettings | None) -> DataSetStore:
     """Where the configuration says: the bucket, or else the folder. Raises `StoreUnavailable`."""
     return FolderStore(folder) if bucket is None else BucketStore(bucket)
+
+
+@contextmanager
+def _unavailable(place: Path) -> Iterator[None]:
+    """What the file system refuses is `StoreUnavailable`."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"{error.filename or place}: {error.strerror or error}") from error
 
 
 def write_durably(file: Path, content: bytes) -> None:

@@ -68,6 +68,23 @@ class Lease:
         self.number, self._renewed, self._until = int(rows[0][0]), began, began + self._length_s
         return True
 
+    def exceed(self, number: int, execute: Execute) -> bool:
+        """Have a number greater than this one from now on. False: it is not held by this process. Raises what `execute`
+        raises.
+
+        For a table that was restored from a backup: what earlier holders left behind has greater numbers.
+        """
+        rows = execute(
+            f"UPDATE {TABLE} SET number = CASE WHEN number > %s THEN number ELSE %s END "
+            f"WHERE name = %s AND holder = %s RETURNING number",
+            (number, number + 1, self._name, self._holder),
+        )
+        if not rows:
+            self._until = float("-inf")
+            return False
+        self.number = int(rows[0][0])
+        return True
+
     def release(self, execute: Execute) -> None:
         """Let another process take it at once, if this one holds it. Raises what `execute` raises."""
         self._until = float("-inf")

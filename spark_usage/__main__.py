@@ -40,7 +40,7 @@ def main() -> int:
         return 2
     try:
         return _show(chosen) if arguments.command == "show" else _once(chosen, again=arguments.again)
-    except (NotYet, CheckFailed, ClusterLost, StoreUnavailable, PenstockError) as error:
+    except (NotYet, CheckFailed, ClusterLost, StoreUnavailable, Unavailable, PenstockError) as error:
         print(f"spark_usage: {error}", file=sys.stderr)
         return 1
 
@@ -59,7 +59,7 @@ def _once(chosen: configuration.Configuration, *, again: bool) -> int:
         return 1
     pipeline = Pipeline(chosen)
     try:
-        pipeline.take_over(lease.number)
+        pipeline.take_over(lease)
         done = pipeline.round_or_again(again=again, progress=lambda line: print(line, flush=True))
     finally:
         pipeline.close()

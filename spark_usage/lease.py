@@ -6,10 +6,11 @@ Both give each runner a number that is greater than those of all runners before 
 import fcntl
 import os
 import secrets
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import psycopg
@@ -18,6 +19,7 @@ from daemon.lease import TABLE, Clock, Lease
 from daemon.server_tls import ServerTls, of_libpq
 from spark_usage.configuration import Configuration
 
+T = TypeVar("T")
 NAME = "runner"
 LENGTH_S = 15.0
 RENEW_S = 4.0
@@ -41,7 +43,11 @@ class RunnerLease(Protocol):
         """Whether no other runner can hold it now."""
 
     def hold(self) -> bool:
-        """Take or renew it; False: another runner has it. Raises `Unavailable`."""
+        """Take or renew it; False: another runner has it, or had it since this one took it. Raises `Unavailable`."""
+
+    def exceed(self, number: int) -> None:
+        """Have a number greater than this one from now on: a runner had it of whom the lease knows no more. Raises
+        `Unavailable`."""
 
     def release(self) -> None:
         """Let another runner take it at once."""
@@ -56,12 +62,13 @@ def lease_of(configuration: Configuration) -> RunnerLease:
 
 
 class DatabaseLease:
-    """A row of the service's PostgreSQL, for runners on any hosts. One thread at a time calls."""
+    """A row of the service's PostgreSQL, for runners on any hosts. Safe between threads."""
 
     def __init__(self, url: str, tls: ServerTls | None = None, length_s: float = LENGTH_S) -> None:
         self._url, self._tls = url, tls
         self._lease = Lease(NAME, secrets.token_hex(16), length_s=length_s, clock=Clock.POSTGRESQL)
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._one_asks = threading.Lock()
 
     @property
     def number(self) -> int:
@@ -73,18 +80,34 @@ class DatabaseLease:
         return self._lease.lasts
 
     def hold(self) -> bool:
+        with self._one_asks:
+            before = self._lease.number
+            held = self._ask(lambda: self._lease.hold(self._execute))
+            if held and before is not None and self._lease.number != before:
+                # Another runner had it meanwhile. What is published under the number before counts no more.
+                self._ask(lambda: self._lease.release(self._execute))
+                return False
+            return held
+
+    def exceed(self, number: int) -> None:
+        with self._one_asks:
+            if not self._ask(lambda: self._lease.exceed(number, self._execute)):
+                raise Unavailable("another runner has taken the lease")
+
+    def release(self) -> None:
+        with self._one_asks:
+            try:
+                self._lease.release(self._execute)
+            except psycopg.Error:
+                pass  # it ends by itself
+            self._forget_connection()
+
+    def _ask(self, question: Callable[[], T]) -> T:
         try:
-            return self._lease.hold(self._execute)
+            return question()
         except psycopg.Error as error:
             self._forget_connection()
             raise Unavailable(f"database: {_first_line(error)}") from error
-
-    def release(self) -> None:
-        try:
-            self._lease.release(self._execute)
-        except psycopg.Error:
-            pass  # it ends by itself
-        self._forget_connection()
 
     def look(self) -> None:
         """Find out whether the lease can be asked for. Raises `Unavailable`."""
@@ -115,7 +138,8 @@ class DatabaseLease:
 
 
 class FileLease:
-    """A lock on a file, for runners of one host. It lasts as long as the process, paused or not."""
+    """A lock on a file, for runners of one host. It lasts as long as the process, paused or not, and as the file: where
+    that was removed or replaced, the next runner has another one."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -132,16 +156,14 @@ class FileLease:
 
     def hold(self) -> bool:
         if self._descriptor is not None:
-            return True
+            return self._is_there(self._descriptor)
         try:
             descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise Unavailable(f"{self._file}: {error.strerror}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._number = int(os.pread(descriptor, 20, 0) or b"0") + 1
-            os.pwrite(descriptor, f"{self._number}\n".encode(), 0)
-            os.fsync(descriptor)
+            self._take(descriptor, int(os.pread(descriptor, 20, 0) or b"0") + 1)
         except BlockingIOError:
             os.close(descriptor)
             return False
@@ -150,6 +172,29 @@ class FileLease:
             raise Unavailable(f"{self._file}: {error}") from error
         self._descriptor = descriptor
         return True
+
+    def exceed(self, number: int) -> None:
+        if self._descriptor is None:
+            raise Unavailable(f"{self._file}: is not locked by this runner")
+        try:
+            self._take(self._descriptor, max(number + 1, self._number))
+        except OSError as error:
+            raise Unavailable(f"{self._file}: {error.strerror}") from error
+
+    def _take(self, descriptor: int, number: int) -> None:
+        os.pwrite(descriptor, f"{number}\n".encode(), 0)
+        os.fsync(descriptor)
+        self._number = number
+
+    def _is_there(self, descriptor: int) -> bool:
+        """Whether the next runner would find this file."""
+        try:
+            found = os.stat(self._file)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise Unavailable(f"{self._file}: {error.strerror}") from error
+        return os.path.samestat(found, os.fstat(descriptor))
 
     def release(self) -> None:
         if self._descriptor is not None:

@@ -88,6 +88,10 @@ class Catalog:
         self.folder, self._number = folder, number
         self.store = FolderStore(folder) if store is None else store
 
+    def greatest_number(self) -> int:
+        """Of the runners that have made a run current; 0 before the first. Raises `StoreUnavailable`."""
+        return max(self.store.number(dataset.name) for dataset in datasets.ALL)
+
     def take_over(self) -> None:
         """From now on nothing counts that an earlier runner makes current. What counts now goes on counting."""
         for dataset in datasets.ALL:

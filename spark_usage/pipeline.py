@@ -11,6 +11,7 @@ from penstock import Client, NotFound
 from penstock.contract.errors import ConfigurationError
 from spark_usage import bronze, cluster
 from spark_usage.configuration import Configuration, read_assets
+from spark_usage.lease import RunnerLease
 from spark_usage.manifest import Catalog, CheckFailed
 from spark_usage.rounds import Progress, Round, fold
 from spark_usage.session import start_session
@@ -40,12 +41,20 @@ class Pipeline:
     def datasets(self) -> Path:
         return self._configuration.datasets
 
-    def take_over(self, number: int) -> None:
-        """Write as the runner of this number from now on; what earlier ones still publish counts no more. Raises
-        `StoreUnavailable`.
+    def take_over(self, lease: RunnerLease) -> None:
+        """Write as the runner that holds this lease from now on; what earlier ones still publish counts no more. Raises
+        `StoreUnavailable`, `Unavailable`.
+
+        A lease from a backup has a number that does not count beside what was published since.
         """
-        self._number = number
-        Catalog(self.datasets, self.store, number).take_over()
+        before = Catalog(self.datasets, self.store).greatest_number()
+        if before >= lease.number:
+            log.warning(
+                "the lease has a number that is too low", extra={"number": lease.number, "seen": before}
+            )
+            lease.exceed(before)
+        self._number = lease.number
+        Catalog(self.datasets, self.store, self._number).take_over()
 
     @property
     def store(self) -> DataSetStore:

@@ -112,9 +112,10 @@ class Runner:
         self._heartbeat.report(state="starting", error=None, number=self._lease.number)
         while not self._stopping.is_set():
             try:
-                self._pipeline.take_over(self._lease.number)
+                self._pipeline.take_over(self._lease)
+                self._heartbeat.report(number=self._lease.number)
                 return True
-            except StoreUnavailable as error:
+            except (StoreUnavailable, Unavailable) as error:
                 self._heartbeat.report(state="waiting", error=str(error))
             self._stopping.wait(_WAITING_S)
         return False
@@ -135,7 +136,9 @@ class Runner:
 
     def _end_at_once(self) -> NoReturn:
         """Nothing that this process still does counts."""
-        log.error("another runner works; this one ends, and waits when it is started again")
+        log.error(
+            "another runner works or has worked; this one ends, and takes its turn when it is started again"
+        )
         self._heartbeat.report(state="stopped", busy=False, error="another runner works")
         logging.shutdown()
         os._exit(EXIT_LOST)

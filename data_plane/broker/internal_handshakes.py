@@ -11,6 +11,9 @@ _CALL_S = 15.0
 """For a handshake, for which gRPC's own limit is 10 s, and the first call after it."""
 _CONNECTIONS_MAX = 10_000
 """Of which is remembered that a call came."""
+_REMEMBERED_S = 60.0
+"""Since its last call. So long the kernel keeps back the port of a connection that has ended; then a new connection may
+have it."""
 
 
 class InternalHandshakes:
@@ -19,7 +22,8 @@ class InternalHandshakes:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
         self._begun: deque[float] = deque()
-        self._called: dict[str, None] = {}
+        self._called: dict[str, float] = {}
+        """When the last call came, by connection; the longest ago first."""
 
     def began(self) -> None:
         with self._lock:
@@ -28,9 +32,11 @@ class InternalHandshakes:
     def called(self, connection: str) -> None:
         """A call has come on this connection, so its handshake went well."""
         with self._lock:
-            if connection in self._called:
+            now_s = self._clock()
+            last_s = self._called.pop(connection, None)
+            self._called[connection] = now_s
+            if last_s is not None and now_s - last_s <= _REMEMBERED_S:
                 return
-            self._called[connection] = None
             if len(self._called) > _CONNECTIONS_MAX:
                 del self._called[next(iter(self._called))]
             if self._begun:

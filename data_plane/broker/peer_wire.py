@@ -31,6 +31,8 @@ _SMALL_BYTES = 64 * limits.KIB
 _KEPT_BYTES = 4 * limits.MIB
 """A buffer that grew beyond this for one frame is given back after it. The largest push fits: fresh memory for each of
 them would cost more than the rest of its way."""
+_AHEAD_BYTES = 256 * limits.KIB
+"""A length that is said takes no more memory than this before as much has arrived: many connections may say one."""
 _HELLO = struct.Struct(">4sBBHH")
 _MESSAGE = struct.Struct(">BI")
 _WELCOME = struct.Struct(">4sB")
@@ -122,7 +124,8 @@ def named(code: int, reason: str) -> str:
 
 
 class Incoming:
-    """The bytes that have arrived and are not taken yet. It grows to one frame at most, and for a whole hello never."""
+    """The bytes that have arrived and are not taken yet. It grows with them to one frame at most, and for a whole hello
+    never."""
 
     __slots__ = ("_buffer", "_end", "_start", "_view")
 
@@ -182,9 +185,10 @@ class Incoming:
         return kind, bytes(self._view[start + _MESSAGE.size : self._start])
 
     def _make_space(self, wanted: int) -> None:
-        """For a message of so many bytes that begins at `_start`."""
+        """For a message of so many bytes that begins at `_start`, or for as much again as has arrived of it."""
         start, arrived = self._start, self._end - self._start
         size = len(self._buffer)
+        wanted = min(wanted, max(_AHEAD_BYTES, 2 * arrived))
         if wanted > size or (size > _KEPT_BYTES and max(wanted, arrived) <= _SMALL_BYTES):
             other = bytearray(max(wanted, _SMALL_BYTES))
             other[:arrived] = self._view[start : self._end]

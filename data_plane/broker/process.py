@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -176,8 +176,7 @@ class BrokerProcess:
         http = self._start_http(node, disk)
         Watchdog(node_config.timings.session_ttl_ms / 3000, self._loop_age_s, node.stalled)
         addresses["http"] = _with_port(config.http_listen, http.port)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
+        _on_signals((signal.SIGTERM, signal.SIGINT), self._on_signal)
         self._start(self._run_node(node))
         self._start(self._turn())
         self._start(self._look_at_files())
@@ -259,8 +258,16 @@ class BrokerProcess:
         await node.booted.wait()
         refused, identity = self._refused_handshakes, self._identity
         rules = PeerRules(cluster_id=self._config.cluster_id, roles=ROLES)
-        for_clients = Listener(node.client_service, refused_handshakes=refused, fault=self._fail)
-        for_admin = Listener(node.internal_service, rules=rules, refused_handshakes=refused, fault=self._fail)
+        for_clients = Listener(
+            node.client_service, handshakes=None, refused_handshakes=refused, fault=self._fail
+        )
+        for_admin = Listener(
+            node.internal_service,
+            rules=rules,
+            handshakes=self._internal_handshakes,
+            refused_handshakes=refused,
+            fault=self._fail,
+        )
         for_peers = self._peer_listener = PeerListener(
             node.peer_service.streams,
             node.peer_service.calls,
@@ -376,6 +383,16 @@ class BrokerProcess:
         await asyncio.sleep(self._node.config.timings.drain_ms / 1000 + _LAST_STEPS_S)
         _log.warning("not drained in time; the next start recovers")
         self._end_with(EXIT_ABORTED)
+
+
+def _on_signals(numbers: Sequence[signal.Signals], action: Callable[[], None]) -> None:
+    """Do `action` on the loop, once for each of these signals that comes.
+
+    Not by `add_signal_handler`: uvloop 0.23 calls it twice for a signal that comes while another one is taken in.
+    """
+    loop = asyncio.get_running_loop()
+    for number in numbers:
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(action))
 
 
 async def _tell_turned_away(*listeners: Listener | PeerListener) -> None:

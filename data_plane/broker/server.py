@@ -42,7 +42,8 @@ _STATUS = {
 
 class Listener(grpc.GenericRpcHandler):
     """One service on one listener, which offers nothing else. With `rules` it is the internal one, for processes of the
-    cluster: their certificates say who they are.
+    cluster: their certificates say who they are. `handshakes` are those of `credentials_within`, None where they are
+    not used.
 
     `fault` gets each exception of a handler that is neither a refusal nor a lost peer: our own bug
     (RL140). A stream's or call's handler is not cancelled when its client goes: it learns so from its
@@ -58,7 +59,7 @@ class Listener(grpc.GenericRpcHandler):
         service: Service,
         *,
         rules: PeerRules | None = None,
-        handshakes: InternalHandshakes | None = None,
+        handshakes: InternalHandshakes | None,
         refused_handshakes: RefusedHandshakes,
         fault: Callable[[BaseException], None],
     ) -> None:

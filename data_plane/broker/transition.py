@@ -272,7 +272,13 @@ class OldDoors:
         fault: Callable[[BaseException], None],
     ) -> None:
         listener = _OldAdminListener(
-            self._secret, rules.cluster_id, admin, rules=rules, refused_handshakes=refused, fault=fault
+            self._secret,
+            rules.cluster_id,
+            admin,
+            rules=rules,
+            handshakes=None,
+            refused_handshakes=refused,
+            fault=fault,
         )
         self._server.add_generic_rpc_handlers((listener,))
         self._peers = _OldPeerListener(

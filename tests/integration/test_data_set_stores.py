@@ -84,7 +84,9 @@ def pointer(run: str, number: int) -> bytes:
 
 
 def test_a_runner_that_was_replaced_changes_nothing_that_is_read(store: DataSetStore) -> None:
+    assert store.number(SET) == 0
     store.make_current(SET, b'{"run_id": "of the time before numbers"}')
+    assert store.number(SET) == 0
     store.make_current(SET, pointer(RUN, 1), 1)
     assert store.current(SET) == pointer(RUN, 1)
     store.make_current(SET, pointer(RUN, 2), 2)
@@ -93,7 +95,7 @@ def test_a_runner_that_was_replaced_changes_nothing_that_is_read(store: DataSetS
         assert store.current(SET) == pointer(RUN, 2)
     store.make_current(SET, pointer(OTHER, 2), 2)
     store.make_current(SET, b'{"run_id": "of the time before numbers"}')
-    assert store.current(SET) == pointer(OTHER, 2)
+    assert store.current(SET) == pointer(OTHER, 2) and store.number(SET) == 2
 
 
 def test_of_two_runners_at_once_the_later_one_counts(store: DataSetStore) -> None:
@@ -101,6 +103,28 @@ def test_of_two_runners_at_once_the_later_one_counts(store: DataSetStore) -> Non
         for number in range(1, 9):
             pool.submit(store.make_current, SET, pointer(RUN, number), number)
     assert store.current(SET) == pointer(RUN, 8)
+
+
+def test_a_pointer_that_changes_between_look_and_put_is_looked_at_again(
+    storage: Bucket, tmp_path: Path
+) -> None:
+    """The earlier runner was paused there, before there was a pointer and when there was one."""
+    earlier, later = another(storage.spoiled, tmp_path), another(storage.settings, tmp_path)
+    for number in (1, 3):
+        newer = [pointer(OTHER, number + 1)]
+
+        def overtaken(method: str, path: str, newer: list[bytes] = newer, number: int = number) -> bool:
+            if method == "PUT" and newer:
+                later.make_current(SET, newer.pop(), number + 1)
+            return False
+
+        storage.spoiler.keeps_back = overtaken
+        try:
+            earlier.make_current(SET, pointer(RUN, number), number)
+        finally:
+            storage.spoiler.keeps_back = lambda method, path: False
+        assert not newer
+        assert later.current(SET) == pointer(OTHER, number + 1)
 
 
 def test_pointers_of_long_ago_go_and_other_files_stay(tmp_path: Path) -> None:
@@ -146,6 +170,17 @@ def test_what_is_left_of_a_removed_run_is_replaced(tmp_path: Path) -> None:
     (store.run_folder(SET, RUN) / "manifest.json").unlink()
     publish(store, tmp_path, RUN, "two")
     assert is_whole(store, RUN)
+
+
+def test_a_folder_that_cannot_be_written_is_a_storage_that_is_away(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "datasets")
+    folder = pending(store, str(tmp_path / "one"))
+    store.run_folder(SET, RUN).write_text("a file where the run is to be")
+    with pytest.raises(StoreUnavailable, match=f"run={RUN}"):
+        store.publish(SET, RUN, folder, b"{}")
+    (tmp_path / "datasets" / "seal").write_text("a file where the data set is to be")
+    with pytest.raises(StoreUnavailable, match="datasets/seal: File exists"):
+        store.make_current("seal", pointer(RUN, 1), 1)
 
 
 def test_each_wake_up_is_another_one(store: DataSetStore) -> None:

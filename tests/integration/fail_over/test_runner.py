@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
+from spark_usage.lease import DatabaseLease, Unavailable, hold_within
 from spark_usage.manifest import Catalog
 from spark_usage.runner import EXIT_LOST
 from tests.control_plane import configuration
@@ -102,19 +104,23 @@ class Runners:
             runner.process.wait(PATIENCE_S)
 
 
+def make_table(folder: Path, database_url: str) -> None:
+    """Of leases."""
+    folder.mkdir()
+    file = configuration.write(folder, database_url)
+    subprocess.run(
+        [sys.executable, "-m", "control_plane", "migrate", "processes", "-v0"],
+        cwd=PROJECT,
+        env={**os.environ, "PENSTOCK_CONFIG": str(file)},
+        check=True,
+        timeout=PATIENCE_S,
+    )
+
+
 @pytest.fixture
 def runners(tmp_path: Path) -> Iterator[tuple[Service, Runners]]:
     with pair() as database, service(tmp_path) as running:
-        folder = tmp_path / "control"
-        folder.mkdir()
-        file = configuration.write(folder, database.url)
-        subprocess.run(
-            [sys.executable, "-m", "control_plane", "migrate", "processes", "-v0"],
-            cwd=PROJECT,
-            env={**os.environ, "PENSTOCK_CONFIG": str(file)},
-            check=True,
-            timeout=PATIENCE_S,
-        )
+        make_table(tmp_path / "control", database.url)
         made = Runners(running, database.url)
         try:
             yield running, made
@@ -174,3 +180,30 @@ def test_of_two_runners_one_works_and_a_paused_or_killed_one_is_followed_by_the_
 
     first.process.send_signal(signal.SIGTERM)
     assert first.process.wait(PATIENCE_S) == 0, first.last_words()
+
+
+def test_a_lease_that_another_runner_had_meanwhile_is_not_held_and_a_restored_one_is_brought_up(
+    tmp_path: Path,
+) -> None:
+    with pair() as database:
+        make_table(tmp_path / "control", database.url)
+        first, second = DatabaseLease(database.url, length_s=0.5), DatabaseLease(database.url)
+        assert hold_within(first, 0.0) and first.number == 1
+        assert hold_within(second, PATIENCE_S) and second.number == 2
+        second.release()
+        # It was paused all that time: what it publishes as number 1 counts no more.
+        assert not first.hold() and not first.lasts
+
+        third = DatabaseLease(database.url)
+        assert third.hold() and third.number == 4
+        with psycopg.connect(database.url, autocommit=True) as operator:
+            operator.execute("DELETE FROM processes_lease")  # as an early backup has it
+        with pytest.raises(Unavailable, match="another runner has taken the lease"):
+            third.exceed(7)
+        assert not third.hold(), "it is a lease of another time"
+        fourth = DatabaseLease(database.url)
+        assert fourth.hold() and fourth.number == 2
+        fourth.exceed(4)
+        assert fourth.hold() and fourth.number == 5
+        for lease in (first, third, fourth):
+            lease.release()

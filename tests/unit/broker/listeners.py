@@ -252,9 +252,8 @@ async def serving(peer_at: str = LOOPBACK, own: OwnIdentity | None = None) -> As
     internal, client = world.services()
     offered = {**internal.streams, **internal.calls, **internal.watches}
     rules = PeerRules(cluster_id=CLUSTER, roles=dict.fromkeys(offered, CALLERS))
-    internal_server, internal_port = bind(
-        LOOPBACK, credentials_within(own, InternalHandshakes()), CONNECTIONS, 100
-    )
+    handshakes = InternalHandshakes()
+    internal_server, internal_port = bind(LOOPBACK, credentials_within(own, handshakes), CONNECTIONS, 100)
     peer_socket, peer_port = bind_peers(peer_at)
     world.peer = f"127.0.0.1:{peer_port}"
     world.broker = Peer(BrokerId(1), world.peer)
@@ -273,12 +272,15 @@ async def serving(peer_at: str = LOOPBACK, own: OwnIdentity | None = None) -> As
             Listener(
                 internal,
                 rules=rules,
+                handshakes=handshakes,
                 refused_handshakes=world.refused_handshakes,
                 fault=world.faults.append,
             ),
         )
     )
-    world.listener = Listener(client, refused_handshakes=world.refused_handshakes, fault=world.faults.append)
+    world.listener = Listener(
+        client, handshakes=None, refused_handshakes=world.refused_handshakes, fault=world.faults.append
+    )
     client_server.add_generic_rpc_handlers((world.listener,))
     world.internal, world.client = f"127.0.0.1:{internal_port}", f"127.0.0.1:{client_port}"
     await internal_server.start()

@@ -31,3 +31,27 @@ def test_calls_on_connections_that_are_known_excuse_no_other_handshake() -> None
         handshakes.called("ipv4:127.0.0.1:1")
     clock[0] = 16.0
     assert handshakes.take_failed() == 1
+
+
+def test_a_port_that_another_connection_had_before_is_one_of_its_own() -> None:
+    clock = [0.0]
+    handshakes = InternalHandshakes(lambda: clock[0])
+    for _ in range(3):
+        handshakes.began()
+        handshakes.called("ipv4:127.0.0.1:1")
+        clock[0] += 61.0
+        assert handshakes.take_failed() == 0
+
+
+def test_a_connection_that_calls_now_and_then_excuses_no_other_handshake() -> None:
+    clock = [0.0]
+    handshakes = InternalHandshakes(lambda: clock[0])
+    handshakes.began()
+    handshakes.called("ipv4:127.0.0.1:1")
+    for _ in range(10):
+        clock[0] += 59.0
+        handshakes.began()
+        handshakes.called("ipv4:127.0.0.1:1")
+        clock[0] += 0.5
+    clock[0] += 16.0
+    assert handshakes.take_failed() == 10

@@ -28,3 +28,19 @@ def test_frames_that_end_anywhere_in_the_buffer_are_read() -> None:
                 while (message := incoming.take()) is not None:
                     found.append(message)
             assert found == [(wire.Kind.FRAME, frame) for frame in frames], (first, beyond)
+
+
+def test_a_length_that_is_said_takes_memory_as_its_bytes_arrive() -> None:
+    incoming = wire.Incoming()
+    payload = bytes(range(256)) * (16 * limits.MIB // 256)
+    left = memoryview(wire.frame(payload))
+    arrived, found = 0, None
+    while found is None:
+        space = incoming.free()
+        assert 0 < len(space) <= max(256 * limits.KIB, arrived)
+        some = left[: min(len(space), 50_000)]
+        space[: len(some)] = some
+        incoming.filled(len(some))
+        left, arrived = left[len(some) :], arrived + len(some)
+        found = incoming.take()
+    assert found == (wire.Kind.FRAME, payload) and not left

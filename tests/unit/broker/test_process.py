@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -10,6 +11,7 @@ import ssl
 import struct
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,25 @@ async def hang(self): await asyncio.sleep(600)
 process.main(sys.argv[1:])
 """
 """A broker of which a step of its stop never ends."""
+
+
+IMPATIENT = """
+import sys
+from data_plane.broker import internal_handshakes
+from data_plane.broker.process import main
+internal_handshakes._CALL_S = 2.0
+sys.exit(main(sys.argv[1:]))
+"""
+"""A broker that waits two seconds for the first call after a handshake."""
+
+
+TWO_SIGNALS = """
+import os, signal, sys
+from data_plane.broker.process import main
+signal.signal(signal.SIGUSR1, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+sys.exit(main(sys.argv[1:]))
+"""
+"""A broker that is told to stop at the moment in which it takes in another signal."""
 
 
 FAULTY_MEMORY = """
@@ -227,6 +248,18 @@ def test_a_second_signal_ends_at_once(broker: Broker) -> None:
     assert "aborted" in written
 
 
+def test_a_signal_that_comes_while_another_one_is_taken_in_counts_once(broker: Broker) -> None:
+    process = broker.start_ready(TWO_SIGNALS)
+    process.send_signal(signal.SIGUSR1)
+    status, written = ended(process)
+    assert status == 0, written
+    assert [json.loads(line)["message"] for line in written.splitlines()] == [
+        "started",
+        "draining",
+        "drained",
+    ]
+
+
 def test_a_sync_that_fails_ends_the_broker_with_the_reason(broker: Broker) -> None:
     process = broker.start_ready(FAILING_SYNCS)
     process.send_signal(signal.SIGUSR1)
@@ -369,6 +402,28 @@ def test_garbage_on_every_port_leaves_the_broker_ready(broker: Broker) -> None:
     status, written = ended(process)
     assert status == 0
     assert "failed" not in written
+
+
+def refused_handshakes(broker: Broker) -> dict[str, int]:
+    """On the internal listener, by reason."""
+    with urllib.request.urlopen(f"http://{broker.address('http')}/metrics", timeout=PATIENCE_S) as answer:
+        told = answer.read().decode()
+    found = re.findall(
+        r'^penstock_refused_handshakes_total\{reason="(\w+)",side="internal"\} (\d+)', told, re.M
+    )
+    return {reason: int(count) for reason, count in found if int(count)}
+
+
+def test_a_handshake_counts_as_refused_only_if_no_call_follows(broker: Broker) -> None:
+    process = broker.start_ready(IMPATIENT)
+    address = broker.address("internal")
+    with grpc.secure_channel(address, channel_credentials(identity("operator"))) as channel:
+        method_of(channel, internal.DESCRIBE_CLUSTER)(b"", timeout=PATIENCE_S)
+    host, _, port = address.partition(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        wait_for("the stranger is counted", lambda: bool(refused_handshakes(broker)), process)
+    assert refused_handshakes(broker) == {"no_call": 1}
 
 
 def test_tenants_have_no_way_to_the_internal_methods(broker: Broker) -> None:

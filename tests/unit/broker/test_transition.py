@@ -58,10 +58,18 @@ async def in_transition() -> AsyncIterator[Doors]:
         rules = PeerRules(
             cluster_id="c1", roles=dict.fromkeys([*within.streams, *within.calls, *within.watches], ROLES)
         )
-        server, port = bind(LOOPBACK, credentials_within(own, InternalHandshakes()), 100, 100)
-        refused = RefusedHandshakes()
+        handshakes, refused = InternalHandshakes(), RefusedHandshakes()
+        server, port = bind(LOOPBACK, credentials_within(own, handshakes), 100, 100)
         server.add_generic_rpc_handlers(
-            (Listener(within, rules=rules, refused_handshakes=refused, fault=world.faults.append),)
+            (
+                Listener(
+                    within,
+                    rules=rules,
+                    handshakes=handshakes,
+                    refused_handshakes=refused,
+                    fault=world.faults.append,
+                ),
+            )
         )
         await server.start()
         doors = OldDoors(

@@ -104,3 +104,15 @@ def test_a_released_lease_is_taken_at_once_and_only_its_holder_releases_it(table
     first.release(table.execute)
     assert not first.lasts
     assert second.hold(table.execute) and second.number == 2
+
+
+def test_a_table_from_a_backup_is_told_of_greater_numbers(table: Table) -> None:
+    first, second = table.lease("a"), table.lease("b")
+    assert first.hold(table.execute)
+    assert not second.exceed(7, table.execute) and second.number is None
+    assert first.exceed(7, table.execute) and first.number == 8
+    assert first.exceed(3, table.execute) and first.number == 8
+    assert first.hold(table.execute) and first.number == 8 and first.lasts
+    table.end_it()
+    assert second.hold(table.execute) and second.number == 9
+    assert not first.exceed(20, table.execute) and not first.lasts
