@@ -40,6 +40,8 @@ urlpatterns = [
     path("keys", keys.KeysView.as_view()),
     path("keys/<str:key>", keys.KeyView.as_view()),
     path("quotas", quotas.QuotasView.as_view()),
+    path("quotas/preview", quotas.PreviewView.as_view()),
+    path("plans", quotas.PlansView.as_view()),
     path("audit", audit.AuditView.as_view()),
     path("audit/head", audit.AuditHeadView.as_view()),
     path("cluster", cluster.ClusterDetailView.as_view()),

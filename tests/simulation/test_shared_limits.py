@@ -47,12 +47,17 @@ class Shared(Scenario):
         super().__init__(replace(plan, chaos_s=1.0))
 
     async def _story(self) -> None:
-        self.cluster = await self._booted()
+        await self._booted()
         await self._told(self)
+
+    @property
+    def running(self) -> SimCluster:
+        assert self.cluster is not None
+        return self.cluster
 
     async def paced(self, bytes_per_s: int) -> None:
         request = pb.PutTenantRequest(tenant=TENANT, quotas=pb.TenantQuotas(produce_bytes_per_s=bytes_per_s))
-        await self.cluster.admin_call(methods.PUT_TENANT, request.SerializeToString())
+        await self.running.admin_call(methods.PUT_TENANT, request.SerializeToString())
         await self.until(
             lambda: all(
                 node.view.image.tenants[TenantId(TENANT)].quotas.produce_bytes_per_s == bytes_per_s
@@ -65,7 +70,7 @@ class Shared(Scenario):
 
     @property
     def nodes(self) -> list[Any]:
-        return [broker.node for broker in self.cluster.brokers if broker.node is not None]
+        return [broker.node for broker in self.running.brokers if broker.node is not None]
 
     @property
     def produced(self) -> int:
@@ -77,13 +82,13 @@ class Shared(Scenario):
         return 0 if pace is None else int(pace.bytes_per_s)
 
     def controller(self) -> SimBroker:
-        return next(b for b in self.cluster.brokers if b.node is not None and b.node.control.seat.seated)
+        return next(b for b in self.running.brokers if b.node is not None and b.node.control.seat.seated)
 
     def leader(self) -> SimBroker:
-        where = TopicPartition(self.cluster.topic_ids[BUSY], 0)
+        where = TopicPartition(self.running.topic_ids[BUSY], 0)
         return next(
             broker
-            for broker in self.cluster.brokers
+            for broker in self.running.brokers
             if broker.node is not None
             and (replica := broker.node.replicas.by_partition.get(where)) is not None
             and replica.leading is not None
@@ -99,7 +104,7 @@ def run(story: Callable[[Shared], Coroutine[Any, Any, None]], *, seed: int = 1) 
 def test_one_partition_gets_the_whole_rate_within_two_seconds_and_not_more(seed: int) -> None:
     async def story(shared: Shared) -> None:
         await shared.paced(RATE)
-        shared._start_workload(shared.cluster)
+        shared._start_workload(shared.running)
         await shared.until(lambda: shared.produced > 0)
         await asyncio.sleep(2.0)
         before = shared.produced
@@ -113,13 +118,13 @@ def test_one_partition_gets_the_whole_rate_within_two_seconds_and_not_more(seed:
 def test_a_lost_controller_costs_no_one_their_lease_and_lets_no_one_above_it() -> None:
     async def story(shared: Shared) -> None:
         await shared.paced(RATE)
-        shared._start_workload(shared.cluster)
+        shared._start_workload(shared.running)
         await shared.until(lambda: shared.produced > 0)
         await asyncio.sleep(2.0)
         leader = shared.leader()
         assert shared.controller() is not leader and leader.node is not None, "its loss is another story"
         produced = leader.node.stats.produced_bytes
-        shared.cluster.kill(shared.controller())
+        shared.running.kill(shared.controller())
         for _ in range(100):
             await asyncio.sleep(0.1)
             together = sum(shared.share(node) for node in shared.nodes)

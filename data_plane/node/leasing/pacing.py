@@ -17,14 +17,15 @@ FLOOR = 25
 """All brokers together may use one part in so many of a limit without asking, each in proportion to what it leads."""
 IDLE_MS = 2_000
 """A pace that was not used for so long is looked at no more, and its lease is given up."""
-_HEADROOM = 20
-"""One part in so many is wanted above what is used."""
+_HEADROOM, _MORE = 20, 4
+"""One part in so many is wanted above what is used: while it suffices, and while something is delayed."""
 _HOPE_MS = 1_000
 """While the first lease is awaited, batches are refused only as if it brought all of the rate; for so long at most."""
-_BACKLOG_MS = 50.0
-"""A pace with more delayed than this could use more than its share."""
-_SMOOTHING = 0.7
-"""Of the use measured before, at least so much counts still: a burst is followed by the next."""
+_DELAYED_MS, _BACKLOG_MS = 100.0, 500.0
+"""With more delayed than the first a pace wants somewhat more, one large batch may be all of it. With more than the
+second it could use all there is."""
+_SMOOTHING = 0.3
+"""The part of the last measurement in the mean: a second or so of bursts counts."""
 
 
 @dataclass(slots=True)
@@ -148,16 +149,18 @@ class Pacing:
         if used:
             paced.used_ms = now_ms
         if passed_ms > 0:
-            paced.per_s = max(used * 1000 / passed_ms, paced.per_s * _SMOOTHING)
+            paced.per_s += (used * 1000 / passed_ms - paced.per_s) * _SMOOTHING
             paced.measured_ms, paced.let_in = now_ms, pace.let_in
-        is_short = pace.refused != paced.refused or pace.clears_in_ms(now_ms) > _BACKLOG_MS
+        delayed_ms = pace.clears_in_ms(now_ms)
+        is_short = pace.refused != paced.refused or delayed_ms > _BACKLOG_MS
         paced.refused = pace.refused
         if is_short:
             paced.used_ms = now_ms
             return paced.rate
-        if paced.per_s <= paced.floor / 2:
+        if paced.per_s <= paced.floor / 2 and delayed_ms <= _DELAYED_MS:
             return 0
-        return min(paced.rate, int(paced.per_s * (_HEADROOM + 1) / _HEADROOM) + 1)
+        more = _MORE if delayed_ms > _DELAYED_MS else _HEADROOM
+        return min(paced.rate, int(max(paced.per_s, paced.floor) * (more + 1) / more) + 1)
 
     def _look(self, paced: _Paced, rate: int, now_ms: float) -> None:
         mine, led = part_led(self._image, self._broker, paced.key.tenant)
