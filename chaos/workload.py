@@ -114,7 +114,7 @@ class Workload:
         """Names of topics by reader or group."""
         self._members = 0
         self._group_settled = asyncio.Event()
-        """A look showed the group stable, with an owner for each partition, since somebody asked."""
+        """A look showed the group stable, with an owner for each partition, since this was asked."""
         self._leaving: list[asyncio.Event] = []
 
     def start(self, topics: Sequence[Topic]) -> None:

@@ -48,6 +48,9 @@ class BrokersConfig(Settings, frozen=True, kw_only=True):
     """File with the pepper that new API keys are made with, hex."""
     pepper_version: Count
     """The pepper's number, the same as in the brokers' `pepper_files`."""
+    ca_file: Path | None = None
+    """Authorities of the certificates of client listeners, PEM, which the console reads from; required off loopback
+    unless the variable PENSTOCK_CA_FILE names them."""
 
     def __post_init__(self) -> None:
         for name in ("bootstrap", "internal"):
@@ -142,7 +145,7 @@ class Config(Settings, frozen=True, kw_only=True):
         return self.state or self.file.parent
 
 
-OF_PIPELINE = frozenset({"brokers.ca_file", "runner_listen", "spark"})
+OF_PIPELINE = frozenset({"runner_listen", "spark"})
 """Settings in the same file that only the usage pipeline reads."""
 
 

@@ -13,7 +13,6 @@ import redis
 from control_plane import config as configuration
 from control_plane import server_checks
 from control_plane.config import Config
-from daemon import settings
 from daemon.config_check import (
     CONNECT_S,
     Finding,
@@ -23,8 +22,8 @@ from daemon.config_check import (
     ok,
     private,
     reachable,
+    read_values,
     readable,
-    refused,
     usable_folder,
     wrong,
 )
@@ -47,18 +46,16 @@ class ServerKind:
         return any(name in values for name in _OF_SERVICE)
 
     def check(self, file: Path, environment: Mapping[str, str], *, connect: bool) -> Iterator[Finding]:
-        try:
-            config = configuration.read(file, environment)
-        except ConfigurationError as error:
-            problems = settings.problems(
-                file,
-                Config,
-                given={"file": str(file.absolute())},
-                environment=environment,
-                prefix=configuration.ENVIRONMENT_PREFIX,
-                others=configuration.OF_PIPELINE,
-            )
-            yield from (refused(problem, file) for problem in problems or [error])
+        config, found = read_values(
+            file,
+            Config,
+            environment,
+            prefix=configuration.ENVIRONMENT_PREFIX,
+            others=configuration.OF_PIPELINE,
+            given={"file": str(file.absolute())},
+        )
+        yield from found
+        if config is None:
             return
         yield ok("the file", "every value is possible")
         yield from _values(config)
@@ -107,6 +104,8 @@ def _files(config: Config) -> Iterator[Finding]:
     ):
         # `bootstrap` writes both.
         yield usable_folder(setting, file.absolute().parent) if is_absent(file) else private(setting, file)
+    if config.brokers.ca_file is not None:
+        yield readable("brokers.ca_file", config.brokers.ca_file)
     if config.price_book_file is not None:
         yield readable("price_book_file", config.price_book_file)
     if config.data_set_bucket is None:

@@ -1,6 +1,7 @@
 """What a certificate says, read from a PEM file of any authority: names, identity, when it ends, its fingerprint."""
 
 import ipaddress
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -57,6 +58,10 @@ def described(certificate: x509.Certificate) -> Certificate:
     )
 
 
+FileEnd = tuple[Path, Callable[[Path], datetime]]
+"""A file of certificates, and what reads when it ends."""
+
+
 def end_of_chain(file: Path) -> datetime:
     """When the certificate at the file's beginning ends. Raises `ConfigurationError`."""
     return load(file)[0].not_valid_after_utc
@@ -71,7 +76,7 @@ def load(file: Path) -> list[x509.Certificate]:
     """The certificates of a PEM file, at least one, in their order. Raises `ConfigurationError`."""
     try:
         return x509.load_pem_x509_certificates(_bytes_of(file))
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         raise ConfigurationError(
             f"{file}: holds no certificate in PEM; -----BEGIN CERTIFICATE----- required"
         ) from None

@@ -8,19 +8,21 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from daemon import certificates
+from daemon import certificates, settings
 from daemon.identity import Role
 from daemon.logs import without_secrets
+from daemon.settings import Settings
 from daemon.tls import IdentityConfig, OwnIdentity
 from penstock.contract.errors import ConfigurationError
 from penstock.rules.addresses import split_address
 
+SettingsT = TypeVar("SettingsT", bound=Settings)
 CONNECT_S = 5.0
 LINE_MAX = 400
 SOON_DAYS = 14
@@ -82,6 +84,26 @@ def refused(error: ConfigurationError, file: Path) -> Finding:
     text = error.message.removeprefix(f"{file}: ")
     setting, parted, rest = text.partition(": ")
     return wrong(setting, rest) if parted and " " not in setting else wrong("the file", text)
+
+
+def read_values(
+    file: Path,
+    model: type[SettingsT],
+    environment: Mapping[str, str],
+    *,
+    prefix: str,
+    others: Collection[str] = (),
+    given: Mapping[str, Any] | None = None,
+) -> tuple[SettingsT | None, list[Finding]]:
+    """The settings in the file, or None and all that its process would refuse; see `settings.read`."""
+    try:
+        read = settings.read(file, model, given=given, environment=environment, prefix=prefix, others=others)
+        return read, []
+    except ConfigurationError as error:
+        problems = settings.problems(
+            file, model, given=given, environment=environment, prefix=prefix, others=others
+        )
+        return None, [refused(problem, file) for problem in problems or [error]]
 
 
 def readable(setting: str, file: Path) -> Finding:

@@ -390,12 +390,12 @@ def open_store(folder: Path, bucket: BucketSettings | None) -> DataSetStore:
 
 
 @contextmanager
-def _unavailable(place: Path) -> Iterator[None]:
+def _unavailable(path: Path) -> Iterator[None]:
     """What the file system refuses is `StoreUnavailable`."""
     try:
         yield
     except OSError as error:
-        raise StoreUnavailable(f"{error.filename or place}: {error.strerror or error}") from error
+        raise StoreUnavailable(f"{error.filename or path}: {error.strerror or error}") from error
 
 
 def write_durably(file: Path, content: bytes) -> None:

@@ -2,7 +2,10 @@
 
 import ssl
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
+
+from daemon.identity import Identity, NoIdentity, Role, identity_of_peer
 
 WRONG_AUTHORITY = "wrong_authority"
 EXPIRED = "expired"
@@ -57,15 +60,12 @@ _PLAIN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class HandshakeRefused(Exception):
     """The peer is not let in, or not spoken to. `reason` is one of REASONS."""
 
-    reason: str
-    message: str
-
-    def __str__(self) -> str:
-        return self.message
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
 
 
 def refusal_of(error: BaseException) -> HandshakeRefused | None:
@@ -87,6 +87,32 @@ def refusal_of(error: BaseException) -> HandshakeRefused | None:
         else:
             return HandshakeRefused(OTHER, f"the handshake failed: {said or error}")
     return HandshakeRefused(reason, _SENTENCES[reason])
+
+
+def check_broker(
+    certificate: Mapping[str, Any] | None, cluster_id: str, broker_id: int | None = None
+) -> None:
+    """Raises `HandshakeRefused` unless a certificate, as `ssl.SSLSocket.getpeercert()` describes it, is of a broker of
+    the cluster; with a `broker_id`, of this one."""
+    try:
+        shown = identity_of_peer(certificate)
+    except NoIdentity as wrong:
+        raise HandshakeRefused(NO_IDENTITY, str(wrong)) from None
+    if shown.cluster_id != cluster_id:
+        reason = WRONG_CLUSTER
+    elif shown.role is not Role.BROKER:
+        reason = WRONG_ROLE
+    elif broker_id is not None and shown.broker_id != broker_id:
+        reason = WRONG_BROKER
+    else:
+        return
+    if broker_id is None:
+        meant = f"a broker of cluster {cluster_id} required"
+    else:
+        meant = (
+            f"{Identity(cluster_id=cluster_id, role=Role.BROKER, broker_id=broker_id)} is registered with it"
+        )
+    raise HandshakeRefused(reason, f"what listens there is {shown}, and {meant}")
 
 
 class RefusedHandshakes:

@@ -15,7 +15,6 @@ from hosts.program import Program
 from hosts.readiness import answers
 from local.service_processes import CONFIG_VARIABLE as VARIABLE
 from penstock.private_file import write_private
-from penstock.profiles import CA_FILE
 
 WEB_ADDRESS = "127.0.0.1:8000"
 _COMMAND_S = 180.0
@@ -80,7 +79,7 @@ class Process(Program):
             name,
             host,
             (sys.executable, "-m", "penstock.cli", "server", name, "--config", str(config)),
-            environment=_environment(settings),
+            environment={"PYTHONUNBUFFERED": "1"},
         )
 
     def serves(self) -> bool:
@@ -105,17 +104,10 @@ def run_command(host: Host, settings: Settings, identity: Identity, command: str
     """One of the control plane's commands, on that host, to its end. Raises `CommandFailed`."""
     config = host.folder / "server.json"
     settings.write(config, host, identity)
-    variables = {**host.environment, **_environment(settings), VARIABLE: str(config)}
+    variables = {**host.environment, "PYTHONUNBUFFERED": "1", VARIABLE: str(config)}
     run(
         *host.wire.command(sys.executable, "-m", "control_plane", command),
         timeout_s=_COMMAND_S,
         cwd=host.folder,
         environment=variables,
     )
-
-
-def _environment(settings: Settings) -> dict[str, str]:
-    return {
-        CA_FILE: str(settings.ca_file),
-        "PYTHONUNBUFFERED": "1",
-    }

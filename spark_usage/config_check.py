@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from daemon import settings
 from daemon.config_check import (
     Finding,
     State,
@@ -16,7 +15,7 @@ from daemon.config_check import (
     ok,
     private,
     reachable,
-    refused,
+    read_values,
     usable_folder,
     wrong,
 )
@@ -35,18 +34,16 @@ class RunnerKind:
         return "datasets" in values
 
     def check(self, file: Path, environment: Mapping[str, str], *, connect: bool) -> Iterator[Finding]:
-        try:
-            config = configuration.read(file, environment)
-        except ConfigurationError as error:
-            problems = settings.problems(
-                file,
-                Configuration,
-                given={"file": str(file.absolute())},
-                environment=environment,
-                prefix=configuration.ENVIRONMENT_PREFIX,
-                others=configuration.OF_CONTROL_PLANE,
-            )
-            yield from (refused(problem, file) for problem in problems or [error])
+        config, found = read_values(
+            file,
+            Configuration,
+            environment,
+            prefix=configuration.ENVIRONMENT_PREFIX,
+            others=configuration.OF_CONTROL_PLANE,
+            given={"file": str(file.absolute())},
+        )
+        yield from found
+        if config is None:
             return
         yield ok("the file", "every value is possible")
         if is_absent(config.usage_key_file):

@@ -82,12 +82,12 @@ class DatabaseLease:
     def hold(self) -> bool:
         with self._one_asks:
             before = self._lease.number
-            held = self._ask(lambda: self._lease.hold(self._execute))
-            if held and before is not None and self._lease.number != before:
+            taken = self._ask(lambda: self._lease.hold(self._execute))
+            if taken and before is not None and self._lease.number != before:
                 # Another runner had it meanwhile. What is published under the number before counts no more.
                 self._ask(lambda: self._lease.release(self._execute))
                 return False
-            return held
+            return taken
 
     def exceed(self, number: int) -> None:
         with self._one_asks:
@@ -139,7 +139,7 @@ class DatabaseLease:
 
 class FileLease:
     """A lock on a file, for runners of one host. It lasts as long as the process, paused or not, and as the file: where
-    that was removed or replaced, the next runner has another one."""
+    that was removed or replaced, the next runner makes and locks another one."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -152,7 +152,7 @@ class FileLease:
 
     @property
     def lasts(self) -> bool:
-        return self._descriptor is not None
+        return self._descriptor is not None and self._is_there(self._descriptor)
 
     def hold(self) -> bool:
         if self._descriptor is not None:
@@ -163,10 +163,15 @@ class FileLease:
             raise Unavailable(f"{self._file}: {error.strerror}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not self._is_there(descriptor):
+                raise Unavailable(f"{self._file}: was replaced while it was locked; it is tried again")
             self._take(descriptor, int(os.pread(descriptor, 20, 0) or b"0") + 1)
         except BlockingIOError:
             os.close(descriptor)
             return False
+        except Unavailable:
+            os.close(descriptor)
+            raise
         except (OSError, ValueError) as error:
             os.close(descriptor)
             raise Unavailable(f"{self._file}: {error}") from error
@@ -186,20 +191,17 @@ class FileLease:
         os.fsync(descriptor)
         self._number = number
 
-    def _is_there(self, descriptor: int) -> bool:
-        """Whether the next runner would find this file."""
-        try:
-            found = os.stat(self._file)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise Unavailable(f"{self._file}: {error.strerror}") from error
-        return os.path.samestat(found, os.fstat(descriptor))
-
     def release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def _is_there(self, descriptor: int) -> bool:
+        """Whether the file's name still means the file that is open. A disk that does not say counts as no."""
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self._file))
+        except OSError:
+            return False
 
 
 def hold_within(lease: RunnerLease, seconds: float) -> bool:

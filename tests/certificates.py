@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import grpc
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 
 from daemon.identity import Role
 from daemon.signing import Ca, Name, new_ca, new_leaf
@@ -40,13 +41,16 @@ def write(
     hosts: Sequence[str] = LOOPBACK,
     begins_in: timedelta = timedelta(),
     days: int = _DAYS,
+    any_purpose: bool = False,
 ) -> IdentityConfig:
     """The three files of one process in a folder, over what is there. `believed`: the authorities in its CA file, the
-    one that issues its certificate unless given."""
+    one that issues its certificate unless given. `any_purpose`: as of a PKI that lets each serve and call."""
     ca = ca or authority()
     files = Certificates(folder).files(name)
     folder.mkdir(parents=True, exist_ok=True)
     key, leaf = new_leaf(ca, Name.parse(name), hosts, datetime.now(UTC) + begins_in, days)
+    if any_purpose:
+        leaf = _for_any_purpose(leaf, ca)
     files.key_file.write_bytes(
         key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -57,6 +61,21 @@ def write(
         b"".join(one.certificate.public_bytes(serialization.Encoding.PEM) for one in believed or (ca,))
     )
     return files
+
+
+def _for_any_purpose(leaf: x509.Certificate, ca: Ca) -> x509.Certificate:
+    builder = x509.CertificateBuilder(
+        issuer_name=leaf.issuer,
+        subject_name=leaf.subject,
+        public_key=leaf.public_key(),
+        serial_number=leaf.serial_number,
+        not_valid_before=leaf.not_valid_before_utc,
+        not_valid_after=leaf.not_valid_after_utc,
+    )
+    for extension in leaf.extensions:
+        if not isinstance(extension.value, x509.ExtendedKeyUsage):
+            builder = builder.add_extension(extension.value, extension.critical)
+    return builder.sign(ca.key, hashes.SHA256())
 
 
 def settings(files: IdentityConfig) -> dict[str, str]:

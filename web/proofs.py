@@ -18,7 +18,6 @@ from django.utils import timezone
 
 from billing import queries
 from billing.models import Invoice
-from control_plane import config
 from control_plane.rest import billing_shapes as shapes
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import NotFound, PenstockError, Throttled
@@ -26,7 +25,7 @@ from penstock.verification.findings import Report
 from penstock.verification.proving import Documents, prove
 from penstock.verification.stamped_reads import StampedReads
 from tenants.models import Tenant
-from web.broker_access import api_key
+from web.broker_access import api_key, connection_with
 from web.tenant_access import TenantAccess
 
 THREADS = 2
@@ -82,9 +81,7 @@ def start(access: TenantAccess, invoice: Invoice) -> Proof:
     if known is not None and not known.ended:
         return known
     documents = GatheredDocuments(access.tenant, invoice)
-    settings = ConnectionSettings(
-        bootstrap=tuple(config.current().brokers.bootstrap), api_key=api_key(access)
-    )
+    settings = connection_with(api_key(access))
     proof = Proof(tenant=name[0], invoice=name[1], began_at=timezone.now())
     with _lock:
         if sum(not other.ended for other in _proofs.values()) >= WAITING_MAX:

@@ -14,9 +14,10 @@ from google.protobuf.message import DecodeError
 
 from control_plane import config
 from data_plane.contract import usage_pb2
-from penstock import Client, Consumer
+from penstock import Consumer
 from penstock.contract.errors import PenstockError
 from penstock.rules.timestamps import time_ms
+from web.broker_access import client_with
 from web.recent import Hour, RecentUsage
 
 TOPIC = "__usage"
@@ -74,10 +75,9 @@ class UsageTail:
             self._thread = None
 
     def _follow(self) -> None:
-        settings = config.current()
-        key = settings.usage_key_file.read_text(encoding="ascii").strip()
+        key = config.current().usage_key_file.read_text(encoding="ascii").strip()
         with (
-            Client(bootstrap=list(settings.brokers.bootstrap), api_key=key) as client,
+            client_with(key) as client,
             client.consumer() as consumer,
         ):
             partitions = client.topic(TOPIC, TIMEOUT_S).partitions

@@ -12,7 +12,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from daemon import settings
+from daemon import certificates, settings
+from daemon.certificates import FileEnd
 from daemon.identity import Role
 from daemon.settings import Settings, require
 from daemon.tls import IdentityConfig, OwnIdentity
@@ -181,6 +182,13 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
     def own_identity(self) -> OwnIdentity:
         """Raises `ConfigurationError` when its files are not good, or not this broker's."""
         return OwnIdentity(self.identity, Role.BROKER, cluster_id=self.cluster_id, broker_id=self.broker_id)
+
+    def certificate_files(self) -> dict[str, FileEnd]:
+        """Those of which it is of interest when they end, by setting, without the identity's."""
+        found = self.metadata.certificate_files() if isinstance(self.metadata, EtcdMetadata) else {}
+        if self.tls_certificate_file is not None:
+            found["tls_certificate_file"] = (self.tls_certificate_file, certificates.end_of_chain)
+        return found
 
     def tls(self) -> tuple[bytes, bytes] | None:
         """(key, certificate chain) in PEM, None without TLS. Raises `ConfigurationError` when they do not fit."""

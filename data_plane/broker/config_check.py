@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from daemon import settings
 from daemon.config_check import (
     CONNECT_S,
     Finding,
@@ -15,14 +14,14 @@ from daemon.config_check import (
     is_absent,
     ok,
     private,
+    read_values,
     readable,
-    refused,
     usable_folder,
     valid_now,
     wrong,
 )
 from daemon.identity import Role
-from data_plane.broker.config import ENVIRONMENT_PREFIX, LISTENERS, BrokerConfig, pepper_of, read_config
+from data_plane.broker.config import ENVIRONMENT_PREFIX, LISTENERS, BrokerConfig, pepper_of
 from data_plane.broker.metadata_config import EtcdMetadata, open_store
 from data_plane.broker.sqlite_store import StoreFault
 from data_plane.metadata.port import StoreUnavailable
@@ -38,13 +37,9 @@ class BrokerKind:
         return "broker_id" in values or "pepper_files" in values
 
     def check(self, file: Path, environment: Mapping[str, str], *, connect: bool) -> Iterator[Finding]:
-        try:
-            config = read_config(file, environment)
-        except ConfigurationError as error:
-            problems = settings.problems(
-                file, BrokerConfig, environment=environment, prefix=ENVIRONMENT_PREFIX
-            )
-            yield from (refused(problem, file) for problem in problems or [error])
+        config, found = read_values(file, BrokerConfig, environment, prefix=ENVIRONMENT_PREFIX)
+        yield from found
+        if config is None:
             return
         yield ok("the file", f"every value is possible, of broker {config.broker_id} of {config.cluster_id}")
         yield from _files(config)

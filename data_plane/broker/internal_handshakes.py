@@ -1,5 +1,5 @@
 """Handshakes of the internal listener that came to nothing. gRPC says when one begins, and not how it ends: one that no
-call follows in time counts as refused.
+call follows in time counts as refused. Admin clients look at a broker's certificate first and say so in a call.
 """
 
 import threading
@@ -40,6 +40,12 @@ class InternalHandshakes:
             if len(self._called) > _CONNECTIONS_MAX:
                 del self._called[next(iter(self._called))]
             if self._begun:
+                self._begun.popleft()
+
+    def looked(self, handshakes: int) -> None:
+        """A process of the cluster says so: it made so many to look at this broker's certificate, before it called."""
+        with self._lock:
+            for _ in range(min(handshakes, len(self._begun))):
                 self._begun.popleft()
 
     def take_failed(self) -> int:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from daemon.certificates import utc_now
+from daemon import certificates
+from daemon.certificates import FileEnd, utc_now
 from daemon.settings import Refused, Settings, require
 from daemon.tls_probe import Protocol, TlsFiles, failure
 from data_plane.broker.etcd_store import EtcdStore
@@ -72,6 +73,15 @@ class EtcdMetadata(Settings, frozen=True, kw_only=True, tag_field="kind", tag="e
             _check_readable(file)
         read_tls = None if self.ca_file is None else self._read_tls
         return EtcdConfig(endpoints=self.endpoints, read_tls=read_tls, call_s=self.call_ms / 1000)
+
+    def certificate_files(self) -> dict[str, FileEnd]:
+        """See `BrokerConfig.certificate_files`."""
+        found: dict[str, FileEnd] = {}
+        if self.ca_file is not None:
+            found["metadata.ca_file"] = (self.ca_file, certificates.end_of_cas)
+        if self.certificate_file is not None:
+            found["metadata.certificate_file"] = (self.certificate_file, certificates.end_of_chain)
+        return found
 
     def failures(self, timeout_s: float) -> list[str]:
         """Why members cannot be called, a line each; empty when one can. It takes `timeout_s` a member at most."""

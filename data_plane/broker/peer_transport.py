@@ -7,16 +7,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from daemon.handshakes import (
-    NO_IDENTITY,
-    WRONG_BROKER,
-    WRONG_CLUSTER,
-    WRONG_ROLE,
-    HandshakeRefused,
-    RefusedHandshakes,
-    refusal_of,
-)
-from daemon.identity import Identity, NoIdentity, Role, identity_of_peer
+from daemon.handshakes import HandshakeRefused, RefusedHandshakes, check_broker, refusal_of
 from data_plane.broker import peer_wire as wire
 from data_plane.broker.peer_connection import PeerConnection
 from data_plane.node.ports import CallFailed, Connection, ConnectionLost, Peer
@@ -120,18 +111,7 @@ class PeerTransport:
 
     def check(self, peer: Peer, certificate: Mapping[str, Any] | None) -> None:
         """Raises `HandshakeRefused` unless it is of the broker that is meant."""
-        try:
-            shown = identity_of_peer(certificate)
-        except NoIdentity as wrong:
-            raise HandshakeRefused(NO_IDENTITY, str(wrong)) from None
-        meant = Identity(cluster_id=self._cluster_id, role=Role.BROKER, broker_id=peer.broker)
-        if shown != meant:
-            reason = WRONG_CLUSTER if shown.cluster_id != meant.cluster_id else WRONG_ROLE
-            if (shown.cluster_id, shown.role) == (meant.cluster_id, meant.role):
-                reason = WRONG_BROKER
-            raise HandshakeRefused(
-                reason, f"what listens there is {shown}, and {meant} is registered with it"
-            )
+        check_broker(certificate, self._cluster_id, peer.broker)
 
     def _lost(self, address: str, error: Exception) -> ConnectionLost:
         """What is wrong with a certificate is logged and counted; a peer that is only gone is not."""

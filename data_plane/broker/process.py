@@ -27,7 +27,7 @@ from prometheus_client import CollectorRegistry
 from daemon import logs
 from daemon.handshakes import NO_CALL, RefusedHandshakes
 from daemon.http_listener import HttpListener
-from daemon.identity_metrics import identity_metrics
+from daemon.identity_metrics import CertificateFiles, identity_metrics
 from data_plane.authz.peers import ROLES, PeerRules
 from data_plane.broker.clock import SystemClock, SystemRng
 from data_plane.broker.config import BrokerConfig, read_config
@@ -102,6 +102,7 @@ class BrokerProcess:
         self._identity = config.own_identity()
         self._refused_handshakes = RefusedHandshakes()
         self._internal_handshakes = InternalHandshakes()
+        self._certificate_files = CertificateFiles(config.certificate_files())
         self._loop_turned = time.monotonic()
         self._signals = 0
         self._conditions: dict[str, str] = {}
@@ -213,7 +214,7 @@ class BrokerProcess:
                 asyncio.get_running_loop(),
                 (node.stats, disk.stats),
                 node.gauges,
-                lambda: identity_metrics(self._identity, self._refused_handshakes),
+                lambda: identity_metrics(self._identity, self._refused_handshakes, self._certificate_files),
             )
         )
         host, port = split_address(self._config.http_listen)
@@ -322,6 +323,7 @@ class BrokerProcess:
             await asyncio.sleep(_LOOK_AT_FILES_S)
             for _ in range(self._internal_handshakes.take_failed()):
                 self._refused_handshakes.count("internal", NO_CALL)
+            await asyncio.to_thread(self._certificate_files.look)
             if await asyncio.to_thread(self._identity.look):
                 _log.info(
                     "the certificate was taken up again",

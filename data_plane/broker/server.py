@@ -16,6 +16,7 @@ from data_plane.broker.connection import GRPC_ERRORS, GrpcConnection
 from data_plane.broker.grpc_options import CALLS_AT_ONCE_MAX, server_options
 from data_plane.broker.handling import Handlers, TurnedAway, check_request, refusal_of, request_id_of
 from data_plane.broker.internal_handshakes import InternalHandshakes
+from data_plane.contract.methods import LOOKS
 from data_plane.node.ports import Caller, CallFailed, ConnectionLost, Service
 from penstock.contract import limits
 from penstock.contract.errors import ErrorCode
@@ -23,6 +24,8 @@ from penstock.contract.methods import AUTHORIZATION, ERROR_CODE, REQUEST_ID
 
 _MESSAGE_LENGTH_MAX = 1_000
 """Status details travel as a header, which peers bound."""
+
+_LOOKS_DIGITS_MAX = 6
 
 _STATUS = {
     ErrorCode.INTERNAL: grpc.StatusCode.INTERNAL,
@@ -199,6 +202,8 @@ class Listener(grpc.GenericRpcHandler):
             raise CallFailed(ErrorCode.UNAUTHENTICATED, refusal.message)
         if caller.authorization:
             raise CallFailed(ErrorCode.FORBIDDEN, "the internal listener takes no API keys")
+        if self._internal_handshakes is not None:
+            self._internal_handshakes.looked(_looks(context))
         return identity
 
     def _caller(self, context: Any) -> Caller:
@@ -267,6 +272,11 @@ def _certificates(credentials: Credentials) -> grpc.ServerCertificateConfigurati
     return grpc.ssl_server_certificate_configuration(
         [(credentials.key, credentials.certificate)], root_certificates=credentials.ca
     )
+
+
+def _looks(context: Any) -> int:
+    said = str(dict(context.invocation_metadata() or ()).get(LOOKS, ""))
+    return int(said) if said.isascii() and said.isdigit() and len(said) <= _LOOKS_DIGITS_MAX else 0
 
 
 def _host(peer: str) -> str:

@@ -9,9 +9,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol, TypeVar, cast
+from functools import partial
+from typing import Protocol, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -20,6 +22,7 @@ from daemon.tls import OwnIdentity
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.broker_addresses import BrokerAddresses
+from data_plane.contract.broker_channels import BrokerChannels, NoBroker
 from penstock.contract.errors import (
     BrokerUnavailable,
     ErrorKind,
@@ -35,16 +38,8 @@ CALL_S = 4.0
 _PROBE_S = 2.0
 """Deadline of looking for a broker that answers: a paused one must not hold up the others for long."""
 _RETRY_S = 0.1
-_LONGEST_CALL_S = 60.0
-_LOOK_S = 1.0
-"""Between two looks at whether the files of the identity have changed."""
-_OPTIONS = (
-    # A description of every object of a large cluster.
-    ("grpc.max_receive_message_length", 256 * 1024 * 1024),
-    # A broker that comes back is found at once.
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-    ("grpc.use_local_subchannel_pool", 1),
-)
+_LOOK_S_MIN = 0.001
+"""For looking who is there: a socket with no time at all would not block."""
 
 AnswerT = TypeVar("AnswerT", bound=Message)
 
@@ -101,23 +96,11 @@ class BrokerCalls:
         self.addresses = BrokerAddresses(addresses, remembered)
         self.sent: Counter[str] = Counter()
         """How many were sent, by the name of the call."""
-        self._identity = identity
-        self._shown = identity.current
-        """What the channels were made with. Others may look at the files of the same identity before this does."""
-        self._looked = time.monotonic()
-        self._channels: dict[str, grpc.Channel] = {}
-        self._retired: list[tuple[float, grpc.Channel]] = []
-        """Made with files that have changed since, and until when a call may still be under way on them."""
-        self._opening = threading.Lock()
+        self._channels = BrokerChannels(identity)
+        self._counting = threading.Lock()
 
     def close(self) -> None:
-        with self._opening:
-            for address in sorted(self._channels):
-                self._channels[address].close()
-            for _, channel in self._retired:
-                channel.close()
-            self._channels.clear()
-            self._retired.clear()
+        self._channels.close()
 
     def wait_for_revision(
         self, addresses: Sequence[str], revision: int, timeout_s: float
@@ -127,25 +110,37 @@ class BrokerCalls:
         The newest answer; None when there is none.
         """
         deadline = ends_at(timeout_s)
-        request = pb.DescribeClusterRequest(min_revision=revision)
         newest: pb.DescribeClusterResponse | None = None
         waiting = list(addresses)
-        while waiting and (left_s := deadline - time.monotonic()) > 0:
-            started = {address: self._start(address, request, left_s) for address in waiting}
-            waiting = []
-            for address, call in started.items():
-                try:
-                    answer: pb.DescribeClusterResponse = call.result()
-                except grpc.RpcError as error:
+        with ThreadPoolExecutor(max(1, len(waiting)), thread_name_prefix="broker-calls") as threads:
+            while waiting and (left_s := deadline - time.monotonic()) > 0:
+                behind = []
+                ask = partial(self._describe_from, revision=revision, timeout_s=left_s)
+                for address, answer in zip(waiting, threads.map(ask, waiting), strict=True):
                     # It says that it has not seen the revision yet, or it does not answer at all.
-                    if type(read_failure(error, "")) is BrokerUnavailable:
-                        waiting.append(address)
-                else:
-                    if newest is None or answer.revision > newest.revision:
+                    if type(answer) is BrokerUnavailable:
+                        behind.append(address)
+                    elif isinstance(answer, pb.DescribeClusterResponse) and (
+                        newest is None or answer.revision > newest.revision
+                    ):
                         newest = answer
-            if waiting:  # one that refuses at once, because it has just started, is not asked without a pause
-                time.sleep(min(_RETRY_S, max(0.0, deadline - time.monotonic())))
+                waiting = behind
+                if (
+                    waiting
+                ):  # one that refuses at once, because it has just started, is not asked without a pause
+                    time.sleep(min(_RETRY_S, max(0.0, deadline - time.monotonic())))
         return newest
+
+    def _describe_from(
+        self, address: str, *, revision: int, timeout_s: float
+    ) -> pb.DescribeClusterResponse | PenstockError:
+        request = pb.DescribeClusterRequest(min_revision=revision)
+        try:
+            return self.call(
+                address, methods.DESCRIBE_CLUSTER, request, pb.DescribeClusterResponse, timeout_s
+            )
+        except PenstockError as failure:
+            return failure
 
     def change(
         self,
@@ -232,57 +227,29 @@ class BrokerCalls:
     def call(
         self, address: str, method: str, request: Message, answer_type: type[AnswerT], timeout_s: float
     ) -> AnswerT:
-        call = self._channel(address).unary_unary(
+        """One call to one broker. Raises `AnswerLost` when nothing there answers, or what answers is no broker."""
+        ends = ends_at(timeout_s)
+        self._count(method)
+        try:
+            channel, metadata = self._channels.to(address, max(_LOOK_S_MIN, ends - time.monotonic()))
+        except NoBroker as error:
+            raise AnswerLost(str(error)) from error
+        call = channel.unary_unary(
             method, request_serializer=_to_bytes, response_deserializer=answer_type.FromString
         )
-        self._count(method)
-        left_s = max(0.0, ends_at(timeout_s) - time.monotonic())
         try:
-            answer: AnswerT = call(request, timeout=left_s)
+            left_s = max(0.0, ends - time.monotonic())
+            answer: AnswerT = call(request, timeout=left_s, metadata=metadata)
         except grpc.RpcError as error:
-            raise read_failure(error, address) from error
+            failure = read_failure(error, address)
+            if isinstance(failure, AnswerLost) and error.code() is grpc.StatusCode.UNAVAILABLE:
+                self._channels.doubt(address)
+            raise failure from error
         return answer
 
-    def _start(self, address: str, request: pb.DescribeClusterRequest, timeout_s: float) -> Any:
-        """The call under way."""
-        call = self._channel(address).unary_unary(
-            methods.DESCRIBE_CLUSTER,
-            request_serializer=_to_bytes,
-            response_deserializer=pb.DescribeClusterResponse.FromString,
-        )
-        self._count(methods.DESCRIBE_CLUSTER)
-        return call.future(request, timeout=timeout_s)
-
     def _count(self, method: str) -> None:
-        self.sent[method.rpartition("/")[2]] += 1
-
-    def _channel(self, address: str) -> grpc.Channel:
-        with self._opening:
-            self._take_up_files()
-            if address not in self._channels:
-                self._channels[address] = grpc.secure_channel(
-                    address,
-                    grpc.ssl_channel_credentials(
-                        root_certificates=self._shown.ca,
-                        private_key=self._shown.key,
-                        certificate_chain=self._shown.certificate,
-                    ),
-                    options=_OPTIONS,
-                )
-            return self._channels[address]
-
-    def _take_up_files(self) -> None:
-        """Calls that are under way end on the channels that they began on."""
-        now = time.monotonic()
-        if now - self._looked >= _LOOK_S:
-            self._looked = now
-            while self._retired and self._retired[0][0] < now:
-                self._retired.pop(0)[1].close()
-            self._identity.look()
-            if self._identity.current is not self._shown:
-                self._shown = self._identity.current
-                self._retired += [(now + _LONGEST_CALL_S, one) for one in self._channels.values()]
-                self._channels.clear()
+        with self._counting:
+            self.sent[method.rpartition("/")[2]] += 1
 
 
 def read_failure(error: grpc.RpcError, address: str) -> PenstockError:

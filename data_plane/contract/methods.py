@@ -35,3 +35,6 @@ HAND_OVER = "/penstock.internal.v1.Control/HandOver"
 """To the leader of the partitions named."""
 DESCRIBE_TOPIC = "/penstock.internal.v1.Admin/DescribeTopic"
 DESCRIBE_CLUSTER = "/penstock.internal.v1.Admin/DescribeCluster"
+
+LOOKS = "x-penstock-looks"
+"""Header of an Admin call: how many handshakes, made to look at the broker's certificate, no call followed."""

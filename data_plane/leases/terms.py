@@ -27,16 +27,16 @@ class Terms:
 
     notice_ms: int = 4_000
     """In which a coordinator that has a successor stops granting."""
-    lease_ms: int = 5_000
+    lease_ms: int = 7_000
     """From the holder's request on. A coordinator has stopped before leases end that its successor renews, so it grants
     those to no one else. It is also longer than a change of the controller takes, which costs no one their lease."""
     renew_ms: int = 250
     """Between requests of a holder that holds something."""
-    answer_ms: int = 500
-    """An answer that takes longer is not taken."""
+    answer_ms: int = 2_000
+    """An answer that takes longer is not taken. A loaded machine is slow."""
     margin_ms: int = 100
     """By which the coordinator counts leases longer than holders do: clocks do not run equally fast."""
-    learn_ms: int = 10_000
+    learn_ms: int = 12_000
     """After which a new coordinator need not wait for brokers that have not reported: what its predecessor granted
     has ended."""
 

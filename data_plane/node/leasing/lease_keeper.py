@@ -33,6 +33,7 @@ class LeaseKeeper:
         office: LeaseOffice,
     ) -> None:
         self._me, self._stats = environment.config.broker_id, environment.stats
+        self._connect_ms = environment.config.timings.call_ms
         self._transport, self._clock = environment.transport, environment.clock
         self._view, self._registration = view, registration
         self._holder, self._pacing, self._office = holder, pacing, office
@@ -67,6 +68,9 @@ class LeaseKeeper:
                 wants = self._pacing.wants(now_ms)
                 if len(wants) > WISHES_MAX:
                     wants = dict(list(wants.items())[:WISHES_MAX])
+                if wants or self._holder.owes:
+                    await self._connect()
+                    now_ms = self._clock.monotonic_ms()
                 request = self._holder.request(wants, now_ms)
                 if request is not None:
                     self._pacing.take_shares(now_ms)
@@ -96,15 +100,13 @@ class LeaseKeeper:
             self._holder.unanswered(request)
 
     async def _granted(self, request: Request) -> dict[LimitKey, int] | None:
-        image = self._view.image
-        controller = image.controller_id
-        if controller == self._me:
+        if self._view.image.controller_id == self._me:
             return self._office.asked(request)
-        if controller not in image.brokers:
+        connection = self._connection
+        if connection is None:
             return None
         try:
             async with asyncio.timeout(self._holder.terms.answer_ms / 1000):
-                connection = await self._connected(controller)
                 await connection.send(request_frame(request))
                 return read_answer(await connection.receive(), request)
         except (TimeoutError, ConnectionLost, CallFailed, FrameError):
@@ -112,15 +114,23 @@ class LeaseKeeper:
             self._disconnect()
             return None
 
-    async def _connected(self, controller: BrokerId) -> Connection:
-        if self._connection is None or self._connected_to != controller:
+    async def _connect(self) -> None:
+        """Have a stream to the controller, if it is another broker and answers. Not within the time of an answer:
+        a handshake may take long on a loaded machine.
+        """
+        controller = self._view.image.controller_id
+        if self._connected_to != controller:
             self._disconnect()
-            peer = peer_of(self._view.image.brokers[controller].record)
-            self._connection = await self._transport.connect(peer, LEASES, self._holder.terms.answer_ms)
+        known = self._view.image.brokers.get(controller)
+        if self._connection is not None or controller == self._me or known is None:
+            return
+        try:
+            self._connection = await self._transport.connect(peer_of(known.record), LEASES, self._connect_ms)
             self._connected_to = controller
-        return self._connection
+        except (ConnectionLost, CallFailed):
+            pass  # the request is then unanswered, and made again
 
     def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
-            self._connection = None
+        self._connection, self._connected_to = None, NO_BROKER

@@ -20,7 +20,7 @@ from penstock.contract.ids import TenantId
 def terms_of(session_ttl_ms: int) -> Terms:
     """A controller grants while its session was confirmed within two thirds of its time; its successor counts on it."""
     notice_ms = session_ttl_ms * 2 // 3
-    lease_ms = notice_ms + 1_000
+    lease_ms = notice_ms + 3_000
     return Terms(notice_ms=notice_ms, lease_ms=lease_ms, learn_ms=notice_ms + lease_ms + 1_000)
 
 

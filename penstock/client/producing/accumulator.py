@@ -136,7 +136,7 @@ class RecordAccumulator:
         if key is not None:
             size += len(key)
         if headers:
-            size += sum([len(name) + len(data or b"") for name, data in headers])
+            size += sum([_bytes_of(name) + len(data or b"") for name, data in headers])
         if size > route.max_message_bytes:
             raise errors.MessageTooLarge(
                 f"{route.name}: message of {size} bytes, at most {route.max_message_bytes} allowed"
@@ -318,3 +318,8 @@ class RecordAccumulator:
         if batch is not None and batch.builder is not None and batch.builder.count == 0:
             queue.open = None
             batch.finish(None)
+
+
+def _bytes_of(name: str) -> int:
+    """As UTF-8; what cannot be encoded is refused where it is encoded."""
+    return len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass"))

@@ -32,7 +32,7 @@ class Faults:
     repeat: float = 0.0
     late_ms: float = 20_000.0
     cuts: float = 0.0
-    """Of each broker, in each second: it and the coordinator do not hear each other for up to 15 s."""
+    """Of each broker, in each second: it and the coordinator do not hear each other for up to 25 s."""
     changes: float = 0.0
     """Of the coordinator, in each second."""
     restarts: float = 0.0
@@ -192,7 +192,7 @@ class Model:
     def _misfortunes(self) -> None:
         for broker in self.brokers:
             if self._dice.random() < self.faults.cuts:
-                broker.cut_until_ms = self.now_ms + self._dice.uniform(500, 15_000)
+                broker.cut_until_ms = self.now_ms + self._dice.uniform(500, 25_000)
             if self._dice.random() < self.faults.restarts:
                 self._restart(broker)
         seated = any(

@@ -118,6 +118,9 @@ class World:
         """The one whose listeners these are, at its peer listener."""
         self.refused_handshakes = RefusedHandshakes()
         """By the listeners and by `transport`."""
+        self.now_s = 0.0
+        self.handshakes = InternalHandshakes(lambda: self.now_s)
+        """Of the internal listener."""
         self.inside = 0
         """Calls that the client listener has admitted and that have not ended."""
         self.listener: Listener
@@ -252,8 +255,9 @@ async def serving(peer_at: str = LOOPBACK, own: OwnIdentity | None = None) -> As
     internal, client = world.services()
     offered = {**internal.streams, **internal.calls, **internal.watches}
     rules = PeerRules(cluster_id=CLUSTER, roles=dict.fromkeys(offered, CALLERS))
-    handshakes = InternalHandshakes()
-    internal_server, internal_port = bind(LOOPBACK, credentials_within(own, handshakes), CONNECTIONS, 100)
+    internal_server, internal_port = bind(
+        LOOPBACK, credentials_within(own, world.handshakes), CONNECTIONS, 100
+    )
     peer_socket, peer_port = bind_peers(peer_at)
     world.peer = f"127.0.0.1:{peer_port}"
     world.broker = Peer(BrokerId(1), world.peer)
@@ -272,7 +276,7 @@ async def serving(peer_at: str = LOOPBACK, own: OwnIdentity | None = None) -> As
             Listener(
                 internal,
                 rules=rules,
-                handshakes=handshakes,
+                handshakes=world.handshakes,
                 refused_handshakes=world.refused_handshakes,
                 fault=world.faults.append,
             ),

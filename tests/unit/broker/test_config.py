@@ -1,6 +1,7 @@
 """The broker's configuration: every setting documented, every wrong value refused by name."""
 
 import json
+import math
 import re
 import subprocess
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from daemon.identity_metrics import CertificateFiles
 from data_plane.broker.config import BrokerConfig, read_config
 from data_plane.broker.metadata_config import EtcdMetadata
 from penstock.contract.errors import ConfigurationError
@@ -144,6 +146,22 @@ def test_the_metadata_store_may_be_an_etcd_from_file_and_environment(
     assert read(tmp_path, values | {"metadata": etcd}).metadata == expected
     assert read(tmp_path, values, PENSTOCK_BROKER_METADATA=json.dumps(etcd)).metadata == expected
     assert read(tmp_path, values, PENSTOCK_BROKER_METADATA="/m.db").metadata == "/m.db"
+
+
+def test_the_certificate_files_for_etcd_have_their_time_left(tmp_path: Path, values: dict[str, Any]) -> None:
+    files = write(tmp_path / "etcd", "broker-1", days=9)
+    etcd = {"kind": "etcd", "endpoints": ["localhost:2379"], **settings(files)}
+    found = CertificateFiles(read(tmp_path, values | {"metadata": etcd}).certificate_files())
+    day_s, ends_s = 86_400, found.ends_s()
+    assert sorted(ends_s) == ["metadata.ca_file", "metadata.certificate_file"]
+    assert 8 * day_s < ends_s["metadata.certificate_file"] <= 9 * day_s
+    assert ends_s["metadata.ca_file"] > 300 * day_s
+    write(tmp_path / "etcd", "broker-1", days=99)
+    files.ca_file.write_text("no certificate")
+    found.look()
+    assert found.ends_s()["metadata.certificate_file"] > 98 * day_s
+    assert math.isnan(found.ends_s()["metadata.ca_file"])
+    assert CertificateFiles(read(tmp_path, values).certificate_files()).ends_s() == {}
 
 
 def test_the_configuration_cannot_be_changed(tmp_path: Path, values: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import math
 import os
 import re
 import resource
@@ -249,7 +250,8 @@ def test_a_second_signal_ends_at_once(broker: Broker) -> None:
 
 
 def test_a_signal_that_comes_while_another_one_is_taken_in_counts_once(broker: Broker) -> None:
-    process = broker.start_ready(TWO_SIGNALS)
+    # A session of half a minute: a machine under load makes no loop stand still for a third of it.
+    process = broker.start_ready(TWO_SIGNALS, timings={"session_ttl_ms": 30_000, "drain_ms": 2_000})
     process.send_signal(signal.SIGUSR1)
     status, written = ended(process)
     assert status == 0, written
@@ -379,6 +381,23 @@ def test_a_clients_listener_with_a_certificate_speaks_tls_and_nothing_else(broke
         method_of(channel, methods.METADATA)(b"", timeout=PATIENCE_S)
     assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
     assert broker.get("/readyz") == 200
+
+
+def test_each_certificate_of_a_broker_has_its_time_left_in_a_metric(broker: Broker) -> None:
+    certificate, key = make_certificate(broker.directory)
+    process = broker.start_ready(tls_certificate_file=str(certificate), tls_key_file=str(key))
+
+    def left_s() -> dict[str, float]:
+        text = urllib.request.urlopen(f"http://{broker.address('http')}/metrics", timeout=PATIENCE_S).read()
+        begins = 'penstock_certificate_expires_seconds{certificate="'
+        lines = [line for line in text.decode().splitlines() if line.startswith(begins)]
+        return {line.removeprefix(begins).partition('"')[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+    found = left_s()
+    assert sorted(found) == ["identity.ca_file", "identity.certificate_file", "tls_certificate_file"]
+    assert 86_400 < found["tls_certificate_file"] <= 2 * 86_400
+    certificate.unlink()
+    wait_for("it cannot be read", lambda: math.isnan(left_s()["tls_certificate_file"]), process)
 
 
 def test_garbage_on_every_port_leaves_the_broker_ready(broker: Broker) -> None:

@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from daemon.identity import identity_of_grpc
+from daemon.tls import OwnIdentity
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
@@ -23,7 +24,7 @@ from penstock.contract.errors import (
 )
 from penstock.contract.methods import ERROR_CODE
 from penstock.contract.topic_settings import TopicSettings
-from tests.certificates import identity, own, server_credentials, write
+from tests.certificates import authority, identity, own, server_credentials, write
 from tests.waiting import PATIENCE_S, wait_until
 
 Answer = Callable[[bytes, grpc.ServicerContext], bytes]
@@ -32,7 +33,8 @@ Answer = Callable[[bytes, grpc.ServicerContext], bytes]
 class StandIn:
     """A broker's internal listener: `answers` by method path; `calls` keeps what was asked, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, who: OwnIdentity | None = None, port: int = 0) -> None:
+        """`who` serves; broker 1 unless given."""
         self.answers: dict[str, Answer] = {methods.DESCRIBE_CLUSTER: self._describe}
         self.calls: list[tuple[str, bytes]] = []
         self.callers: list[str] = []
@@ -41,8 +43,9 @@ class StandIn:
         self.revision = 0
         self.server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 0)])
         self.server.add_generic_rpc_handlers((_Router(self),))
-        credentials = server_credentials(identity("broker-1"))
-        self.address = f"127.0.0.1:{self.server.add_secure_port('127.0.0.1:0', credentials)}"
+        credentials = server_credentials(who or identity("broker-1"))
+        self.port = self.server.add_secure_port(f"127.0.0.1:{port}", credentials)
+        self.address = f"127.0.0.1:{self.port}"
         self.server.start()
 
     def _describe(self, request: bytes, context: grpc.ServicerContext) -> bytes:
@@ -162,6 +165,98 @@ def test_each_client_of_an_identity_takes_up_what_another_one_has_seen(
             "the client shows it",
             lambda: bool(admin.put_tenant("tn_a")) and len(set(broker.certificates)) == 2,
         )
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., StandIn]]:
+    """Starts stand-ins, and stops them at the end."""
+    started: list[StandIn] = []
+
+    def start(who: OwnIdentity, port: int = 0) -> StandIn:
+        started.append(StandIn(who, port))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.server.stop(None).wait()
+
+
+@pytest.mark.parametrize("role", ["operator", "control-plane", "runner"])
+def test_no_other_role_can_take_a_brokers_place(
+    serve: Callable[..., StandIn], tmp_path: Path, role: str
+) -> None:
+    imposter = serve(own(write(tmp_path, role, any_purpose=True), role))
+    with (
+        AdminClient([imposter.address], identity("operator")) as admin,
+        pytest.raises(
+            BrokerUnavailable, match=f"is penstock://c1/{role}, and a broker of cluster c1 required"
+        ),
+    ):
+        admin.put_tenant("tn_a", timeout_s=0.5)
+    assert imposter.calls == []
+
+
+def test_no_broker_of_another_cluster_with_the_same_authority_is_called(
+    serve: Callable[..., StandIn], tmp_path: Path
+) -> None:
+    """The certificate of the other cluster is of an authority that this one believes."""
+    other = own(
+        write(tmp_path / "other", "broker-1", ca=authority("c2"), believed=[authority(), authority("c2")]),
+        "broker-1",
+    )
+    own_identity = own(
+        write(tmp_path / "own", "operator", believed=[authority(), authority("c2")]), "operator"
+    )
+    imposter = serve(other)
+    with (
+        AdminClient([imposter.address], own_identity) as admin,
+        pytest.raises(BrokerUnavailable, match="is penstock://c2/broker/1, and a broker of cluster c1"),
+    ):
+        admin.describe_cluster(timeout_s=0.5)
+    assert imposter.calls == []
+
+
+def test_what_takes_a_brokers_place_after_it_was_looked_at_is_not_called(
+    serve: Callable[..., StandIn], tmp_path: Path
+) -> None:
+    """To look first would prove nothing alone: the channel itself takes that one certificate."""
+    broker = serve(identity("broker-1"))
+    with AdminClient([broker.address], identity("operator")) as admin:
+        admin.describe_cluster()
+        broker.server.stop(None).wait()
+        imposter = serve(own(write(tmp_path, "operator", any_purpose=True), "operator"), broker.port)
+        with pytest.raises(BrokerUnavailable, match="UNAVAILABLE"):
+            admin.describe_cluster(address=broker.address)
+        with pytest.raises(BrokerUnavailable, match="is penstock://c1/operator"):
+            admin.describe_cluster(address=broker.address)
+    assert imposter.calls == []
+
+
+def test_a_broker_that_comes_back_with_another_certificate_is_called_again(
+    serve: Callable[..., StandIn], tmp_path: Path
+) -> None:
+    first = serve(identity("broker-1"))
+    with AdminClient([first.address], identity("operator")) as admin:
+        admin.describe_cluster()
+        first.server.stop(None).wait()
+        second = serve(own(write(tmp_path, "broker-2"), "broker-2"), first.port)
+        admin.describe_cluster()
+    assert second.count(methods.DESCRIBE_CLUSTER) == 1
+
+
+def test_a_broker_hears_of_each_look_at_its_certificate_once(broker: StandIn, admin: AdminClient) -> None:
+    heard: list[str] = []
+
+    def answer(request: bytes, context: grpc.ServicerContext) -> bytes:
+        heard.append(str(dict(context.invocation_metadata()).get(methods.LOOKS, "")))
+        if len(heard) == 2:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "connection reset")
+        return outcome(revision=3).SerializeToString()
+
+    broker.answers[methods.PUT_TENANT] = answer
+    for _ in range(3):
+        admin.put_tenant("tn_a")
+    assert heard == ["1", "", "1", ""]
 
 
 def test_creating_a_topic_carries_settings_and_assignment(broker: StandIn, admin: AdminClient) -> None:

@@ -116,3 +116,23 @@ def test_a_message_too_large_is_refused_and_those_before_it_are_sent() -> None:
     with pytest.raises(MessageTooLarge):
         all_sent(runner, producer, values)
     assert stored(runner) == [[b"small"]]
+
+
+@pytest.mark.parametrize("letter", ["n", "é", "語", "🦩"])
+def test_a_headers_name_counts_as_the_bytes_that_it_takes(letter: str) -> None:
+    runner, producer = started()
+    route = producer.route("orders")
+    assert route is not None
+    name = letter * 100
+    takes = len(name.encode())
+    room = route.max_message_bytes - takes
+
+    def send(value: bytes) -> SyncDelivery | None:
+        return producer.accumulator.append(
+            route, value, None, [(name, None)], NOW_MS, 0, lambda: runner.now, SyncDelivery
+        )
+
+    with pytest.raises(MessageTooLarge, match=f"message of {room + 1 + takes} bytes"):
+        send(bytes(room + 1))
+    assert send(bytes(room)) is not None
+    assert stored(runner) == [[bytes(room)]]
