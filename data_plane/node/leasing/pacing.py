@@ -98,6 +98,8 @@ class Pacing:
         """What this broker could use of each limit, as measured since it was asked last. Forgets what is idle."""
         wanted: dict[LimitKey, int] = {}
         for tenant in list(self._active):
+            if self.of(tenant, now_ms) is None:
+                continue  # the limit was lifted; what it delayed goes, though no more may come
             paced = self._paces[tenant]
             amount = self._wanted(paced, now_ms)
             if amount:

@@ -107,7 +107,7 @@ def test_what_is_used_is_wanted_with_a_little_above_it() -> None:
     pace.enter(10_000, 0.0)
     granted(holder, pacing, 100_000, 0.0)
     wanted = {KEY: 0}
-    for tick in range(1, 41):
+    for tick in range(1, 21):
         pace.enter(2_500, tick * 250.0)
         wanted = pacing.wants(tick * 250.0)
     assert 10_000 < wanted[KEY] <= 11_000
@@ -149,5 +149,6 @@ def test_a_limit_that_is_lifted_lets_go_what_is_delayed() -> None:
     place = pace.let_in
     assert pace.wait_ms(place, 0.0) > 10_000
     paced(store, 0)
-    assert pacing.of(ACME, 1.0) is None
+    assert pacing.wants(1.0) == {}, "looked at though no batch comes"
     assert pace.wait_ms(place, 2.0) == 0
+    assert pacing.of(ACME, 3.0) is None and not pacing.is_active
