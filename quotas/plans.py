@@ -41,7 +41,7 @@ class Limits:
                 raise InvalidRequest(f"{name}: {value} is not within 0 to {HIGHEST[name]}")
 
 
-HIGHEST: Mapping[str, int] = {
+HIGHEST: dict[str, int] = {
     "produce_bytes_per_s": PRODUCE_BYTES_PER_S_MAX,
     "partitions_max": COUNT_MAX,
     "topics_max": COUNT_MAX,

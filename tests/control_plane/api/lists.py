@@ -383,6 +383,7 @@ NO_LISTS = {
     "/v1/billing/cuts/{cut}",
     "/v1/cluster/brokers/{broker}",
     "/v1/keys/{key}",
+    "/v1/quotas/preview",
     "/v1/tenants/{tenant}",
     "/v1/topics/{name}",
     "/v1/topics/{name}/durability",
