@@ -24,7 +24,7 @@ from data_plane.controller.batches import all_compares, batched
 from data_plane.controller.changed_blocks import ChangedBlocks
 from data_plane.controller.elections import fence_changes, plan
 from data_plane.etcd.endpoints import EtcdConfig
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, Put
 from data_plane.node.control.controller_seat import LOOKED_A_TURN
@@ -78,23 +78,23 @@ async def fill(store: EtcdStore, partitions: int, per_topic: int, brokers: int) 
     """Returns the bytes of all keys and values."""
     session = await store.session(_SESSION_MS)
     for number in range(1, brokers + 1):
-        about = model.BrokerRecord(
+        about = broker_records.BrokerRecord(
             broker_id=BrokerId(number),
             directory_id="d",
             client_address="c",
             internal_address="i",
             zone=str(number),
         )
-        live = model.LiveRecord(incarnation=f"{number:032x}", directory_id="d")
+        live = broker_records.LiveRecord(incarnation=f"{number:032x}", directory_id="d")
         await store.txn(
             [],
             [
-                Put(model.live_key(number), live.encode(), session.session_id),
-                Put(model.broker_key(number), about.encode()),
+                Put(broker_records.live_key(number), live.encode(), session.session_id),
+                Put(broker_records.broker_key(number), about.encode()),
             ],
         )
-    seat = model.ControllerRecord(broker_id=BrokerId(2), incarnation=f"{2:032x}")
-    await store.txn([], [Put(model.CONTROLLER_KEY, seat.encode(), session.session_id)])
+    seat = broker_records.ControllerRecord(broker_id=BrokerId(2), incarnation=f"{2:032x}")
+    await store.txn([], [Put(broker_records.CONTROLLER_KEY, seat.encode(), session.session_id)])
     size = 0
     pending: list[Change] = []
     for changes in blocks(partitions, per_topic, brokers):
@@ -137,8 +137,8 @@ async def fail_over(store: EtcdStore, image: ClusterImage, broker: BrokerId) -> 
     advanced = asyncio.Event()
     following = asyncio.create_task(follow())
     seat = (
-        Compare(model.CONTROLLER_KEY, image.controller_epoch),
-        Compare(model.live_key(2), image.epoch_of(2)),
+        Compare(broker_records.CONTROLLER_KEY, image.controller_epoch),
+        Compare(broker_records.live_key(2), image.epoch_of(2)),
     )
     led = sum(r.leader == broker for topic in image.topics for r in image.partitions_of(topic))
     started, cpu = time.monotonic(), time.process_time()

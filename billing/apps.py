@@ -10,8 +10,8 @@ class BillingConfig(AppConfig):
     def ready(self) -> None:
         from billing import metrics
         from billing.cut_delivery import KIND_CUT, CutDeliverer
-        from control_plane.api.metrics import before_each
+        from control_plane.api.metrics import from_database
         from control_plane.outbox.registry import register
 
         register(KIND_CUT, CutDeliverer())
-        before_each(metrics.refresh)
+        from_database(metrics.refresh)

@@ -1,5 +1,7 @@
 """Billing's gauges at /metrics: overdue drafts, and a configured price book that is refused."""
 
+import math
+
 from django.utils import timezone
 from prometheus_client import Gauge
 
@@ -21,6 +23,8 @@ _refused = Gauge(
     "1 while the file of the setting price_book_file is refused, else 0.",
     registry=registry,
 )
+for _unknown in (_overdue, _oldest, _refused):
+    _unknown.set(math.nan)
 
 
 def refresh() -> None:

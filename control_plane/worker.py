@@ -63,9 +63,11 @@ class Worker:
         """Why this worker delivers nothing; empty when it does."""
         if self.state != "ready":
             return self.state
+        from django.db import Error
+
         try:
             found = self.gauges()
-        except Exception as error:
+        except Error as error:
             return f"database: {type(error).__name__}"
         age_s = time.time() - found["worker_last_sweep_seconds"]
         from control_plane.processes.queries import FRESH_S
@@ -107,9 +109,11 @@ class _Gauges(Collector):
             yield GaugeMetricFamily(_PREFIX + name, said)
 
     def collect(self) -> Iterator[Metric]:
+        from django.db import Error
+
         try:
             found = self._worker.gauges()
-        except Exception:
+        except Error:
             found = {"worker_ready": float(self._worker.state == "ready")}
         for name, value in found.items():
             yield GaugeMetricFamily(_PREFIX + name, GAUGES[name], value=value)
@@ -201,11 +205,11 @@ def _on_a_thread(write: Any) -> None:
     """Write to the database without keeping the worker from its work: the database may be away."""
 
     def run() -> None:
-        from django.db import connection
+        from django.db import Error, connection
 
         try:
             write()
-        except Exception as error:
+        except Error as error:
             _log.warning("the database does not know of it", extra={"error": str(error)})
         finally:
             connection.close()

@@ -9,6 +9,7 @@ path of the setting, the fact, the demand.
 """
 
 import difflib
+import os
 import re
 import types
 import typing
@@ -297,7 +298,16 @@ def _decoded(kind: type[Any], value: Any) -> Any:
     if not isinstance(value, str) or not value:
         wanted = "the name of a file or folder" if kind is Path else "text"
         raise ValueError(f"{wanted} required, {_given(value)} given")
+    if kind is Path and not _can_be_a_path(value):
+        raise ValueError(f"no file can have the name {value!a}")
     return kind(value)
+
+
+def _can_be_a_path(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def _given(value: Any) -> str:

@@ -1,5 +1,6 @@
 """Metrics of the web process in OpenMetrics' text format: requests, the outbox, and metrics that other apps add."""
 
+import math
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
@@ -7,10 +8,16 @@ from django.utils import timezone
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from control_plane.api.database_readings import DatabaseReadings
 from control_plane.outbox import queries as outbox
 
+_FRESH_S = 5.0
+"""Several scrapers share one reading."""
+_WAIT_S = 2.0
+"""Far below what scrapers wait for an answer."""
 registry = CollectorRegistry()
 _before: list[Callable[[], None]] = []
+_readings: list[Callable[[], None]] = []
 _requests = Counter(
     "penstock_http_requests",
     "Number of HTTP requests that were answered.",
@@ -31,6 +38,14 @@ _oldest = Gauge(
     "Age in seconds of the oldest change that the brokers still have to get, 0 when there is none.",
     registry=registry,
 )
+_age = Gauge(
+    "penstock_database_reading_seconds",
+    "Age in seconds of what the database said, of which outbox, drafts and price book are; infinite before it said "
+    "anything, when their values are no numbers.",
+    registry=registry,
+)
+for _unknown in (_waiting, _oldest):
+    _unknown.set(math.nan)
 
 
 def count(method: str, route: str, status: int, took_s: float) -> None:
@@ -41,15 +56,30 @@ def count(method: str, route: str, status: int, took_s: float) -> None:
 
 
 def before_each(fresh: Callable[[], None]) -> None:
-    """`fresh` sets an app's gauges of `registry` before each answer."""
+    """`fresh` sets an app's gauges of `registry` before each answer. It asks no database."""
     _before.append(fresh)
+
+
+def from_database(read: Callable[[], None]) -> None:
+    """`read` sets an app's gauges of `registry` from the database, from time to time and on a thread of its own."""
+    _readings.append(read)
+
+
+def _read_all() -> None:
+    number, oldest = outbox.waiting()
+    _waiting.set(number)
+    _oldest.set(0 if oldest is None else (timezone.now() - oldest).total_seconds())
+    for read in _readings:
+        read()
+
+
+database = DatabaseReadings(_read_all, fresh_s=_FRESH_S, wait_s=_WAIT_S)
 
 
 def metrics(request: HttpRequest) -> HttpResponse:
     """GET /metrics."""
-    number, oldest = outbox.waiting()
-    _waiting.set(number)
-    _oldest.set(0 if oldest is None else (timezone.now() - oldest).total_seconds())
+    database.look()
+    _age.set(database.age_s)
     for fresh in _before:
         fresh()
     text: bytes = generate_latest(registry)

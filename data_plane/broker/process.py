@@ -124,7 +124,9 @@ class BrokerProcess:
         credentials = None if tls is None else grpc.ssl_server_credentials([tls])
         identity = self._identity
         descriptors = raise_descriptor_limit()
-        self._peer_connections_max = min(PEER_CONNECTIONS_MAX, descriptors // 8)
+        # In transition a connection takes three descriptors, and there are twice as many listeners.
+        cluster_connections_max = descriptors // (8 if config.transition is None else 32)
+        self._peer_connections_max = min(PEER_CONNECTIONS_MAX, cluster_connections_max)
         client_server, client_port = bind(
             config.client_listen, credentials, descriptors // 2, limits.STREAMS_PER_CONNECTION_MAX
         )
@@ -134,7 +136,7 @@ class BrokerProcess:
         internal_server, internal_port = bind(
             internal_listen,
             credentials_within(identity, self._internal_handshakes),
-            descriptors // 8,
+            cluster_connections_max,
             INTERNAL_CALLS_MAX,
         )
         peer_socket, peer_port = bind_peers(peer_listen)
@@ -144,7 +146,7 @@ class BrokerProcess:
                 identity.current.identity,
                 {"internal": config.internal_listen, "peer": config.peer_listen},
                 {"internal": internal_port, "peer": peer_port},
-                descriptors // 8,
+                self._peer_connections_max,
             )
             internal_port, peer_port = self._old_doors.ports["internal"], self._old_doors.ports["peer"]
         addresses = {
@@ -292,7 +294,6 @@ class BrokerProcess:
                 node.internal_service,
                 node.peer_service,
                 rules,
-                self._peer_connections_max,
                 refused,
                 self._fail,
             )

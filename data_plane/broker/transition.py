@@ -249,12 +249,13 @@ class OldDoors:
         own: Identity,
         listen: Mapping[str, str],
         tls_ports: Mapping[str, int],
-        streams: int,
+        connections_max: int,
     ) -> None:
-        """By `internal` and `peer`: its addresses, and the ports of the listeners of this release. Raises `OSError`
-        when one is taken."""
+        """By `internal` and `peer`: its addresses, and the ports of the listeners of this release. `connections_max`
+        is for each old listener, as the new ones have it. Raises `OSError` when one is taken."""
         self._secret, self._own, self._tls_ports = secret, own, tls_ports
-        self._server, internal_port = bind(ANY_PORT, None, streams, INTERNAL_CALLS_MAX)
+        self._connections_max = connections_max
+        self._server, internal_port = bind(ANY_PORT, None, connections_max, INTERNAL_CALLS_MAX)
         self._peer_socket, peer_port = bind_peers(ANY_PORT)
         self._old_ports = {"internal": internal_port, "peer": peer_port}
         self._bound = {name: bind_peers(address) for name, address in listen.items()}
@@ -267,7 +268,6 @@ class OldDoors:
         admin: Service,
         peers: Service,
         rules: PeerRules,
-        connections_max: int,
         refused: RefusedHandshakes,
         fault: Callable[[BaseException], None],
     ) -> None:
@@ -288,14 +288,15 @@ class OldDoors:
             peers.calls,
             rules=rules,
             tls=lambda: None,
-            connections_max=connections_max,
+            connections_max=self._connections_max,
             refused_handshakes=refused,
             fault=fault,
         )
         await self._server.start()
         await self._peers.start(self._peer_socket)
         for name, (bound, _) in self._bound.items():
-            front = _Front(self._tls_ports[name], self._old_ports[name])
+            # Both listeners behind it may be full, and then judge for themselves who makes way.
+            front = _Front(self._tls_ports[name], self._old_ports[name], 2 * self._connections_max)
             self._fronts.append(await asyncio.start_server(front.lead, sock=bound))
 
     async def stop(self) -> None:
@@ -309,14 +310,24 @@ class OldDoors:
 class _Front:
     """Leads each connection to the listener that understands it."""
 
-    def __init__(self, tls_port: int, plain_port: int) -> None:
-        self._tls_port, self._plain_port = tls_port, plain_port
+    def __init__(self, tls_port: int, plain_port: int, connections_max: int) -> None:
+        """Beyond `connections_max` the oldest connection that has said nothing is hung up on, or else the new one."""
+        self._tls_port, self._plain_port, self._connections_max = tls_port, plain_port, connections_max
+        self._open: dict[asyncio.StreamWriter, None] = {}
+        self._silent: dict[asyncio.StreamWriter, None] = {}
+        """Those that have said nothing yet, the oldest first."""
 
     async def lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._entered(writer):
+            writer.transport.abort()
+            return
         inner: asyncio.StreamWriter | None = None
         try:
             async with asyncio.timeout(_FIRST_S):
                 first = await reader.read(_CHUNK_BYTES)
+            if writer not in self._silent:
+                return  # it has made way
+            del self._silent[writer]
             port = self._tls_port if first.startswith(_TLS_BEGINS) else self._plain_port
             answers, inner = await asyncio.open_connection(*split_address(f"127.0.0.1:{port}"))
             inner.write(first)
@@ -326,9 +337,25 @@ class _Front:
         except (OSError, TimeoutError):
             pass
         finally:
+            self._left(writer)
             for side in (writer, inner):
                 if side is not None:
                     side.close()
+
+    def _entered(self, writer: asyncio.StreamWriter) -> bool:
+        """False when there are too many."""
+        if len(self._open) >= self._connections_max:
+            oldest = next(iter(self._silent), None)
+            if oldest is None:
+                return False
+            self._left(oldest)
+            oldest.transport.abort()
+        self._open[writer] = self._silent[writer] = None
+        return True
+
+    def _left(self, writer: asyncio.StreamWriter) -> None:
+        self._open.pop(writer, None)
+        self._silent.pop(writer, None)
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

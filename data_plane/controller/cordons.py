@@ -7,7 +7,7 @@ A cordoned broker is given no new replica and no leadership that another one cou
 """
 
 from data_plane.controller.tenants import Transaction, outdated
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Compare, Delete, Put
 from penstock.contract.errors import InvalidRequest, NotFound
@@ -22,15 +22,15 @@ def cordon(image: ClusterImage, broker: BrokerId, *, cordoned: bool, generation:
     if broker not in image.brokers:
         raise NotFound(f"broker {broker} is not known")
     existing = image.cordons.get(broker)
-    before = model.CordonRecord(broker_id=broker, cordoned=False) if existing is None else existing
+    before = broker_records.CordonRecord(broker_id=broker, cordoned=False) if existing is None else existing
     if outdated(generation, before.generation):
         return Transaction(compares=(), changes=(), ignored=True)
-    after = model.CordonRecord(
+    after = broker_records.CordonRecord(
         broker_id=broker, cordoned=cordoned, generation=max(generation, before.generation)
     )
     if after == before:
         return _NOTHING
-    key = model.cordon_key(broker)
+    key = broker_records.cordon_key(broker)
     return Transaction(
         compares=(Compare(key, image.cordon_revisions.get(broker, 0)),), changes=(Put(key, after.encode()),)
     )
@@ -63,10 +63,10 @@ def forget_broker(image: ClusterImage, broker: BrokerId) -> Transaction:
     if names:
         more = f" and {len(names) - _LISTED_MAX} more" if len(names) > _LISTED_MAX else ""
         raise InvalidRequest(f"broker {broker}: it still holds {', '.join(names[:_LISTED_MAX])}{more}")
-    about, cordon_at = model.broker_key(broker), model.cordon_key(broker)
+    about, cordon_at = broker_records.broker_key(broker), broker_records.cordon_key(broker)
     return Transaction(
         compares=(
-            Compare(model.live_key(broker), 0),
+            Compare(broker_records.live_key(broker), 0),
             Compare(about, known.record_revision),
             Compare(cordon_at, image.cordon_revisions[broker]),
         ),

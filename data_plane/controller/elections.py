@@ -11,7 +11,7 @@ into an empty set (RL40). `alive` means unfenced and not draining.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.image import BlockId, ClusterImage, PartitionBlock
 from data_plane.metadata.model import PartitionRecord
 from data_plane.metadata.port import Change, Compare, Delete
@@ -197,7 +197,7 @@ def departures(
             return forgotten(record.changed() if stripped is None else stripped, broker)
         return without_broker(record, broker, min_insync=min_insync)
 
-    fenced = Compare(model.live_key(broker), 0)
+    fenced = Compare(broker_records.live_key(broker), 0)
     writes = _changed_blocks(image, blocks, change)
     return [replace(write, compares=(*write.compares, fenced)) for write in writes]
 
@@ -220,7 +220,9 @@ def strip_replica(image: ClusterImage, broker: BrokerId, where: TopicPartition) 
     write = rewritten_block(image, where.topic_id, block, change)
     if write is None:
         return None
-    return replace(write, compares=(*write.compares, Compare(model.live_key(broker), image.epoch_of(broker))))
+    return replace(
+        write, compares=(*write.compares, Compare(broker_records.live_key(broker), image.epoch_of(broker)))
+    )
 
 
 def lost_by_crash(image: ClusterImage, topic_id: TopicId) -> bool:
@@ -256,7 +258,7 @@ def fence_changes(
     epoch = image.epoch_of(broker)
     if epoch == 0:
         return None
-    key = model.live_key(broker)
+    key = broker_records.live_key(broker)
     return (Compare(key, epoch),), (Delete(key),)
 
 
@@ -279,7 +281,7 @@ def rewritten_block(
             elected[after.leader] = image.epoch_of(after.leader)
     if not transitions:
         return None
-    registrations = tuple(Compare(model.live_key(b), elected[b]) for b in sorted(elected))
+    registrations = tuple(Compare(broker_records.live_key(b), elected[b]) for b in sorted(elected))
     return BlockWrite(
         key=block.key,
         block_revision=block.revision,

@@ -1,7 +1,7 @@
 """Raising the feature level of a cluster, and brokers that are below it."""
 
 from data_plane.controller.tenants import Transaction
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
 from data_plane.metadata.features import FEATURES_KEY, LEVELS, FeaturesRecord, known_level
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, Put
@@ -34,7 +34,7 @@ def set_level(image: ClusterImage, level: int) -> Transaction:
         )
     return Transaction(
         compares=(
-            Compare(model.CLUSTER_KEY, image.cluster_revision),
+            Compare(broker_records.CLUSTER_KEY, image.cluster_revision),
             Compare(FEATURES_KEY, image.features_revision),
         ),
         changes=at_level(image.cluster_id, level),
@@ -46,7 +46,10 @@ def at_level(cluster_id: str, level: int) -> tuple[Change, ...]:
     about = known_level(level)
     needs = about.release if about is not None and level > 1 else ""
     return (
-        Put(model.CLUSTER_KEY, model.ClusterRecord(cluster_id=cluster_id, needs=needs).encode()),
+        Put(
+            broker_records.CLUSTER_KEY,
+            broker_records.ClusterRecord(cluster_id=cluster_id, needs=needs).encode(),
+        ),
         Put(FEATURES_KEY, FeaturesRecord(level=level).encode()),
     )
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from data_plane.controller.elections import Alive, Transition, alive_in, candidate
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import LossKind, LossRecord, PartitionRecord, TopicRecord
 from data_plane.metadata.port import Compare, Put
@@ -227,7 +227,7 @@ def _declared(
         compares=(
             Compare(block.key, block.revision),
             Compare(loss_key, 0),
-            *(Compare(model.live_key(broker), live[broker]) for broker in sorted(live)),
+            *(Compare(broker_records.live_key(broker), live[broker]) for broker in sorted(live)),
         ),
         changes=(
             Put(block.key, model.encode_block({**block.partitions, record.partition: after})),

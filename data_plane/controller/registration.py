@@ -9,7 +9,7 @@ The broker epoch is the revision of the registration's key; the controller epoch
 from dataclasses import dataclass
 
 from data_plane.controller.elections import alive_in, moved_from
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
 from data_plane.metadata.features import FEATURES_KEY, Supported, VersionRecord, version_key
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, Delete, KeyValue, Put
@@ -46,8 +46,8 @@ class Register:
 def registration(
     live: KeyValue | None,
     known: KeyValue | None,
-    record: model.BrokerRecord,
-    registration_record: model.LiveRecord,
+    record: broker_records.BrokerRecord,
+    registration_record: broker_records.LiveRecord,
     session_id: int,
     supported: Supported,
     features_revision: int,
@@ -59,13 +59,13 @@ def registration(
     second one. `features_revision` is that of the feature level in force, which `supported` includes: under another one
     this registration is not applied.
     """
-    key = model.live_key(record.broker_id)
+    key = broker_records.live_key(record.broker_id)
     if live is not None:
-        found = model.LiveRecord.decode(live.value)
+        found = broker_records.LiveRecord.decode(live.value)
         if same_incarnation(found.incarnation, registration_record.incarnation):
             return AlreadyRegistered(live.mod_revision)
         return FenceFirst((Compare(key, live.mod_revision),), (Delete(key),))
-    about = model.broker_key(record.broker_id)
+    about = broker_records.broker_key(record.broker_id)
     version = VersionRecord(
         incarnation=registration_record.incarnation,
         version=supported.version,
@@ -98,7 +98,7 @@ def draining_changes(image: ClusterImage, broker: BrokerId) -> Transaction | Non
     known = image.brokers.get(broker)
     if known is None or known.epoch == 0 or known.record.draining:
         return None
-    record = model.BrokerRecord(
+    record = broker_records.BrokerRecord(
         broker_id=broker,
         directory_id=known.record.directory_id,
         client_address=known.record.client_address,
@@ -108,9 +108,9 @@ def draining_changes(image: ClusterImage, broker: BrokerId) -> Transaction | Non
         host=known.record.host,
         draining=True,
     )
-    key = model.broker_key(broker)
+    key = broker_records.broker_key(broker)
     return (
-        (Compare(model.live_key(broker), known.epoch), Compare(key, known.record_revision)),
+        (Compare(broker_records.live_key(broker), known.epoch), Compare(key, known.record_revision)),
         (Put(key, record.encode()),),
     )
 
@@ -154,15 +154,18 @@ def takeover_changes(
     mine = image.epoch_of(me)
     if mine == 0 or (image.controller is not None and image.controller.incarnation == incarnation):
         return None
-    compares = [Compare(model.live_key(me), mine), Compare(model.CONTROLLER_KEY, image.controller_epoch)]
+    compares = [
+        Compare(broker_records.live_key(me), mine),
+        Compare(broker_records.CONTROLLER_KEY, image.controller_epoch),
+    ]
     changes: list[Change] = []
     holder_epoch = image.epoch_of(image.controller_id)
     if image.controller_id != me and holder_epoch != 0:
         if not suspected:
             return None
-        key = model.live_key(image.controller_id)
+        key = broker_records.live_key(image.controller_id)
         compares.append(Compare(key, holder_epoch))
         changes.append(Delete(key))
-    record = model.ControllerRecord(broker_id=me, incarnation=incarnation)
-    changes.append(Put(model.CONTROLLER_KEY, record.encode(), session_id))
+    record = broker_records.ControllerRecord(broker_id=me, incarnation=incarnation)
+    changes.append(Put(broker_records.CONTROLLER_KEY, record.encode(), session_id))
     return tuple(compares), tuple(changes)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import islice
 
 from data_plane.controller.elections import BlockWrite, alive_in, elect, rewritten_block, without_broker
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import PartitionRecord
 from data_plane.metadata.port import Compare
@@ -36,6 +36,6 @@ def steps_aside(image: ClusterImage, broker: BrokerId, limit: int) -> list[Block
         if topic_id in image.topics
         for number in sorted(image.blocks[topic_id])
     )
-    mine = Compare(model.live_key(broker), image.epoch_of(broker))
+    mine = Compare(broker_records.live_key(broker), image.epoch_of(broker))
     found = islice((write for write in writes if write is not None), limit)
     return [replace(write, compares=(*write.compares, mine)) for write in found]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from data_plane.controller.tenants import Transaction, outdated, unchanged
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, Delete, KeyValue, Put
 from penstock.contract import limits
@@ -274,7 +274,7 @@ def _added(
     return Transaction(
         compares=(
             *(Compare(key, revisions[key]) for key in sorted(blocks) if first),
-            *(Compare(model.live_key(broker), members[broker]) for broker in sorted(members)),
+            *(Compare(broker_records.live_key(broker), members[broker]) for broker in sorted(members)),
         ),
         changes=tuple(Put(key, model.encode_block(blocks[key])) for key in sorted(blocks)),
     )

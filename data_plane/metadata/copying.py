@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.lineage import LINEAGE_KEY, LineageRecord
 from data_plane.metadata.port import (
     CHANGES_PER_TXN_MAX,
@@ -58,10 +58,10 @@ async def take_export(store: MetaStore) -> Export:
     listing = await store.range(EVERYTHING)
     by_key = {item.key: item for item in listing.items}
     lineage = by_key.pop(LINEAGE_KEY, None)
-    cluster = by_key.get(model.CLUSTER_KEY)
+    cluster = by_key.get(broker_records.CLUSTER_KEY)
     kept = [item for item in by_key.values() if not item.session_id]
     return Export(
-        cluster_id="" if cluster is None else model.ClusterRecord.decode(cluster.value).cluster_id,
+        cluster_id="" if cluster is None else broker_records.ClusterRecord.decode(cluster.value).cluster_id,
         revision=listing.revision,
         lineage=LineageRecord() if lineage is None else LineageRecord.decode(lineage.value),
         items=tuple(sorted(kept, key=lambda item: (item.mod_revision, item.key))),

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.features import BEFORE_LEVELS, FeaturesRecord, Supported, VersionRecord
 from data_plane.metadata.port import Event, KeyValue, WatchBatch
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId, TopicPartition
@@ -24,7 +24,7 @@ BlockId = tuple[TopicId, int]
 class Broker:
     """A broker with its registration. `epoch` 0 = fenced: no live registration."""
 
-    record: model.BrokerRecord
+    record: broker_records.BrokerRecord
     record_revision: int
     epoch: int
     incarnation: str
@@ -59,7 +59,7 @@ class ClusterImage:
         self.versions: dict[BrokerId, VersionRecord] = {}
         """As registered; `supported_by` says which of them hold."""
         self.brokers: dict[BrokerId, Broker] = {}
-        self.cordons: dict[BrokerId, model.CordonRecord] = {}
+        self.cordons: dict[BrokerId, broker_records.CordonRecord] = {}
         self.cordon_revisions: dict[BrokerId, int] = {}
         self.topics: dict[TopicId, model.TopicRecord] = {}
         self.topic_revisions: dict[TopicId, int] = {}
@@ -99,13 +99,13 @@ class ClusterImage:
         self.key_revisions: dict[str, int] = {}
         self.refused_keys: dict[str, int] = {}
         """Generation at which a key was revoked before it was ever put."""
-        self.controller: model.ControllerRecord | None = None
+        self.controller: broker_records.ControllerRecord | None = None
         self.controller_epoch = 0
         self.brokers_changed_at = 0
         """Revision of the last change of a broker's record, registration or cordon."""
         self.loaded_at = 0
         """Revision of the last whole listing."""
-        self._live: dict[int, tuple[int, model.LiveRecord]] = {}
+        self._live: dict[int, tuple[int, broker_records.LiveRecord]] = {}
         self._changed_at: dict[BlockId, int] = {}
         """Blocks by the revision that changed them or their topic last, newest at the end."""
 
@@ -211,16 +211,16 @@ class ClusterImage:
             self._count(blocks[int(number)], 1)
             self._note_changed((topic_id, int(number)), revision)
         elif kind == "live":
-            self._live[int(rest)] = (revision, model.LiveRecord.decode(value))
+            self._live[int(rest)] = (revision, broker_records.LiveRecord.decode(value))
             self._refresh_broker(int(rest))
             self.brokers_changed_at = revision
         elif kind == "brokers":
-            record = model.BrokerRecord.decode(value)
+            record = broker_records.BrokerRecord.decode(value)
             self.brokers[record.broker_id] = Broker(record, revision, 0, "")
             self._refresh_broker(record.broker_id)
             self.brokers_changed_at = revision
         elif kind == "cordons":
-            cordon = model.CordonRecord.decode(value)
+            cordon = broker_records.CordonRecord.decode(value)
             self.cordons[cordon.broker_id] = cordon
             self.cordon_revisions[cordon.broker_id] = self.brokers_changed_at = revision
         elif kind == "topics":
@@ -266,9 +266,9 @@ class ClusterImage:
             where, generation = _loss_of(rest)
             self.losses.setdefault(where, {})[generation] = model.LossRecord.decode(value)
         elif kind == "controller":
-            self.controller, self.controller_epoch = model.ControllerRecord.decode(value), revision
+            self.controller, self.controller_epoch = broker_records.ControllerRecord.decode(value), revision
         elif kind == "cluster":
-            self.cluster_id = model.ClusterRecord.decode(value).cluster_id
+            self.cluster_id = broker_records.ClusterRecord.decode(value).cluster_id
             self.cluster_revision = revision
         elif kind == "features":
             self.level, self.features_revision = FeaturesRecord.decode(value).level, revision

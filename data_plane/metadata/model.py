@@ -7,7 +7,7 @@
     /features, /versions/<broker>    the feature level in force, and what each broker supports (features.py)
     /cordons/<broker>                CordonRecord: its partitions are to be moved off, it gets nothing new
     /controller                      ControllerRecord, bound to a session; its mod_revision is the controller
-                                     epoch
+                                     epoch; these and the cluster's are in broker_records.py
     /tenants/<tenant>                TenantRecord
     /names/<tenant>/<topic name>     topic id
     /topics/<topic id>               TopicRecord
@@ -30,32 +30,18 @@ Broker epochs, controller epochs and fencing all compare the mod_revision of the
 """
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
+from data_plane.metadata.json_record import JsonRecord
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
 
 PARTITIONS_PER_BLOCK = 100
-_NEEDS = " (needs Penstock "
 
-CLUSTER_KEY = "/cluster"
-CONTROLLER_KEY = "/controller"
 NEXT_PRINCIPAL_KEY = "/next/principal"
 NEXT_PRODUCER_ID_KEY = "/next/producer_id"
-
-
-def live_key(broker: int) -> str:
-    return f"/live/{broker:06d}"
-
-
-def broker_key(broker: int) -> str:
-    return f"/brokers/{broker:06d}"
-
-
-def cordon_key(broker: int) -> str:
-    return f"/cordons/{broker:06d}"
 
 
 def tenant_key(tenant: str) -> str:
@@ -122,94 +108,6 @@ def refused_key(key_id: str) -> str:
     return f"/refused_keys/{key_id}"
 
 
-class _Json:
-    """Values that are plain JSON objects of their fields."""
-
-    __slots__ = ()
-
-    def encode(self) -> bytes:
-        values = asdict(self)  # type: ignore[call-overload]
-        return json.dumps(values, separators=(",", ":"), sort_keys=True).encode()
-
-    @classmethod
-    def decode(cls, value: bytes) -> Self:
-        return cls(**json.loads(value))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRecord:
-    """Which cluster this is.
-
-    Brokers of Penstock 0.1 know of no feature levels, but do not start where the cluster's id is not theirs. Above
-    level 1 the stored id therefore has a remark behind it, which they show; later versions take it off.
-    """
-
-    cluster_id: str
-    needs: str = ""
-    """The release that a broker has to be of at least; empty at level 1."""
-
-    def encode(self) -> bytes:
-        remark = f"{_NEEDS}{self.needs} or later)" if self.needs else ""
-        return json.dumps({"cluster_id": self.cluster_id + remark}, separators=(",", ":")).encode()
-
-    @classmethod
-    def decode(cls, value: bytes) -> Self:
-        stored: str = json.loads(value)["cluster_id"]
-        cluster_id, found, remark = stored.rpartition(_NEEDS)
-        if not found:
-            return cls(cluster_id=stored)
-        return cls(cluster_id=cluster_id, needs=remark.removesuffix(" or later)"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveRecord(_Json):
-    """A registration (RL2). Registering again with the same incarnation is a retry, not a new one."""
-
-    incarnation: str
-    directory_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerRecord(_Json):
-    """What is known of a broker whether or not it lives."""
-
-    broker_id: BrokerId
-    directory_id: str
-    """Random id of its log directory: an emptied disk is another directory (RL54)."""
-    client_address: str
-    internal_address: str
-    zone: str
-    draining: bool = False
-    """Shutting down (RL50): not joinable, not electable."""
-    peer_address: str = ""
-    """Where other brokers reach it; empty when a version wrote this that had no such listener."""
-    host: str = ""
-    """Name of its machine; empty = it is alone on one."""
-
-    def encode(self) -> bytes:
-        """Without a host that is not named: versions before it was known can read that."""
-        values = asdict(self)
-        if not self.host:
-            del values["host"]
-        return json.dumps(values, separators=(",", ":"), sort_keys=True).encode()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CordonRecord(_Json):
-    """An operator takes a broker out of use: it keeps only what no other broker can take, and gets nothing new."""
-
-    broker_id: BrokerId
-    cordoned: bool
-    generation: int = 0
-    """Version of the desired state that this reflects (0 = never received one); a lower one is ignored."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerRecord(_Json):
-    broker_id: BrokerId
-    incarnation: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantQuotas:
     """What brokers enforce for one tenant. 0 = no limit."""
@@ -221,7 +119,7 @@ class TenantQuotas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TenantRecord(_Json):
+class TenantRecord(JsonRecord):
     """Desired state of a tenant, as far as brokers need it."""
 
     tenant: TenantId
@@ -239,14 +137,14 @@ class TenantRecord(_Json):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UseRecord(_Json):
+class UseRecord(JsonRecord):
     """What a tenant uses of its partition limit. Its revision orders the changes that raise the use."""
 
     partitions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tombstone(_Json):
+class Tombstone(JsonRecord):
     """What stays of a deleted topic."""
 
     name: str
@@ -268,7 +166,7 @@ class Tombstone(_Json):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FinalRecord(_Json):
+class FinalRecord(JsonRecord):
     """What the odometer of a deleted topic's partition said last. Of several replicas the furthest reading stays."""
 
     log_generation: int
@@ -291,7 +189,7 @@ class FinalRecord(_Json):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutRecord(_Json):
+class CutRecord(JsonRecord):
     """The end of a tenant's period as the brokers keep it: written once, shown to the tenant's keys."""
 
     cut_id: str
@@ -308,7 +206,7 @@ class CutRecord(_Json):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BegunCut(_Json):
+class BegunCut(JsonRecord):
     """A cut that was begun. Until it is kept no other of the tenant may be: its readings may be in `__usage`."""
 
     cut_id: str
@@ -459,7 +357,7 @@ class LossKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LossRecord(_Json):
+class LossRecord(JsonRecord):
     """A declared loss: what began a log generation of one partition. Written once, with the record that it explains."""
 
     tenant: str
@@ -515,7 +413,7 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyRecord(_Json):
+class KeyRecord(JsonRecord):
     """A credential as brokers check it. The secret itself is stored nowhere."""
 
     key_id: str

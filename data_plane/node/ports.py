@@ -7,7 +7,8 @@ from typing import Protocol
 
 from daemon.identity import Identity
 from data_plane.authz.access import Principal
-from data_plane.metadata.model import BrokerRecord, LossRecord
+from data_plane.metadata.broker_records import BrokerRecord
+from data_plane.metadata.model import LossRecord
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import BrokerId, TopicPartition
 

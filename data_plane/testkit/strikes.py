@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from data_plane.log.layout import LOG_SUFFIX, STAMPS_SUFFIX, partition_directory
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
 from data_plane.node.log_directory.directory import IDENTITY_FILE
 from data_plane.testkit.cluster import BrokerState, SimBroker, SimCluster
 from data_plane.testkit.faults import FaultKind
@@ -195,7 +195,7 @@ class Strikes:
         return True
 
     def _session_lost(self, victim: SimBroker) -> bool:
-        sessions = self._cluster.store.sessions_of(model.live_key(victim.broker_id))
+        sessions = self._cluster.store.sessions_of(broker_records.live_key(victim.broker_id))
         for session_id in sessions:
             self._cluster.store.expire(session_id)
         return bool(sessions)

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.model import PartitionRecord, TopicRecord
 from data_plane.node.replicas.replica import Replica
 from data_plane.testkit.cluster import BrokerState, SimBroker, SimCluster
@@ -303,12 +303,12 @@ class Watcher:
                 elif event.key.startswith("/topics/"):
                     topic = TopicRecord.decode(event.value)
                     self.topics[topic.topic_id] = topic
-                elif event.key == model.CONTROLLER_KEY or event.key.startswith("/live/"):
+                elif event.key == broker_records.CONTROLLER_KEY or event.key.startswith("/live/"):
                     self._cluster.timeline.note("store", "set", f"{event.key} at {event.mod_revision}")
         self._revisions_seen = len(history)
 
     def _note_gone(self, key: str) -> None:
-        if key == model.CONTROLLER_KEY or key.startswith("/live/"):
+        if key == broker_records.CONTROLLER_KEY or key.startswith("/live/"):
             self._cluster.timeline.note("store", "deleted", key)
         elif key.startswith("/topics/"):
             topic_id = TopicId(bytes.fromhex(key.rpartition("/")[2]))

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from data_plane.controller.registration import AlreadyRegistered, registration
 from data_plane.log import layout
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
+from data_plane.metadata.broker_records import BrokerRecord, LiveRecord
 from data_plane.metadata.features import Supported
-from data_plane.metadata.model import BrokerRecord, LiveRecord
 from data_plane.testkit.disk import SimDisk
 from data_plane.testkit.invariants import Invariant
 from data_plane.testkit.medium import Inode
@@ -136,7 +136,7 @@ class Registering:
         )
         for life in range(20):
             live = LiveRecord(incarnation=f"life {life}", directory_id="d")
-            key, about = model.live_key(me), model.broker_key(me)
+            key, about = broker_records.live_key(me), broker_records.broker_key(me)
             for _ in range(50):
                 step = registration(
                     store.items.get(key), store.items.get(about), record, live, 0, Supported(), 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
 from data_plane.node.membership.trusted_store import WRITE_MS, StoreWitness
 from data_plane.testkit.checkers import Evidence, check_history
 from data_plane.testkit.cluster import SimBroker, SimCluster
@@ -90,7 +90,7 @@ class FromBackup(Scenario):
         noticed_s = self.loop.time()
         await asyncio.sleep(2.0)
         keys = [event.key for batch in store.history[backup:] for event in batch.events]
-        self.acted = sum(key.startswith(("/partitions/", model.CONTROLLER_KEY)) for key in keys)
+        self.acted = sum(key.startswith(("/partitions/", broker_records.CONTROLLER_KEY)) for key in keys)
         self.served = [broker.host for broker in cluster.brokers if _serves(broker)]
         self.acknowledged = sum(
             batch.promised and batch.began_s > noticed_s and batch.ended_s > 0 for batch in self.history.sent

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from data_plane.contract import admin_pb2 as pb
 from data_plane.controller import new_topics, tenants, topics
 from data_plane.controller.new_topics import NewTopics, WantedTopic
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.features import LEVELS
 from data_plane.metadata.port import (
     Compare,
@@ -259,7 +259,7 @@ class AdminCalls:
                     continue
                 except OutcomeUnknown:
                     unknown = True
-                    listing = await self._store.range(model.CLUSTER_KEY)
+                    listing = await self._store.range(broker_records.CLUSTER_KEY)
                     await self._view.reached(listing.revision, self._config.timings.call_ms)
                     continue
                 await self._view.reached(result.revision, self._config.timings.call_ms)

@@ -13,7 +13,7 @@ from data_plane.controller.features import below
 from data_plane.controller.leader_return import LeaderMove, LeaderReturn
 from data_plane.controller.registration import takeover_changes
 from data_plane.controller.suspicion import Suspicion, takeover_delay_ms
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, Put, SessionLost, StoreUnavailable
 from data_plane.node.config import NodeConfig
@@ -230,7 +230,7 @@ class ControllerSeat:
         seat.
         """
         image = self._view.image
-        seat = (Compare(model.CONTROLLER_KEY, image.controller_epoch), self._registration.fence())
+        seat = (Compare(broker_records.CONTROLLER_KEY, image.controller_epoch), self._registration.fence())
         for broker in [*self._brokers.due(self._clock.monotonic_ms()), *below(image, image.level)]:
             self._brokers.forget(broker)
             transaction = fence_changes(image, broker)

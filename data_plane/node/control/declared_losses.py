@@ -17,7 +17,7 @@ from data_plane.controller.losses import (
     repair,
     waiting_in,
 )
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import LossRecord
 from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, SessionLost, StoreUnavailable
@@ -97,7 +97,7 @@ class DeclaredLosses:
                 return
             write = elect_longest(self._image, where, found.get(where, []), declared_ms=self._clock.now_ms())
             if write is not None:
-                seat = Compare(model.CONTROLLER_KEY, self._image.controller_epoch)
+                seat = Compare(broker_records.CONTROLLER_KEY, self._image.controller_epoch)
                 await self._apply(where, write, (seat, self._registration.fence()))
 
     async def _apply(self, where: TopicPartition, write: LossWrite, authority: Iterable[Compare]) -> bool:

@@ -14,7 +14,7 @@ from data_plane.contract.methods import HAND_OVER
 from data_plane.controller.elections import alive_in, moved_from
 from data_plane.controller.leader_return import LeaderMove, handed_over
 from data_plane.controller.reassignment import finished, may_finish
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.model import PartitionRecord
 from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, Put, SessionLost, StoreUnavailable
 from data_plane.node.config import NodeConfig
@@ -298,9 +298,9 @@ class Handover:
         compares = [Compare(key, item.mod_revision), self._registration.fence()]
         for broker in sorted(members):
             if broker != self._config.broker_id:
-                compares.append(Compare(model.live_key(broker), members[broker] or -1))
+                compares.append(Compare(broker_records.live_key(broker), members[broker] or -1))
                 about = image.brokers[broker].record_revision
-                compares.append(Compare(model.broker_key(broker), about))
+                compares.append(Compare(broker_records.broker_key(broker), about))
         result = await self._store.txn(compares, [Put(key, model.encode_block(records))])
         for move in written:
             move.reason = "" if result.succeeded else "its record changed meanwhile"

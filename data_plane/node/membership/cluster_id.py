@@ -5,7 +5,7 @@
 import asyncio
 
 from data_plane.controller.features import at_level
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
 from data_plane.metadata.features import FEATURES_KEY, refusal
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, StoreUnavailable
@@ -21,7 +21,7 @@ async def ensure_cluster(config: NodeConfig, view: MetadataView, store: MetaStor
     while not view.image.cluster_id:
         try:
             await store.txn(
-                [Compare(model.CLUSTER_KEY, 0), Compare(FEATURES_KEY, 0)],
+                [Compare(broker_records.CLUSTER_KEY, 0), Compare(FEATURES_KEY, 0)],
                 at_level(config.cluster_id, config.supported.highest),
             )
         except (StoreUnavailable, OutcomeUnknown):

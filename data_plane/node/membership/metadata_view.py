@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Compacted, MetaStore, StoreUnavailable, WatchBatch
 from data_plane.node.config import Timings
@@ -100,7 +100,7 @@ class MetadataView:
         self._questions += 1
         self._store_revision = None
         try:
-            self._store_revision = (await self._store.range(model.CLUSTER_KEY)).revision
+            self._store_revision = (await self._store.range(broker_records.CLUSTER_KEY)).revision
         except StoreUnavailable:
             pass  # those who wait for the answer see that there is none
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import MetaStore, StoreUnavailable
 from data_plane.node.config import NodeConfig
@@ -24,7 +24,7 @@ async def ensure_only_one(
     known = image.brokers.get(config.broker_id)
     if known is None or not known.epoch or known.record.directory_id == directory_id:
         return
-    key = model.live_key(config.broker_id)
+    key = broker_records.live_key(config.broker_id)
     patience_ms = _SESSIONS * config.timings.session_ttl_ms
     since_ms: float | None = None
     while True:
@@ -33,7 +33,7 @@ async def ensure_only_one(
         except StoreUnavailable:
             found, since_ms = [], None
         else:
-            if not found or model.LiveRecord.decode(found[0].value).directory_id == directory_id:
+            if not found or broker_records.LiveRecord.decode(found[0].value).directory_id == directory_id:
                 return
         now_ms = clock.monotonic_ms()
         since_ms = now_ms if since_ms is None else since_ms

@@ -13,7 +13,7 @@ from data_plane.controller.registration import (
     draining_changes,
     registration,
 )
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
 from data_plane.metadata.features import HOSTS
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import (
@@ -79,7 +79,7 @@ class Registration:
 
     def fence(self) -> Compare:
         """Compare that holds only while this registration does (RL9)."""
-        return Compare(model.live_key(self._config.broker_id), self.epoch or -1)
+        return Compare(broker_records.live_key(self._config.broker_id), self.epoch or -1)
 
     def in_force(self) -> bool:
         """Registered, and the image is at least as new as the registration: records may be acted on."""
@@ -140,7 +140,7 @@ class Registration:
         step = registration(
             live,
             known,
-            model.BrokerRecord(
+            broker_records.BrokerRecord(
                 broker_id=self._config.broker_id,
                 directory_id=self._directory_id,
                 client_address=self._config.client_address,
@@ -149,7 +149,7 @@ class Registration:
                 zone=self._config.zone,
                 host=self._host,
             ),
-            model.LiveRecord(incarnation=self.incarnation, directory_id=self._directory_id),
+            broker_records.LiveRecord(incarnation=self.incarnation, directory_id=self._directory_id),
             session.session_id,
             self._config.supported,
             self._view.image.features_revision,
@@ -160,7 +160,8 @@ class Registration:
             await self._store.txn(step.compares, step.changes)
             return 0
         emptied = (
-            known is not None and model.BrokerRecord.decode(known.value).directory_id != self._directory_id
+            known is not None
+            and broker_records.BrokerRecord.decode(known.value).directory_id != self._directory_id
         )
         if not await self._depart(revision, emptied):
             return 0
@@ -177,7 +178,7 @@ class Registration:
             return emptied or (not self._registered_before and self._data_lost(topic_id))
 
         changed = ChangedBlocks()
-        fenced = (Compare(model.live_key(self._config.broker_id), 0),)
+        fenced = (Compare(broker_records.live_key(self._config.broker_id), 0),)
         while blocks := changed.take(self._view.image, _DEPARTED_A_TURN):
             writes = departures(
                 self._view.image,
@@ -201,8 +202,8 @@ class Registration:
 
     async def _read(self) -> tuple[KeyValue | None, KeyValue | None, int]:
         live_key, broker_key = (
-            model.live_key(self._config.broker_id),
-            model.broker_key(self._config.broker_id),
+            broker_records.live_key(self._config.broker_id),
+            broker_records.broker_key(self._config.broker_id),
         )
         live, known = await self._store.range(live_key), await self._store.range(broker_key)
         return _named(live.items, live_key), _named(known.items, broker_key), known.revision
@@ -238,7 +239,7 @@ class Registration:
         """
         asked_ms = self._clock.monotonic_ms()
         await session.keep_alive()
-        key = model.live_key(self._config.broker_id)
+        key = broker_records.live_key(self._config.broker_id)
         live = _named((await self._store.range(key)).items, key)
         if live is None or live.mod_revision != self.epoch:
             self._drop("the registration was fenced")
@@ -257,7 +258,7 @@ class Registration:
         known = self._view.image.brokers.get(self._config.broker_id)
         if known is None or known.epoch != self.epoch or known.record.host == self._host:
             return
-        key = model.broker_key(self._config.broker_id)
+        key = broker_records.broker_key(self._config.broker_id)
         record = replace(known.record, host=self._host)
         try:
             await self._store.txn(

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from data_plane.disk.port import Disk, DiskFull
 from data_plane.log.small_file import Protocol, SmallFileKind, pack_small_file, read_cache, write_small_file
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
 from data_plane.metadata.lineage import (
     LINEAGE_KEY,
     LineageRecord,
@@ -99,10 +99,10 @@ class StoreWitness:
 
     async def look(self, store: MetaStore, broker: BrokerId) -> None:
         """Compare the store with what was seen; sets `refused`. Raises `StoreUnavailable`."""
-        lineage, own = await store.range(LINEAGE_KEY), await store.range(model.broker_key(broker))
+        lineage, own = await store.range(LINEAGE_KEY), await store.range(broker_records.broker_key(broker))
         record = _value(lineage, LINEAGE_KEY)
         line = LineageRecord() if record is None else LineageRecord.decode(record.value)
-        known = _value(own, model.broker_key(broker))
+        known = _value(own, broker_records.broker_key(broker))
         reason = refusal(
             self._witness,
             line,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from data_plane.controller.batches import all_compares, batched
 from data_plane.controller.elections import BlockWrite
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, Put, SessionLost, StoreUnavailable
 from data_plane.node.config import NodeConfig
 from data_plane.node.membership.metadata_view import MetadataView
@@ -215,8 +215,8 @@ class InSyncWriter:
         compared: dict[Compare, None] = {}
         for _, _, proposal in proposed:
             for broker, epoch in proposal.members:
-                compared[Compare(model.live_key(broker), epoch)] = None
-                compared[Compare(model.broker_key(broker), brokers[broker].record_revision)] = None
+                compared[Compare(broker_records.live_key(broker), epoch)] = None
+                compared[Compare(broker_records.broker_key(broker), brokers[broker].record_revision)] = None
         return compared
 
     async def _block(self, key: str) -> tuple[int, dict[int, model.PartitionRecord]]:

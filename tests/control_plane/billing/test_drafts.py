@@ -10,11 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 from django.test import Client
+from prometheus_client.openmetrics.exposition import generate_latest
 from rest_framework.test import APIClient
 
 from billing import draft_actions, draft_queries, period_actions, queries, tasks
+from billing import metrics as billing_metrics
 from billing.models import BillingEntry, Cut, DataSetState, Invoice, PartitionWaiver
 from control_plane import config
+from control_plane.api.metrics import registry
 from control_plane.audit import queries as audit
 from control_plane.brokers import client as brokers
 from control_plane.outbox.models import Delivery
@@ -157,7 +160,8 @@ def test_a_draft_that_waits_for_a_day_is_an_alert(
     told = operator.get("/v1/billing/drafts").json()
     assert told["items"][0]["overdue"] == bool(overdue)
     assert told["alerts"] == (["1 invoice has been a draft for over a day"] if overdue else [])
-    exported = Client().get("/metrics").content.decode()
+    billing_metrics.refresh()
+    exported = generate_latest(registry).decode()
     assert f"penstock_invoice_drafts_overdue {float(overdue)}" in exported
     (oldest,) = [
         float(line.split()[1])

@@ -13,7 +13,7 @@ from data_plane.broker import metadata, sqlite_schema
 from data_plane.broker.etcd_store import EtcdStore
 from data_plane.broker.sqlite_store import SqliteStore, StoreFault
 from data_plane.etcd.endpoints import EtcdConfig
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.copying import (
     EPOCHS_AHEAD,
     CopyRefused,
@@ -62,7 +62,9 @@ def opened(servers: EtcdServers, tmp_path: Path) -> Opener:
 async def written(store: MetaStore) -> None:
     """A store in use: keys changed again, keys deleted, a session's key."""
     session = await store.session(60_000)
-    await store.txn([], [Put(model.CLUSTER_KEY, model.ClusterRecord(cluster_id="c1").encode())])
+    await store.txn(
+        [], [Put(broker_records.CLUSTER_KEY, broker_records.ClusterRecord(cluster_id="c1").encode())]
+    )
     await store.txn([], [Put("/b", b"\xff\0 any"), Put("/a", b"1")])
     await store.txn([], [Put(f"/many/{n:03d}", b"%d" % n) for n in range(100)])
     await store.txn([], [Put("/live/000001", b"x", session.session_id), Delete("/many/000")])
@@ -161,7 +163,7 @@ def test_a_confirmed_store_leads_nothing_and_gives_no_number_twice(opened: Opene
         session = await store.session(60_000)
         await store.txn([], [Put(key, model.encode_block({0: record}))])
         await store.txn([], [Put(model.NEXT_PRODUCER_ID_KEY, b"41")])
-        await store.txn([], [Put(model.live_key(2), b"{}", session.session_id)])
+        await store.txn([], [Put(broker_records.live_key(2), b"{}", session.session_id)])
         with pytest.raises(CopyRefused, match="brokers 2 are registered"):
             await confirm(store, "line-2", "me: restored")
         await session.end()

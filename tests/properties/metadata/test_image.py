@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.features import FEATURES_KEY, FeaturesRecord, VersionRecord, version_key
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Event, KeyValue, WatchBatch
@@ -61,8 +61,8 @@ topic_records = st.builds(
     st.builds(TopicSettings, retention_ms=st.integers(3_600_000, 2**40), replication=st.integers(2, 5)),
     st.integers(1, 9), st.integers(0, 2**45),
 )  # fmt: skip
-broker_records = st.builds(
-    lambda broker_id, directory, draining, zone: model.BrokerRecord(
+registered_brokers = st.builds(
+    lambda broker_id, directory, draining, zone: broker_records.BrokerRecord(
         broker_id=broker_id,
         directory_id=directory,
         client_address=f"10.0.0.{broker_id}:7400",
@@ -73,7 +73,7 @@ broker_records = st.builds(
     brokers, hexes, st.booleans(), st.sampled_from(["", "a"]),
 )  # fmt: skip
 live_records = st.builds(
-    lambda incarnation, directory: model.LiveRecord(incarnation=incarnation, directory_id=directory),
+    lambda incarnation, directory: broker_records.LiveRecord(incarnation=incarnation, directory_id=directory),
     hexes,
     hexes,
 )
@@ -94,8 +94,8 @@ key_records = st.builds(
 puts = st.one_of(
     blocks(),
     topic_records.map(lambda r: (model.topic_key(r.topic_id), r.encode())),
-    broker_records.map(lambda r: (model.broker_key(r.broker_id), r.encode())),
-    st.tuples(brokers.map(model.live_key), live_records.map(lambda r: r.encode())),
+    registered_brokers.map(lambda r: (broker_records.broker_key(r.broker_id), r.encode())),
+    st.tuples(brokers.map(broker_records.live_key), live_records.map(lambda r: r.encode())),
     key_records.map(lambda r: (model.credential_key(r.key_id), r.encode())),
     st.builds(lambda t: (model.tenant_key(t), model.TenantRecord(tenant=t).encode()), tenants),
     st.builds(lambda t, n, i: (model.name_key(t, n), i.hex().encode()), tenants, names, topics),
@@ -163,12 +163,18 @@ puts = st.one_of(
         st.sampled_from(model.LossKind),
     ),
     st.builds(
-        lambda b, i: (model.CONTROLLER_KEY, model.ControllerRecord(broker_id=b, incarnation=i).encode()),
+        lambda b, i: (
+            broker_records.CONTROLLER_KEY,
+            broker_records.ControllerRecord(broker_id=b, incarnation=i).encode(),
+        ),
         brokers,
         hexes,
     ),
     st.sampled_from(["", "0.2"]).map(
-        lambda needs: (model.CLUSTER_KEY, model.ClusterRecord(cluster_id="c", needs=needs).encode())
+        lambda needs: (
+            broker_records.CLUSTER_KEY,
+            broker_records.ClusterRecord(cluster_id="c", needs=needs).encode(),
+        )
     ),
     st.integers(1, 3).map(lambda level: (FEATURES_KEY, FeaturesRecord(level=level).encode())),
     st.builds(
@@ -246,7 +252,7 @@ def test_a_topic_record_survives_its_encoding(record: model.TopicRecord) -> None
     assert model.TopicRecord.decode(record.encode()) == record
 
 
-@given(st.one_of(broker_records, live_records, key_records))
+@given(st.one_of(registered_brokers, live_records, key_records))
 def test_plain_records_survive_their_encoding(record: Any) -> None:
     assert type(record).decode(record.encode()) == record
 

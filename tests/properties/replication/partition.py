@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from data_plane.controller.changed_blocks import ChangedBlocks
 from data_plane.controller.elections import departures, fence_changes, plan
 from data_plane.controller.registration import AlreadyRegistered, FenceFirst, registration
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
+from data_plane.metadata.broker_records import BrokerRecord, LiveRecord
 from data_plane.metadata.features import Supported
 from data_plane.metadata.image import BlockId, ClusterImage
-from data_plane.metadata.model import BrokerRecord, LiveRecord, PartitionRecord, TopicRecord
+from data_plane.metadata.model import PartitionRecord, TopicRecord
 from data_plane.metadata.port import Change, Compare, Event, KeyValue, Put, WatchBatch
 from data_plane.replication import log_start as log_starts
 from data_plane.replication.follower import BelowWatermark, FollowerState, Phase, follower_watermark
@@ -202,8 +203,8 @@ class Broker:
             return
         store = self.cluster.store
         step = registration(
-            store.items.get(model.live_key(self.id)),
-            store.items.get(model.broker_key(self.id)),
+            store.items.get(broker_records.live_key(self.id)),
+            store.items.get(broker_records.broker_key(self.id)),
             broker_record(self.id),
             LiveRecord(incarnation=f"{self.id}-{self.lives}", directory_id="d"),
             0,
@@ -349,7 +350,7 @@ class Broker:
             self.carry_out()
             return
         compares = [Compare(BLOCK, held.mod_revision)]
-        compares += [Compare(model.live_key(b), epoch) for b, epoch in proposal.members]
+        compares += [Compare(broker_records.live_key(b), epoch) for b, epoch in proposal.members]
         put = (Put(BLOCK, model.encode_block({0: proposal.record})),)
         self.sent = proposal, lambda: store.txn(compares, put)
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from data_plane.controller.registration import FenceFirst, Register
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Compare, KeyValue, Put
 from data_plane.node.replicas.assignment import Assignment
@@ -36,8 +36,10 @@ def _over_the_living(right: Any) -> Callable[..., object]:
         step = right(live, known, record, mine, session_id, *supported)
         if not isinstance(step, FenceFirst):
             return step
-        put = Put(model.live_key(record.broker_id), mine.encode(), session_id)
-        return Register(step.compares, (put, Put(model.broker_key(record.broker_id), record.encode())))
+        put = Put(broker_records.live_key(record.broker_id), mine.encode(), session_id)
+        return Register(
+            step.compares, (put, Put(broker_records.broker_key(record.broker_id), record.encode()))
+        )
 
     return registration
 

@@ -22,7 +22,7 @@ from data_plane.node.ports import CallFailed, ConnectionLost, Peer
 from penstock.contract.errors import ConfigurationError, ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.ids import BrokerId
-from tests.certificates import identity
+from tests.certificates import authority, identity, own, write
 from tests.unit.broker.listeners import LOOPBACK, MS, World, channel, serving
 
 SECRET = "s" * 64
@@ -51,15 +51,15 @@ class Doors:
 
 
 @contextlib.asynccontextmanager
-async def in_transition() -> AsyncIterator[Doors]:
-    own = identity("broker-1")
+async def in_transition(connections_max: int = 100) -> AsyncIterator[Doors]:
+    me = identity("broker-1")
     async with serving() as world:
         within, _ = world.services()
         rules = PeerRules(
             cluster_id="c1", roles=dict.fromkeys([*within.streams, *within.calls, *within.watches], ROLES)
         )
         handshakes, refused = InternalHandshakes(), RefusedHandshakes()
-        server, port = bind(LOOPBACK, credentials_within(own, handshakes), 100, 100)
+        server, port = bind(LOOPBACK, credentials_within(me, handshakes), 100, 100)
         server.add_generic_rpc_handlers(
             (
                 Listener(
@@ -74,12 +74,12 @@ async def in_transition() -> AsyncIterator[Doors]:
         await server.start()
         doors = OldDoors(
             SECRET,
-            own.current.identity,
+            me.current.identity,
             {"internal": LOOPBACK, "peer": LOOPBACK},
             {"internal": port, "peer": int(world.peer.rpartition(":")[2])},
-            100,
+            connections_max,
         )
-        await doors.start(within, within, rules, 100, refused, world.faults.append)
+        await doors.start(within, within, rules, refused, world.faults.append)
         try:
             yield Doors(world, doors)
         finally:
@@ -225,6 +225,61 @@ def test_a_refusal_is_not_asked_again_in_plain_text() -> None:
         async with in_transition() as doors:
             with pytest.raises(CallFailed, match="orders: no such topic"):
                 await doors.transport().call(doors.peer, "/c/fail", b"not found", MS)
+
+    uvloop.run(scenario())
+
+
+@pytest.mark.parametrize("refused", ["theirs", "ours", "another broker's"])
+def test_a_refused_certificate_makes_no_peer_of_the_release_before(tmp_path: Path, refused: str) -> None:
+    """The old listener at the same address would take the secret, and the call."""
+    other = authority(name="other")
+    believed = {"theirs": [other], "ours": [authority(), other]}.get(refused, [authority()])
+    issuer = authority() if refused == "another broker's" else other
+    caller = own(write(tmp_path, "broker-2", ca=issuer, believed=believed), "broker-2")
+
+    async def scenario() -> None:
+        async with in_transition() as doors:
+            peer = doors.peer if refused != "another broker's" else Peer(BrokerId(3), doors.peer.address)
+            transport = BothTransports(doors.world.transport_of(caller), SECRET, "c1")
+            for _ in range(3):
+                with pytest.raises(ConnectionLost):
+                    await transport.call(peer, "/c/echo", b"x", MS)
+                with pytest.raises(ConnectionLost):
+                    await transport.connect(peer, "/s/echo", MS)
+            assert doors.world.callers == []
+            await transport.close()
+
+    uvloop.run(scenario())
+
+
+def test_connections_that_say_nothing_make_way_at_the_addresses_of_both_releases() -> None:
+    async def scenario() -> None:
+        async with in_transition(connections_max=2) as doors:
+            for address in (doors.peer.address, doors.internal):
+                host, _, port = address.rpartition(":")
+                silent = [await asyncio.open_connection(host, int(port)) for _ in range(12)]
+                for reader, _ in silent[:8]:
+                    with contextlib.suppress(ConnectionError):
+                        assert await reader.read() == b"", "the oldest are hung up on"
+                assert not any(reader.at_eof() for reader, _ in silent[-3:])
+                for _, writer in silent:
+                    writer.close()
+            assert await doors.transport().call(doors.peer, "/c/echo", b"x", MS) == b"answer x"
+
+    uvloop.run(scenario())
+
+
+def test_what_has_a_place_keeps_it_when_there_are_too_many() -> None:
+    async def scenario() -> None:
+        async with in_transition(connections_max=1) as doors:
+            transport = doors.transport()
+            streams = [await transport.connect(doors.peer, "/s/echo", MS) for _ in range(2)]
+            with pytest.raises(ConnectionLost):
+                await transport.connect(doors.peer, "/s/echo", MS)
+            for stream in streams:
+                await stream.send(b"x")
+                assert await stream.receive() == b"x"
+                stream.close()
 
     uvloop.run(scenario())
 

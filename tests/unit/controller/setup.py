@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
+from data_plane.metadata.broker_records import BrokerRecord, LiveRecord
 from data_plane.metadata.image import BlockId, ClusterImage
-from data_plane.metadata.model import BrokerRecord, LiveRecord, PartitionRecord, TopicRecord
+from data_plane.metadata.model import PartitionRecord, TopicRecord
 from data_plane.metadata.port import Change, Compare, Event, KeyValue, Put, WatchBatch
 from penstock.contract.ids import BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import Durability, TopicSettings
@@ -64,7 +65,7 @@ class Store:
 
     def broker(self, number: int, *, draining: bool = False) -> None:
         self.put(
-            model.broker_key(number),
+            broker_records.broker_key(number),
             BrokerRecord(
                 broker_id=BrokerId(number),
                 directory_id=f"directory-{number}",
@@ -80,7 +81,7 @@ class Store:
         value = LiveRecord(
             incarnation=incarnation or f"i{number}", directory_id=f"directory-{number}"
         ).encode()
-        self.put(model.live_key(number), value, session_id=number)
+        self.put(broker_records.live_key(number), value, session_id=number)
         return self.revision
 
     def topic(

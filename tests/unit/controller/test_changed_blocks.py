@@ -8,7 +8,7 @@ import pytest
 from data_plane.controller import elections
 from data_plane.controller.changed_blocks import ChangedBlocks
 from data_plane.controller.elections import plan
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.image import BlockId
 from data_plane.metadata.model import PARTITIONS_PER_BLOCK, PartitionRecord
 from data_plane.metadata.port import Delete, Put
@@ -71,11 +71,12 @@ def test_a_change_of_a_broker_makes_every_block_one_to_look_at(store: Store, cha
     if change == "registered":
         store.register(1, "again")
     elif change == "fenced":
-        store.txn((), (Delete(model.live_key(1)),))
+        store.txn((), (Delete(broker_records.live_key(1)),))
     elif change == "draining":
         store.broker(1, draining=True)
     else:
-        store.put(model.cordon_key(1), model.CordonRecord(broker_id=1, cordoned=True).encode())  # type: ignore[arg-type]
+        cordon = broker_records.CordonRecord(broker_id=BrokerId(1), cordoned=True)
+        store.put(broker_records.cordon_key(1), cordon.encode())
     assert len(changed.take(store.image, MANY)) == 5
 
 
@@ -130,7 +131,7 @@ def test_a_topic_made_beside_thousands_costs_the_controller_one_record(
         while blocks := changed.take(store.image, LOOKED_A_TURN):
             assert plan(store.image, blocks) == []
     assert judged == TOPICS
-    store.txn((), (Delete(model.live_key(1)),))
+    store.txn((), (Delete(broker_records.live_key(1)),))
     turns = []
     while blocks := changed.take(store.image, LOOKED_A_TURN):
         judged = 0
@@ -143,7 +144,7 @@ def test_blocks_of_a_topic_that_is_gone_are_left_alone() -> None:
     store = Store()
     store.topic(record(), topic_id=LOGS, name="logs")
     store.topic(record(), topic_id=ORDERS)
-    store.txn((), (Delete(model.topic_key(LOGS)), Delete(model.live_key(1))))
+    store.txn((), (Delete(model.topic_key(LOGS)), Delete(broker_records.live_key(1))))
     assert [write.key for write in plan(store.image, ChangedBlocks().take(store.image, MANY))] == [
         model.block_key(ORDERS, 0)
     ]

@@ -3,7 +3,7 @@
 import pytest
 
 from data_plane.controller.cordons import cordon, forget_broker
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.port import Delete
 from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.contract.ids import BrokerId
@@ -51,7 +51,7 @@ def test_a_broker_is_forgotten_only_when_it_was_drained_stopped_and_holds_nothin
     put(store, cordoned=True)
     with pytest.raises(InvalidRequest, match="it still runs"):
         forget_broker(store.image, FOUR)
-    assert store.txn((), (Delete(model.live_key(4)),))
+    assert store.txn((), (Delete(broker_records.live_key(4)),))
     with pytest.raises(InvalidRequest, match="it still holds orders-0"):
         forget_broker(store.image, FOUR)
     block = model.block_key(next(iter(store.image.topics)), 0)

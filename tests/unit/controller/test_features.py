@@ -6,7 +6,8 @@ import pytest
 
 from data_plane.controller.features import at_level, below, set_level
 from data_plane.controller.registration import Register, registration
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
+from data_plane.metadata.broker_records import BrokerRecord, ClusterRecord, LiveRecord
 from data_plane.metadata.features import (
     FEATURES_KEY,
     HIGHEST,
@@ -17,7 +18,6 @@ from data_plane.metadata.features import (
     refusal,
     version_key,
 )
-from data_plane.metadata.model import BrokerRecord, ClusterRecord, LiveRecord
 from data_plane.metadata.port import Delete
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import BrokerId
@@ -28,7 +28,7 @@ from .setup import Store
 def cluster(*versions: tuple[int, int] | None) -> Store:
     """At level 1, with a broker for each (lowest, highest) level; None = one that registers neither."""
     store = Store(())
-    store.put(model.CLUSTER_KEY, ClusterRecord(cluster_id="c").encode())
+    store.put(broker_records.CLUSTER_KEY, ClusterRecord(cluster_id="c").encode())
     for number, levels in enumerate(versions, start=1):
         store.broker(number)
         store.register(number)
@@ -87,7 +87,7 @@ def test_two_operators_raise_a_level_once() -> None:
     assert not store.txn(second.compares, second.changes)
 
 
-@pytest.mark.parametrize("key", [FEATURES_KEY, model.CLUSTER_KEY])
+@pytest.mark.parametrize("key", [FEATURES_KEY, broker_records.CLUSTER_KEY])
 def test_a_level_is_not_raised_over_what_has_changed_since(key: str) -> None:
     store = cluster((1, 2))
     assert store.txn((), at_level("c", 1))
@@ -130,9 +130,9 @@ def test_a_registration_is_not_applied_under_another_level_than_was_checked() ->
 
 def test_above_level_1_the_release_before_reads_another_cluster_id_that_says_what_it_needs() -> None:
     store = cluster((1, 2))
-    assert json.loads(store.items[model.CLUSTER_KEY].value) == {"cluster_id": "c"}
+    assert json.loads(store.items[broker_records.CLUSTER_KEY].value) == {"cluster_id": "c"}
     assert raised(store, 2)
-    assert json.loads(store.items[model.CLUSTER_KEY].value) == {
+    assert json.loads(store.items[broker_records.CLUSTER_KEY].value) == {
         "cluster_id": "c (needs Penstock 0.2 or later)"
     }
 
@@ -151,7 +151,7 @@ def test_a_cluster_that_begins_at_a_level_is_as_one_that_was_raised_to_it() -> N
     begun, grown = Store(()), cluster((1, 2))
     assert begun.txn((), at_level("c", 2))
     assert raised(grown, 2)
-    for key in (model.CLUSTER_KEY, FEATURES_KEY):
+    for key in (broker_records.CLUSTER_KEY, FEATURES_KEY):
         assert begun.items[key].value == grown.items[key].value
 
 
@@ -162,4 +162,4 @@ def test_later_releases_may_add_to_the_records() -> None:
 
 
 def ended(broker: int) -> Delete:
-    return Delete(model.live_key(broker))
+    return Delete(broker_records.live_key(broker))

@@ -13,7 +13,7 @@ from data_plane.controller.leader_return import (
     move_back_to,
     move_off_to,
 )
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.port import Delete
 from penstock.contract.ids import NO_BROKER, BrokerId
 
@@ -110,7 +110,7 @@ def test_a_broker_that_is_fenced_meanwhile_is_not_given_leadership() -> None:
     store.topic(record(leader=2))
     moves_at(returns, store, 0)
     (move,) = returns.due(store.image, STEADY_MS)
-    assert store.txn((), (Delete(model.live_key(1)),))
+    assert store.txn((), (Delete(broker_records.live_key(1)),))
     (now,) = store.image.partitions_of(ORDERS)
     assert handed_over(now, move.to, alive=alive_in(store.image)) is None
 
@@ -126,8 +126,8 @@ def test_a_controller_that_lost_its_seat_forgets() -> None:
 
 def cordon(store: Store, *brokers: int) -> None:
     for broker in brokers:
-        cordoned = model.CordonRecord(broker_id=BrokerId(broker), cordoned=True)
-        store.put(model.cordon_key(broker), cordoned.encode())
+        cordoned = broker_records.CordonRecord(broker_id=BrokerId(broker), cordoned=True)
+        store.put(broker_records.cordon_key(broker), cordoned.encode())
 
 
 def test_what_a_cordoned_broker_leads_is_moved_off_at_once_and_not_back() -> None:

@@ -17,7 +17,7 @@ from data_plane.controller.losses import (
     waiting_in,
     why_not,
 )
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.model import LossKind, LossRecord, PartitionRecord
 from data_plane.metadata.port import Compare, Delete, Put
 from data_plane.replication.eligibility import with_in_sync
@@ -41,7 +41,7 @@ def cluster(partition: PartitionRecord) -> Store:
 
 
 def fenced(broker: int) -> tuple[Delete]:
-    return (Delete(model.live_key(broker)),)
+    return (Delete(broker_records.live_key(broker)),)
 
 
 def end(store: Store, broker: int, epoch: int, offset: int, damage: str = "", sound: int = -1) -> ReplicaEnd:

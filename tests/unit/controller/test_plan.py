@@ -1,7 +1,7 @@
 """Plans over a whole image: which blocks are written, what each write compares, when there is nothing to do."""
 
 from data_plane.controller.elections import departures, fence_changes, lost_by_crash, plan, strip_replica
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.port import Compare, Delete, Put
 from penstock.contract.ids import NO_BROKER, BrokerId, TopicPartition
 from penstock.contract.topic_settings import Durability
@@ -61,7 +61,7 @@ def test_an_election_compares_the_cell_and_the_registration_of_the_elected() -> 
     (write,) = plan(store.image, every_block(store.image))
     assert write.compares == (
         Compare(write.key, write.block_revision),
-        Compare(model.live_key(2), store.image.epoch_of(2)),
+        Compare(broker_records.live_key(2), store.image.epoch_of(2)),
     )
     fence(store, 2)
     assert not store.txn(write.compares, (Put(write.key, write.value),))
@@ -194,7 +194,7 @@ def test_a_broker_gives_up_a_damaged_replica_under_its_own_registration() -> Non
     store.topic(record(), record(partition=1))
     write = strip_replica(store.image, BrokerId(1), FIRST)
     assert write is not None
-    assert Compare(model.live_key(1), store.image.epoch_of(1)) in write.compares
+    assert Compare(broker_records.live_key(1), store.image.epoch_of(1)) in write.compares
     assert store.txn(write.compares, (Put(write.key, write.value),))
     assert [(p.leader, p.in_sync) for p in store.image.partitions_of(ORDERS)] == [
         (NO_BROKER, (2, 3)),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from data_plane.controller.reassignment import alter_replicas, finished, may_finish, retargeted
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.model import PartitionRecord
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest, NotFound
 from penstock.contract.ids import BrokerId, TopicId, TopicPartition
@@ -182,7 +182,10 @@ def test_a_partition_goes_towards_another_replication_and_never_past_it(
 
 def test_a_broker_that_is_away_or_being_drained_takes_no_replica() -> None:
     store = store_of_four()
-    store.put(model.cordon_key(4), model.CordonRecord(broker_id=BrokerId(4), cordoned=True).encode())
+    store.put(
+        broker_records.cordon_key(4),
+        broker_records.CordonRecord(broker_id=BrokerId(4), cordoned=True).encode(),
+    )
     with pytest.raises(InvalidRequest, match="broker 4 is being drained"):
         alter_replicas(store.image, WHERE, [1, 2, 4])
     store.broker(5)

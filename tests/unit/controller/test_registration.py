@@ -11,9 +11,9 @@ from data_plane.controller.registration import (
     registration,
     takeover_changes,
 )
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
+from data_plane.metadata.broker_records import BrokerRecord, LiveRecord
 from data_plane.metadata.features import Supported
-from data_plane.metadata.model import BrokerRecord, LiveRecord
 from penstock.contract.ids import NO_BROKER, BrokerId
 
 from .setup import Store, record
@@ -24,8 +24,8 @@ def ask(store: Store, incarnation: str, broker: int = 1) -> AlreadyRegistered | 
         broker_id=BrokerId(broker), directory_id="d", client_address="c", internal_address="i", zone="z"
     )
     return registration(
-        store.items.get(model.live_key(broker)),
-        store.items.get(model.broker_key(broker)),
+        store.items.get(broker_records.live_key(broker)),
+        store.items.get(broker_records.broker_key(broker)),
         about,
         LiveRecord(incarnation=incarnation, directory_id="d"),
         9,
@@ -39,7 +39,7 @@ def test_a_first_registration_puts_both_keys_and_the_live_one_ends_with_the_sess
     step = ask(store, "a")
     assert isinstance(step, Register)
     assert store.txn(step.compares, step.changes)
-    assert store.items[model.live_key(1)].session_id == 9
+    assert store.items[broker_records.live_key(1)].session_id == 9
     assert store.image.epoch_of(1) == store.revision
     assert store.image.brokers[BrokerId(1)].active
 
@@ -138,7 +138,7 @@ def test_a_free_controller_key_is_taken() -> None:
     assert store.image.controller_id == NO_BROKER
     assert take(store, 2)
     assert store.image.controller_id == 2
-    assert store.items[model.CONTROLLER_KEY].session_id == 7
+    assert store.items[broker_records.CONTROLLER_KEY].session_id == 7
 
 
 def test_the_holder_and_an_unsuspecting_broker_take_nothing() -> None:
@@ -189,7 +189,7 @@ def test_my_key_of_an_earlier_life_is_taken_without_fencing_myself(suspected: bo
 def test_the_key_of_a_fenced_controller_is_taken_without_a_suspicion() -> None:
     store = Store()
     take(store, 2)
-    live = store.items[model.live_key(2)]
+    live = store.items[broker_records.live_key(2)]
     step = ask(store, "other", 2)
     assert isinstance(step, FenceFirst)
     assert live.mod_revision == step.compares[0].mod_revision

@@ -1,7 +1,7 @@
 """When a draining broker need not wait for others to lead."""
 
 from data_plane.controller.registration import waits_in_vain
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import KeyValue
 from penstock.contract.ids import BrokerId, TenantId, TopicId
@@ -29,8 +29,10 @@ def _image(*, draining: tuple[int, ...], in_sync: tuple[int, ...]) -> ClusterIma
         ),
     }
     for number in (1, 2):
-        values[model.live_key(number)] = model.LiveRecord(incarnation="i", directory_id="d").encode()
-        values[model.broker_key(number)] = model.BrokerRecord(
+        values[broker_records.live_key(number)] = broker_records.LiveRecord(
+            incarnation="i", directory_id="d"
+        ).encode()
+        values[broker_records.broker_key(number)] = broker_records.BrokerRecord(
             broker_id=BrokerId(number),
             directory_id="d",
             client_address="c:1",

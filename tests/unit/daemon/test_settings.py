@@ -75,6 +75,8 @@ def test_a_model_is_read_from_file_and_environment(tmp_path: Path) -> None:
         ),
         ({"name": "a", "folder": 1}, "folder: the name of a file or folder required, a whole number given"),
         ({"name": "a", "folder": ""}, "folder: the name of a file or folder required, nothing given"),
+        ({"name": "a", "folder": "/a\0"}, "folder: no file can have the name '/a\\x00'"),
+        ({"name": "a", "folder": "/\ud800"}, "folder: no file can have the name '/\\ud800'"),
         ({"name": "a", "password": ""}, "password: text required, nothing given"),
         ({"name": "a", "ratio": "1"}, "ratio: a number required, text given"),
         ({"name": "a", "ratio": 0}, "ratio: a number above 0 required"),

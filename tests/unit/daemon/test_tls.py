@@ -200,6 +200,28 @@ def test_half_a_renewal_is_waited_out_and_told(tmp_path: Path) -> None:
     assert found.fault == "" and "identity files" not in found.warnings()
 
 
+def test_files_that_change_while_they_are_read_are_left_for_the_next_look(tmp_path: Path) -> None:
+    """What was read then may be of two renewals, and a change after it was read would never be seen."""
+    files = write(tmp_path, "broker-1")
+    now_s, changes = files.ca_file.stat().st_mtime, 0
+
+    def clock() -> float:
+        """It is asked between the look at the files and their reading."""
+        nonlocal changes
+        if changes:
+            changes -= 1
+            write(tmp_path, "broker-1")
+        return now_s
+
+    found = OwnIdentity(files, Role.BROKER, broker_id=1, clock=clock)
+    before = found.current
+    write(tmp_path, "broker-1")
+    changes = 1
+    assert not found.look() and found.current is before and found.fault == ""
+    assert found.look()
+    assert found.current.certificate == files.certificate_file.read_bytes()
+
+
 def test_a_certificate_that_is_not_valid_yet_is_taken_up_once_it_is(tmp_path: Path) -> None:
     files = write(tmp_path, "broker-1", begins_in=timedelta(days=-3), days=5)
     now_s = files.ca_file.stat().st_mtime

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.image import ClusterImage
 from penstock.contract.ids import TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
@@ -28,11 +28,11 @@ def image() -> ClusterImage:
 @pytest.mark.parametrize(
     "key",
     [
-        model.live_key(1),
-        model.broker_key(1),
-        model.cordon_key(1),
-        model.CONTROLLER_KEY,
-        model.CLUSTER_KEY,
+        broker_records.live_key(1),
+        broker_records.broker_key(1),
+        broker_records.cordon_key(1),
+        broker_records.CONTROLLER_KEY,
+        broker_records.CLUSTER_KEY,
         model.topic_key(OWN),
         model.block_key(OWN, 250),
         model.tenant_key(MINE),

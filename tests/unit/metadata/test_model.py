@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Event, WatchBatch
 from penstock.contract.ids import BrokerId, TenantId, TopicId
@@ -59,11 +59,11 @@ def test_values_of_before_generations_are_read() -> None:
 def test_a_broker_of_before_hosts_is_read_and_one_without_host_is_written_as_then() -> None:
     old = {"broker_id": 3, "directory_id": "d", "client_address": "c:1", "internal_address": "i:1", "zone": "a",
            "draining": False, "peer_address": "p:1"}  # fmt: skip
-    broker = model.BrokerRecord.decode(json.dumps(old).encode())
+    broker = broker_records.BrokerRecord.decode(json.dumps(old).encode())
     assert (broker.zone, broker.host) == ("a", "")
     assert json.loads(broker.encode()) == old
     on_a_host = replace(broker, host="rack-7")
-    assert model.BrokerRecord.decode(on_a_host.encode()) == on_a_host
+    assert broker_records.BrokerRecord.decode(on_a_host.encode()) == on_a_host
 
 
 def test_names_are_found_by_tenant_and_a_tenant_without_any_is_forgotten() -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
 from data_plane.metadata.port import CHANGES_PER_TXN_MAX, Change, Compare, Delete, TxnResult
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
@@ -52,7 +52,7 @@ def filled() -> Store:
 
 def test_many_partitions_are_left_in_few_transactions() -> None:
     store = filled()
-    store.txn((), (Delete(model.live_key(ME)),))
+    store.txn((), (Delete(broker_records.live_key(ME)),))
     written = Written(store)
     assert asyncio.run(departing(store, written)._depart(store.revision, False))
     left = [store.image.partitions_of(topic_id)[0] for topic_id in store.image.topics]

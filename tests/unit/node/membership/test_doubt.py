@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from data_plane.metadata.model import live_key
+from data_plane.metadata.broker_records import live_key
 from data_plane.metadata.port import KeyValue, OutcomeUnknown, RangeResult, SessionLost, StoreUnavailable
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration

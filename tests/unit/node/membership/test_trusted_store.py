@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from data_plane.metadata import model
+from data_plane.metadata import broker_records
 from data_plane.metadata.lineage import LINEAGE_KEY, LineageRecord
 from data_plane.metadata.port import Put, SessionLost, StoreUnavailable
 from data_plane.node.membership.trusted_store import WITNESS_FILE, StoreWitness, TrustedStore
@@ -86,7 +86,7 @@ def test_a_store_that_others_wrote_to_after_it_went_back_gives_itself_away() -> 
         store_witness, _ = witness_on(Medium())
         store_witness.saw(9, registered=7)
         old = store_at(4)
-        old.apply_txn([], [Put(model.broker_key(ME), b"{}")])
+        old.apply_txn([], [Put(broker_records.broker_key(ME), b"{}")])
         for _ in range(10):
             old.apply_txn([], [Put("/n", b"")])
         await store_witness.look(old.client("b1"), ME)

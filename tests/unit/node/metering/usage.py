@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from data_plane.contract import methods, usage_pb2
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import KeyValue
 from data_plane.node.membership.metadata_view import MetadataView
@@ -77,7 +77,7 @@ def _image(*, takes_records: bool) -> ClusterImage:
         leader_epoch=1,
         in_sync=(LEADER,),
     )
-    broker = model.BrokerRecord(
+    broker = broker_records.BrokerRecord(
         broker_id=LEADER,
         directory_id="d",
         client_address="c:2",
@@ -89,10 +89,12 @@ def _image(*, takes_records: bool) -> ClusterImage:
         model.topic_key(TOPIC_ID): topic.encode(),
         model.name_key(SYSTEM_TENANT, USAGE_TOPIC): TOPIC_ID.hex().encode(),
         model.block_key(TOPIC_ID, 0): model.encode_block({0: partition}),
-        model.broker_key(LEADER): broker.encode(),
+        broker_records.broker_key(LEADER): broker.encode(),
     }
     if takes_records:
-        values[model.live_key(LEADER)] = model.LiveRecord(incarnation="i", directory_id="d").encode()
+        values[broker_records.live_key(LEADER)] = broker_records.LiveRecord(
+            incarnation="i", directory_id="d"
+        ).encode()
     image = ClusterImage()
     image.load([KeyValue(key, value, 1) for key, value in values.items()], 1)
     return image

@@ -9,7 +9,7 @@ import pytest
 from data_plane.contract import replication_pb2 as pb
 from data_plane.log import layout
 from data_plane.log.identity import read_identity
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.port import Compare, KeyValue, MetaStore, Put, TxnResult
 from data_plane.node.environment import Environment
 from data_plane.node.log_directory.log_directory import LogDirectory
@@ -193,15 +193,15 @@ def _metadata(
         partition=0, replicas=replicas, replica_generations=(generation,) * len(replicas), leader=leader,
         leader_epoch=LEADER_EPOCH, in_sync=in_sync, partition_epoch=partition_epoch,
     )  # fmt: skip
-    broker = model.BrokerRecord(
+    broker = broker_records.BrokerRecord(
         broker_id=LEADER, directory_id="d", client_address="c:2", internal_address="i:2", zone="z"
     )
-    live = model.LiveRecord(incarnation="i", directory_id="d")
+    live = broker_records.LiveRecord(incarnation="i", directory_id="d")
     values = {
         model.topic_key(topic.topic_id): topic.encode(),
         model.block_key(topic.topic_id, 0): model.encode_block({0: record}),
-        model.broker_key(LEADER): broker.encode(),
-        model.live_key(LEADER): live.encode(),
+        broker_records.broker_key(LEADER): broker.encode(),
+        broker_records.live_key(LEADER): live.encode(),
     }
     return [KeyValue(key=key, value=value, mod_revision=1) for key, value in values.items()]
 

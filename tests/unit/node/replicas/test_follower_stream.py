@@ -7,7 +7,7 @@ from dataclasses import replace
 from daemon.identity import Identity, Role
 from data_plane.contract import replication_pb2 as pb
 from data_plane.log.push import check_push
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import KeyValue
 from data_plane.node.config import NodeConfig
@@ -173,8 +173,8 @@ def led(
 
 def stream_of(wire: Wire, replica: Replica, clock: StillClock | None = None) -> FollowerStream:
     image = ClusterImage()
-    live = model.LiveRecord(incarnation="i", directory_id="d").encode()
-    image.load([KeyValue(model.live_key(FOLLOWER), live, REGISTERED)], REGISTERED)
+    live = broker_records.LiveRecord(incarnation="i", directory_id="d").encode()
+    image.load([KeyValue(broker_records.live_key(FOLLOWER), live, REGISTERED)], REGISTERED)
     caller = Caller(
         peer="f",
         authorization="",

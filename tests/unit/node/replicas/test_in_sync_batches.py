@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from data_plane.broker.sqlite_store import SqliteStore
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.port import (
     Change,
     Compare,
@@ -94,9 +94,9 @@ class Leader:
         self.epoch = 0
 
     async def begin(self) -> None:
-        live = model.LiveRecord(incarnation="i", directory_id="d").encode()
-        known = [Put(model.live_key(one), live) for one in BROKERS]
-        known += [Put(model.broker_key(one), _broker(one).encode()) for one in BROKERS]
+        live = broker_records.LiveRecord(incarnation="i", directory_id="d").encode()
+        known = [Put(broker_records.live_key(one), live) for one in BROKERS]
+        known += [Put(broker_records.broker_key(one), _broker(one).encode()) for one in BROKERS]
         self.epoch = (await self.store.txn([], known)).revision
         for number in range(self._blocks):
             replica = led(partition=number * model.PARTITIONS_PER_BLOCK)
@@ -139,8 +139,8 @@ def _key(replica: Replica) -> str:
     return model.block_key(replica.where.topic_id, replica.where.partition)
 
 
-def _broker(broker: BrokerId) -> model.BrokerRecord:
-    return model.BrokerRecord(
+def _broker(broker: BrokerId) -> broker_records.BrokerRecord:
+    return broker_records.BrokerRecord(
         broker_id=broker, directory_id="d", client_address="c:1", internal_address="i:1", zone="z"
     )
 
@@ -256,8 +256,8 @@ def test_a_follower_that_registers_again_meanwhile_joins_only_as_it_is_then(tmp_
         early, late = leader.replicas
         assert early.leading is not None and late.leading is not None
         before = early.leading.propose(1_000.0, leader.writer.view_of)
-        live = model.LiveRecord(incarnation="j", directory_id="d").encode()
-        again = await leader.store.txn([], [Put(model.live_key(FOLLOWER), live)])
+        live = broker_records.LiveRecord(incarnation="j", directory_id="d").encode()
+        again = await leader.store.txn([], [Put(broker_records.live_key(FOLLOWER), live)])
         assert await leader.view.reached(again.revision, 60_000)
         leader.catch_up(late, again.revision)
         after = late.leading.propose(1_000.0, leader.writer.view_of)
@@ -291,7 +291,7 @@ def test_a_follower_that_begins_to_shut_down_before_it_is_written_does_not_join(
     async def story(leader: Leader) -> None:
         proposed = _proposed(leader)
         record = replace(_broker(FOLLOWER), draining=True)
-        leaves = await leader.store.txn([], [Put(model.broker_key(FOLLOWER), record.encode())])
+        leaves = await leader.store.txn([], [Put(broker_records.broker_key(FOLLOWER), record.encode())])
         assert await leader.view.reached(leaves.revision, 60_000)
         await leader.writer._write(proposed)
         assert await leader.in_sync() == [{ME, OTHER}] * blocks
@@ -322,11 +322,11 @@ def test_a_follower_that_changes_while_the_transaction_is_on_its_way_joins_none_
         proposed = _proposed(leader)
         writes = [leader.writer._by_image(key, some) for key, some in proposed.items()]
         if how == "registers again":
-            live = model.LiveRecord(incarnation="j", directory_id="d").encode()
-            change = Put(model.live_key(FOLLOWER), live)
+            live = broker_records.LiveRecord(incarnation="j", directory_id="d").encode()
+            change = Put(broker_records.live_key(FOLLOWER), live)
         else:
             record = replace(_broker(FOLLOWER), draining=True)
-            change = Put(model.broker_key(FOLLOWER), record.encode())
+            change = Put(broker_records.broker_key(FOLLOWER), record.encode())
         await leader.store.txn([], [change])
         await leader.writer._write_together([write for write in writes if write is not None], proposed)
         assert await leader.in_sync() == [{ME, OTHER}] * 5

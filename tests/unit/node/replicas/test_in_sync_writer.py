@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from data_plane.metadata import model
+from data_plane.metadata import broker_records, model
 from data_plane.metadata.port import Compare, KeyValue, Put, RangeResult, StoreUnavailable, TxnResult
 from data_plane.node.config import NodeConfig
 from data_plane.node.membership.metadata_view import MetadataView
@@ -60,11 +60,14 @@ def _writer(
     assert replica.record is not None
     store = Store(model.block_key(replica.where.topic_id, 0), replica.record, outcomes)
     view = MetadataView(NOBODY, CONFIG.timings)
-    live = model.LiveRecord(incarnation="i", directory_id="d").encode()
+    live = broker_records.LiveRecord(incarnation="i", directory_id="d").encode()
     known = {
         key: value
         for one in (ME, FOLLOWER, OTHER)
-        for key, value in ((model.live_key(one), live), (model.broker_key(one), _broker(one).encode()))
+        for key, value in (
+            (broker_records.live_key(one), live),
+            (broker_records.broker_key(one), _broker(one).encode()),
+        )
     }
     view.image.load([KeyValue(key, value, REGISTERED) for key, value in known.items()], REGISTERED)
     registration = Registration(
@@ -74,8 +77,8 @@ def _writer(
     return InSyncWriter(config, view, registration, cast(Any, store), StillClock(), NodeStats()), store
 
 
-def _broker(broker: BrokerId) -> model.BrokerRecord:
-    return model.BrokerRecord(
+def _broker(broker: BrokerId) -> broker_records.BrokerRecord:
+    return broker_records.BrokerRecord(
         broker_id=broker, directory_id="d", client_address="c:1", internal_address="i:1", zone="z"
     )
 
@@ -177,8 +180,8 @@ def test_a_proposal_holds_only_while_each_member_is_registered_as_it_was() -> No
     writer, store = _writer(replica, ["applied"])
     asyncio.run(writer._look([replica]))
     for member in (ME, OTHER, FOLLOWER):
-        assert Compare(model.live_key(member), REGISTERED) in store.compared
-        assert Compare(model.broker_key(member), REGISTERED) in store.compared
+        assert Compare(broker_records.live_key(member), REGISTERED) in store.compared
+        assert Compare(broker_records.broker_key(member), REGISTERED) in store.compared
 
 
 def test_a_follower_that_has_caught_up_joins_at_once() -> None:
