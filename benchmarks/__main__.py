@@ -27,6 +27,7 @@ from benchmarks.metering import NOISE as METERING_NOISE
 from benchmarks.noisy_neighbour import BENCHMARK as NOISY_NEIGHBOUR
 from benchmarks.peers.benchmark import PEERS, PEERS_QUICK
 from benchmarks.planned_moves import planned_moves
+from benchmarks.quotas import BENCHMARK as QUOTAS
 from benchmarks.recovery import BENCHMARK as RECOVERY
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
 from benchmarks.topic_creation import BENCHMARK as TOPIC_CREATION
@@ -76,6 +77,7 @@ BENCHMARKS = (
     LINKS,
     CURVES,
     NOISY_NEIGHBOUR,
+    QUOTAS,
     TOPIC_CREATION,
     TOGETHER_BENCHMARK,
     MANY_PARTITIONS,

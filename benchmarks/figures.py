@@ -80,6 +80,8 @@ GOALS: dict[str, Goal] = {
     "many_partitions_fail_over_p99_s": Goal(value=5.0, at_least=False),
     "many_partitions_restart_s": Goal(value=30.0, at_least=False),
     "metering_overhead_percent": Goal(value=3.0, at_least=False),
+    "quota_reach_percent": Goal(value=95.0, at_least=True),
+    "quota_error_percent": Goal(value=5.0, at_least=False),
     "noisy_neighbour": Goal(value=1.25, at_least=False),
     "broker_recovery_10gb_s": Goal(value=30.0, at_least=False),
 }

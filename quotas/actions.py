@@ -1,40 +1,85 @@
-"""Sets a tenant's limits. Brokers get them with the tenant."""
+"""Publishes plans, and sets a tenant's plan and limits. Brokers get what they enforce with the tenant."""
+
+from dataclasses import asdict
+from typing import Any
 
 from django.db import transaction
 
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.contract.errors import InvalidRequest
+from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.limits import PRODUCE_BYTES_PER_S_MAX
-from quotas.models import Quota
-from quotas.queries import limits_of
+from quotas.models import PlanVersion, Quota
+from quotas.plans import COUNT_MAX, HIGHEST, LIMIT_NAMES, Limits, Plan, check_plan_name
+from quotas.queries import limits_of, plan_of, plans
 from tenants import actions as tenants
 from tenants.models import Tenant
 
-PARTITIONS_MAX_MAX = 2**31 - 1
+PARTITIONS_MAX_MAX = COUNT_MAX
+_STORED = ("plan", "plan_version", *LIMIT_NAMES)
+
+
+def publish_plan(actor: Actor, name: str, limits: Limits) -> Plan:
+    """The next version of a plan, or the first of a new one; the newest, if that has the same limits. No tenant's
+    limits change. Raises `InvalidRequest`.
+    """
+    check_plan_name(name)
+    with transaction.atomic():
+        Tenant.objects.select_for_update(no_key=True).filter(public_id=SYSTEM_TENANT).first()
+        there = [plan for plan in plans() if plan.name == name]
+        if there and there[-1].limits == limits:
+            return there[-1]
+        plan = Plan(name=name, version=len(there) + 1, limits=limits)
+        PlanVersion.objects.create(name=plan.name, version=plan.version, limits=asdict(limits))
+        audit.record(
+            actor,
+            tenant=SYSTEM_TENANT,
+            action="plan.publish",
+            object_id=f"{plan.name}/{plan.version}",
+            before=asdict(there[-1].limits) if there else None,
+            after=asdict(limits),
+        )
+    return plan
 
 
 def set_limits(
     actor: Actor,
     tenant: Tenant,
     *,
+    plan: Plan | None = None,
     produce_bytes_per_s: int | None = None,
     partitions_max: int | None = None,
+    topics_max: int | None = None,
+    retention_ms_max: int | None = None,
+    message_bytes_max: int | None = None,
 ) -> Tenant:
-    """Set the given limits; 0 = no limit. Raises `InvalidRequest`, also for the service's own tenant."""
+    """Set the plan and the limits that are given; 0 = no limit. Another plan ends all limits of the tenant's own that
+    are not given with it. Raises `InvalidRequest`, also for the service's own tenant.
+    """
     tenants.check_not_the_service(tenant)
     check_produce_rate(produce_bytes_per_s)
     check_partitions_max(partitions_max)
+    given = {
+        "produce_bytes_per_s": produce_bytes_per_s,
+        "partitions_max": partitions_max,
+        "topics_max": topics_max,
+        "retention_ms_max": retention_ms_max,
+        "message_bytes_max": message_bytes_max,
+    }
+    for name in ("topics_max", "retention_ms_max", "message_bytes_max"):
+        _bounded(name, given[name], HIGHEST[name])
     with transaction.atomic():
         Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
-        before = limits_of(tenant)
+        before = _described(tenant)
         quota, _ = Quota.objects.get_or_create(tenant=tenant)
-        if produce_bytes_per_s is not None:
-            quota.produce_bytes_per_s = produce_bytes_per_s
-        if partitions_max is not None:
-            quota.partitions_max = partitions_max
+        if plan is not None:
+            quota.plan, quota.plan_version = plan.name, plan.version
+        for name, value in given.items():
+            if value is not None or plan is not None:
+                setattr(quota, name, value)
         quota.save()
-        after = limits_of(tenant)
+        after = _described(tenant)
         if after == before:
             return Tenant.objects.get(pk=tenant.pk)
         audit.record(
@@ -42,11 +87,8 @@ def set_limits(
             tenant=tenant.public_id,
             action="quota.set",
             object_id=tenant.public_id,
-            before={
-                "produce_bytes_per_s": before.produce_bytes_per_s,
-                "partitions_max": before.partitions_max,
-            },
-            after={"produce_bytes_per_s": after.produce_bytes_per_s, "partitions_max": after.partitions_max},
+            before=before,
+            after=after,
         )
         return tenants.touch_tenant(actor, tenant)
 
@@ -59,27 +101,22 @@ def take_back(actor: Actor, tenant: Tenant, before: Tenant, quota: Quota, why: s
         locked = tenants.take_back_tenant(tenant, before)
         if locked is None:
             return False
-        refused = limits_of(locked)
-        Quota.objects.filter(tenant=locked).update(
-            produce_bytes_per_s=quota.produce_bytes_per_s, partitions_max=quota.partitions_max
-        )
-        after = limits_of(locked)
+        refused = _described(locked)
+        Quota.objects.filter(tenant=locked).update(**{name: getattr(quota, name) for name in _STORED})
         audit.record(
             actor,
             tenant=locked.public_id,
             action="quota.refused",
             object_id=locked.public_id,
-            before={
-                "produce_bytes_per_s": refused.produce_bytes_per_s,
-                "partitions_max": refused.partitions_max,
-            },
-            after={
-                "produce_bytes_per_s": after.produce_bytes_per_s,
-                "partitions_max": after.partitions_max,
-                "why": why,
-            },
+            before=refused,
+            after=_described(locked) | {"why": why},
         )
     return True
+
+
+def _described(tenant: Tenant) -> dict[str, Any]:
+    plan = plan_of(tenant)
+    return {"plan": plan.name, "plan_version": plan.version, **asdict(limits_of(tenant))}
 
 
 def check_produce_rate(bytes_per_s: int | None) -> None:

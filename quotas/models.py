@@ -1,13 +1,34 @@
-"""The limits of a tenant, where they differ from the plan's."""
+"""Published versions of plans, which plan a tenant is on, and its limits where they differ from the plan's."""
+
+from typing import ClassVar
 
 from django.db import models
 
+from quotas.plans import PLAN_NAME_LENGTH_MAX
 from tenants.models import Tenant
 
 
+class PlanVersion(models.Model):
+    """A version of a plan that an operator has published. Never changed."""
+
+    name = models.CharField(max_length=PLAN_NAME_LENGTH_MAX)
+    version = models.PositiveIntegerField()
+    limits = models.JSONField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["name", "version"], name="one_plan_version")]
+
+
 class Quota(models.Model):
-    """None = the plan's limit; 0 = no limit."""
+    """Of limits: None = the plan's, 0 = no limit."""
 
     tenant = models.OneToOneField(Tenant, on_delete=models.PROTECT, related_name="quota")
+    plan = models.CharField(max_length=PLAN_NAME_LENGTH_MAX, default="", blank=True)
+    """Empty = the service's default."""
+    plan_version = models.PositiveIntegerField(default=0)
     produce_bytes_per_s = models.PositiveBigIntegerField(null=True)
     partitions_max = models.PositiveIntegerField(null=True)
+    topics_max = models.PositiveIntegerField(null=True)
+    retention_ms_max = models.PositiveBigIntegerField(null=True)
+    message_bytes_max = models.PositiveIntegerField(null=True)

@@ -1,19 +1,105 @@
-"""Plans: the limits of a tenant that has none of its own. Pure."""
+"""Plans: versions of limits that tenants are given; those shipped with the service. Pure.
 
-from dataclasses import dataclass
+A version never changes: another set of limits is the next version of its plan, and tenants stay on theirs until they
+are given it. Version 1 of each shipped plan is here, later ones are rows (`quotas.models.PlanVersion`).
+"""
 
-from penstock.contract.limits import MIB
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+
+from penstock.contract.errors import InvalidRequest
+from penstock.contract.limits import (
+    DAY_MS,
+    MESSAGE_BYTES_MAX_LIMIT,
+    MIB,
+    PRODUCE_BYTES_PER_S_MAX,
+)
+from penstock.rules.names import check_printable_name
+
+PLAN_NAME_LENGTH_MAX = 32
+COUNT_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits that brokers enforce. 0 = no limit."""
+    """What a tenant may use. 0 = no limit."""
 
     produce_bytes_per_s: int
     """Bytes of batches as sent, over all brokers."""
     partitions_max: int
     """Partitions of all the tenant's topics."""
+    topics_max: int = 0
+    """Topics of the tenant."""
+    retention_ms_max: int = 0
+    """The longest `retention_ms` that a topic may have; one without an end is above every limit."""
+    message_bytes_max: int = 0
+    """The largest `max_message_bytes` that a topic may have."""
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= HIGHEST[name]:
+                raise InvalidRequest(f"{name}: {value} is not within 0 to {HIGHEST[name]}")
+
+
+HIGHEST: dict[str, int] = {
+    "produce_bytes_per_s": PRODUCE_BYTES_PER_S_MAX,
+    "partitions_max": COUNT_MAX,
+    "topics_max": COUNT_MAX,
+    "retention_ms_max": 2**53,
+    "message_bytes_max": MESSAGE_BYTES_MAX_LIMIT,
+}
+"""The highest value of each limit."""
+LIMIT_NAMES = tuple(field.name for field in fields(Limits))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One version of a plan."""
+
+    name: str
+    version: int
+    limits: Limits
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} (version {self.version})"
+
+
+def limits_from(document: Mapping[str, int]) -> Limits:
+    """The limits named, and no limit for the others. Raises `InvalidRequest`."""
+    unknown = [name for name in document if name not in LIMIT_NAMES]
+    if unknown:
+        raise InvalidRequest(f"limits: {unknown[0][:64]!r} is none of {', '.join(LIMIT_NAMES)}")
+    return Limits(**{name: document.get(name, 0) for name in LIMIT_NAMES})
+
+
+def check_plan_name(name: str) -> None:
+    """Raises `InvalidRequest` unless a plan can be called so."""
+    check_printable_name("plan", name, PLAN_NAME_LENGTH_MAX)
 
 
 STANDARD = Limits(produce_bytes_per_s=64 * MIB, partitions_max=1_000)
 SYSTEM = Limits(produce_bytes_per_s=0, partitions_max=0)
+DEFAULT = Plan(name="pay-as-you-go", version=1, limits=STANDARD)
+"""Of tenants that were given no other."""
+SHIPPED: tuple[Plan, ...] = (
+    Plan(
+        name="free",
+        version=1,
+        limits=Limits(
+            produce_bytes_per_s=1 * MIB,
+            partitions_max=30,
+            topics_max=10,
+            retention_ms_max=7 * DAY_MS,
+            message_bytes_max=1 * MIB,
+        ),
+    ),
+    DEFAULT,
+    Plan(
+        name="committed",
+        version=1,
+        limits=Limits(produce_bytes_per_s=256 * MIB, partitions_max=10_000),
+    ),
+    Plan(name="dedicated", version=1, limits=Limits(produce_bytes_per_s=0, partitions_max=0)),
+)
+"""Examples that can be used as they are."""

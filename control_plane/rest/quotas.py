@@ -3,32 +3,104 @@
 from functools import partial
 from typing import Any, ClassVar
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.api import etags, shapes
-from control_plane.rest.views import TenantView, answer_change, tagged
+from control_plane.api.pages import in_memory
+from control_plane.rest.views import CallerView, TenantView, answer_change, tagged
+from control_plane.topics import plan_use
+from penstock.contract.errors import Forbidden, InvalidRequest
 from quotas import actions, queries
-from quotas.plans import Limits
+from quotas.plans import Limits, Plan, limits_from
 from tenants.actions import KIND_TENANT
 from tenants.models import Tenant
-from tenants.roles import Permission
+from tenants.roles import Permission, Standing, allowed
 
 
-class QuotasInput(shapes.StrictSerializer):
+class LimitsInput(shapes.StrictSerializer):
     produce_bytes_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
     partitions_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    topics_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    retention_ms_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    message_bytes_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
 
 
-# For a tenant. The context has its `limits`.
+class QuotasInput(LimitsInput):
+    plan = serializers.CharField(
+        required=False,
+        max_length=100,
+        help_text="Another plan ends every limit of the tenant's own that is not given with it. One below what the"
+        " tenant uses is refused.",
+    )
+    plan_version = serializers.IntegerField(required=False, help_text="Its newest unless given.")
+
+
+class PlanInput(shapes.StrictSerializer):
+    name = serializers.CharField(max_length=100, trim_whitespace=False)
+    limits = LimitsInput(help_text="What is not named has no limit.")
+
+
+class LimitsShape(serializers.Serializer[Any]):
+    """0 = no limit."""
+
+    produce_bytes_per_s = serializers.IntegerField(
+        help_text="Bytes per second of batches as sent, over all brokers."
+    )
+    partitions_max = serializers.IntegerField(help_text="Partitions of all topics.")
+    topics_max = serializers.IntegerField(help_text="Topics.")
+    retention_ms_max = serializers.IntegerField(help_text="The longest `retention_ms` of a topic.")
+    message_bytes_max = serializers.IntegerField(help_text="The largest `max_message_bytes` of a topic.")
+
+
+class PlanShape(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    version = serializers.IntegerField()
+    limits = LimitsShape()
+
+
+class LimitUseShape(serializers.Serializer[Any]):
+    limit = serializers.CharField(source="name")
+    present = serializers.IntegerField(help_text="The tenant's now; 0 = no limit.")
+    wanted = serializers.IntegerField(help_text="The plan's; 0 = no limit.")
+    used = serializers.IntegerField(
+        allow_null=True,
+        help_text="What the tenant's topics use of it; -1 = without an end, null = not counted.",
+    )
+    refused = serializers.CharField(help_text="Why the plan does not fit; empty if it does.")
+
+
+class PreviewShape(serializers.Serializer[Any]):
+    plan = serializers.CharField()
+    plan_version = serializers.IntegerField()
+    fits = serializers.BooleanField(help_text="Whether the change would be made.")
+    limits = LimitUseShape(many=True)
+
+
+# For a tenant. The context has its `limits` and its `plan`.
 class QuotasShape(serializers.Serializer[Any]):
     tenant = serializers.CharField(source="public_id")
+    plan = serializers.SerializerMethodField(help_text="The plan that the tenant is on.")
+    plan_version = serializers.SerializerMethodField()
     produce_bytes_per_s = serializers.SerializerMethodField(
         help_text="Bytes per second of batches as sent, over all brokers; 0 = no limit."
     )
     partitions_max = serializers.SerializerMethodField(help_text="Partitions of all topics; 0 = no limit.")
+    topics_max = serializers.SerializerMethodField(help_text="Topics; 0 = no limit.")
+    retention_ms_max = serializers.SerializerMethodField(
+        help_text="The longest `retention_ms` of a topic; 0 = no limit."
+    )
+    message_bytes_max = serializers.SerializerMethodField(
+        help_text="The largest `max_message_bytes` of a topic; 0 = no limit."
+    )
+
+    def get_plan(self, tenant: Tenant) -> str:
+        return self._plan.name
+
+    def get_plan_version(self, tenant: Tenant) -> int:
+        return self._plan.version
 
     def get_produce_bytes_per_s(self, tenant: Tenant) -> int:
         return self._limits.produce_bytes_per_s
@@ -36,10 +108,24 @@ class QuotasShape(serializers.Serializer[Any]):
     def get_partitions_max(self, tenant: Tenant) -> int:
         return self._limits.partitions_max
 
+    def get_topics_max(self, tenant: Tenant) -> int:
+        return self._limits.topics_max
+
+    def get_retention_ms_max(self, tenant: Tenant) -> int:
+        return self._limits.retention_ms_max
+
+    def get_message_bytes_max(self, tenant: Tenant) -> int:
+        return self._limits.message_bytes_max
+
     @property
     def _limits(self) -> Limits:
         limits: Limits = self.context["limits"]
         return limits
+
+    @property
+    def _plan(self) -> Plan:
+        plan: Plan = self.context["plan"]
+        return plan
 
 
 class ChangedQuotas(QuotasShape, shapes.Delivery):
@@ -57,26 +143,100 @@ class QuotasView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """The tenant's limits."""
-        context = {"limits": queries.limits_of(self.tenant)}
-        return tagged(self.tenant, QuotasShape(self.tenant, context=context))
+        return tagged(self.tenant, QuotasShape(self.tenant, context=_context(self.tenant)))
 
     @extend_schema(
         operation_id="quotas_set",
         request=QuotasInput,
         parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: ChangedQuotas, 202: ChangedQuotas, **shapes.problems(403, 404, 412)},
+        responses={200: ChangedQuotas, 202: ChangedQuotas, **shapes.problems(403, 404, 409, 412)},
     )
     def patch(self, request: Request) -> Response:
-        """Operators: set the given limits; the others stay as they are."""
+        """Operators: set the given limits, or another plan; the others stay as they are."""
         given = QuotasInput(data=request.data)
         given.is_valid(raise_exception=True)
         before = queries.quota_of(self.tenant)
         with etags.unchanged(request, self.tenant):
-            tenant = actions.set_limits(self.actor, self.tenant, **given.validated_data)
+            asked = dict(given.validated_data)
+            name, version = asked.pop("plan", ""), asked.pop("plan_version", 0)
+            if version and not name:
+                raise InvalidRequest("plan_version: name the plan too")
+            plan = queries.plan(name, version) if name else None
+            tenant = plan_use.set_limits(self.actor, self.tenant, plan=plan, **asked)
         return answer_change(
             tenant,
             KIND_TENANT,
             ChangedQuotas,
-            context={"limits": queries.limits_of(tenant)},
+            context=_context(tenant),
             take_back=partial(actions.take_back, self.actor, tenant, self.tenant, before),
         )
+
+
+class PreviewView(TenantView):
+    permissions: ClassVar[Any] = {"GET": Permission.QUOTAS_READ}
+
+    @extend_schema(
+        operation_id="quotas_preview",
+        parameters=[
+            shapes.TENANT,
+            OpenApiParameter("plan", str, required=True, description="Name of a plan."),
+            OpenApiParameter("version", int, description="Its newest unless given."),
+        ],
+        responses={200: PreviewShape, **shapes.problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """What another plan would change for the tenant, and what it would refuse. Changes nothing."""
+        version = request.query_params.get("version", "0")
+        if not version.isascii() or not version.isdigit() or len(version) > 9:
+            raise InvalidRequest("version: a whole number required")
+        plan = queries.plan(request.query_params.get("plan", ""), int(version))
+        compared = plan_use.compared(self.tenant, plan.limits)
+        found = {
+            "plan": plan.name,
+            "plan_version": plan.version,
+            "fits": not any(use.refused for use in compared),
+            "limits": compared,
+        }
+        return Response(PreviewShape(found).data)
+
+
+class PlansView(CallerView):
+    """Every caller reads plans; operators publish them."""
+
+    def admit(self, request: Request) -> None:
+        super().admit(request)
+        if request.method == "POST" and (
+            self.caller.operator is None or not allowed(Standing.OPERATOR, Permission.QUOTAS_WRITE)
+        ):
+            raise Forbidden("an operator's token is required")
+
+    @extend_schema(
+        operation_id="plans_list",
+        parameters=[*shapes.PAGING],
+        responses={200: shapes.listed("Plan", PlanShape(many=True)), **shapes.problems()},
+    )
+    def get(self, request: Request) -> Response:
+        """Every version of every plan, with its limits."""
+        rows = in_memory(queries.plans, key=lambda plan: (plan.name, f"{plan.version:010d}"))
+        return self.paged(rows, PlanShape)
+
+    @extend_schema(
+        operation_id="plans_publish",
+        parameters=[shapes.IDEMPOTENCY],
+        request=PlanInput,
+        responses={201: PlanShape, **shapes.problems(403)},
+    )
+    def post(self, request: Request) -> Response:
+        """Operators: publish a plan, or the next version of one. Tenants on earlier versions stay there.
+
+        Publishing the same limits again changes nothing.
+        """
+        asked = PlanInput(data=request.data)
+        asked.is_valid(raise_exception=True)
+        limits = limits_from(asked.validated_data["limits"])
+        plan = actions.publish_plan(self.actor, asked.validated_data["name"], limits)
+        return Response(PlanShape(plan).data, status=201)
+
+
+def _context(tenant: Tenant) -> dict[str, Any]:
+    return {"limits": queries.limits_of(tenant), "plan": queries.plan_of(tenant)}

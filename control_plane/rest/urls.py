@@ -57,6 +57,8 @@ urlpatterns = [
     path("acls:preset", access.AclPresetView.as_view()),
     path("acls/<str:acl>", access.AclView.as_view()),
     path("quotas", quotas.QuotasView.as_view()),
+    path("quotas/preview", quotas.PreviewView.as_view()),
+    path("plans", quotas.PlansView.as_view()),
     path("audit", audit.AuditView.as_view()),
     path("audit/head", audit.AuditHeadView.as_view()),
     path("cluster", cluster.ClusterDetailView.as_view()),

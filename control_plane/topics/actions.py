@@ -28,8 +28,9 @@ from penstock.contract.errors import (
     PenstockError,
 )
 from penstock.contract.ids import SYSTEM_TENANT
-from penstock.contract.topic_settings import TopicSettings
+from penstock.contract.topic_settings import UNLIMITED, TopicSettings
 from penstock.rules.names import check_topic_name
+from quotas.plans import Limits
 from quotas.queries import limits_of
 from tenants.models import Tenant
 
@@ -77,6 +78,7 @@ def create_topics(actor: Actor, tenant: Tenant, asked: Sequence[TopicAsked]) -> 
         # Under its lock two requests can neither pass the limit together nor take one name.
         Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         allowed, used = _limit(tenant)
+        plan, topics = limits_of(tenant), Topic.objects.filter(tenant=tenant, deleted_at=None).count()
         there = Topic.objects.filter(
             tenant=tenant, deleted_at=None, name__in=[topic.name for topic in asked]
         ).values_list("name", flat=True)
@@ -88,8 +90,15 @@ def create_topics(actor: Actor, tenant: Tenant, asked: Sequence[TopicAsked]) -> 
                 found.append(AlreadyExists(f"topic {topic.name!r} exists"))
             elif allowed and used + topic.partitions > allowed:
                 found.append(_limit_reached(topic.name, topic.partitions, used, allowed))
+            elif plan.topics_max and topics >= plan.topics_max:
+                found.append(
+                    LimitExceeded(f"topics_max: {topic.name} needs 1, {topics} of {plan.topics_max} are used")
+                )
+            elif above := _above_limits(plan, topic.name, whole.to_dict()):
+                found.append(above)
             else:
                 used += topic.partitions
+                topics += 1
                 made.append(
                     Topic(
                         public_id=new_topic_id(),
@@ -160,6 +169,9 @@ def update_topic(
             _within_limit(tenant, name, wanted - topic.partitions)
         if wanted == topic.partitions and merged == topic.settings:
             return topic
+        changed = {key: value for key, value in merged.items() if value != topic.settings[key]}
+        if above := _above_limits(limits_of(tenant), name, changed):
+            raise above
         if merged["replication"] != topic.settings["replication"]:
             topic.copies_due = True
         topic.partitions, topic.settings = wanted, merged
@@ -462,6 +474,21 @@ def _limit(tenant: Tenant) -> tuple[int, int]:
     """How many partitions the tenant may have (0: any number), and how many its topics have."""
     used = Topic.objects.filter(tenant=tenant, deleted_at=None).aggregate(n=Sum("partitions"))["n"] or 0
     return limits_of(tenant).partitions_max, used
+
+
+def _above_limits(plan: Limits, name: str, settings: Mapping[str, Any]) -> LimitExceeded | None:
+    """Why a topic may not have these settings. What it has already may stay."""
+    for limit, setting, most in (
+        ("retention_ms_max", "retention_ms", plan.retention_ms_max),
+        ("message_bytes_max", "max_message_bytes", plan.message_bytes_max),
+    ):
+        value = settings.get(setting)
+        if most and value is not None and (value == UNLIMITED or value > most):
+            asked = "no end" if value == UNLIMITED else value
+            return LimitExceeded(
+                f"{limit}: {setting} of {name} would be {asked}, at most {most} allowed; name a smaller {setting}"
+            )
+    return None
 
 
 def _limit_reached(name: str, more: int, used: int, allowed: int) -> LimitExceeded:

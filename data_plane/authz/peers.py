@@ -14,6 +14,7 @@ ROLES: Mapping[str, frozenset[Role]] = {
     methods.REPLICATE: _BROKERS,
     methods.COMPARE_SEGMENTS: _BROKERS,
     methods.CONTROL: _BROKERS,
+    methods.LEASES: _BROKERS,
     methods.REPLICA_ENDS: _BROKERS,
     methods.HAND_OVER: _BROKERS,
     methods.APPEND_USAGE: _BROKERS,

@@ -217,3 +217,41 @@ class CompareSegmentsResponse(_message.Message):
     message: str
     segments: _containers.RepeatedCompositeFieldContainer[ScrubbedSegment]
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[ScrubbedSegment, _Mapping]]] = ...) -> None: ...
+
+class LeaseRequestHead(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "sequence", "answered", "wishes")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    WISHES_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    controller_epoch: int
+    sequence: int
+    answered: int
+    wishes: _containers.RepeatedCompositeFieldContainer[LeaseWish]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., answered: _Optional[int] = ..., wishes: _Optional[_Iterable[_Union[LeaseWish, _Mapping]]] = ...) -> None: ...
+
+class LeaseWish(_message.Message):
+    __slots__ = ("tenant", "limit", "holds", "wants")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    HOLDS_FIELD_NUMBER: _ClassVar[int]
+    WANTS_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    limit: str
+    holds: int
+    wants: int
+    def __init__(self, tenant: _Optional[str] = ..., limit: _Optional[str] = ..., holds: _Optional[int] = ..., wants: _Optional[int] = ...) -> None: ...
+
+class LeaseGrantHead(_message.Message):
+    __slots__ = ("sequence", "refused", "amounts")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    AMOUNTS_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    refused: bool
+    amounts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, sequence: _Optional[int] = ..., refused: _Optional[bool] = ..., amounts: _Optional[_Iterable[int]] = ...) -> None: ...

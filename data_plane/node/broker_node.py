@@ -17,6 +17,7 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.control.wing import Control
 from data_plane.node.environment import Environment
 from data_plane.node.integrity.wing import Integrity
+from data_plane.node.leasing.wing import Leasing
 from data_plane.node.log_directory.boot import Booted
 from data_plane.node.log_directory.directory import Directory, mark_clean
 from data_plane.node.log_directory.log_directory import LogDirectory
@@ -170,12 +171,19 @@ class BrokerNode:
         self.integrity = Integrity(
             environment, view=view, store=store, gate=self._gate, replicas=replicas, confident=confident
         )
+        self.leasing = Leasing(
+            environment,
+            view=view,
+            registration=self.registration,
+            seated=lambda: self.control.seat.seated,
+        )
         self.serving = Serving(
             environment,
             view=view,
             store=store,
             gate=self._gate,
             fairness=self.fairness,
+            pace=self.leasing.pace,
             replicas=replicas,
             disk_space=self.log_directory.disk_space,
             committer=self.hosting.committer,
@@ -211,6 +219,7 @@ class BrokerNode:
             streams={
                 internal.REPLICATE: self.hosting.replicate,
                 internal.CONTROL: self.control.seat.serve,
+                **self.leasing.peer_streams(),
             },
             calls={**self.integrity.peer_calls(), **self.usage.peer_calls(), **self.control.peer_calls()},
             watches={},
@@ -230,6 +239,7 @@ class BrokerNode:
             self.fairness.run(),
             self.serving.groups.coordinators.run(),
             *self.usage.tasks(),
+            *self.leasing.tasks(),
             self.registration.run(),
         )
 
@@ -281,6 +291,7 @@ class BrokerNode:
         else:
             self.hosting.assignment.observe(batch)
         self.control.seat.wake()
+        self.leasing.observe()
         if batch is None or any(
             event.key.startswith(("/keys/", "/tenants/", "/access_lists/")) for event in batch.events
         ):
@@ -296,11 +307,13 @@ class BrokerNode:
             self._acting = True
             self.hosting.assignment.look_at_all()
         self.control.seat.wake()
+        self.leasing.observe()
 
     def _unregistered(self, reason: str) -> None:
         """Give up every authority and all follower state at once (RL3)."""
         self._acting = False
         self.hosting.assignment.look_at_all()
+        self.leasing.observe()
 
     @property
     def ready(self) -> bool:
@@ -338,6 +351,7 @@ class BrokerNode:
         return {
             **self.replicas.gauges(),
             "controller": int(booted and self.control.seat.seated),
+            "limits_leased": self.leasing.office.limits_leased if booted else 0,
             "registered": int(booted and self.registration.in_force()),
             **(self.conditions.gauges() if booted else {}),
             "client_connections": self._gate.connections if booted else 0,

@@ -13,6 +13,7 @@ GAUGES: Mapping[str, str] = MappingProxyType(
         "partitions_under_replicated": "Partitions led here with a replica outside the in-sync set. 0 is healthy.",
         "partitions_under_min_in_sync": "Partitions led here with too few replicas in sync: `acks=all` is refused.",
         "controller": "1 on the broker that is the controller, else 0. The sum over all brokers is 1.",
+        "limits_leased": "Limits of tenants that brokers share by demand now, on the controller; 0 on the others.",
         "registered": "1 while the broker is registered. An unregistered broker serves nothing.",
         "log_bytes": "Bytes of all replicas' logs as stored.",
         "group_partitions_coordinated": "Partitions of `__groups` whose consumer groups this broker coordinates.",

@@ -39,6 +39,10 @@ class NodeStats:
     """Pieces of work of tenants that had used more than their share of the processor, and waited."""
     fairness_wait_ms: int = 0
     """Total time that work of tenants above their share of the processor waited."""
+    lease_requests: int = 0
+    """Requests of this broker for parts of tenants' limits; none while no tenant with a limit sends."""
+    lease_failures: int = 0
+    """Of the requests for parts of tenants' limits, those without an answer of the controller."""
     throttle_refusals: int = 0
     """Batches refused because of a tenant's produce rate."""
     duplicates: int = 0

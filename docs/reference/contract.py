@@ -6,11 +6,14 @@ from dataclasses import fields
 from enum import IntEnum
 from pathlib import Path
 
+from data_plane.node.leasing.pacing import FLOOR
+from data_plane.throttling.pacing import BURST_MS, HOLD_MS_MAX
 from docs.reference.markdown import code, page, said_of, table
 from penstock.cli.exit_codes import exit_code
 from penstock.contract import limits, topic_settings
 from penstock.contract.errors import error_class, error_table
 from penstock.contract.topic_settings import TopicSettings
+from quotas import plans
 
 
 def errors_page() -> str:
@@ -48,7 +51,7 @@ def errors_page() -> str:
 def limits_page() -> str:
     """Every bound of the service."""
     said = said_of(limits)
-    names = [name for name in said if name not in ("KIB", "MIB", "GIB")]
+    names = [name for name in said if name not in ("KIB", "MIB", "GIB", "DAY_MS")]
     mute = [name for name in names if not said[name]]
     if mute:
         raise ValueError(f"penstock/contract/limits.py: no docstring says why: {', '.join(mute)}")
@@ -58,10 +61,61 @@ def limits_page() -> str:
         "`penstock/contract/limits.py`",
         "What goes over one of these is refused with `LIMIT_EXCEEDED`, `MESSAGE_TOO_LARGE` or "
         "`INVALID_REQUEST`, naming the "
-        "number asked for and the bound. A tenant's own limits (produce rate, partitions) are shown by "
-        "`penstock tenant show`.",
+        "number asked for and the bound. A tenant's own limits are below; `penstock tenant show` "
+        "shows them.",
         table(["limit", "value", "why, and of what"], rows),
+        "## Limits of a tenant",
+        *_tenant_limits(),
     )
+
+
+def _tenant_limits() -> tuple[str, ...]:
+    """What a tenant's plan bounds, and the plans that are shipped."""
+    said = said_of(plans, "Limits")
+    mute = [name for name in plans.LIMIT_NAMES if not said.get(name) or name not in _OUTCOMES]
+    if mute:
+        raise ValueError(f"quotas/plans.py: no docstring, or no outcome here: {', '.join(mute)}")
+    rows = [(code(name), said[name], *_OUTCOMES[name]) for name in plans.LIMIT_NAMES]
+    shipped = [
+        (
+            code(plan.name),
+            *(
+                _amount(name.upper(), value) if (value := getattr(plan.limits, name)) else "no limit"
+                for name in plans.LIMIT_NAMES
+            ),
+        )
+        for plan in plans.SHIPPED
+    ]
+    return (
+        "Made from `quotas/plans.py`. A plan is a named set of limits with versions; an operator puts a tenant on "
+        "one, and may set single limits beside it. `penstock tenant plans` lists them, `penstock tenant preview` "
+        "says what another plan would refuse. A plan below what a tenant uses is refused and names each such limit.",
+        table(["limit", "of what", "enforced by", "above it"], rows),
+        f"The produce rate is shared by all brokers by use. What was not used may be made up for {BURST_MS} ms. A "
+        f"broker without a lease may use its part of 1/{FLOOR} of the rate (the floor).",
+        "Version 1 of the plans that are shipped:",
+        table(["plan", *map(code, plans.LIMIT_NAMES)], shipped),
+    )
+
+
+_OUTCOMES = {
+    "produce_bytes_per_s": (
+        "brokers",
+        f"A batch waits up to {HOLD_MS_MAX // 1000} s for its turn; one whose turn is further away is refused: "
+        "`THROTTLED` with the milliseconds after which to come back. The SDK waits by itself.",
+    ),
+    "partitions_max": ("control plane and brokers", "`LIMIT_EXCEEDED` for the topic or the new partitions."),
+    "topics_max": ("control plane", "`LIMIT_EXCEEDED` for the topic."),
+    "retention_ms_max": (
+        "control plane",
+        "`LIMIT_EXCEEDED` for the topic or the change. What a topic has already stays.",
+    ),
+    "message_bytes_max": (
+        "control plane; brokers by the topic's setting",
+        "`LIMIT_EXCEEDED` for the topic or the change. What a topic has already stays.",
+    ),
+}
+"""Who enforces each limit of a tenant, and what happens above it."""
 
 
 def topic_settings_page() -> str:

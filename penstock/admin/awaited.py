@@ -88,6 +88,14 @@ class AwaitedAdmin:
     async def quotas(self, *, timeout: float | None = None) -> dict[str, Any]:
         return await asyncio.to_thread(self._admin.quotas, timeout=timeout)
 
+    async def plans(self, *, timeout: float | None = None) -> list[dict[str, Any]]:
+        return await asyncio.to_thread(self._admin.plans, timeout=timeout)
+
+    async def plan_preview(
+        self, plan: str, *, version: int = 0, timeout: float | None = None
+    ) -> dict[str, Any]:
+        return await asyncio.to_thread(self._admin.plan_preview, plan, version=version, timeout=timeout)
+
     async def usage(
         self,
         *,

@@ -151,6 +151,15 @@ class Admin:
         """The tenant's limits."""
         return dict(self._rest.get("/v1/quotas", timeout_s=timeout))
 
+    def plans(self, *, timeout: float | None = None) -> list[dict[str, Any]]:
+        """Every version of every plan, with its limits."""
+        return list(self._rest.items("/v1/plans", timeout_s=timeout))
+
+    def plan_preview(self, plan: str, *, version: int = 0, timeout: float | None = None) -> dict[str, Any]:
+        """What another plan would change for the tenant, and what it would refuse. `version` 0 = the newest."""
+        asked = {"plan": plan, **({"version": str(version)} if version else {})}
+        return dict(self._rest.get("/v1/quotas/preview", asked, timeout_s=timeout))
+
     def usage(
         self,
         *,

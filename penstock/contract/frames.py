@@ -34,6 +34,8 @@ class FrameKind(IntEnum):
     REPLICA_PUSH = 35
     REPLICA_ANSWER = 36
     BEAT = 40
+    LEASE_REQUEST = 44
+    LEASE_GRANT = 45
 
 
 class FrameError(Exception):

@@ -5,6 +5,7 @@ from typing import Final
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
+DAY_MS: Final = 24 * 3600 * 1000
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
 """The length other clients of this field accept; leaves space for a file name's suffix."""

@@ -22,6 +22,7 @@ from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.limits import PRODUCE_BYTES_PER_S_MAX
 from penstock.contract.topic_settings import TopicSettings
 from quotas import actions as quotas
+from quotas.plans import HIGHEST
 from quotas.queries import limits_of, quota_of
 from tenants import actions as tenants
 from tenants.credentials import new_key
@@ -238,6 +239,7 @@ def test_limits_that_the_brokers_refuse_are_taken_back(
 ) -> None:
     before = limits_of(tenant)
     monkeypatch.setattr(quotas, "PRODUCE_BYTES_PER_S_MAX", 2 * PRODUCE_BYTES_PER_S_MAX)
+    monkeypatch.setitem(HIGHEST, "produce_bytes_per_s", 2 * PRODUCE_BYTES_PER_S_MAX)
     wanted = {"produce_bytes_per_s": PRODUCE_BYTES_PER_S_MAX + 1, "partitions_max": 5}
     answer = call("PATCH", "/v1/quotas", wanted, token=operator, tenant=tenant)
     assert_refused(answer, 400, "invalid_request", f"is above {PRODUCE_BYTES_PER_S_MAX}")

@@ -17,7 +17,7 @@ from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceede
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.limits import PRODUCE_BYTES_PER_S_MAX
 from quotas.actions import set_limits
-from quotas.plans import STANDARD, SYSTEM
+from quotas.plans import LIMIT_NAMES, STANDARD, SYSTEM
 from quotas.queries import limits_of
 from tenants.actions import create_tenant
 from tenants.models import Tenant
@@ -235,11 +235,12 @@ def test_limits_are_the_plans_until_others_are_set(tenant: Tenant) -> None:
     assert limits_of(create_tenant(ACTOR, name="system", public_id=SYSTEM_TENANT)) == SYSTEM
 
 
-@pytest.mark.parametrize("field", ["produce_bytes_per_s", "partitions_max"])
+@pytest.mark.parametrize("field", LIMIT_NAMES)
 @pytest.mark.parametrize("value", [-1, 2**63])
 def test_what_is_no_limit_is_refused(tenant: Tenant, field: str, value: int) -> None:
+    given: dict[str, Any] = {field: value}
     with pytest.raises(InvalidRequest, match=f"{field}: {value} is not within"):
-        set_limits(ACTOR, tenant, **{field: value})
+        set_limits(ACTOR, tenant, **given)
 
 
 def test_the_highest_rate_that_can_be_set_is_one_that_the_brokers_take(tenant: Tenant) -> None:

@@ -397,7 +397,7 @@ async def paced(streams: Streams, bytes_per_s: int) -> None:
 
 def test_what_a_rate_holds_back_comes_in_order_and_what_it_refuses_gives_its_credit_back_too() -> None:
     async def story(streams: Streams) -> None:
-        await paced(streams, 2_000)
+        await paced(streams, 600)
         stream = await streams.producing()
         credit = stream.credit
         assert credit < limits.STREAM_CREDIT_BYTES

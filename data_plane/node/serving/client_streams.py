@@ -14,7 +14,8 @@ from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.node.serving.produce_stream import ProduceStream
-from data_plane.throttling.pacing import Pacing
+from data_plane.throttling.pacing import Pace
+from penstock.contract.ids import TenantId
 
 
 class ClientStreams:
@@ -27,6 +28,7 @@ class ClientStreams:
         view: MetadataView,
         gate: Gate,
         fairness: Fairness,
+        pace: Callable[[TenantId], Pace | None],
         replicas: ReplicaSet,
         disk_space: DiskSpace,
         committer: Committer,
@@ -34,14 +36,14 @@ class ClientStreams:
         writing: Callable[[], bool],
         reading: Callable[[], bool],
     ) -> None:
-        """`writing` and `reading`: may this broker do so by what it knows of the metadata?"""
+        """`pace`: of a tenant now. `writing` and `reading`: may this broker do so by what it knows of the metadata?"""
         self._config, self._disk, self._clock = environment.config, environment.disk, environment.clock
         self._rng, self._stats, self._begin_turn = environment.rng, environment.stats, environment.begin_turn
         self._gate, self._fairness = gate, fairness
         self._replicas, self._disk_space = replicas, disk_space
         self._committer, self._metering = committer, metering
         self._writing, self._reading = writing, reading
-        self._pacing = Pacing(view.image, self._config.broker_id)
+        self._pace = pace
         self._consumers: dict[ConsumeStream, None] = {}
 
     def recheck(self) -> None:
@@ -63,7 +65,7 @@ class ClientStreams:
             self._stats,
             refuses_writes=lambda: self._disk_space.refuses_writes,
             confident=self._writing,
-            pace=lambda: self._pacing.of(principal.tenant, self._clock.monotonic_ms()),
+            pace=lambda: self._pace(principal.tenant),
             tally=tally,
             turns=self._fairness.of(principal.tenant),
         )

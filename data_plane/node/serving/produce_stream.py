@@ -34,15 +34,29 @@ _PACED_CREDIT_BYTES = limits.BATCH_BYTES_MAX_LIMIT + 4 * limits.MIB
 """What a stream of a tenant with a produce rate may have unanswered: the largest batch
 fits, with the slack that a client reserves.
 """
+_LOOK_MS = 50.0
+"""A batch is delayed at most so long until its turn is looked at once more: its tenant's rate may be another one."""
 
 
 @dataclass(slots=True)
 class _Delayed:
-    """A batch whose turn comes, or the credit of one that was refused."""
+    """A batch whose turn comes, at its position in a pace."""
 
-    due_ms: float
+    pace: Pace
+    position: int
     since_ms: float
     act: Callable[[], None]
+
+    def wait_ms(self, now_ms: float) -> float:
+        return self.pace.wait_ms(self.position, now_ms)
+
+
+@dataclass(slots=True)
+class _Owed:
+    """The credit of a batch that was refused."""
+
+    due_ms: float
+    size: int
 
 
 class ProduceStream:
@@ -71,7 +85,7 @@ class ProduceStream:
         self._clock, self._rng = clock, rng
         self._refuses_writes, self._confident, self._pace = refuses_writes, confident, pace
         self._delayed: deque[_Delayed] = deque()
-        self._owed: deque[_Delayed] = deque()
+        self._owed: deque[_Owed] = deque()
         self._holding = asyncio.Event()
         self._releaser: asyncio.Task[None] | None = None
         self._results: list[pb.ProduceResult] = []
@@ -172,16 +186,20 @@ class ProduceStream:
         """Let the batch in now, when its turn comes, or refuse it until later. Without acknowledgements no
         refusal is reported, so those are only delayed.
         """
+        position = 0 if pace is None else pace.let_in
         hold_ms = 0.0 if pace is None else pace.enter(wanted.size, now_ms, may_refuse=acks != 0)
+        if pace is None:
+            # The limit is gone: it goes behind what is still delayed, and not later.
+            pace, position = self._delayed[-1].pace, self._delayed[-1].position
         if hold_ms == 0 and not self._delayed:
             self._try(acks, wanted, batch, answer)
         elif hold_ms is not None:
             self._stats.throttled_batches += 1
-            self._delay(
-                self._delayed,
-                _Delayed(now_ms + hold_ms, now_ms, partial(self._try_late, acks, wanted, batch)),
+            self._delayed.append(
+                _Delayed(pace, position, now_ms, partial(self._try_late, acks, wanted, batch))
             )
-        elif pace is not None:
+            self._hold()
+        else:
             self._stats.throttle_refusals += 1
             wait_ms = pace.come_back_in_ms(now_ms)
             self._results.append(
@@ -189,15 +207,14 @@ class ProduceStream:
                     id=wanted.id,
                     error=errors.Throttled.code,
                     base_offset=-1,
-                    message=f"produce_bytes_per_s of the tenant is reached, {pace.bytes_per_s} of it here: "
-                    f"clears in {wait_ms} ms",
+                    message=f"produce_bytes_per_s of the tenant is reached: {pace.bytes_per_s} of it at this broker"
+                    f" now, all used; clears in {wait_ms} ms",
                     retry_after_ms=wait_ms,
                 )
             )
             self._wake.set()
-            self._delay(
-                self._owed, _Delayed(now_ms + wait_ms, now_ms, partial(self._give_credit, wanted.size))
-            )
+            self._owed.append(_Owed(now_ms + wait_ms, wanted.size))
+            self._hold()
 
     def _try_late(self, acks: int, wanted: pb.ProduceBatch, batch: memoryview) -> None:
         """As if it came now: the time that its tenant's rate delayed it is not ours."""
@@ -205,8 +222,8 @@ class ProduceStream:
         answer = partial(self._answer, wanted.id if acks else None, wanted.size, arrived_ms)
         self._try(acks, wanted, batch, answer)
 
-    def _delay(self, where: deque[_Delayed], delayed: _Delayed) -> None:
-        where.append(delayed)
+    def _hold(self) -> None:
+        """Something is delayed."""
         self._holding.set()
         if self._releaser is None:
             self._releaser = asyncio.create_task(self._release())
@@ -214,23 +231,25 @@ class ProduceStream:
     async def _release(self) -> None:
         """Let batches in when their turn comes, in the order they came; credit of refused ones goes back likewise."""
         while True:
-            waiting = [queue[0] for queue in (self._delayed, self._owed) if queue]
-            if not waiting:
+            now_ms = self._clock.monotonic_ms()
+            waits = [self._delayed[0].wait_ms(now_ms)] if self._delayed else []
+            if self._owed:
+                waits.append(max(0.0, self._owed[0].due_ms - now_ms))
+            if not waits:
                 self._holding.clear()
                 await self._holding.wait()
                 continue
-            now_ms = self._clock.monotonic_ms()
-            wait_ms = min(delayed.due_ms for delayed in waiting) - now_ms
+            wait_ms = min(waits)
             if wait_ms > 0:
                 self._holding.clear()
                 try:
-                    async with asyncio.timeout(wait_ms / 1000):
+                    async with asyncio.timeout(min(wait_ms, _LOOK_MS) / 1000):
                         await self._holding.wait()
                 except TimeoutError:
                     pass
                 continue
             if self._owed and self._owed[0].due_ms <= now_ms:
-                self._owed.popleft().act()
+                self._give_credit(self._owed.popleft().size)
                 continue
             await self._committer.below_bound()
             delayed = self._delayed.popleft()

@@ -18,6 +18,8 @@ from data_plane.node.serving.client_calls import ClientCalls
 from data_plane.node.serving.client_service import ClientParts, client_service
 from data_plane.node.serving.client_streams import ClientStreams
 from data_plane.node.serving.record_deletion import RecordDeletion
+from data_plane.throttling.pacing import Pace
+from penstock.contract.ids import TenantId
 
 
 class Serving:
@@ -31,6 +33,7 @@ class Serving:
         store: MetaStore,
         gate: Gate,
         fairness: Fairness,
+        pace: Callable[[TenantId], Pace | None],
         replicas: ReplicaSet,
         disk_space: DiskSpace,
         committer: Committer,
@@ -41,13 +44,14 @@ class Serving:
         reading: Callable[[], bool],
         confident: Callable[[], bool],
     ) -> None:
-        """`writing` and `reading`: may this broker do so by what it knows of the metadata? `confident`: was its
-        session confirmed just now?"""
+        """`pace`: of a tenant now. `writing` and `reading`: may this broker do so by what it knows of the metadata?
+        `confident`: was its session confirmed just now?"""
         self.streams = ClientStreams(
             environment,
             view=view,
             gate=gate,
             fairness=fairness,
+            pace=pace,
             replicas=replicas,
             disk_space=disk_space,
             committer=committer,

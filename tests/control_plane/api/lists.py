@@ -28,6 +28,7 @@ from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
+from quotas.models import PlanVersion
 from tenants.models import ApiKey, Invitation, Membership, Person, ServiceAccount, Session, Tenant
 from tenants.roles import Role, Standing
 from tests.certificates import identity, server_credentials
@@ -302,6 +303,12 @@ def price_books(house: House, said: Cluster, numbers: range) -> list[PriceBook]:
     )
 
 
+def plans(house: House, said: Cluster, numbers: range) -> None:
+    PlanVersion.objects.bulk_create(
+        PlanVersion(name="listed", version=n + 1, limits={"partitions_max": n}) for n in numbers
+    )
+
+
 def drafts(house: House, said: Cluster, numbers: range) -> list[Invoice]:
     """Each with its own period and prices; every other cut is answered, and not read."""
     cuts = invoice_rows.add_cuts(house.tenant, numbers, start=BEGINNING)
@@ -392,6 +399,7 @@ LISTS: Mapping[str, Listed] = {
     "/v1/invoices": Listed(fill=invoices),
     "/v1/credit-notes": Listed(fill=invoices, a_number=2),
     "/v1/price-books": Listed(fill=price_books),
+    "/v1/plans": Listed(fill=plans),
     "/v1/billing/chain": Listed(fill=chain),
     "/v1/billing/drafts": Listed(fill=drafts, by=OPERATOR),
     "/v1/billing/data-sets": Listed(fill=data_sets, by=OPERATOR),
@@ -410,6 +418,7 @@ NO_LISTS = {
     "/v1/access/who",
     "/v1/acls/{acl}",
     "/v1/principal-groups/{group}",
+    "/v1/quotas/preview",
     "/v1/tenants/{tenant}",
     "/v1/topics/{name}",
     "/v1/topics/{name}/durability",

@@ -89,6 +89,12 @@ VALID: dict[str, Any] = {
     "operations": ["produce"],
     "produce_bytes_per_s": 1_000,
     "partitions_max": 100,
+    "topics_max": 100,
+    "retention_ms_max": 0,
+    "message_bytes_max": 0,
+    "plan": "committed",
+    "plan_version": 1,
+    "limits": {"partitions_max": 100},
     "end": "2026-01-01T00:00:00Z",
     "topic_id": "0" * 32,
     "partition": 0,
@@ -148,7 +154,10 @@ def credential(house: House, method: str, path: str) -> dict[str, Any]:
     """Who may do most there."""
     if path in ("/v1/sign-up", "/v1/sign-in"):
         return {}
-    operators = path.startswith(("/v1/billing", "/v1/cluster")) or (method, path) == ("PATCH", "/v1/quotas")
+    operators = path.startswith(("/v1/billing", "/v1/cluster")) or (method, path) in (
+        ("PATCH", "/v1/quotas"),
+        ("POST", "/v1/plans"),
+    )
     if operators or path.endswith(("/suspend", "/resume")):
         return {"token": house.credentials[Standing.OPERATOR], "tenant": house.tenant}
     return {"token": house.credentials[Standing.OWNER]}

@@ -26,6 +26,8 @@ group delete billing --yes
 key create --name till
 key list
 tenant show
+tenant plans
+tenant preview committed
 audit verify
 usage
 invoice list

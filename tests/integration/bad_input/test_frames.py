@@ -33,6 +33,7 @@ STREAMS = {
     methods.CONSUME: FrameKind.CONSUME_OPEN,
     internal.REPLICATE: FrameKind.REPLICA_OPEN,
     internal.CONTROL: FrameKind.BEAT,
+    internal.LEASES: FrameKind.LEASE_REQUEST,
 }
 """Each stream with a kind that it takes."""
 CLIENT_STREAMS = [methods.PRODUCE, methods.CONSUME]
@@ -41,6 +42,7 @@ FOREIGN_KINDS = {
     methods.CONSUME: [FrameKind.CONSUME_PUSH, FrameKind.PRODUCE, FrameKind.REPLICA_OPEN],
     internal.REPLICATE: [FrameKind.REPLICA_PUSH, FrameKind.REPLICA_ANSWER, FrameKind.PRODUCE, FrameKind.BEAT],
     internal.CONTROL: [FrameKind.REPLICA_OPEN, FrameKind.CONSUME_OPEN],
+    internal.LEASES: [FrameKind.LEASE_GRANT, FrameKind.BEAT],
 }
 
 
@@ -102,7 +104,7 @@ def test_a_frame_beyond_what_is_read_at_all_ends_its_stream(
     assert "larger than max" in ended.message
 
 
-@pytest.mark.parametrize("method", [internal.REPLICATE, internal.CONTROL])
+@pytest.mark.parametrize("method", [internal.REPLICATE, internal.CONTROL, internal.LEASES])
 def test_a_length_beyond_what_is_read_at_all_ends_the_connection_of_a_broker(
     cluster: Brokers, tenant: Tenant, method: str
 ) -> None:
@@ -256,9 +258,11 @@ def test_a_broker_cannot_speak_for_another(cluster: Brokers, tenant: Tenant) -> 
     opening = replication.ReplicaOpenHead(broker_id=3, broker_epoch=1)
     opening.partitions.add(handle=1, topic_id=topic_id)
     beat = replication.BeatHead(broker_id=3, controller_epoch=2**62)
+    lease = replication.LeaseRequestHead(broker_id=3, broker_epoch=1, sequence=1)
     for method, frame in (
         (internal.REPLICATE, pack_frame(FrameKind.REPLICA_OPEN, opening.SerializeToString())),
         (internal.CONTROL, pack_frame(FrameKind.BEAT, beat.SerializeToString())),
+        (internal.LEASES, pack_frame(FrameKind.LEASE_REQUEST, lease.SerializeToString())),
     ):
         with RawPeer(cluster.spec.broker(1).peer_address, method, cluster.as_broker(2)) as stream:
             stream.send(frame)

@@ -133,7 +133,7 @@ def test_the_sdk_tells_a_producer_and_a_consumer_that_their_key_was_revoked(
 
 
 INTERNAL_CALLS = sorted(path for path in vars(internal).values() if ".Admin/" in str(path))
-PEER_STREAMS = [internal.REPLICATE, internal.CONTROL]
+PEER_STREAMS = [internal.REPLICATE, internal.CONTROL, internal.LEASES]
 PEER_CALLS = [internal.HAND_OVER, internal.REPLICA_ENDS, internal.APPEND_USAGE, internal.CUT_PARTITIONS]
 
 

@@ -13,6 +13,7 @@ BETWEEN_BROKERS = {
     methods.REPLICATE,
     methods.COMPARE_SEGMENTS,
     methods.CONTROL,
+    methods.LEASES,
     methods.REPLICA_ENDS,
     methods.HAND_OVER,
     methods.APPEND_USAGE,

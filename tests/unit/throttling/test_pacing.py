@@ -1,13 +1,12 @@
-"""Paces: the rate holds over any window, order holds through refusals, and brokers share by what they lead."""
+"""Paces: the rate holds over any window, order holds through refusals, and what is delayed follows the rate."""
 
 import random
 
 import pytest
 
-from data_plane.metadata import model
-from data_plane.throttling.pacing import BURST_MS, HOLD_MS_MAX, SHARE_CHECK_MS, Pace, Pacing, part_led
-from penstock.contract.ids import BrokerId, TenantId, TopicId
-from tests.unit.controller.setup import ACME, ORDERS, Store, record
+from data_plane.throttling.pacing import BURST_MS, HOLD_MS_MAX, Pace, part_led
+from penstock.contract.ids import BrokerId
+from tests.unit.controller.setup import ACME, Store, record
 
 
 def test_what_comes_within_the_rate_passes_at_once() -> None:
@@ -75,60 +74,36 @@ def test_another_rate_counts_for_what_is_still_to_pass() -> None:
     assert pace.clears_in_ms(0.0) == 1_000
 
 
-def paced(store: Store, rate: int) -> None:
-    tenant = model.TenantRecord(tenant=ACME, quotas=model.TenantQuotas(produce_bytes_per_s=rate))
-    store.put(model.tenant_key(ACME), tenant.encode())
+def test_what_is_delayed_passes_at_the_new_rate() -> None:
+    """A share that grows lets go at once what was delayed at the small one."""
+    pace = Pace(100)
+    places = []
+    for _ in range(3):
+        places.append(pace.let_in)
+        pace.enter(100, 0.0)
+    assert [pace.wait_ms(place, 0.0) for place in places] == [0, 750, 1_750]
+    pace.change(100_000, 0.0)
+    assert all(pace.wait_ms(place, 10.0) == 0 for place in places)
+    pace.change(10, 10.0)
+    pace.enter(1_000, 10.0)
+    place = pace.let_in
+    pace.enter(1, 10.0)
+    assert pace.wait_ms(place, 10.0) > 90_000, "a smaller rate counts for what was let in before"
 
 
-def test_brokers_share_the_rate_by_the_partitions_they_lead() -> None:
+def test_while_another_rate_is_hoped_for_only_what_is_too_much_for_that_is_refused() -> None:
+    pace = Pace(100)
+    pace.hope(1_000, 1_000.0)
+    assert [pace.enter(2_500, 999.0) is None for _ in range(3)] == [False, False, True]
+    assert 2_900 < pace.come_back_in_ms(999.0) < 3_600, "at the rate that is hoped for"
+    assert pace.enter(1, 1_000.0) is None and pace.refused == 2
+    assert pace.come_back_in_ms(1_000.0) > 30_000
+
+
+def test_what_a_broker_leads_of_a_tenant() -> None:
     store = Store()
     store.topic(record(), record(partition=1), record(partition=2, leader=2), record(partition=3, leader=-1))
-    paced(store, 3_000)
     assert part_led(store.image, BrokerId(1), ACME) == (2, 3)
-    shares = [Pacing(store.image, BrokerId(broker)).of(ACME, 0.0) for broker in (1, 2)]
-    assert [pace.bytes_per_s for pace in shares if pace] == [2_000, 1_000]
-
-
-def test_the_share_follows_the_leaders_and_the_rate_and_ends_with_the_limit() -> None:
-    store = Store()
-    store.topic(record(), record(partition=1, leader=2))
-    paced(store, 2_000)
-    pacing = Pacing(store.image, BrokerId(1))
-    pace = pacing.of(ACME, 0.0)
-    assert pace is not None and pace.bytes_per_s == 1_000
-    store.put(model.block_key(ORDERS, 0), model.encode_block({0: record(), 1: record(partition=1)}))
-    assert pacing.of(ACME, 1.0) is pace and pace.bytes_per_s == 1_000, "looked at now and then"
-    assert pacing.of(ACME, SHARE_CHECK_MS + 1.0) is pace and pace.bytes_per_s == 2_000
-    paced(store, 500)
-    assert pacing.of(ACME, SHARE_CHECK_MS + 2.0) is pace and pace.bytes_per_s == 500, (
-        "a new rate counts at once"
-    )
-    paced(store, 0)
-    assert pacing.of(ACME, SHARE_CHECK_MS + 3.0) is None
-    assert pacing.of(TenantId("nobody"), 0.0) is None
-
-
-def test_a_tenant_without_leaders_still_has_a_pace() -> None:
-    store = Store()
-    store.topic(record(leader=-1), topic_id=TopicId(b"t" * 16))
-    paced(store, 10)
-    pace = Pacing(store.image, BrokerId(1)).of(ACME, 0.0)
-    assert pace is not None and pace.bytes_per_s == 10
-
-
-def test_a_rate_that_is_set_a_second_time_begins_with_nothing_owed() -> None:
-    store = Store()
-    store.topic(record())
-    paced(store, 1_000)
-    pacing = Pacing(store.image, BrokerId(1))
-    first = pacing.of(ACME, 0.0)
-    assert first is not None
-    first.enter(100_000, 0.0, may_refuse=False)
-    paced(store, 0)
-    assert pacing.of(ACME, 1.0) is None
-    paced(store, 1_000)
-    again = pacing.of(ACME, 2.0)
-    assert again is not None and again.enter(10, 2.0) == 0
 
 
 def test_a_pace_that_was_full_a_second_time_refuses_again_only_when_it_is_full() -> None:

@@ -1,0 +1,83 @@
+"""What a tenant's topics use of its limits, and what other limits would refuse."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Sum
+
+from control_plane.audit.actor import Actor
+from control_plane.topics.models import Topic
+from penstock.contract.errors import LimitExceeded
+from penstock.contract.topic_settings import UNLIMITED
+from quotas import actions
+from quotas.plans import LIMIT_NAMES, Limits, Plan
+from quotas.queries import limits_of
+from tenants.models import Tenant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitUse:
+    """One limit as it is, as it would be, and what is used of it now."""
+
+    name: str
+    present: int
+    """0 = no limit."""
+    wanted: int
+    used: int | None
+    """None: it is not counted here. UNLIMITED: a topic without an end of retention."""
+    refused: str = ""
+    """What would have to be done first; empty if `wanted` is not below what is used."""
+
+
+def uses(tenant: Tenant) -> dict[str, int]:
+    """By limit: what the tenant's topics use of it."""
+    topics = Topic.objects.filter(tenant=tenant, deleted_at=None)
+    settings = list(topics.values_list("settings", flat=True))
+    retentions = [one["retention_ms"] for one in settings]
+    return {
+        "partitions_max": topics.aggregate(n=Sum("partitions"))["n"] or 0,
+        "topics_max": len(settings),
+        "retention_ms_max": UNLIMITED if UNLIMITED in retentions else max(retentions, default=0),
+        "message_bytes_max": max((one["max_message_bytes"] for one in settings), default=0),
+    }
+
+
+def compared(tenant: Tenant, wanted: Limits) -> list[LimitUse]:
+    """Each limit beside what the tenant has and uses."""
+    present, found, used = asdict(limits_of(tenant)), asdict(wanted), uses(tenant)
+    return [
+        LimitUse(
+            name=name,
+            present=present[name],
+            wanted=found[name],
+            used=used.get(name),
+            refused=refusal(name, found[name], used.get(name)),
+        )
+        for name in LIMIT_NAMES
+    ]
+
+
+def refusal(name: str, limit: int, used: int | None) -> str:
+    """Why so much may not be used of a limit; empty if it may."""
+    if used is None or limit == 0 or UNLIMITED != used <= limit:
+        return ""
+    if used == UNLIMITED:
+        return f"{name}: a topic keeps its messages without an end, at most {limit} allowed"
+    return f"{name}: {used} used, at most {limit} allowed"
+
+
+def set_limits(actor: Actor, tenant: Tenant, *, plan: Plan | None, **limits: Any) -> Tenant:
+    """As `quotas.actions.set_limits`. A plan with a limit below what is used is refused: `LimitExceeded`, which names
+    each such limit.
+    """
+    if plan is None:
+        return actions.set_limits(actor, tenant, **limits)
+    with transaction.atomic():
+        Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        # A limit that is given with the plan stands in the plan's stead.
+        wanted = Limits(**(asdict(plan.limits) | limits))
+        below = [use.refused for use in compared(tenant, wanted) if use.refused]
+        if below:
+            raise LimitExceeded(f"plan {plan.label} is below what is used: {'; '.join(below)}")
+        return actions.set_limits(actor, tenant, plan=plan, **limits)

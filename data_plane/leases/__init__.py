@@ -1,0 +1,1 @@
+"""Core: parts of a limit that brokers hold for a time, divided by demand."""

@@ -1,0 +1,141 @@
+"""Plans: what is shipped and published, what a tenant on one may do, and a change that does not fit."""
+
+import pytest
+
+from control_plane.audit.models import AuditEntry
+from control_plane.topics import actions as topics
+from control_plane.topics import plan_use
+from penstock.contract.errors import InvalidRequest, LimitExceeded, NotFound
+from penstock.contract.limits import DAY_MS, MIB
+from penstock.contract.topic_settings import UNLIMITED
+from quotas import actions, queries
+from quotas.models import Quota
+from quotas.plans import DEFAULT, SHIPPED, STANDARD, Limits, Plan
+from tenants.models import Tenant
+from tenants.roles import Standing
+from tests.control_plane.world import ACTOR, call, make_house, make_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+def on(tenant: Tenant, name: str) -> None:
+    plan_use.set_limits(ACTOR, tenant, plan=queries.plan(name))
+
+
+def create(tenant: Tenant, name: str, partitions: int = 1, **settings: int) -> None:
+    topics.create_topic(ACTOR, tenant, name=name, partitions=partitions, settings=settings)
+
+
+def test_a_tenant_begins_on_the_default_plan_and_others_are_shipped() -> None:
+    tenant = make_tenant("acme")
+    assert queries.plan_of(tenant) == DEFAULT and queries.limits_of(tenant) == STANDARD
+    assert {plan.name for plan in SHIPPED} == {"free", "pay-as-you-go", "committed", "dedicated"}
+
+
+def test_a_plan_bounds_topics_retention_and_messages_and_says_what_to_do() -> None:
+    tenant = make_tenant("acme")
+    on(tenant, "free")
+    with pytest.raises(LimitExceeded, match=r"retention_ms_max: retention_ms of a would be no end, at most"):
+        create(tenant, "a", retention_ms=UNLIMITED)
+    with pytest.raises(LimitExceeded, match="message_bytes_max: max_message_bytes of a would be 2097152"):
+        create(tenant, "a", max_message_bytes=2 * MIB)
+    for number in range(10):
+        create(tenant, f"topic-{number}")
+    with pytest.raises(LimitExceeded, match="topics_max: one-more needs 1, 10 of 10 are used"):
+        create(tenant, "one-more")
+    with pytest.raises(LimitExceeded, match="retention_ms_max"):
+        topics.update_topic(ACTOR, tenant, "topic-1", settings={"retention_ms": 8 * DAY_MS})
+    topics.update_topic(ACTOR, tenant, "topic-1", settings={"retention_ms": DAY_MS})
+
+
+def test_many_topics_of_one_request_use_the_limit_up_in_their_order() -> None:
+    tenant = make_tenant("acme")
+    actions.set_limits(ACTOR, tenant, topics_max=2)
+    asked = [topics.TopicAsked(name=f"t{number}", partitions=1, settings={}) for number in range(3)]
+    made = topics.create_topics(ACTOR, tenant, asked)
+    assert [isinstance(one, LimitExceeded) for one in made] == [False, False, True]
+
+
+def test_what_a_topic_has_already_may_stay_where_a_limit_became_smaller() -> None:
+    tenant = make_tenant("acme")
+    create(tenant, "old", retention_ms=UNLIMITED)
+    actions.set_limits(ACTOR, tenant, retention_ms_max=DAY_MS)
+    topics.update_topic(ACTOR, tenant, "old", partitions=2)
+
+
+def test_a_plan_below_what_is_used_is_refused_by_name_and_changes_nothing() -> None:
+    tenant = make_tenant("acme")
+    create(tenant, "wide", partitions=31)
+    create(tenant, "kept", retention_ms=UNLIMITED)
+    with pytest.raises(LimitExceeded) as refused:
+        on(tenant, "free")
+    said = refused.value.message
+    assert "plan free (version 1) is below what is used" in said
+    assert "partitions_max: 32 used, at most 30 allowed" in said
+    assert "retention_ms_max: a topic keeps its messages without an end" in said
+    assert "topics_max" not in said
+    assert queries.plan_of(tenant) == DEFAULT
+    compared = plan_use.compared(tenant, queries.plan("free").limits)
+    assert [use.name for use in compared if use.refused] == ["partitions_max", "retention_ms_max"]
+
+
+def test_a_limit_of_the_tenants_own_stands_above_the_plan_until_another_plan_comes() -> None:
+    tenant = make_tenant("acme")
+    on(tenant, "committed")
+    actions.set_limits(ACTOR, tenant, partitions_max=7)
+    assert queries.limits_of(tenant).partitions_max == 7
+    assert queries.limits_of(tenant).produce_bytes_per_s == 256 * MIB
+    plan_use.set_limits(ACTOR, tenant, plan=queries.plan("dedicated"), topics_max=3)
+    assert queries.limits_of(tenant) == Limits(produce_bytes_per_s=0, partitions_max=0, topics_max=3)
+    assert AuditEntry.objects.filter(tenant=tenant.public_id, action="quota.set").count() == 3
+
+
+def test_a_version_of_a_plan_never_changes_and_tenants_stay_on_theirs() -> None:
+    tenant = make_tenant("acme")
+    wanted = Limits(produce_bytes_per_s=5 * MIB, partitions_max=50)
+    first = actions.publish_plan(ACTOR, "start-up", wanted)
+    assert first == Plan(name="start-up", version=1, limits=wanted)
+    assert actions.publish_plan(ACTOR, "start-up", wanted) == first, "nothing is new"
+    on(tenant, "start-up")
+    second = actions.publish_plan(ACTOR, "start-up", Limits(produce_bytes_per_s=MIB, partitions_max=5))
+    assert second.version == 2 and queries.plan("start-up") == second
+    assert queries.plan_of(tenant) == first and queries.limits_of(tenant) == wanted
+    assert actions.publish_plan(ACTOR, "free", wanted).version == 2, "after the one that is shipped"
+    with pytest.raises(NotFound, match="plan 'fre' does not exist; there are: committed, dedicated, free"):
+        queries.plan("fre")
+    with pytest.raises(InvalidRequest, match="partitions_max: -1"):
+        Limits(produce_bytes_per_s=0, partitions_max=-1)
+
+
+def test_a_refused_change_of_plan_is_taken_back_whole() -> None:
+    tenant = make_tenant("acme")
+    actions.set_limits(ACTOR, tenant, partitions_max=7)
+    before, quota = Tenant.objects.get(pk=tenant.pk), queries.quota_of(tenant)
+    changed = plan_use.set_limits(ACTOR, before, plan=queries.plan("committed"), topics_max=3)
+    assert actions.take_back(ACTOR, changed, before, quota, "the brokers said no")
+    stored = Quota.objects.get(tenant=tenant)
+    assert (stored.plan, stored.partitions_max, stored.topics_max) == ("", 7, None)
+
+
+def test_over_rest_a_tenant_previews_and_an_operator_changes() -> None:
+    house = make_house("acme")
+    owner, operator = house.credentials[Standing.OWNER], house.credentials[Standing.OPERATOR]
+    create(house.tenant, "wide", partitions=31)
+    seen = call("GET", "/v1/quotas/preview?plan=free", token=owner)
+    assert seen.status == 200 and not seen.body["fits"]
+    (partitions,) = [use for use in seen.body["limits"] if use["limit"] == "partitions_max"]
+    assert (partitions["present"], partitions["wanted"], partitions["used"]) == (1_000, 30, 31)
+    assert call("GET", "/v1/quotas/preview?plan=nothing", token=owner).status == 404
+    assert call("GET", "/v1/quotas/preview?plan=free&version=x", token=owner).status == 400
+    refused = call("PATCH", "/v1/quotas", {"plan": "free"}, token=operator, tenant=house.tenant)
+    assert refused.body["code"] == "limit_exceeded" and "31 used, at most 30" in refused.body["detail"]
+    alone = call("PATCH", "/v1/quotas", {"plan_version": 1}, token=operator, tenant=house.tenant)
+    assert alone.status == 400
+    shown = call("GET", "/v1/quotas", token=owner).body
+    assert (shown["plan"], shown["plan_version"], shown["partitions_max"]) == ("pay-as-you-go", 1, 1_000)
+    body = {"name": "start-up", "limits": {"partitions_max": 50}}
+    made = call("POST", "/v1/plans", body, token=operator)
+    assert made.status == 201 and made.body["version"] == 1
+    assert call("POST", "/v1/plans", body, token=owner).status == 403
+    listed = call("GET", "/v1/plans", token=owner).body["items"]
+    assert [plan["name"] for plan in listed][-1] == "start-up" and len(listed) == 5

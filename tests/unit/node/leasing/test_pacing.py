@@ -1,0 +1,154 @@
+"""Shares of a tenant's produce rate: by what brokers lead below the feature level of leases, by demand from it on."""
+
+from data_plane.leases.holder import LeaseHolder
+from data_plane.leases.terms import LimitKey, Terms
+from data_plane.metadata import model
+from data_plane.metadata.features import FEATURES_KEY, LEASES, FeaturesRecord
+from data_plane.node.leasing.pacing import FLOOR, IDLE_MS, PRODUCE_RATE, SHARE_CHECK_MS, Pacing
+from penstock.contract.ids import BrokerId, TenantId, TopicId
+from tests.unit.controller.setup import ACME, ORDERS, Store, record
+
+KEY = LimitKey(ACME, PRODUCE_RATE)
+
+
+def holder_of(broker: int = 1) -> LeaseHolder:
+    return LeaseHolder(BrokerId(broker), Terms())
+
+
+def paced(store: Store, rate: int) -> None:
+    tenant = model.TenantRecord(tenant=ACME, quotas=model.TenantQuotas(produce_bytes_per_s=rate))
+    store.put(model.tenant_key(ACME), tenant.encode())
+
+
+def test_brokers_share_the_rate_by_the_partitions_they_lead() -> None:
+    store = Store()
+    store.topic(record(), record(partition=1), record(partition=2, leader=2), record(partition=3, leader=-1))
+    paced(store, 3_000)
+    shares = [Pacing(store.image, BrokerId(broker), holder_of(broker)).of(ACME, 0.0) for broker in (1, 2)]
+    assert [pace.bytes_per_s for pace in shares if pace] == [2_000, 1_000]
+
+
+def test_the_share_follows_the_leaders_and_the_rate_and_ends_with_the_limit() -> None:
+    store = Store()
+    store.topic(record(), record(partition=1, leader=2))
+    paced(store, 2_000)
+    pacing = Pacing(store.image, BrokerId(1), holder_of())
+    pace = pacing.of(ACME, 0.0)
+    assert pace is not None and pace.bytes_per_s == 1_000
+    store.put(model.block_key(ORDERS, 0), model.encode_block({0: record(), 1: record(partition=1)}))
+    assert pacing.of(ACME, 1.0) is pace and pace.bytes_per_s == 1_000, "looked at now and then"
+    assert pacing.of(ACME, SHARE_CHECK_MS + 1.0) is pace and pace.bytes_per_s == 2_000
+    paced(store, 500)
+    assert pacing.of(ACME, SHARE_CHECK_MS + 2.0) is pace and pace.bytes_per_s == 500, (
+        "a new rate counts at once"
+    )
+    paced(store, 0)
+    assert pacing.of(ACME, SHARE_CHECK_MS + 3.0) is None
+    assert pacing.of(TenantId("nobody"), 0.0) is None
+
+
+def test_a_tenant_without_leaders_still_has_a_pace() -> None:
+    store = Store()
+    store.topic(record(leader=-1), topic_id=TopicId(b"t" * 16))
+    paced(store, 10)
+    pace = Pacing(store.image, BrokerId(1), holder_of()).of(ACME, 0.0)
+    assert pace is not None and pace.bytes_per_s == 10
+
+
+def test_a_rate_that_is_set_a_second_time_begins_with_nothing_owed() -> None:
+    store = Store()
+    store.topic(record())
+    paced(store, 1_000)
+    pacing = Pacing(store.image, BrokerId(1), holder_of())
+    first = pacing.of(ACME, 0.0)
+    assert first is not None
+    first.enter(100_000, 0.0, may_refuse=False)
+    paced(store, 0)
+    assert pacing.of(ACME, 1.0) is None
+    paced(store, 1_000)
+    again = pacing.of(ACME, 2.0)
+    assert again is not None and again.enter(10, 2.0) == 0
+
+
+def by_demand(rate: int) -> tuple[Store, LeaseHolder, Pacing]:
+    """Broker 1 leads half of the tenant's partitions, in a cluster that leases limits; broker 9's term is 5."""
+    store = Store()
+    store.topic(record(), record(partition=1, leader=2))
+    store.put(FEATURES_KEY, FeaturesRecord(level=LEASES).encode())
+    paced(store, rate)
+    holder = holder_of()
+    holder.follow(5, 1)
+    return store, holder, Pacing(store.image, BrokerId(1), holder)
+
+
+def granted(holder: LeaseHolder, pacing: Pacing, amount: int, now_ms: float) -> None:
+    request = holder.request(pacing.wants(now_ms), now_ms)
+    assert request is not None and holder.answered(request, {KEY: amount}, now_ms)
+    pacing.take_shares(now_ms)
+
+
+def test_without_a_lease_there_is_the_floor_and_with_one_its_amount() -> None:
+    _, holder, pacing = by_demand(100_000)
+    pace = pacing.of(ACME, 0.0)
+    assert pace is not None and pace.bytes_per_s == 50_000 // FLOOR
+    assert pacing.begun and pacing.is_active
+    pace.enter(10_000, 0.0)
+    assert pacing.wants(0.0) == {KEY: 100_000}, "more is delayed than the floor lets through"
+    granted(holder, pacing, 90_000, 1.0)
+    assert pace.bytes_per_s == 90_000
+    later = pacing.of(ACME, 1.0 + holder.terms.lease_ms)
+    assert later is pace and pace.bytes_per_s == 50_000 // FLOOR, "its time is over"
+
+
+def test_what_is_used_is_wanted_with_a_little_above_it() -> None:
+    _, holder, pacing = by_demand(100_000)
+    pace = pacing.of(ACME, 0.0)
+    assert pace is not None
+    pace.enter(10_000, 0.0)
+    granted(holder, pacing, 100_000, 0.0)
+    wanted = {KEY: 0}
+    for tick in range(1, 21):
+        pace.enter(2_500, tick * 250.0)
+        wanted = pacing.wants(tick * 250.0)
+    assert 10_000 < wanted[KEY] <= 11_000
+
+
+def test_a_pace_that_is_not_used_gives_its_lease_up_and_is_looked_at_no_more() -> None:
+    _, holder, pacing = by_demand(100_000)
+    pace = pacing.of(ACME, 0.0)
+    assert pace is not None
+    pace.enter(10_000, 0.0)
+    granted(holder, pacing, 100_000, 0.0)
+    ticks = [250.0 * tick for tick in range(1, 60)]
+    for now_ms in ticks:
+        request = holder.request(pacing.wants(now_ms), now_ms)
+        if request is not None:
+            holder.answered(request, dict.fromkeys(request.wishes, 100_000), now_ms)
+    assert not pacing.is_active and not holder.keys and not holder.owes
+    assert ticks[-1] > IDLE_MS
+    pacing.begun = False
+    again = pacing.of(ACME, ticks[-1])
+    assert again is pace and pacing.begun and pace.bytes_per_s == 50_000 // FLOOR
+
+
+def test_what_hardly_uses_the_limit_asks_for_nothing() -> None:
+    _, holder, pacing = by_demand(100_000)
+    holder.answered(holder.request({}, 0.0), {}, 0.0)  # type: ignore[arg-type]
+    pace = pacing.of(ACME, 0.0)
+    assert pace is not None
+    for tick in range(40):
+        pace.enter(100, tick * 250.0)
+        assert holder.request(pacing.wants(tick * 250.0), tick * 250.0) is None
+
+
+def test_a_limit_that_is_lifted_lets_go_what_is_delayed() -> None:
+    store, _, pacing = by_demand(1_000)
+    pace = pacing.of(ACME, 0.0)
+    assert pace is not None
+    pace.enter(5_000, 0.0)
+    place = pace.let_in
+    assert pace.wait_ms(place, 0.0) > 10_000
+    paced(store, 0)
+    assert pacing.wants(1.0) == {}, "looked at though no batch comes"
+    assert pace.wait_ms(place, 2.0) == 0
+    assert pacing.of(ACME, 3.0) is None and not pacing.is_active
