@@ -178,9 +178,7 @@ def test_brokers_are_listed_with_their_hosts_where_any_is_named_and_each_warning
         for number, host in enumerate(hosts)
     ]
     with little_server(lambda _: Answer(body={"items": items, "next": None})) as server:
-        monkeypatch.setenv("PENSTOCK_API_URL", server.url)
-        monkeypatch.setenv("PENSTOCK_API_KEY", KEY)
-        monkeypatch.setenv("PENSTOCK_OPERATOR_TOKEN", "pso_x")
+        as_operator(monkeypatch, server.url)
         ran = CliRunner().invoke(cli, ["cluster", "brokers"])
     listed = [line.split("\t") for line in ran.stdout.splitlines()]
     assert [[row[0], *row[5:-1]] for row in listed] == rows

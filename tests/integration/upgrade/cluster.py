@@ -237,7 +237,9 @@ class Cluster:
         """A command of `penstock` with --json: what it printed, or its error."""
         ran = subprocess.run(
             release.command("-m", "penstock.cli", "--json", *arguments),
-            env=release.environment(PENSTOCK_API_URL=self.api_url),
+            env=release.environment(
+                PENSTOCK_API_URL=self.api_url, PENSTOCK_BOOTSTRAP=",".join(self.bootstrap)
+            ),
             cwd=self.directory.path,
             stdin=subprocess.DEVNULL,
             capture_output=True,
