@@ -103,6 +103,8 @@ class AclsView(TenantView):
         """The entries of the access list. They have no order: one that denies wins."""
         rows: QuerySet[AclEntry] = queries.acls(self.tenant)
         principal = request.query_params.get("principal")
+        if principal is not None:
+            rules.check_principal(principal, groups=True)
         return self.paged(rows if principal is None else rows.filter(principal=principal), AclShape)
 
     @extend_schema(

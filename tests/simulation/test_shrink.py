@@ -31,7 +31,7 @@ def in_own_process(run: Callable[[Plan], SeedResult], plan: Plan) -> SeedResult:
 
 @pytest.mark.slow
 def test_a_planted_bug_is_found_by_fewer_faults_and_clients_and_by_the_same_invariant() -> None:
-    plan = replace(leaders_come_and_go(0), consumers=1, sdk_consumers=1, chaos_s=3.0)
+    plan = replace(leaders_come_and_go(1), consumers=1, sdk_consumers=1, chaos_s=3.0)
     failed = in_own_process(run_with_bug, plan)
     assert failed.violated == "I4"
     small = shrink(plan, failed, run=run_with_bug, runs_max=5)
@@ -40,7 +40,7 @@ def test_a_planted_bug_is_found_by_fewer_faults_and_clients_and_by_the_same_inva
     assert len(small.result.harms) < len(failed.harms)
     assert small.plan.consumers + small.plan.sdk_consumers == 0 < plan.consumers + plan.sdk_consumers
     shown = small.lines()
-    assert shown[0].startswith("seed 0 violates I4")
+    assert shown[0].startswith("seed 1 violates I4")
     assert len(shown) < 200
     clean = in_own_process(run_plan, small.plan)
     assert clean.passed, "the product as it is has nothing of it"

@@ -106,6 +106,18 @@ VALID: dict[str, Any] = {
     "waive": ["0" * 32 + "-0"],
     "reason": "its disk is lost",
     "level": 1,
+    "default": "allow",
+    "effect": "allow",
+    "principal": "everyone",
+    "resource": "topic",
+    "pattern": "prefix",
+    "addresses": ["10.0.0.0/8"],
+    "preset": "producer",
+    "group_prefix": "workers",
+    "scopes": [{"resource": "topic", "pattern": "prefix", "name": "orders", "operations": ["produce"]}],
+    "service_account": "sa_nothing",
+    "overlap_s": 60,
+    "members": ["person:us_nothing"],
 }
 """Of every field of every request: a new field without a value here is a failure of the test below."""
 

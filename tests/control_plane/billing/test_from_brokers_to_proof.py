@@ -303,6 +303,7 @@ def test_deleted_topics_are_billed_once_and_hold_up_no_invoice(
     assert not delivery.deliver("cut", amid.public_id)
     delete("amid")
     assert not delivery.deliver("cut", amid.public_id)
+    cluster.status(1)
     cluster.start(1)
     cuts["amid"].append(deliver(usage, amid))
     end_period(*names)

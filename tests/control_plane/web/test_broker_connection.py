@@ -1,7 +1,7 @@
 """What the console gives to the SDK when it reads from brokers, for messages and for proofs."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from web import broker_access, proofs, usage_tail
 
 
 @pytest.fixture
-def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Makes settings of `brokers` those of this process."""
 
     def configure(**brokers: Any) -> None:
@@ -22,13 +22,11 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
         values = json.loads(file.read_text())
         values["brokers"] |= brokers
         file.write_text(json.dumps(values))
-        monkeypatch.setenv(config.VARIABLE, str(file))
-        config.current.cache_clear()
+        read = config.read(file)
+        monkeypatch.setattr(config, "current", lambda: read)
 
     monkeypatch.delenv(CA_FILE, raising=False)
-    yield configure
-    monkeypatch.undo()
-    config.current.cache_clear()
+    return configure
 
 
 def test_the_configured_authority_goes_to_the_sdk(configured: Callable[..., None]) -> None:
