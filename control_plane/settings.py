@@ -122,7 +122,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": [],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["control_plane.api.parsing.JsonParser"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "control_plane.rest.schema.DryRunSchema",
     "DEFAULT_THROTTLE_CLASSES": ["control_plane.rest.throttles.CallerThrottle"],
     "DEFAULT_THROTTLE_RATES": {
         "caller": "100/second",

@@ -248,8 +248,17 @@ def end_account(actor: Actor, tenant: Tenant, account: ServiceAccount) -> None:
             )
         named.delete()
         for group in holding:
+            before = list(group.members)
             group.members = [member for member in group.members if member != principal]
             group.save(update_fields=["members"])
+            audit.record(
+                actor,
+                tenant=tenant.public_id,
+                action="principal_group.change",
+                object_id=group.public_id,
+                before={"members": before},
+                after={"members": group.members},
+            )
         _changed(actor, row)
 
 

@@ -4,11 +4,13 @@ The tag of an object that is delivered to the brokers is its generation. Observe
 use) do not change it, so a tag serves If-Match only and is not compared for caches.
 """
 
+import hashlib
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from django.db import transaction
+from django.db import models, transaction
 from rest_framework.request import Request
 
 from control_plane.outbox.models import DesiredObject
@@ -23,6 +25,11 @@ _TAG = re.compile(r'(?:W/)?"[^"]*"')
 def of(row: DesiredObject) -> str:
     """The tag of an object that has generations."""
     return f'"{row.generation}"'
+
+
+def of_content(*content: object) -> str:
+    """The tag of an object without generations: of the content, plain JSON, that a change can change."""
+    return f'"{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]}"'
 
 
 def check(request: Request, current: str) -> None:
@@ -50,4 +57,16 @@ def unchanged(request: Request, row: DesiredObject) -> Iterator[None]:
         return
     with transaction.atomic():
         check(request, of(type(row)._default_manager.select_for_update(no_key=True).get(pk=row.pk)))
+        yield
+
+
+@contextmanager
+def unchanged_within(request: Request, owner: models.Model, current: Callable[[], str]) -> Iterator[None]:
+    """As `unchanged`, for what changes under the lock of its `owner` only. `current` reads its tag, under the lock."""
+    if HEADER not in request.headers:
+        yield
+        return
+    with transaction.atomic():
+        type(owner)._default_manager.select_for_update(no_key=True).get(pk=owner.pk)
+        check(request, current())
         yield

@@ -53,6 +53,14 @@ LIMIT = OpenApiParameter(
     description=f"Items per page, 1 to {PAGE_ITEMS_MAX}; the default is {PAGE_ITEMS_DEFAULT}.",
 )
 PAGING = [CURSOR, LIMIT]
+DRY_RUN_PARAMETER = "dry_run"
+DRY_RUN = {
+    "in": "query",
+    "name": DRY_RUN_PARAMETER,
+    "schema": {"type": "string", "enum": ["false", "true"], "default": "false"},
+    "description": "`true`: make the same checks, change nothing, and answer 200 with what would change.",
+}
+"""As the OpenAPI document has it."""
 
 
 class TopicIdField(serializers.RegexField):
@@ -98,6 +106,37 @@ class Delivery(serializers.Serializer[Any]):
 
     def get_delivered(self, row: object) -> bool:
         return bool(self.context["delivered"])
+
+
+class FieldChange(serializers.Serializer[Any]):
+    field = serializers.CharField()
+    before = serializers.JSONField(
+        allow_null=True, help_text="null: not set, or there is no such object yet."
+    )
+    after = serializers.JSONField(allow_null=True, help_text="null: not set, or the object would be gone.")
+
+
+class ObjectChange(serializers.Serializer[Any]):
+    """What would be made, changed or removed, named as in the audit log."""
+
+    kind = serializers.CharField()
+    id = serializers.CharField(
+        allow_null=True, help_text="null: it would be made, under an id not known yet."
+    )
+    name = serializers.CharField(allow_null=True)
+    action = serializers.CharField(help_text="What would happen to it, as `create`.")
+    fields = FieldChange(many=True)  # type: ignore[assignment]
+
+
+class DryRun(serializers.Serializer[Any]):
+    """What a change would do, in its order, with what goes along with it. Nothing was changed."""
+
+    dry_run = serializers.BooleanField()
+    changes = ObjectChange(many=True)
+    monthly_cost_change = serializers.DecimalField(
+        max_digits=20, decimal_places=2, allow_null=True, help_text="Always null: `monthly_cost_reason`."
+    )
+    monthly_cost_reason = serializers.CharField()
 
 
 class Condition(serializers.Serializer[Any]):

@@ -1,6 +1,8 @@
 """Writes the audit log: an entry in the same transaction as the change that it describes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +28,20 @@ class Entry:
     after: Mapping[str, Any] = field(default_factory=dict)
 
 
+_overhearing: ContextVar[list[Entry] | None] = ContextVar("overhearing", default=None)
+
+
+@contextmanager
+def overheard() -> Iterator[list[Entry]]:
+    """Every entry that the block writes, in order, whether or not its transaction is committed."""
+    entries: list[Entry] = []
+    mark = _overhearing.set(entries)
+    try:
+        yield entries
+    finally:
+        _overhearing.reset(mark)
+
+
 def record(
     actor: Actor,
     *,
@@ -48,6 +64,9 @@ def record_all(actor: Actor, *, tenant: str, entries: Sequence[Entry]) -> list[A
     invariant(connection.in_atomic_block, "an audit entry is written in the transaction of its change")
     head, _ = AuditHead.objects.select_for_update(no_key=True).get_or_create(tenant=tenant)
     at = timezone.now()
+    overhearing = _overhearing.get()
+    if overhearing is not None:
+        overhearing.extend(entries)
     chained = []
     for entry in entries:
         fields: dict[str, Any] = {

@@ -4,7 +4,9 @@ A change that the brokers refuse for good is undone in its request.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from control_plane.outbox import delivery, queries, wake_ups
 from data_plane.contract.broker_calls import within
@@ -14,6 +16,18 @@ WAIT_S = 2.0
 _POLL_S = 0.015
 _POLL_MAX_S = 0.1
 
+_held_back: ContextVar[bool] = ContextVar("held_back", default=False)
+
+
+@contextmanager
+def nothing_delivered() -> Iterator[None]:
+    """The block's changes reach no broker: each delivery answers as if it were done. For changes that are undone."""
+    mark = _held_back.set(True)
+    try:
+        yield
+    finally:
+        _held_back.reset(mark)
+
 
 def deliver_now(kind: str, object_id: str, generation: int, timeout_s: float = WAIT_S) -> bool:
     """Deliver the object here and now; True if the brokers have this generation, or a later one. No transaction may be
@@ -21,6 +35,8 @@ def deliver_now(kind: str, object_id: str, generation: int, timeout_s: float = W
 
     False: they refused it or did not answer, as the object's condition says, or the time is up. The sweep goes on.
     """
+    if _held_back.get():
+        return True
     deadline = time.monotonic() + timeout_s
     pause = _POLL_S
     wake_ups.taken(kind, object_id)
@@ -41,6 +57,8 @@ def deliver_all_now(kind: str, object_ids: Sequence[str]) -> None:
 
     It goes on while the brokers make them. What they refused, or did not answer in time, is left to the sweep.
     """
+    if _held_back.get():
+        return
     for object_id in object_ids:
         wake_ups.taken(kind, object_id)
     delivery.deliver_all(kind, object_ids)

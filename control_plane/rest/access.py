@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from control_plane.access import list_actions as actions
 from control_plane.access import queries
 from control_plane.access.models import AclEntry, TenantAccessList
-from control_plane.api import shapes
+from control_plane.api import etags, shapes
 from control_plane.rest.access_shapes import (
     AccessShape,
     AclInput,
@@ -25,7 +25,7 @@ from control_plane.rest.access_shapes import (
     acl_of,
     is_literal,
 )
-from control_plane.rest.views import TenantView, is_delivered
+from control_plane.rest.views import TenantView, is_delivered, tagged
 from penstock.contract.errors import InvalidRequest
 from penstock.rules import access as rules
 from tenants import queries as tenants
@@ -53,30 +53,34 @@ _WHOM = [
 
 class AccessListView(TenantView):
     permissions: ClassVar[Any] = {"GET": Permission.ACCESS_READ, "PATCH": Permission.ACCESS_WRITE}
+    conditional = frozenset({"PATCH"})
+    dry_run = frozenset({"PATCH"})
 
     @extend_schema(
         operation_id="access_get",
-        parameters=[shapes.TENANT],
+        parameters=[shapes.TENANT, shapes.ETAG],
         responses={200: AccessShape, **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
         """What holds for what no entry of the access list speaks of, and whether the brokers have the list."""
-        return Response(AccessShape(self._row(), context=self._counted()).data)
+        row = self._row()
+        return tagged(row, AccessShape(row, context=self._counted()))
 
     @extend_schema(
         operation_id="access_set",
         request=DefaultInput,
-        parameters=[shapes.TENANT],
-        responses={200: ChangedAccess, 202: ChangedAccess, **shapes.problems(403, 404)},
+        parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: ChangedAccess, 202: ChangedAccess, **shapes.problems(403, 404, 412)},
     )
     def patch(self, request: Request) -> Response:
         """Set the default: `deny` refuses everything that no entry allows, at once and on open streams."""
         given = DefaultInput(data=request.data)
         given.is_valid(raise_exception=True)
-        row = actions.set_default(self.actor, self.tenant, given.validated_data["default"])
+        with etags.unchanged_within(request, self.tenant, lambda: etags.of(self._row())):
+            row = actions.set_default(self.actor, self.tenant, given.validated_data["default"])
         delivered = is_delivered(row, actions.KIND_ACCESS)
         shown = ChangedAccess(row, context={**self._counted(), "delivered": delivered})
-        return Response(shown.data, status=200 if delivered else 202)
+        return tagged(row, shown, 200 if delivered else 202)
 
     def _row(self) -> TenantAccessList:
         return queries.access_of(self.tenant) or TenantAccessList(tenant=self.tenant, generation=0)
@@ -87,6 +91,7 @@ class AccessListView(TenantView):
 
 class AclsView(TenantView):
     permissions: ClassVar[Any] = {"GET": Permission.ACCESS_READ, "POST": Permission.ACCESS_WRITE}
+    dry_run = frozenset({"POST"})
 
     @extend_schema(
         operation_id="acls_list",
@@ -125,6 +130,7 @@ class AclsView(TenantView):
 
 class AclPresetView(TenantView):
     permissions: ClassVar[Any] = {"POST": Permission.ACCESS_WRITE}
+    dry_run = frozenset({"POST"})
 
     @extend_schema(
         operation_id="acls_create_preset",
@@ -152,27 +158,31 @@ class AclPresetView(TenantView):
 
 class AclView(TenantView):
     permissions: ClassVar[Any] = {"GET": Permission.ACCESS_READ, "DELETE": Permission.ACCESS_WRITE}
+    conditional = frozenset({"DELETE"})
+    dry_run = frozenset({"DELETE"})
 
     @extend_schema(
         operation_id="acls_get",
-        parameters=[shapes.TENANT],
+        parameters=[shapes.TENANT, shapes.ETAG],
         responses={200: AclShape, **shapes.problems(403, 404)},
     )
     def get(self, request: Request, acl: str) -> Response:
         """One entry. Entries do not change; delete one and add another."""
-        return Response(AclShape(queries.acl(self.tenant, acl)).data)
+        row = queries.acl(self.tenant, acl)
+        return Response(AclShape(row).data, headers={"ETag": _tag_of_acl(row)})
 
     @extend_schema(
         operation_id="acls_delete",
-        parameters=[shapes.TENANT],
-        responses={200: ChangedAcl, 202: ChangedAcl, **shapes.problems(403, 404)},
+        parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: ChangedAcl, 202: ChangedAcl, **shapes.problems(403, 404, 412)},
     )
     def delete(self, request: Request, acl: str) -> Response:
         """Remove an entry. With one that allowed something a right ends, at once and on open streams."""
-        row, entry = actions.remove_acl(self.actor, self.tenant, acl)
+        with etags.unchanged_within(request, self.tenant, lambda: _tag_of_acl(queries.acl(self.tenant, acl))):
+            row, entry = actions.remove_acl(self.actor, self.tenant, acl)
         delivered = is_delivered(row, actions.KIND_ACCESS)
         shown = ChangedAcl(entry, context={"list": row, "delivered": delivered})
-        return Response(shown.data, status=200 if delivered else 202)
+        return Response(shown.data, status=200 if delivered else 202, headers={"ETag": _tag_of_acl(entry)})
 
 
 class AccessCheckView(TenantView):
@@ -219,6 +229,10 @@ class WhoView(TenantView):
         """Who may do that: every person who may hold keys and every service account, those who may first."""
         found = queries.who_may(self.tenant, *_asked(request))
         return Response(WhoShape({"principals": found}).data)
+
+
+def _tag_of_acl(entry: AclEntry) -> str:
+    return etags.of_content(entry.public_id, entry.fingerprint)
 
 
 def _asked(request: Request) -> tuple[str, str, str, str]:

@@ -135,6 +135,7 @@ class RotatedKey(NewKey):
 
 class KeysView(TenantView):
     permissions: ClassVar[Any] = {"GET": Permission.KEYS_READ, "POST": Permission.KEYS_WRITE}
+    dry_run = frozenset({"POST"})
 
     @extend_schema(
         operation_id="keys_list",
@@ -179,6 +180,7 @@ class KeysView(TenantView):
 
 class KeyRotationView(TenantView):
     permissions: ClassVar[Any] = {"POST": Permission.KEYS_WRITE}
+    dry_run = frozenset({"POST"})
 
     @extend_schema(
         operation_id="keys_rotate",
@@ -207,6 +209,7 @@ class KeyRotationView(TenantView):
 class KeyView(TenantView):
     permissions: ClassVar[Any] = {"GET": Permission.KEYS_READ, "DELETE": Permission.KEYS_WRITE}
     conditional = frozenset({"DELETE"})
+    dry_run = frozenset({"DELETE"})
 
     @extend_schema(
         operation_id="keys_get",

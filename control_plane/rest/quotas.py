@@ -135,6 +135,7 @@ class ChangedQuotas(QuotasShape, shapes.Delivery):
 class QuotasView(TenantView):
     permissions: ClassVar[Any] = {"GET": Permission.QUOTAS_READ, "PATCH": Permission.QUOTAS_WRITE}
     conditional = frozenset({"PATCH"})
+    dry_run = frozenset({"PATCH"})
 
     @extend_schema(
         operation_id="quotas_get",
@@ -202,6 +203,8 @@ class PreviewView(TenantView):
 
 class PlansView(CallerView):
     """Every caller reads plans; operators publish them."""
+
+    dry_run = frozenset({"POST"})
 
     def admit(self, request: Request) -> None:
         super().admit(request)

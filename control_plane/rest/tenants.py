@@ -197,6 +197,7 @@ class TenantDetailView(OneTenantView):
         "DELETE": Permission.TENANT_CLOSE,
     }
     conditional = frozenset({"PATCH", "DELETE"})
+    dry_run = frozenset({"PATCH"})
 
     @extend_schema(
         operation_id="tenants_get",

@@ -145,6 +145,7 @@ class TopicDurabilityShape(serializers.Serializer[Any]):
 
 class TopicsView(TenantView):
     permissions: ClassVar[Any] = {"GET": Permission.TOPICS_READ, "POST": Permission.TOPICS_WRITE}
+    dry_run = frozenset({"POST"})
 
     @extend_schema(
         operation_id="topics_list",
@@ -215,6 +216,7 @@ class TopicView(TenantView):
         "DELETE": Permission.TOPICS_WRITE,
     }
     conditional = frozenset({"PATCH", "DELETE"})
+    dry_run = frozenset({"PATCH", "DELETE"})
 
     @extend_schema(
         operation_id="topics_get",

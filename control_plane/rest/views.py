@@ -1,6 +1,7 @@
 """Base classes of REST views: permissions, the tenant of a request, idempotency, and answers that wait for delivery."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
@@ -16,6 +17,7 @@ from control_plane.api.shapes import Delivery
 from control_plane.audit.actor import Actor
 from control_plane.outbox import in_request
 from control_plane.outbox.models import DesiredObject
+from control_plane.rest import dry_runs
 from control_plane.rest.callers import Caller, TenantAccess, access_of, caller_of
 from penstock.contract.errors import Forbidden, InvalidRequest, Unauthenticated
 from tenants.models import Tenant
@@ -57,6 +59,8 @@ class CallerView(APIView):
 
     conditional: ClassVar[frozenset[str]] = frozenset()
     """Methods that obey If-Match. Any other method that changes something refuses the header."""
+    dry_run: ClassVar[frozenset[str]] = frozenset()
+    """Methods that take `?dry_run=true`. Any other refuses it, as every parameter that it does not have."""
     _idempotent: IdempotentRequest | None = None
 
     @property
@@ -84,6 +88,11 @@ class CallerView(APIView):
             raise InvalidRequest(
                 f"{etags.HEADER}: {request.method} {request.path} takes no condition; leave the header out"
             )
+        if request.method in self.dry_run and dry_runs.is_asked(request):
+            # Nothing is done, so nothing is kept for a repetition either. The framework calls this one instead.
+            name = request.method.lower()
+            setattr(self, name, partial(dry_runs.answer, getattr(self, name)))
+            return
         key = request.headers.get(idempotency.HEADER)
         if request.method == "POST" and key is not None:
             access = getattr(self, "access", None)

@@ -215,7 +215,12 @@ def delete_topic(actor: Actor, tenant: Tenant, name: str) -> Topic:
             tenant=tenant.public_id,
             action="topic.delete",
             object_id=topic.public_id,
-            before={"name": name, "partitions": topic.partitions, "topic_id": topic.topic_id},
+            before={
+                "name": name,
+                "partitions": topic.partitions,
+                "settings": topic.settings,
+                "topic_id": topic.topic_id,
+            },
         )
         _deliver(topic)
     return topic

@@ -22,7 +22,8 @@ def test_a_mistyped_parameter_is_refused_with_those_that_there_are() -> None:
     [
         ("GET", "/v1/topics?limit=1&limit=2", "limit: given 2 times"),
         ("GET", "/v1/quotas?tenant=x", "it takes none"),
-        ("POST", "/v1/topics?name=a", "it takes none"),
+        ("POST", "/v1/topics?name=a", "known: dry_run"),
+        ("POST", "/v1/topics:batch?dry_run=true", "it takes none"),
         ("DELETE", "/v1/topics/orders?force=1", "no such parameter of DELETE /v1/topics/{name}"),
         ("POST", "/v1/sign-in?email=a", "it takes none"),
         ("GET", "/v1/usage?By=day", "known: by, cursor, from, limit, to"),

@@ -1,0 +1,298 @@
+"""Dry runs and conditions, of every operation that changes what a tenant configures: derived from the table of
+operations, so that a new one has to take a side."""
+
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.urls import get_resolver
+
+from control_plane.access import list_actions
+from control_plane.access.actions import create_key
+from control_plane.audit.actor import Actor, ActorKind
+from control_plane.outbox import delivery
+from control_plane.topics import actions as topics
+from penstock.rules import access as rules
+from tenants import queries as tenants
+from tenants.models import Membership
+from tenants.roles import Role, Standing
+from tests.control_plane.test_permissions import ABOUT_NO_TENANT, MAY, routes
+from tests.control_plane.world import ACTOR, House, call, everything_delivered, make_house
+
+pytestmark = pytest.mark.django_db
+
+ENTRY = {
+    "effect": "allow",
+    "principal": "everyone",
+    "resource": "topic",
+    "name": "orders",
+    "pattern": "prefix",
+    "operations": ["consume"],
+}
+BODIES: dict[tuple[str, str], dict[str, Any]] = {
+    ("PATCH", "v1/tenants/<str:tenant>"): {"deletion_protection": True},
+    ("POST", "v1/topics"): {"name": "fresh", "partitions": 2},
+    ("PATCH", "v1/topics/<str:name>"): {"partitions": 3},
+    ("DELETE", "v1/topics/<str:name>"): {},
+    ("POST", "v1/keys"): {"name": "fresh"},
+    ("DELETE", "v1/keys/<str:key>"): {},
+    ("POST", "v1/keys/<str:key>/rotate"): {"overlap_s": 60},
+    ("POST", "v1/service-accounts"): {"name": "fresh"},
+    ("DELETE", "v1/service-accounts/<str:account>"): {},
+    ("POST", "v1/principal-groups"): {"name": "fresh", "members": []},
+    ("PATCH", "v1/principal-groups/<str:group>"): {"members": []},
+    ("DELETE", "v1/principal-groups/<str:group>"): {},
+    ("PATCH", "v1/access"): {"default": "deny"},
+    ("POST", "v1/acls"): ENTRY | {"name": "fresh"},
+    ("POST", "v1/acls:preset"): {
+        "preset": "producer",
+        "principal": "everyone",
+        "name": "fresh",
+        "pattern": "prefix",
+        "group_prefix": "fresh",
+    },
+    ("DELETE", "v1/acls/<str:acl>"): {},
+    ("PATCH", "v1/quotas"): {"plan": "committed"},
+    ("POST", "v1/plans"): {"name": "fresh", "limits": {"topics_max": 5}},
+}
+"""Operations with a dry run, each with a body that changes something."""
+WITHOUT = {
+    ("POST", "v1/topics:batch"): "each of its topics is made or refused on its own",
+    **dict.fromkeys(
+        [
+            ("POST", "v1/tenants"),
+            ("DELETE", "v1/tenants/<str:tenant>"),
+            ("POST", "v1/tenants/<str:tenant>/reopen"),
+            ("POST", "v1/tenants/<str:tenant>/suspend"),
+            ("POST", "v1/tenants/<str:tenant>/resume"),
+        ],
+        "the life of a tenant, not its settings",
+    ),
+    **dict.fromkeys(
+        [
+            ("POST", "v1/sign-out"),
+            ("PATCH", "v1/people/<str:person>"),
+            ("DELETE", "v1/people/<str:person>"),
+            ("POST", "v1/invitations"),
+            ("DELETE", "v1/invitations/<str:invitation>"),
+            ("POST", "v1/join"),
+            ("POST", "v1/password"),
+            ("DELETE", "v1/sign-ins"),
+            ("DELETE", "v1/sign-ins/<str:sign_in>"),
+        ],
+        "people and their accounts",
+    ),
+    **dict.fromkeys(
+        [one for one in MAY if one[0] != "GET" and one[1].startswith("v1/cluster")],
+        "the cluster's, no tenant's",
+    ),
+    **dict.fromkeys(
+        [
+            ("POST", "v1/price-books"),
+            ("POST", "v1/billing/cuts"),
+            ("POST", "v1/billing/cuts/<str:cut>/finalize"),
+        ],
+        "billing; a cut has a dry run of its own, in its body",
+    ),
+}
+"""Operations without one, and why."""
+CONDITIONAL = sorted((method, route) for method, route in BODIES if method != "POST" and route != "v1/plans")
+CHANGING = sorted(one for one in MAY if one[0] != "GET")
+
+
+class _World:
+    """A house in which every kind of object is there once, and all of it is delivered."""
+
+    def __init__(self) -> None:
+        self.house: House = make_house("acme")
+        tenant = self.house.tenant
+        topics.create_topic(ACTOR, tenant, name="orders", partitions=1, settings={})
+        owner = Membership.objects.get(tenant=tenant, role=Role.OWNER).person
+        key, _ = create_key(Actor(kind=ActorKind.PERSON, id=owner.public_id), tenant, name="other")
+        account = list_actions.create_account(ACTOR, tenant, name="robot")
+        self.account_key, _ = create_key(ACTOR, tenant, name="robot's", account=account)
+        self.member = f"service_account:{account.public_id}"
+        _, self.holding = list_actions.create_group(ACTOR, tenant, name="robots", members=[self.member])
+        entry = rules.preset(
+            "read-only", principal=self.member, resource_name="orders", literal=False, group_prefix="robots"
+        )[0]
+        _, (acl,) = list_actions.add_acls(ACTOR, tenant, [entry])
+        everything_delivered()
+        self.ids = {
+            "<str:tenant>": tenant.public_id,
+            "<str:name>": "orders",
+            "<str:key>": key.public_id,
+            "<str:account>": account.public_id,
+            "<str:group>": self.holding.public_id,
+            "<str:acl>": acl.public_id,
+        }
+        self.acl = acl
+
+    def path(self, route: str) -> str:
+        for name, value in self.ids.items():
+            route = route.replace(name, value)
+        return f"/{route}"
+
+    def may(self, method: str, route: str) -> dict[str, Any]:
+        """A credential that may do it, for `call`."""
+        standing = Standing.OWNER if Standing.OWNER in MAY[method, route] else Standing.OPERATOR
+        named = standing is Standing.OPERATOR and route not in ABOUT_NO_TENANT
+        return {
+            "token": self.house.credentials[standing],
+            "tenant": self.house.tenant if named else None,
+        }
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> _World:
+    def told(*_: object) -> bool:
+        raise AssertionError("a dry run called a broker")
+
+    found = _World()
+    monkeypatch.setattr(delivery, "deliver", told)
+    monkeypatch.setattr(delivery, "deliver_all", told)
+    return found
+
+
+OBSERVED = "last_used_at"
+"""Set when a credential is checked, before anything else of a request."""
+
+
+def rows() -> dict[str, list[dict[str, Any]]]:
+    """Every row of every table, without what credentials were used for."""
+    return {
+        model._meta.label: [
+            {name: value for name, value in row.items() if name != OBSERVED}
+            for row in model._default_manager.order_by("pk").values()
+        ]
+        for model in apps.get_models()
+    }
+
+
+def test_every_changing_operation_has_a_dry_run_or_stands_among_the_exceptions() -> None:
+    assert set(CHANGING) == BODIES.keys() | WITHOUT.keys()
+    assert not BODIES.keys() & WITHOUT.keys()
+    views = {
+        route: getattr(pattern.callback, "view_class", None)
+        for route, pattern in routes(get_resolver().url_patterns)
+    }
+    supporting = {
+        (method, route) for method, route in CHANGING if method in getattr(views[route], "dry_run", ())
+    }
+    assert supporting == BODIES.keys()
+
+
+@pytest.mark.parametrize(("method", "route"), sorted(BODIES))
+def test_a_dry_run_says_what_would_change_and_changes_nothing(method: str, route: str, world: _World) -> None:
+    before = rows()
+    answer = call(
+        method,
+        f"{world.path(route)}?dry_run=true",
+        BODIES[method, route],
+        **world.may(method, route),
+        Idempotency_Key="once",
+    )
+    assert answer.status == 200, answer.body
+    assert answer.body["dry_run"] is True
+    assert any(change["fields"] for change in answer.body["changes"])
+    assert answer.body["monthly_cost_change"] is None
+    assert answer.body["monthly_cost_reason"]
+    assert "penstock_" not in repr(answer.body)
+    assert rows() == before
+
+
+@pytest.mark.parametrize(("method", "route"), sorted(BODIES))
+def test_a_dry_run_is_permitted_to_those_who_may_make_the_change(
+    method: str, route: str, world: _World
+) -> None:
+    path = f"{world.path(route)}?dry_run=true"
+    stranger = make_house("other")
+    before = rows()
+    assert call(method, path, BODIES[method, route]).status == 401
+    for standing in Standing:
+        tenant = world.house.tenant if standing is Standing.OPERATOR else None
+        token = world.house.credentials[standing]
+        answer = call(method, path, BODIES[method, route], token=token, tenant=tenant)
+        if standing in MAY[method, route]:
+            assert answer.status not in (401, 403), (
+                standing,
+                answer.body,
+            )
+        else:
+            assert answer.status == 403, (standing, answer.body)
+    if route not in ABOUT_NO_TENANT:
+        token = stranger.credentials[Standing.OWNER]
+        answer = call(method, path, BODIES[method, route], token=token, tenant=world.house.tenant)
+        assert answer.status == 404
+    assert rows() == before
+
+
+@pytest.mark.parametrize(("method", "route"), sorted(WITHOUT))
+def test_a_dry_run_is_refused_where_there_is_none(method: str, route: str, world: _World) -> None:
+    who = world.may(method, route)
+    path = world.path(route).replace("<int:broker>", "1").replace("<str:", "").replace(">", "")
+    before = rows()
+    answer = call(method, f"{path}?dry_run=true", {}, **who)
+    assert answer.status == 400, answer.body
+    assert answer.body["detail"].startswith("dry_run: no such parameter")
+    assert rows() == before
+
+
+def test_a_refusal_is_the_changes_own(world: _World) -> None:
+    token = world.house.credentials[Standing.OWNER]
+    before = rows()
+    asked = {"name": "orders", "partitions": 1}
+    dry = call("POST", "/v1/topics?dry_run=true", asked, token=token)
+    assert (dry.status, dry.body["code"]) == (409, "already_exists")
+    assert rows() == before
+    assert call("POST", "/v1/topics?dry_run=perhaps", asked, token=token).status == 400
+
+
+def test_what_goes_along_with_a_service_account_is_shown(world: _World) -> None:
+    token = world.house.credentials[Standing.OWNER]
+    path = f"{world.path('v1/service-accounts/<str:account>')}?dry_run=true"
+    answer = call("DELETE", path, token=token)
+    found = {(change["kind"], change["action"], change["id"]) for change in answer.body["changes"]}
+    assert ("key", "revoke", world.account_key.public_id) in found
+    assert ("acl", "delete", world.acl.public_id) in found
+    assert ("principal_group", "change", world.holding.public_id) in found
+    (group,) = (change for change in answer.body["changes"] if change["kind"] == "principal_group")
+    assert group["fields"] == [{"field": "members", "before": [world.member], "after": []}]
+    assert tenants.key(world.house.tenant, world.account_key.public_id).revoked_at is None
+
+
+def test_a_change_after_its_dry_run_is_the_one_that_was_shown(
+    world: _World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "deliver", lambda *_: True)
+    token = world.house.credentials[Standing.OWNER]
+    dry = call("PATCH", "/v1/topics/orders?dry_run=true", {"partitions": 3}, token=token)
+    (change,) = dry.body["changes"]
+    assert change["fields"] == [{"field": "partitions", "before": 1, "after": 3}]
+    made = call("PATCH", "/v1/topics/orders?dry_run=false", {"partitions": 3}, token=token)
+    assert made.body["partitions"] == 3
+
+
+@pytest.mark.parametrize(("method", "route"), CONDITIONAL)
+def test_a_change_is_made_only_of_what_its_caller_read(method: str, route: str, world: _World) -> None:
+    who = world.may(method, route)
+    path = world.path(route)
+    read = call("GET", path, **who)
+    assert read.status == 200, read.body
+    before = rows()
+    stale = call(method, path, BODIES[method, route], **who, If_Match='"stale"')
+    assert (stale.status, stale.body["code"]) == (412, "precondition_failed")
+    assert rows() == before
+    fresh = call(method, f"{path}?dry_run=true", BODIES[method, route], **who, If_Match=read.headers["ETag"])
+    assert fresh.status == 200, fresh.body
+
+
+def test_a_change_of_a_group_changes_its_tag(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "deliver", lambda *_: True)
+    token = world.house.credentials[Standing.OWNER]
+    path = world.path("v1/principal-groups/<str:group>")
+    read = call("GET", path, token=token).headers["ETag"]
+    changed = call("PATCH", path, {"members": []}, token=token, If_Match=read)
+    assert changed.status in (200, 202)
+    assert call("GET", path, token=token).headers["ETag"] == changed.headers["ETag"] != read
+    assert call("DELETE", path, token=token, If_Match=read).status == 412
