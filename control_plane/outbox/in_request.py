@@ -16,17 +16,17 @@ WAIT_S = 2.0
 _POLL_S = 0.015
 _POLL_MAX_S = 0.1
 
-_held_back: ContextVar[bool] = ContextVar("held_back", default=False)
+_undelivered: ContextVar[bool] = ContextVar("undelivered", default=False)
 
 
 @contextmanager
 def nothing_delivered() -> Iterator[None]:
     """The block's changes reach no broker: each delivery answers as if it were done. For changes that are undone."""
-    mark = _held_back.set(True)
+    mark = _undelivered.set(True)
     try:
         yield
     finally:
-        _held_back.reset(mark)
+        _undelivered.reset(mark)
 
 
 def deliver_now(kind: str, object_id: str, generation: int, timeout_s: float = WAIT_S) -> bool:
@@ -35,7 +35,7 @@ def deliver_now(kind: str, object_id: str, generation: int, timeout_s: float = W
 
     False: they refused it or did not answer, as the object's condition says, or the time is up. The sweep goes on.
     """
-    if _held_back.get():
+    if _undelivered.get():
         return True
     deadline = time.monotonic() + timeout_s
     pause = _POLL_S
@@ -57,7 +57,7 @@ def deliver_all_now(kind: str, object_ids: Sequence[str]) -> None:
 
     It goes on while the brokers make them. What they refused, or did not answer in time, is left to the sweep.
     """
-    if _held_back.get():
+    if _undelivered.get():
         return
     for object_id in object_ids:
         wake_ups.taken(kind, object_id)

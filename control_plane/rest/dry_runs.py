@@ -18,7 +18,7 @@ from control_plane.outbox import in_request
 from penstock.contract.errors import InvalidRequest
 
 _MADE = "create"
-"""The id of what would be made is drawn anew when it is made, so a dry run names none."""
+"""The id of what would be made is drawn again when it is made, so a dry run names none."""
 NO_COST = "what is billed is use (bytes, stored bytes over time), which this change does not tell"
 
 
