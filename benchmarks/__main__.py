@@ -19,6 +19,7 @@ from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
 from benchmarks.frames import BENCHMARK as FRAMES
 from benchmarks.idle_clients import BENCHMARK as IDLE_CLIENTS
+from benchmarks.key_changes import BENCHMARK as KEY_CHANGES
 from benchmarks.latency import steady_load
 from benchmarks.links import BENCHMARK as LINKS
 from benchmarks.many_partitions import BENCHMARK as MANY_PARTITIONS
@@ -78,6 +79,7 @@ BENCHMARKS = (
     CURVES,
     NOISY_NEIGHBOUR,
     QUOTAS,
+    KEY_CHANGES,
     TOPIC_CREATION,
     TOGETHER_BENCHMARK,
     MANY_PARTITIONS,

@@ -70,6 +70,8 @@ GOALS: dict[str, Goal] = {
     "small_batches_per_s": Goal(value=5_000, at_least=True),
     "leader_kill_p99_s": Goal(value=3.0, at_least=False),
     "planned_move_ms": Goal(value=200.0, at_least=False),
+    "key_effective_p99_ms": Goal(value=1_000.0, at_least=False),
+    "revoke_p99_ms": Goal(value=1_000.0, at_least=False),
     "topic_create_p50_ms": Goal(value=60.0, at_least=False),
     "topic_create_p99_ms": Goal(value=200.0, at_least=False),
     "topics_created_1000_s": Goal(value=2.0, at_least=False),

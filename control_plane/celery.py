@@ -18,6 +18,7 @@ PLACEMENT_S = 1.0
 BILLING_S = 3.0
 CHECKPOINT_S = 10.0
 MAIL_S = 5.0
+KEY_USE_S = 60.0
 CLOSED_S = 10.0
 POLL_S = 0.1
 """How often the embedded transport looks for messages."""
@@ -92,6 +93,11 @@ app.conf.update(
             "task": "cluster.drive_closed",
             "schedule": CLOSED_S,
             "options": {"expires": CLOSED_S * 2},
+        },
+        "key-use": {
+            "task": "cluster.note_key_use",
+            "schedule": KEY_USE_S,
+            "options": {"expires": KEY_USE_S},
         },
         "mail": {"task": "mail.send", "schedule": MAIL_S, "options": {"expires": MAIL_S * 2}},
         "checkpoint": {

@@ -68,6 +68,18 @@ def describe_moves(timeout_s: float = CALL_S) -> list[view.MoveSeen]:
     return [answers.move_seen(move) for move in client().describe_moves(timeout_s)]
 
 
+def key_use(within_s: float) -> dict[str, float]:
+    """Keys that were used at a broker within that time, by key id: the seconds since. Raises `BrokerUnavailable`."""
+    ages: dict[str, float] = {}
+    after = ""
+    while True:
+        page = client().key_use(within_ms=int(within_s * 1000), after=after)
+        ages |= {one.key_id: one.age_ms / 1000 for one in page.keys}
+        if not page.more or not page.keys:
+            return ages
+        after = page.keys[-1].key_id
+
+
 def topic_durability(topic_id: str, timeout_s: float = _PROBE_S) -> list[view.DurabilitySeen]:
     """All partitions by number, as their leaders say. Raises `NotFound`, `BrokerUnavailable`."""
     return [

@@ -21,6 +21,7 @@ ROLES: Mapping[str, frozenset[Role]] = {
     methods.CUT_PARTITIONS: _BROKERS,
     # A broker passes these on to the leader.
     methods.DESCRIBE_MOVES: _ANY,
+    methods.DESCRIBE_KEY_USE: _ANY,
     methods.TOPIC_DURABILITY: _ANY,
     methods.PUT_TENANT: _OPERATING,
     methods.CREATE_TOPIC: _OPERATING,

@@ -34,6 +34,7 @@ DESCRIBE_MOVES = "/penstock.internal.v1.Admin/DescribeMoves"
 TOPIC_DURABILITY = "/penstock.internal.v1.Admin/TopicDurability"
 HAND_OVER = "/penstock.internal.v1.Control/HandOver"
 """To the leader of the partitions named."""
+DESCRIBE_KEY_USE = "/penstock.internal.v1.Admin/DescribeKeyUse"
 DESCRIBE_TOPIC = "/penstock.internal.v1.Admin/DescribeTopic"
 DESCRIBE_CLUSTER = "/penstock.internal.v1.Admin/DescribeCluster"
 

@@ -57,6 +57,7 @@ NEW_TOPIC = {
 }
 ARGUMENTS |= {"partition": "0", "offset": "0"}
 ARGUMENTS |= {"member": "usr_nothing", "invitation": "ivt_nothing"}
+ARGUMENTS |= {"acl": "acl_nothing", "account": "sa_nothing", "group": "grp_nothing"}
 
 
 def signed_in(house: House, standing: Standing = Standing.OWNER, *, csrf: bool = False) -> Client:
@@ -512,14 +513,13 @@ def test_a_fault_is_a_page_that_asks_the_database_for_nothing(django_assert_num_
     assert "Something failed in the service" in text_of(answer) and "r-17" in text_of(answer)
 
 
-def test_a_key_is_not_said_to_be_used_or_unused_at_the_brokers(house: House) -> None:
+def test_the_list_of_keys_says_when_each_was_last_used(house: House) -> None:
     owner = signed_in(house, Standing.OWNER)
     call("GET", "/v1/topics", token=house.credentials[Standing.KEY])
     ApiKey.objects.update(delivered_generation=1)
     page = text_of(owner.get("/t/acme/keys"))
     assert "in use" not in page and page.count(">valid<") == 2
-    assert page.count('data-label="Last over REST">never<') == 1
-    assert "Only use over REST is counted" in page
+    assert page.count('data-label="Last used">never<') == 1
 
 
 def test_more_copies_than_brokers_are_refused_at_their_field(house: House) -> None:
