@@ -116,7 +116,8 @@ def _check_count(tenant: Tenant, replaces: ApiKey | None) -> None:
     allowed = limits_of(tenant).keys_max
     if not allowed:
         return
-    used = counted_keys(tenant).exclude(pk=replaces.pk if replaces else None).count()
+    there = counted_keys(tenant)
+    used = (there if replaces is None else there.exclude(pk=replaces.pk)).count()
     if used >= allowed:
         raise LimitExceeded(
             f"keys_max: a key needs 1, {used} of {allowed} are used; revoke one, or exchange one without an overlap"
