@@ -92,6 +92,8 @@ VALID: dict[str, Any] = {
     "topics_max": 100,
     "retention_ms_max": 0,
     "message_bytes_max": 0,
+    "service_accounts_max": 0,
+    "keys_max": 0,
     "plan": "committed",
     "plan_version": 1,
     "limits": {"partitions_max": 100},
