@@ -74,9 +74,7 @@ def assignments_of_all(
             if wanted.within is None or view.id in wanted.within
         ]
         try:
-            placed.append(
-                plan(wanted.partitions, wanted.replication, views, wanted.draw if loads else b"")
-            )
+            placed.append(plan(wanted.partitions, wanted.replication, views, wanted.draw if loads else b""))
         except PlacementRefused as refused:
             usable = sum(not broker.cordoned and broker.id in {v.id for v in views} for broker in seen)
             message = refused.message + ("" if wanted.within is None else "; the tenant is in a cell")

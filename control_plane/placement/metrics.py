@@ -15,7 +15,10 @@ _skew = Gauge(
     registry=registry,
 )
 _moves = Gauge(
-    "penstock_placement_moves", "Number of moves of partitions that have not ended.", ["state"], registry=registry
+    "penstock_placement_moves",
+    "Number of moves of partitions that have not ended.",
+    ["state"],
+    registry=registry,
 )
 _bytes = Gauge(
     "penstock_placement_move_bytes",

@@ -1,4 +1,4 @@
-"""Writes placement plans: made, confirmed, cancelled, ended; the balancer's switch and budget; what brokers reported."""
+"""Writes placement plans from draft to end, the balancer's switch and budget, and what brokers reported."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

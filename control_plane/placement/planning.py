@@ -78,7 +78,9 @@ def confirm(actor: Actor, plan: PlacementPlan) -> PlacementPlan:
     """Begin its moves. Raises `PreconditionFailed` with what has changed since it was made, `InvalidRequest` if it is
     no draft."""
     if plan.state != PlanState.DRAFT:
-        raise InvalidRequest(f"placement plan {plan.public_id}: it is {plan.state}, only a draft is confirmed")
+        raise InvalidRequest(
+            f"placement plan {plan.public_id}: it is {plan.state}, only a draft is confirmed"
+        )
     seen = described()
     changed = _what_changed(plan, seen)
     if changed:

@@ -160,7 +160,15 @@ def load_sums() -> dict[int, BrokerLoadSeen]:
 
 
 def _load(broker: int, sums: dict[str, int], partitions: list[list[object]]) -> BrokerLoadSeen:
-    names = ("topic_id", "partition", "leads", "log_bytes", "bytes_in_per_s", "bytes_out_per_s", "batches_per_s")
+    names = (
+        "topic_id",
+        "partition",
+        "leads",
+        "log_bytes",
+        "bytes_in_per_s",
+        "bytes_out_per_s",
+        "batches_per_s",
+    )
     named = (dict(zip(names, values, strict=True)) for values in partitions)
     return BrokerLoadSeen(
         broker=broker,

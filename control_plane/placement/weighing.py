@@ -79,7 +79,7 @@ class _Sizes:
 
 
 def not_at_rest(seen: view.ClusterView) -> str:
-    """Why nothing should be moved by itself now: a broker is away, a copy is missing, something moves. Empty: at rest."""
+    """Why the balancer should move nothing now: a broker is away, a copy is missing, something moves. Empty: it may."""
     for broker in seen.brokers:
         if broker.state != "active":
             return f"broker {broker.id} is {broker.state}"

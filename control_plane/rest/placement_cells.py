@@ -60,9 +60,7 @@ class CellsView(OperatorView):
     )
     def get(self, request: Request) -> Response:
         """Operators: every cell. A tenant without a cell may be on every broker."""
-        return self.paged(
-            queries.cells(), CellShape, context={"tenants": queries.tenants_by_cell()}
-        )
+        return self.paged(queries.cells(), CellShape, context={"tenants": queries.tenants_by_cell()})
 
     @extend_schema(
         operation_id="cells_create",

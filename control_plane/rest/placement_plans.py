@@ -71,10 +71,14 @@ class PlacementPlanShape(serializers.Serializer[Any]):
     automatic = serializers.BooleanField(help_text="Made by the balancer.")
     move_count = serializers.SerializerMethodField()
     copied_bytes = serializers.IntegerField(help_text="To copy, as far as brokers have reported sizes.")
-    copy_s = serializers.SerializerMethodField(help_text="Seconds that copying takes at the balancer's budget.")
+    copy_s = serializers.SerializerMethodField(
+        help_text="Seconds that copying takes at the balancer's budget."
+    )
     skew_before = SkewShape()
     skew_after = SkewShape(help_text="As expected once every move has ended.")
-    progress = serializers.SerializerMethodField(help_text="Numbers of its moves by state, once it is confirmed.")
+    progress = serializers.SerializerMethodField(
+        help_text="Numbers of its moves by state, once it is confirmed."
+    )
     created_at = shapes.Moment()
     confirmed_at = shapes.Moment(allow_null=True)
     finished_at = shapes.Moment(allow_null=True)
@@ -118,7 +122,9 @@ class BalancerShape(serializers.Serializer[Any]):
     skew = serializers.DictField(child=serializers.FloatField(), help_text="At its last look.")
     uneven_since = shapes.Moment(allow_null=True)
     looked_at = shapes.Moment(allow_null=True)
-    waits = serializers.CharField(help_text="Why it did nothing at its last look; empty: nothing is in its way.")
+    waits = serializers.CharField(
+        help_text="Why it did nothing at its last look; empty: nothing is in its way."
+    )
 
 
 class BalancerInput(shapes.StrictSerializer):
@@ -167,7 +173,10 @@ class PlansView(OperatorView):
     @extend_schema(
         operation_id="placement_plans_list",
         parameters=[*shapes.PAGING],
-        responses={200: shapes.listed("PlacementPlan", PlacementPlanShape(many=True)), **shapes.problems(403)},
+        responses={
+            200: shapes.listed("PlacementPlan", PlacementPlanShape(many=True)),
+            **shapes.problems(403),
+        },
     )
     def get(self, request: Request) -> Response:
         """Operators: placement plans, with how far each is."""
@@ -306,7 +315,10 @@ class OwnHotView(TenantView):
     @extend_schema(
         operation_id="hot_partitions",
         parameters=[shapes.TENANT, *shapes.PAGING],
-        responses={200: shapes.listed("OwnHotPartition", OwnHotShape(many=True)), **shapes.problems(403, 404)},
+        responses={
+            200: shapes.listed("OwnHotPartition", OwnHotShape(many=True)),
+            **shapes.problems(403, 404),
+        },
     )
     def get(self, request: Request) -> Response:
         """The tenant's partitions that take and give far more than its others. Send with more different keys, or with
@@ -315,7 +327,8 @@ class OwnHotView(TenantView):
         mine, visible = self.tenant.public_id, self.access.visible
 
         def read() -> list[hot.HotPartition]:
-            return [one for one in hot.hot_partitions() if one.tenant == mine and (visible is None or visible(one.topic))]
+            own = (one for one in hot.hot_partitions() if one.tenant == mine)
+            return [one for one in own if visible is None or visible(one.topic)]
 
         return self.paged(pages.in_memory(read, key=_by_rate), OwnHotShape)
 

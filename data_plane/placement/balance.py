@@ -216,7 +216,12 @@ class _Evening:
                 continue
             able = [number for number in self._members if number not in held]
             ways = [
-                (gain, self._sums[source][REPLICAS] - self._sums[destination][REPLICAS], position, -destination)
+                (
+                    gain,
+                    self._sums[source][REPLICAS] - self._sums[destination][REPLICAS],
+                    position,
+                    -destination,
+                )
                 for position, source in enumerate(held)
                 if source in self._sums
                 for destination in able
@@ -234,9 +239,7 @@ class _Evening:
         if not any(self._uneven(thing, means, TRIGGER_PERCENT) for thing in range(4)):
             return
         steps = 0
-        while (
-            not leaders_only and len(self._state.moved) < self._moves_max and self._move_a_replica(means)
-        ):
+        while not leaders_only and len(self._state.moved) < self._moves_max and self._move_a_replica(means):
             pass
         while steps < self._moves_max and self._move_a_leader(means):
             steps += 1
@@ -419,9 +422,7 @@ def _skew(sums: Mapping[int, _Values]) -> Skew:
     found = []
     for thing in range(4):
         mean = sum(value[thing] for value in values) / len(values) if values else 0.0
-        found.append(
-            round(max((_distance(thing, value[thing], mean) for value in values), default=0.0), 1)
-        )
+        found.append(round(max((_distance(thing, value[thing], mean) for value in values), default=0.0), 1))
     return Skew(
         replicas=found[REPLICAS],
         log_bytes=found[LOG_BYTES],

@@ -153,9 +153,7 @@ def into_cell(
         if outside:
             came = [broker for broker in target if broker not in partition.replicas]
             moves.append(
-                PlannedMove(
-                    partition=partition, target=tuple(target), source=outside[0], destination=came[0]
-                )
+                PlannedMove(partition=partition, target=tuple(target), source=outside[0], destination=came[0])
             )
     return tuple(moves)
 
@@ -181,9 +179,7 @@ def _of_cell(partition: PlacedPartition) -> str:
 
 
 def _cannot_hold(broker: int, partition: PlacedPartition, brokers: Sequence[BrokerView]) -> str:
-    rest = sorted(
-        b.id for b in brokers if b.state == ACTIVE and b.id != broker and partition.may_be_on(b.id)
-    )
+    rest = sorted(b.id for b in brokers if b.state == ACTIVE and b.id != broker and partition.may_be_on(b.id))
     away = sorted((b.id, b.state) for b in brokers if b.state != ACTIVE and b.id != broker)
     states = "".join(f"; broker {number} is {state}" for number, state in away[:10])
     there = ", ".join(map(str, rest)) or "no broker"

@@ -181,7 +181,6 @@ class _Filling:
             self.quotas[number] = quota + 1
             heapq.heappush(heap, (quota + 1, load + 1, number))
 
-
     def _taken(self, heap: list[tuple[int, int, int]]) -> tuple[int, int, int]:
         """The lesser of two drawn among those that have the fewest replicas of this topic."""
         self._turn += 1

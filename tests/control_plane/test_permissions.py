@@ -250,7 +250,8 @@ def test_another_tenants_things_are_not_found(method: str, route: str) -> None:
         if route in ABOUT_NO_TENANT:
             assert house.tenant.public_id not in repr(named.body)
         elif MAY[method, route] == OPERATOR and (
-            ("<" not in route and route != "v1/quotas") or route.startswith(("v1/billing", "v1/cluster", "v1/placement"))
+            ("<" not in route and route != "v1/quotas")
+            or route.startswith(("v1/billing", "v1/cluster", "v1/placement"))
         ):
             assert named.status == 403
         else:

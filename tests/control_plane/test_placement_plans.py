@@ -287,7 +287,9 @@ def test_the_balancer_waits_while_something_is_wrong(house: House, reported: Clu
     reported.described.brokers[0].state = "active"
 
 
-def test_hot_partitions_are_shown_to_operators_and_of_their_own_to_tenants(house: House, said: Cluster) -> None:
+def test_hot_partitions_are_shown_to_operators_and_of_their_own_to_tenants(
+    house: House, said: Cluster
+) -> None:
     other = make_house("other")
     for number, owner in enumerate((house, other)):
         Topic.objects.create(

@@ -23,7 +23,15 @@ from billing.models import (
 )
 from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup
 from control_plane.audit.models import AuditEntry
-from control_plane.placement.models import BrokerOrder, Cell, LoadReport, Move, MoveState, PlacementPlan, PlanKind
+from control_plane.placement.models import (
+    BrokerOrder,
+    Cell,
+    LoadReport,
+    Move,
+    MoveState,
+    PlacementPlan,
+    PlanKind,
+)
 from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
@@ -240,9 +248,7 @@ def losses(house: House, said: Cluster, numbers: range) -> None:
 def placement_plans(house: House, said: Cluster, numbers: range) -> None:
     skew = {"replicas": 50.0, "log_bytes": 0.0, "leaders": 0.0, "bytes_per_s": 0.0}
     PlacementPlan.objects.bulk_create(
-        PlacementPlan(
-            public_id=f"plc_{n}", kind=PlanKind.DRAIN, broker=n, skew_before=skew, skew_after=skew
-        )
+        PlacementPlan(public_id=f"plc_{n}", kind=PlanKind.DRAIN, broker=n, skew_before=skew, skew_after=skew)
         for n in numbers
     )
 

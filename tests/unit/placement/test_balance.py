@@ -152,7 +152,9 @@ def test_evening_out_keeps_the_rules_gets_better_and_ends(
     sizes = data.draw(st.lists(st.integers(0, 100), min_size=1, max_size=14))
     loads = data.draw(st.lists(st.integers(0, 1_000), min_size=1, max_size=14))
     held = weighed(
-        [tuple(brokers[n].id for n in order if n < len(brokers))[:replication] for order in orders], sizes, loads
+        [tuple(brokers[n].id for n in order if n < len(brokers))[:replication] for order in orders],
+        sizes,
+        loads,
     )
     where = locations(brokers)
     active = {broker.id for broker in brokers if broker.state == "active"}

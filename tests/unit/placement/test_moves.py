@@ -161,7 +161,9 @@ def in_cell(replicas: tuple[int, ...], cell: tuple[int, ...], size: int = 0) -> 
 def test_a_drain_and_a_copy_more_stay_within_the_cell_or_are_refused() -> None:
     (move,) = moves_off(1, [in_cell((1, 2), (1, 2, 5))], views(5))
     assert move.target == (5, 2)
-    with pytest.raises(PlacementRefused, match="needs 2 brokers of its tenant's cell, without it 2 would be left"):
+    with pytest.raises(
+        PlacementRefused, match="needs 2 brokers of its tenant's cell, without it 2 would be left"
+    ):
         moves_off(1, [in_cell((1, 2), (1, 2))], views(5))
     (more,) = towards(3, [in_cell((1, 2), (1, 2, 5))], views(5))
     assert more.target == (1, 2, 5)
@@ -173,5 +175,7 @@ def test_a_tenants_partitions_go_into_its_cell_and_what_is_there_stays() -> None
     (move,) = into_cell([in_cell((1, 2, 4), (3, 4, 5), size=10)], views(5))
     assert (move.target, copied_bytes(move)) == ((3, 5, 4), 20)
     assert into_cell([in_cell((3, 4), (3, 4, 5))], views(5)) == ()
-    with pytest.raises(PlacementRefused, match="orders-0: its 3 copies do not fit on the active brokers of its"):
+    with pytest.raises(
+        PlacementRefused, match="orders-0: its 3 copies do not fit on the active brokers of its"
+    ):
         into_cell([in_cell((1, 2, 4), (4, 5))], views(5))

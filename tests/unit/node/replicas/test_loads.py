@@ -8,7 +8,9 @@ from penstock.contract.ids import TopicId, TopicPartition
 BUSY, CALM = (TopicPartition(TopicId(bytes([n]) * 16), 0) for n in (1, 2))
 
 
-def folded(loads: PartitionLoads, *, times: int, took: int = 0, pushed: int = 0, begin_ms: float = 0) -> float:
+def folded(
+    loads: PartitionLoads, *, times: int, took: int = 0, pushed: int = 0, begin_ms: float = 0
+) -> float:
     now_ms = begin_ms
     for _ in range(times):
         for _ in range(took):
