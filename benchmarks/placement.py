@@ -27,7 +27,7 @@ HOT = 5
 _AT_ONCE = 10
 _PLANS_MAX = 4
 _PATIENCE_S = 120.0
-_RATES_SETTLE_S = 45.0
+_RATES_KNOWN_S = 45.0
 
 
 class _Load(threading.Thread):
@@ -144,15 +144,15 @@ def _figure(name: str, before: Skew, after: tuple[Skew, int, int], *, with_rates
 
 
 def placement_skew(folder: Path) -> list[Measured]:
-    """Sixty partitions of uneven sizes on three brokers; a fourth joins, another is drained, five partitions get hot."""
+    """Sixty uneven partitions on three brokers; a fourth joins, another is drained, five partitions get hot."""
     with BenchCluster(folder) as cluster:
         cluster.topic(TOPIC, PARTITIONS, replication=COPIES, min_insync_replicas=1)
-        with penstock.Client(bootstrap=cluster.bootstrap, api_key=cluster.api_key) as client:
-            with client.producer() as producer:
-                for partition in range(PARTITIONS):
-                    for _ in range(SIZES_KB[partition % len(SIZES_KB)] * 1_000 // len(MESSAGE)):
-                        producer.send(TOPIC, MESSAGE, partition=partition)
-                producer.flush(timeout=60)
+        client = penstock.Client(bootstrap=cluster.bootstrap, api_key=cluster.api_key)
+        with client, client.producer() as producer:
+            for partition in range(PARTITIONS):
+                for _ in range(SIZES_KB[partition % len(SIZES_KB)] * 1_000 // len(MESSAGE)):
+                    producer.send(TOPIC, MESSAGE, partition=partition)
+            producer.flush(timeout=60)
 
         cluster.dev.add_broker(lambda done, of, note: None)
         cluster.spec = cluster.directory.load()
@@ -174,11 +174,11 @@ def placement_skew(folder: Path) -> list[Measured]:
         hot = [p.partition for p in described.partitions if p.topic == TOPIC and p.leader == 1][:HOT]
         load = _Load(cluster, hot)
         load.start()
-        time.sleep(_RATES_SETTLE_S)
+        time.sleep(_RATES_KNOWN_S)
         partitions, brokers, _ = _seen(cluster)
         before = balance.skew_of(partitions, brokers)
         after = _even_out(cluster)
-        time.sleep(_RATES_SETTLE_S)
+        time.sleep(_RATES_KNOWN_S)
         partitions, brokers, _ = _seen(cluster)
         after = (balance.skew_of(partitions, brokers), after[1], after[2])
         load.end()

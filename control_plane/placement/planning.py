@@ -85,8 +85,8 @@ def confirm(actor: Actor, plan: PlacementPlan) -> PlacementPlan:
     changed = _what_changed(plan, seen)
     if changed:
         raise PreconditionFailed(f"placement plan {plan.public_id}: {changed}; make another plan")
-    held = next((broker.replicas for broker in seen.brokers if broker.id == plan.broker), 0)
-    return plan_actions.confirm(actor, plan, replicas=held)
+    stored = next((broker.replicas for broker in seen.brokers if broker.id == plan.broker), 0)
+    return plan_actions.confirm(actor, plan, replicas=stored)
 
 
 def cancel(actor: Actor, plan: PlacementPlan) -> PlacementPlan:

@@ -143,17 +143,17 @@ class _State:
         """`destination` takes the place of `source`."""
         self._add_leader(index, -1)
         self._add(index, source, -1)
-        held = self.replicas[index]
-        held[held.index(source)] = destination
+        stored = self.replicas[index]
+        stored[stored.index(source)] = destination
         self._add(index, destination, 1)
         self._add_leader(index, 1)
 
     def prefer(self, index: int, leader: int) -> None:
         """`leader` and the first replica change places."""
         self._add_leader(index, -1)
-        held = self.replicas[index]
-        position = held.index(leader)
-        held[0], held[position] = held[position], held[0]
+        stored = self.replicas[index]
+        position = stored.index(leader)
+        stored[0], stored[position] = stored[position], stored[0]
         self._add_leader(index, 1)
 
     def moves(self) -> Iterator[PlannedMove]:
@@ -210,11 +210,11 @@ class _Evening:
         for index in self._mine:
             if len(self._state.moved) >= self._moves_max:
                 return
-            held = self._state.replicas[index]
-            copies = Copies(self._where, held)
-            if not any(copies.around(number) > Crowd(1, 1) for number in held):
+            stored = self._state.replicas[index]
+            copies = Copies(self._where, stored)
+            if not any(copies.around(number) > Crowd(1, 1) for number in stored):
                 continue
-            able = [number for number in self._members if number not in held]
+            able = [number for number in self._members if number not in stored]
             ways = [
                 (
                     gain,
@@ -222,14 +222,14 @@ class _Evening:
                     position,
                     -destination,
                 )
-                for position, source in enumerate(held)
+                for position, source in enumerate(stored)
                 if source in self._sums
                 for destination in able
                 if (gain := copies.gain(source, destination)) > Crowd(0, 0)
             ]
             if ways:
                 _, _, position, destination = max(ways)  # of equals a copy that is not preferred as leader
-                self._carry_out([(index, held[position], -destination)])
+                self._carry_out([(index, stored[position], -destination)])
 
     # -- what evens out --------------------------------------------------------------------------------------
 
@@ -302,10 +302,10 @@ class _Evening:
     def _movable(self, source: int, destination: int, wanted: float) -> Iterator[int]:
         """Partitions of `source` that may go, those of a size near `wanted` first."""
         for index in _around(self._by_size[source], wanted):
-            held = self._state.replicas[index]
-            if index in self._state.moved or destination in held:
+            stored = self._state.replicas[index]
+            if index in self._state.moved or destination in stored:
                 continue
-            if Copies(self._where, held).gain(source, destination) >= Crowd(0, 0):
+            if Copies(self._where, stored).gain(source, destination) >= Crowd(0, 0):
                 yield index
 
     def _gain(self, way: Sequence[tuple[int, int, int]], means: _Values) -> float:
@@ -360,16 +360,16 @@ class _Evening:
             if destination == source:
                 continue
             wanted = max(0.0, (self._sums[source][BYTES_PER_S] - self._sums[destination][BYTES_PER_S]) / 2)
-            going = list(islice(self._led_and_held(source, destination, wanted), _LOOKED_MAX))
+            going = list(islice(self._led_and_stored(source, destination, wanted), _LOOKED_MAX))
             for index in going:
                 yield [(index, source, destination)]
             for index in going[:_SWAPPED_MAX]:
                 rest = max(0.0, self._state.partitions[index].bytes_per_s - wanted)
-                back = self._led_and_held(destination, source, rest)
+                back = self._led_and_stored(destination, source, rest)
                 for other in islice(back, _SWAPPED_MAX):
                     yield [(index, source, destination), (other, destination, source)]
 
-    def _led_and_held(self, leader: int, holder: int, wanted: float) -> Iterator[int]:
+    def _led_and_stored(self, leader: int, holder: int, wanted: float) -> Iterator[int]:
         for index in _around(self._led[leader], wanted):
             if holder in self._state.replicas[index]:
                 yield index
