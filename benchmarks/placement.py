@@ -1,5 +1,6 @@
 """How even real brokers are after a join, a drain and a hot spot, once the planned moves have been made."""
 
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,12 +19,13 @@ from data_plane.placement.planner import BrokerView
 TOPIC = "uneven"
 PARTITIONS = 60
 COPIES = 2
-MESSAGE = b"x" * 10_000
+MESSAGE = random.Random(1).randbytes(10_000)
+"""Codecs make it no smaller."""
 SIZES_KB = (200, 600, 300, 1_000, 400, 250)
 """Of the partitions, in turn."""
 HOT_BYTES_PER_S = 4_000_000
 HOT = 5
-"""Partitions of one broker that take six times what the others of the topic do."""
+"""Partitions of one broker that take ten times what the others of the topic do."""
 _AT_ONCE = 10
 _PLANS_MAX = 4
 _PATIENCE_S = 120.0
@@ -31,12 +33,12 @@ _RATES_KNOWN_S = 45.0
 
 
 class _Load(threading.Thread):
-    """Writes to the topic until it is ended, six times as much to the partitions in `hot`."""
+    """Writes to the topic until it is ended, ten times as much to the partitions in `hot`."""
 
     def __init__(self, cluster: BenchCluster, hot: Sequence[int]) -> None:
         super().__init__(daemon=True)
         self._cluster = cluster
-        self._turn = [n for n in range(PARTITIONS) for _ in range(6 if n in hot else 1)]
+        self._turn = [n for n in range(PARTITIONS) for _ in range(10 if n in hot else 1)]
         self.ended = threading.Event()
 
     def run(self) -> None:

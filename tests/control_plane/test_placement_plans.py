@@ -8,6 +8,7 @@ import pytest
 from django.utils import timezone
 
 from control_plane.audit.models import AuditEntry
+from control_plane.brokers import answers, view
 from control_plane.brokers import client as broker_client
 from control_plane.outbox import in_request
 from control_plane.placement import balancing, cell_actions, driving, plan_actions, queries
@@ -159,12 +160,12 @@ def test_a_cancelled_plan_stops_and_only_one_runs_at_a_time(house: House, said: 
 
 def test_a_drain_is_a_plan_whichever_way_it_is_asked_for(house: House, said: Cluster) -> None:
     describe(said, on_three())
-    operator = {"token": house.credentials[Standing.OPERATOR], "tenant": house.tenant}
-    assert call("POST", "/v1/cluster/brokers/2/drain", {}, **operator).status == 202
+    token = house.credentials[Standing.OPERATOR]
+    assert call("POST", "/v1/cluster/brokers/2/drain", {}, token=token, tenant=house.tenant).status == 202
     (plan,) = PlacementPlan.objects.all()
     assert (plan.kind, plan.broker, plan.state) == ("drain", 2, "running")
     assert Move.objects.filter(plan=plan.public_id, cause="drain").count() == 12
-    assert call("DELETE", "/v1/cluster/brokers/2/drain", **operator).status == 202
+    assert call("DELETE", "/v1/cluster/brokers/2/drain", token=token, tenant=house.tenant).status == 202
     plan.refresh_from_db()
     assert plan.state == "cancelled"
 
@@ -225,7 +226,7 @@ def report(said: Cluster, *, replicas: Sequence[int]) -> None:
     for number, count in enumerate(replicas, start=1):
         plan_actions.keep_loads(
             [
-                broker_client.view.BrokerLoadSeen(
+                view.BrokerLoadSeen(
                     broker=number, bytes_in_per_s=0, bytes_out_per_s=0, connections=0, leaders=4, replicas=count,
                     log_bytes=100, led_log_bytes=50, disk_used_bytes=1, disk_total_bytes=9, partitions=(),
                 )
@@ -297,7 +298,7 @@ def test_hot_partitions_are_shown_to_operators_and_of_their_own_to_tenants(
             settings={},
         )  # fmt: skip
     partitions = tuple(
-        broker_client.view.PartitionLoadSeen(
+        view.PartitionLoadSeen(
             topic_id=f"{topic:032x}", partition=number, leads=True, log_bytes=1, bytes_in_per_s=rate,
             bytes_out_per_s=0, batches_per_s=1.0,
         )
@@ -305,7 +306,7 @@ def test_hot_partitions_are_shown_to_operators_and_of_their_own_to_tenants(
     )  # fmt: skip
     plan_actions.keep_loads(
         [
-            broker_client.view.BrokerLoadSeen(
+            view.BrokerLoadSeen(
                 broker=1, bytes_in_per_s=12 * 2**20, bytes_out_per_s=0, connections=1, leaders=4, replicas=4,
                 log_bytes=4, led_log_bytes=4, disk_used_bytes=1, disk_total_bytes=9, partitions=partitions,
             )
@@ -325,6 +326,6 @@ def test_hot_partitions_are_shown_to_operators_and_of_their_own_to_tenants(
 def test_a_described_load_has_what_the_broker_says() -> None:
     said = pb.DescribeLoadResponse(broker=3, connections=2, log_bytes=7)
     said.partitions.add(topic_id=bytes(16), partition=1, leads=True, batches_per_1000_s=1_500)
-    seen = broker_client.answers.load_seen(said)
+    seen = answers.load_seen(said)
     assert (seen.broker, seen.connections, seen.log_bytes) == (3, 2, 7)
     assert (seen.partitions[0].partition, seen.partitions[0].batches_per_s) == (1, 1.5)

@@ -12,8 +12,8 @@ from data_plane.placement.pressure import less_of_two, serving, storing
 from .clusters import closer_than_needed, clusters
 
 
-def views(count: int, **known: int) -> list[BrokerView]:
-    return [BrokerView(id=n, zone=f"z{n}", **known) for n in range(1, count + 1)]
+def views(count: int, replicas: int = 0, leaders: int = 0) -> list[BrokerView]:
+    return [BrokerView(id=n, zone=f"z{n}", replicas=replicas, leaders=leaders) for n in range(1, count + 1)]
 
 
 def test_without_reports_replicas_and_leaders_count_alone() -> None:
