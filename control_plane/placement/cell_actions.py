@@ -87,7 +87,8 @@ def brokers_for(tenant: str, seen: Sequence[BrokerSeen]) -> tuple[int, ...] | No
 def _drawn(tenant: str) -> CellTenant:
     with transaction.atomic():
         cells = {cell.pk: cell for cell in Cell.objects.order_by("pk")}
-        counts = {pk: cell.tenants.count() for pk, cell in cells.items()}
+        by_name = queries.tenants_by_cell()
+        counts = {pk: by_name.get(cell.name, 0) for pk, cell in cells.items()}
         chosen = cells[less_of_two(list(cells), counts, tenant.encode(), 0)]
         row, made = CellTenant.objects.get_or_create(tenant=tenant, defaults={"cell": chosen})
         if made:

@@ -181,15 +181,14 @@ def keep_loads(reports: Sequence[BrokerLoadSeen]) -> None:
     with transaction.atomic():
         for report in reports:
             sums = asdict(report)
-            broker, partitions = sums.pop("broker"), sums.pop("partitions")
-            LoadReport.objects.update_or_create(
-                broker=broker,
-                defaults={
-                    "seen_at": now,
-                    "sums": sums,
-                    "partitions": [list(one.values()) for one in partitions],
-                },
-            )
+            broker, partitions = sums.pop("broker"), [list(one.values()) for one in sums.pop("partitions")]
+            row = LoadReport.objects.select_for_update(no_key=True).filter(broker=broker).first()
+            if row is None:
+                LoadReport.objects.create(broker=broker, seen_at=now, sums=sums, partitions=partitions)
+                continue
+            changed = row.partitions != partitions  # they are long, and stay the same while nothing is sent
+            row.seen_at, row.sums, row.partitions = now, sums, partitions
+            row.save(update_fields=["seen_at", "sums", *(["partitions"] if changed else [])])
 
 
 def _locked_balancer() -> Balancer:

@@ -40,7 +40,13 @@ def drain(actor: Actor, broker: int) -> PlacementPlan:
     if order is not None and order.use == BrokerUse.DRAIN:
         raise InvalidRequest(f"broker: {broker} is being drained")
     cluster = weighed(seen)
-    planned = moves.moves_off(broker, cluster.partitions, cluster.brokers)
+    resting = {(p.topic_id, p.partition) for p in _resting(cluster)}
+    planned = [
+        move
+        for move in moves.moves_off(broker, cluster.partitions, cluster.brokers)
+        # What moves already is planned by the driver once it has ended.
+        if (move.partition.topic_id, move.partition.partition) in resting
+    ]
     return _made(actor, PlanKind.DRAIN, cluster, planned, broker=broker)
 
 

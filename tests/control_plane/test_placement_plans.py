@@ -12,7 +12,7 @@ from control_plane.brokers import answers, view
 from control_plane.brokers import client as broker_client
 from control_plane.outbox import in_request
 from control_plane.placement import balancing, cell_actions, driving, plan_actions, queries
-from control_plane.placement.models import Balancer, Move, MoveState, PlacementPlan
+from control_plane.placement.models import Balancer, LoadReport, Move, MoveState, PlacementPlan
 from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
 from tenants.roles import Standing
@@ -176,6 +176,23 @@ def test_a_drain_is_a_plan_whichever_way_it_is_asked_for(house: House, said: Clu
     assert ask(house, "DELETE", f"plans/{again['id']}").status == 200
     order.refresh_from_db()
     assert order.use == "serve"
+
+
+def test_a_drain_begins_beside_what_is_moving_and_leaves_that_for_later(house: House, said: Cluster) -> None:
+    describe(said, on_three())
+    said.described.partitions[0].target.extend([1, 2, 4])
+    plan = made(house, kind="drain", broker=2)
+    assert plan["move_count"] == 11
+    assert 0 not in {move["partition"] for move in plan["moves"]}
+    assert ask(house, "POST", f"plans/{plan['id']}/confirm", {}).status == 200
+
+
+def test_a_report_that_says_the_same_is_noted_as_new(said: Cluster) -> None:
+    report(said, replicas=[3])
+    LoadReport.objects.update(seen_at=timezone.now() - timedelta(hours=1))
+    assert queries.loads() == {}
+    report(said, replicas=[4])
+    assert queries.loads()[1].replicas == 4
 
 
 def test_a_tenants_topics_move_into_its_cell_and_new_ones_go_there(house: House, said: Cluster) -> None:
