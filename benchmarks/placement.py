@@ -1,8 +1,8 @@
 """How even real brokers are after a join, a drain and a hot spot, once the planned moves have been made."""
 
-import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +19,8 @@ from data_plane.placement.planner import BrokerView
 TOPIC = "uneven"
 PARTITIONS = 60
 COPIES = 2
-MESSAGE = random.Random(1).randbytes(10_000)
-"""Codecs make it no smaller."""
+MESSAGE = b"x" * 10_000
+"""Sent without compression: what is sent is what brokers weigh."""
 SIZES_KB = (200, 600, 300, 1_000, 400, 250)
 """Of the partitions, in turn."""
 HOT_BYTES_PER_S = 4_000_000
@@ -44,7 +44,7 @@ class _Load(threading.Thread):
     def run(self) -> None:
         client = penstock.Client(bootstrap=self._cluster.bootstrap, api_key=self._cluster.api_key)
         pause_s = len(self._turn) * len(MESSAGE) / HOT_BYTES_PER_S
-        with client, client.producer() as producer:
+        with client, client.producer(compression="none") as producer:
             while not self.ended.wait(pause_s):
                 for partition in self._turn:
                     producer.send(TOPIC, MESSAGE, partition=partition)
@@ -59,22 +59,26 @@ def _seen(
 ) -> tuple[list[PlacedPartition], list[BrokerView], pb.DescribeClusterResponse]:
     """The cluster as it is: leaders first, sizes and rates as brokers report them."""
     described = cluster.admin.describe_cluster(partitions=True)
-    named: dict[tuple[bytes, int], pb.DescribedLoad] = {}
+    sizes: dict[tuple[bytes, int], int] = {}
+    rates: Counter[tuple[bytes, int]] = Counter()
     for broker in described.brokers:
         if broker.state == "active":
             load = cluster.admin.describe_load(broker.internal_address, 1_000)
-            named |= {(p.topic_id, p.partition): p for p in load.partitions if p.leads}
+            for one in load.partitions:
+                # A leader of before still remembers a part of the rate.
+                rates[one.topic_id, one.partition] += one.bytes_in_per_s + one.bytes_out_per_s
+                if one.leads:
+                    sizes[one.topic_id, one.partition] = one.log_bytes
     partitions = []
     for p in described.partitions:
-        load_of = named.get((p.topic_id, p.partition), pb.DescribedLoad())
         partitions.append(
             PlacedPartition(
                 topic_id=p.topic_id.hex(),
                 topic=p.topic,
                 partition=p.partition,
                 replicas=(p.leader, *(broker for broker in p.replicas if broker != p.leader)),
-                log_bytes=load_of.log_bytes,
-                bytes_per_s=load_of.bytes_in_per_s + load_of.bytes_out_per_s,
+                log_bytes=sizes.get((p.topic_id, p.partition), 0),
+                bytes_per_s=rates[p.topic_id, p.partition],
             )
         )
     brokers = [
@@ -111,8 +115,8 @@ def _carry_out(cluster: BenchCluster, planned: Sequence[PlannedMove]) -> None:
     )
 
 
-def _even_out(cluster: BenchCluster) -> tuple[Skew, int, int]:
-    """Plans until one is empty: the skew then, bytes copied, and moves."""
+def _even_out(cluster: BenchCluster, wait_s: float = 0.0) -> tuple[Skew, int, int]:
+    """Plans until one is empty, `wait_s` after the moves of the one before: the skew then, bytes copied, and moves."""
     copied = count = 0
     for _ in range(_PLANS_MAX):
         partitions, brokers, _ = _seen(cluster)
@@ -122,6 +126,7 @@ def _even_out(cluster: BenchCluster) -> tuple[Skew, int, int]:
         copied += sum(map(moves.copied_bytes, found.moves))
         count += len(found.moves)
         _carry_out(cluster, found.moves)
+        time.sleep(wait_s)
     partitions, brokers, _ = _seen(cluster)
     return balance.skew_of(partitions, brokers), copied, count
 
@@ -150,7 +155,7 @@ def placement_skew(folder: Path) -> list[Measured]:
     with BenchCluster(folder) as cluster:
         cluster.topic(TOPIC, PARTITIONS, replication=COPIES, min_insync_replicas=1)
         client = penstock.Client(bootstrap=cluster.bootstrap, api_key=cluster.api_key)
-        with client, client.producer() as producer:
+        with client, client.producer(compression="none") as producer:
             for partition in range(PARTITIONS):
                 for _ in range(SIZES_KB[partition % len(SIZES_KB)] * 1_000 // len(MESSAGE)):
                     producer.send(TOPIC, MESSAGE, partition=partition)
@@ -179,10 +184,7 @@ def placement_skew(folder: Path) -> list[Measured]:
         time.sleep(_RATES_KNOWN_S)
         partitions, brokers, _ = _seen(cluster)
         before = balance.skew_of(partitions, brokers)
-        after = _even_out(cluster)
-        time.sleep(_RATES_KNOWN_S)
-        partitions, brokers, _ = _seen(cluster)
-        after = (balance.skew_of(partitions, brokers), after[1], after[2])
+        after = _even_out(cluster, _RATES_KNOWN_S)
         load.end()
     hot_spot = _figure("placement_skew_after_hot_spot_percent", before, after, with_rates=True)
     return [joined, drained, hot_spot]
