@@ -27,6 +27,7 @@ from benchmarks.metering import BENCHMARK as METERING
 from benchmarks.metering import NOISE as METERING_NOISE
 from benchmarks.noisy_neighbour import BENCHMARK as NOISY_NEIGHBOUR
 from benchmarks.peers.benchmark import PEERS, PEERS_QUICK
+from benchmarks.placement import BENCHMARK as PLACEMENT
 from benchmarks.planned_moves import planned_moves
 from benchmarks.quotas import BENCHMARK as QUOTAS
 from benchmarks.recovery import BENCHMARK as RECOVERY
@@ -70,6 +71,7 @@ BENCHMARKS = (
     ),
     Benchmark(figures=("leader_kill_p99_s",), run=leader_kill, seconds=540),
     Benchmark(figures=("planned_move_ms",), run=planned_moves, seconds=60),
+    PLACEMENT,
     RECOVERY,
     METERING,
     METERING_NOISE,

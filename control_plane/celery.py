@@ -15,6 +15,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
 
 SWEEP_S = 2.0
 PLACEMENT_S = 1.0
+BALANCE_S = 10.0
 BILLING_S = 3.0
 CHECKPOINT_S = 10.0
 MAIL_S = 5.0
@@ -87,6 +88,11 @@ app.conf.update(
             "task": "placement.drive",
             "schedule": PLACEMENT_S,
             "options": {"expires": PLACEMENT_S * 2},
+        },
+        "balance": {
+            "task": "placement.balance",
+            "schedule": BALANCE_S,
+            "options": {"expires": BALANCE_S * 2},
         },
         "billing": {"task": "billing.bill_run", "schedule": BILLING_S, "options": {"expires": BILLING_S * 2}},
         "closed": {

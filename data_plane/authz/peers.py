@@ -40,6 +40,7 @@ ROLES: Mapping[str, frozenset[Role]] = {
     methods.SET_FEATURE_LEVEL: _OPERATING,
     methods.DESCRIBE_TOPIC: _OPERATING,
     methods.DESCRIBE_CLUSTER: _OPERATING,
+    methods.DESCRIBE_LOAD: _OPERATING,
 }
 """The roles that may call each method. The usage pipeline's runner calls none: it reads as a tenant does."""
 

@@ -398,6 +398,56 @@ class MoveProgress(_message.Message):
     bytes_left: int
     def __init__(self, broker: _Optional[int] = ..., in_sync: _Optional[bool] = ..., offsets_left: _Optional[int] = ..., bytes_left: _Optional[int] = ...) -> None: ...
 
+class DescribeLoadRequest(_message.Message):
+    __slots__ = ("partitions_max",)
+    PARTITIONS_MAX_FIELD_NUMBER: _ClassVar[int]
+    partitions_max: int
+    def __init__(self, partitions_max: _Optional[int] = ...) -> None: ...
+
+class DescribeLoadResponse(_message.Message):
+    __slots__ = ("broker", "bytes_in_per_s", "bytes_out_per_s", "connections", "leaders", "replicas", "log_bytes", "disk_used_bytes", "disk_total_bytes", "led_log_bytes", "partitions")
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    BYTES_IN_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BYTES_OUT_PER_S_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    LEADERS_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LED_LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    broker: int
+    bytes_in_per_s: int
+    bytes_out_per_s: int
+    connections: int
+    leaders: int
+    replicas: int
+    log_bytes: int
+    disk_used_bytes: int
+    disk_total_bytes: int
+    led_log_bytes: int
+    partitions: _containers.RepeatedCompositeFieldContainer[DescribedLoad]
+    def __init__(self, broker: _Optional[int] = ..., bytes_in_per_s: _Optional[int] = ..., bytes_out_per_s: _Optional[int] = ..., connections: _Optional[int] = ..., leaders: _Optional[int] = ..., replicas: _Optional[int] = ..., log_bytes: _Optional[int] = ..., disk_used_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., led_log_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[DescribedLoad, _Mapping]]] = ...) -> None: ...
+
+class DescribedLoad(_message.Message):
+    __slots__ = ("topic_id", "partition", "leads", "log_bytes", "bytes_in_per_s", "bytes_out_per_s", "batches_per_1000_s")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADS_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_IN_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BYTES_OUT_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_PER_1000_S_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    leads: bool
+    log_bytes: int
+    bytes_in_per_s: int
+    bytes_out_per_s: int
+    batches_per_1000_s: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leads: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., bytes_in_per_s: _Optional[int] = ..., bytes_out_per_s: _Optional[int] = ..., batches_per_1000_s: _Optional[int] = ...) -> None: ...
+
 class TopicDurabilityRequest(_message.Message):
     __slots__ = ("topic_id", "partitions")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]

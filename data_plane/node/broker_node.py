@@ -15,6 +15,7 @@ from data_plane.node.admission.gate import Gate
 from data_plane.node.conditions import Conditions
 from data_plane.node.config import NodeConfig
 from data_plane.node.control.key_use_calls import KeyUseCalls
+from data_plane.node.control.load_calls import LoadCalls
 from data_plane.node.control.wing import Control
 from data_plane.node.environment import Environment
 from data_plane.node.integrity.wing import Integrity
@@ -169,6 +170,7 @@ class BrokerNode:
         authenticator = Authenticator(view.image, self.config.peppers, self._rules)
         self._gate = Gate(authenticator, clock, self.stats, self.registration.silence_ms)
         key_use = KeyUseCalls(environment, view, self._gate.key_use)
+        self.loads = LoadCalls(environment, replicas=replicas, connections=lambda: self._gate.connections)
         self.fairness = Fairness(clock, self.stats)
         self.integrity = Integrity(
             environment, view=view, store=store, gate=self._gate, replicas=replicas, confident=confident
@@ -213,6 +215,7 @@ class BrokerNode:
                 **self.usage.internal_calls(),
                 **self.control.internal_calls(),
                 **key_use.internal_calls(),
+                internal.DESCRIBE_LOAD: self.loads.describe_load,
             },
             watches={},
             enter=anyone,
@@ -248,6 +251,7 @@ class BrokerNode:
             self.serving.groups.coordinators.run(),
             *self.usage.tasks(),
             *self.leasing.tasks(),
+            self.loads.run(),
             self.registration.run(),
         )
 

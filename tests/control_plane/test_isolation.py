@@ -277,7 +277,8 @@ def test_the_tenants_own_find_the_thing(operation: Operation, watched: Watched) 
 
 def _any_things(watched: Watched) -> dict[str, str]:
     """With names for what belongs to no tenant."""
-    return {**watched.things, "broker": "1", "move": "mov_none", "cut": "cut_none"}
+    of_operators = {"broker": "1", "move": "mov_none", "cut": "cut_none", "plan": "pln_none", "cell": "none"}
+    return {**watched.things, **of_operators}
 
 
 def _like(thing: str) -> str:
