@@ -46,11 +46,10 @@ class EntryForm(ConsoleForm):
     )
     resource = Choice(label="On", initial=rules.TOPIC, choices=list(RESOURCE_WORDS.items()))
     operations = Several(
-        label="Operations",
+        label="Operations (none ticked: all of them)",
         choices=[(name, name) for name in ALL_OPERATIONS],
         required=False,
         before="may_",
-        help_text="None ticked: everything that can be done.",
     )
     name = Text(
         label="Name", required=False, help_text="Empty means all of them.", widget=forms.TextInput(_NAME)

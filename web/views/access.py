@@ -50,9 +50,12 @@ def access_list(request: HttpRequest, access: TenantAccess) -> HttpResponse:
 
 
 @in_tenant(Permission.ACCESS_WRITE)
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def set_default(request: HttpRequest, access: TenantAccess) -> HttpResponse:
-    """What holds for what no entry speaks of."""
+    """What holds for what no entry speaks of. Refusing it may stop programs, so a page says so first."""
+    if request.method != "POST":
+        context = {"here": HERE, "entries": queries.acls(access.tenant).filter(effect=rules.ALLOW).count()}
+        return render(request, "web/access_default.html", context)
     row = actions.set_default(access.actor, access.tenant, request.POST.get("default", ""))
     words = "Everything is refused that no entry allows." if row.default == rules.DENY else ""
     return answer(access, row, words or "Everything is allowed that no entry denies.")
