@@ -94,6 +94,8 @@ def _revoke(rest: RestClient, channels: list[grpc.Channel], key: Any, key_id: st
             requests.append(queue.SimpleQueue())
             stream: Any = channel.stream_stream(method)
             calls.append(stream(iter(requests[-1].get, None), metadata=key, timeout=_PATIENCE_S))
+            if method == methods.PRODUCE:
+                next(calls[-1])  # its first credit: the end is only heard behind it
         watch: Any = channel.unary_stream(methods.WATCH_METADATA)
         watching = watch(pb.WatchMetadataRequest().SerializeToString(), metadata=key, timeout=_PATIENCE_S)
         next(watching)
