@@ -19,6 +19,8 @@ COMMANDS = {
     "service-account": "penstock.cli.principals:service_account",
     "principal-group": "penstock.cli.principals:principal_group",
     "access": "penstock.cli.access:access",
+    "diff": "penstock.cli.declared:diff",
+    "apply": "penstock.cli.declared:apply",
     "tenant": "penstock.cli.tenants:tenant",
     "cluster": "penstock.cli.cluster:cluster",
     "placement": "penstock.cli.placement:placement",
