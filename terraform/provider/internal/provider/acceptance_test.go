@@ -347,14 +347,3 @@ data "penstock_topics" "all" { depends_on = [penstock_topic.it] }
 		),
 	})
 }
-
-func TestAccExampleOfATeam(t *testing.T) {
-	example, err := os.ReadFile("../../../examples/team/main.tf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tested(t, resource.TestStep{
-		Config: string(example),
-		Check:  resource.TestCheckResourceAttr("penstock_topic.of_team[\"placed\"]", "partitions", "6"),
-	})
-}
