@@ -1,4 +1,4 @@
-"""Start a service of its own in a temporary folder, run a command with its addresses and tokens, and stop the service."""
+"""Start a service in a temporary folder, run a command with its addresses and tokens, and stop the service."""
 
 import json
 import os

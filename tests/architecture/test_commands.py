@@ -26,6 +26,7 @@ COMMANDS = [
     "fresh",
     "proto",
     "docs",
+    "terraform",
 ]
 MAKEFILE = (house.ROOT / "Makefile").read_text(encoding="utf-8")
 
@@ -53,4 +54,5 @@ def test_make_alone_lists_every_command_with_what_it_does() -> None:
 def test_continuous_integration_runs_the_same_tests_as_people() -> None:
     script = house.ROOT / ".ci/run"
     assert os.access(script, os.X_OK)
-    assert "make test" in script.read_text(encoding="utf-8")
+    text = script.read_text(encoding="utf-8")
+    assert "make test" in text and "make terraform" in text

@@ -90,7 +90,7 @@ func TestAccTopicIsMadeImportedAndGrows(t *testing.T) {
 	)
 }
 
-func TestAccTopicsDriftIsShownAndMended(t *testing.T) {
+func TestAccTopicsDriftIsShownAndSetRight(t *testing.T) {
 	settings := topic("tf-drifts", `settings = { retention_ms = "86400000" }`)
 	tested(t,
 		resource.TestStep{Config: settings},

@@ -37,7 +37,7 @@ type memberShape struct {
 }
 
 func (r *invitationResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	link := idAttribute("The console's page for the invitation, where the service has no mail server; it is in the state, and joins whoever has it.")
+	link := idAttribute("The console's page for the invitation, where the service has no mail server; it is in the state, and those who have it can join.")
 	link.Sensitive = true
 	accepted := schema.BoolAttribute{
 		Computed:            true,

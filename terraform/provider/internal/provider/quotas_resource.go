@@ -33,7 +33,7 @@ type planShape struct {
 	Limits  map[string]int64 `json:"limits"`
 }
 
-// own are the limits that are not the plan's. One of the same value as the plan's cannot be told from it.
+// own are the limits that are not the plan's. One of the same value as the plan's cannot be distinguished from it.
 func (q *quotasSeen) own() map[string]int64 {
 	own := map[string]int64{}
 	for name, limit := range q.Limits {
