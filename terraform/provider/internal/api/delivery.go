@@ -52,7 +52,7 @@ func (e *NotDelivered) Error() string {
 	for _, condition := range e.Conditions {
 		fmt.Fprintf(&text, "\n%s: %s: %s", condition.Type, condition.Reason, condition.Message)
 	}
-	text.WriteString("\n\nThe service goes on with it. Run `terraform apply` again, or raise `timeouts`.")
+	text.WriteString("\n\nThe service goes on with it. Longer `timeouts` wait longer.")
 	return text.String()
 }
 

@@ -121,7 +121,7 @@ func (r *aclResource) Create(ctx context.Context, req resource.CreateRequest, re
 	plan.ID, plan.Text = types.StringValue(made.ID), types.StringValue(made.Text)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 	if err := r.await(ctx, plan.Tenant, accessListPath, made.Delivery); err != nil {
-		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Entry added", err)
+		warn(&resp.Diagnostics, "Entry added", err)
 	}
 }
 

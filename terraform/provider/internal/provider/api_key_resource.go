@@ -186,7 +186,7 @@ func (r *apiKeyResource) Create(ctx context.Context, req resource.CreateRequest,
 	plan.ID, plan.Key = types.StringValue(made.ID), types.StringValue(made.Key)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 	if err := r.await(ctx, plan.Tenant, "/keys"+segment(made.ID), made.Delivery); err != nil {
-		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Key made", err)
+		warn(&resp.Diagnostics, "Key made", err)
 	}
 }
 

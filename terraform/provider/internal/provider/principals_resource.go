@@ -166,7 +166,7 @@ func (r *principalGroupResource) Create(ctx context.Context, req resource.Create
 	plan.ID, plan.Principal = types.StringValue(made.ID), types.StringValue("group:"+made.ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 	if err := r.await(ctx, plan.Tenant, accessListPath, made.Delivery); err != nil {
-		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Group made", err)
+		warn(&resp.Diagnostics, "Group made", err)
 	}
 }
 

@@ -109,6 +109,11 @@ func report[A any](diags *diag.Diagnostics, attributes map[string]A, what string
 	diags.AddError(summary, problem.Error())
 }
 
+// warn adds what went wrong after an object was made. No error: Terraform would replace the object, with all it holds.
+func warn(diags *diag.Diagnostics, what string, err error) {
+	diags.AddWarning(what+", but not ready yet", err.Error())
+}
+
 var segments = regexp.MustCompile(`^([a-z_]+)(?:\[\d+\])?(?:\.([a-z_]+))?`)
 
 // pathOf is the attribute that a problem's field like `partitions` or `settings.retention_ms` is about. The service names

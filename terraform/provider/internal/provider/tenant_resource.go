@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -87,16 +88,15 @@ func (r *tenantResource) Create(ctx context.Context, req resource.CreateRequest,
 		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Tenant not made", err)
 		return
 	}
-	protected := plan.DeletionProtection
-	plan.ID, plan.DeletionProtection = types.StringValue(made.ID), types.BoolValue(made.DeletionProtection)
+	plan.ID = types.StringValue(made.ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 	err = r.await(ctx, plan.ID, tenantPath(made.ID), made.Delivery)
-	if err == nil && made.DeletionProtection != protected.ValueBool() {
-		err = r.protect(ctx, &plan, protected)
-		resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
+	if made.DeletionProtection != plan.DeletionProtection.ValueBool() {
+		// Where this fails, the next plan shows it as drift.
+		err = errors.Join(err, r.protect(ctx, &plan, plan.DeletionProtection))
 	}
 	if err != nil {
-		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Tenant made", err)
+		warn(&resp.Diagnostics, "Tenant made", err)
 	}
 }
 

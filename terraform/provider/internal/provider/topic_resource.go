@@ -164,7 +164,7 @@ func (r *topicResource) Create(ctx context.Context, req resource.CreateRequest, 
 	plan.show(made)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 	if err := r.await(ctx, plan.Tenant, topicPath(plan), made.Delivery); err != nil {
-		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Topic made", err)
+		warn(&resp.Diagnostics, "Topic made", err)
 	}
 }
 
