@@ -21,6 +21,7 @@ COMMANDS = {
     "access": "penstock.cli.access:access",
     "tenant": "penstock.cli.tenants:tenant",
     "cluster": "penstock.cli.cluster:cluster",
+    "placement": "penstock.cli.placement:placement",
     "produce": "penstock.cli.produce:produce",
     "consume": "penstock.cli.consume:consume",
     "usage": "penstock.cli.usage:usage",
