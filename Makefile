@@ -28,7 +28,7 @@ COMPILED_TESTS := $(wildcard tests/compiled tests/golden tests/properties tests/
 READY := $(RUNNING) .venv/.packages-ready .venv/.lock-ready
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: help setup dev demo check test compile wheel sim planted mutants bench cluster chaos fresh proto docs .lint
+.PHONY: help setup dev demo check test compile wheel sim planted mutants bench cluster chaos fresh proto docs terraform .lint
 
 help:  ## List the commands
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -84,6 +84,9 @@ proto: $(READY)  ## Make the committed protobuf stubs anew
 
 docs: .venv/.docs-lock-ready  ## Build the documentation as a site with search into build/docs, and check every link in it
 	$(BIN)/mkdocs build
+
+terraform: $(RUNNING)  ## Build, lint and test the Terraform provider against a service of its own (Go and Terraform); DOCS=1 writes its pages
+	DOCS=$(DOCS) terraform/check.sh
 
 .lint:
 	$(BIN)/ruff format --check

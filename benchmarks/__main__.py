@@ -19,6 +19,7 @@ from benchmarks.failover import leader_kill
 from benchmarks.figures import GOALS, Benchmark, Measured
 from benchmarks.frames import BENCHMARK as FRAMES
 from benchmarks.idle_clients import BENCHMARK as IDLE_CLIENTS
+from benchmarks.key_changes import BENCHMARK as KEY_CHANGES
 from benchmarks.latency import steady_load
 from benchmarks.links import BENCHMARK as LINKS
 from benchmarks.many_partitions import BENCHMARK as MANY_PARTITIONS
@@ -26,6 +27,7 @@ from benchmarks.metering import BENCHMARK as METERING
 from benchmarks.metering import NOISE as METERING_NOISE
 from benchmarks.noisy_neighbour import BENCHMARK as NOISY_NEIGHBOUR
 from benchmarks.peers.benchmark import PEERS, PEERS_QUICK
+from benchmarks.placement import BENCHMARK as PLACEMENT
 from benchmarks.planned_moves import planned_moves
 from benchmarks.quotas import BENCHMARK as QUOTAS
 from benchmarks.recovery import BENCHMARK as RECOVERY
@@ -69,6 +71,7 @@ BENCHMARKS = (
     ),
     Benchmark(figures=("leader_kill_p99_s",), run=leader_kill, seconds=540),
     Benchmark(figures=("planned_move_ms",), run=planned_moves, seconds=60),
+    PLACEMENT,
     RECOVERY,
     METERING,
     METERING_NOISE,
@@ -78,6 +81,7 @@ BENCHMARKS = (
     CURVES,
     NOISY_NEIGHBOUR,
     QUOTAS,
+    KEY_CHANGES,
     TOPIC_CREATION,
     TOGETHER_BENCHMARK,
     MANY_PARTITIONS,

@@ -15,9 +15,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
 
 SWEEP_S = 2.0
 PLACEMENT_S = 1.0
+BALANCE_S = 10.0
 BILLING_S = 3.0
 CHECKPOINT_S = 10.0
 MAIL_S = 5.0
+KEY_USE_S = 60.0
 CLOSED_S = 10.0
 POLL_S = 0.1
 """How often the embedded transport looks for messages."""
@@ -87,11 +89,21 @@ app.conf.update(
             "schedule": PLACEMENT_S,
             "options": {"expires": PLACEMENT_S * 2},
         },
+        "balance": {
+            "task": "placement.balance",
+            "schedule": BALANCE_S,
+            "options": {"expires": BALANCE_S * 2},
+        },
         "billing": {"task": "billing.bill_run", "schedule": BILLING_S, "options": {"expires": BILLING_S * 2}},
         "closed": {
             "task": "cluster.drive_closed",
             "schedule": CLOSED_S,
             "options": {"expires": CLOSED_S * 2},
+        },
+        "key-use": {
+            "task": "cluster.note_key_use",
+            "schedule": KEY_USE_S,
+            "options": {"expires": KEY_USE_S},
         },
         "mail": {"task": "mail.send", "schedule": MAIL_S, "options": {"expires": MAIL_S * 2}},
         "checkpoint": {

@@ -53,22 +53,24 @@ def set_limits(
     topics_max: int | None = None,
     retention_ms_max: int | None = None,
     message_bytes_max: int | None = None,
+    service_accounts_max: int | None = None,
+    keys_max: int | None = None,
 ) -> Tenant:
     """Set the plan and the limits that are given; 0 = no limit. Another plan ends all limits of the tenant's own that
     are not given with it. Raises `InvalidRequest`, also for the service's own tenant.
     """
     tenants.check_not_the_service(tenant)
-    check_produce_rate(produce_bytes_per_s)
-    check_partitions_max(partitions_max)
     given = {
         "produce_bytes_per_s": produce_bytes_per_s,
         "partitions_max": partitions_max,
         "topics_max": topics_max,
         "retention_ms_max": retention_ms_max,
         "message_bytes_max": message_bytes_max,
+        "service_accounts_max": service_accounts_max,
+        "keys_max": keys_max,
     }
-    for name in ("topics_max", "retention_ms_max", "message_bytes_max"):
-        _bounded(name, given[name], HIGHEST[name])
+    for name, value in given.items():
+        _bounded(name, value, HIGHEST[name])
     with transaction.atomic():
         Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         before = _described(tenant)

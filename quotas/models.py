@@ -32,3 +32,5 @@ class Quota(models.Model):
     topics_max = models.PositiveIntegerField(null=True)
     retention_ms_max = models.PositiveBigIntegerField(null=True)
     message_bytes_max = models.PositiveIntegerField(null=True)
+    service_accounts_max = models.PositiveIntegerField(null=True)
+    keys_max = models.PositiveIntegerField(null=True)

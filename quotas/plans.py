@@ -34,6 +34,10 @@ class Limits:
     """The longest `retention_ms` that a topic may have; one without an end is above every limit."""
     message_bytes_max: int = 0
     """The largest `max_message_bytes` that a topic may have."""
+    service_accounts_max: int = 0
+    """Service accounts of the tenant."""
+    keys_max: int = 0
+    """Valid keys of the tenant's people and service accounts; those of the console are not counted."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -47,6 +51,8 @@ HIGHEST: dict[str, int] = {
     "topics_max": COUNT_MAX,
     "retention_ms_max": 2**53,
     "message_bytes_max": MESSAGE_BYTES_MAX_LIMIT,
+    "service_accounts_max": COUNT_MAX,
+    "keys_max": COUNT_MAX,
 }
 """The highest value of each limit."""
 LIMIT_NAMES = tuple(field.name for field in fields(Limits))
@@ -92,6 +98,8 @@ SHIPPED: tuple[Plan, ...] = (
             topics_max=10,
             retention_ms_max=7 * DAY_MS,
             message_bytes_max=1 * MIB,
+            service_accounts_max=5,
+            keys_max=20,
         ),
     ),
     DEFAULT,

@@ -48,8 +48,6 @@ KIND_TENANT = "tenant"
 KIND_KEY = "key"
 
 SESSION_LENGTH = timedelta(days=7)
-LAST_USED_STEP = timedelta(minutes=1)
-"""`last_used_at` is written at most this often: reading must not write each time."""
 
 _TENANT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -419,13 +417,6 @@ def touch_key(actor: Actor, key: ApiKey, *, at_least: int = 0) -> ApiKey:
         locked.save(update_fields=["generation", "updated_at"])
         deliver_key(locked)
     return locked
-
-
-def note_key_used(key: ApiKey) -> None:
-    """The key was shown and is right."""
-    now = timezone.now()
-    if key.last_used_at is None or now - key.last_used_at >= LAST_USED_STEP:
-        ApiKey.objects.filter(pk=key.pk).update(last_used_at=now)
 
 
 def _maker(actor: Actor, tenant: Tenant) -> tuple[Person | None, datetime | None, ServiceAccount | None]:

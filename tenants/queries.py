@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from penstock.contract.api_keys import ApiKey as KeyText
@@ -151,6 +151,12 @@ def key(tenant: Tenant, public_id: str) -> ApiKey:
 def keys_made_by(tenant: Tenant, person: Person) -> QuerySet[ApiKey]:
     """Valid keys of the tenant whose maker is this person."""
     return keys(tenant).filter(maker=person, revoked_at=None).exclude(expires_at__lte=timezone.now())
+
+
+def counted_keys(tenant: Tenant) -> QuerySet[ApiKey]:
+    """Valid keys of the tenant's people and service accounts: those that its limit counts, not the service's own."""
+    owned = Q(maker__isnull=False) | Q(service_account__isnull=False)
+    return keys(tenant).filter(owned, revoked_at=None).exclude(expires_at__lte=timezone.now())
 
 
 def keys_beyond_their_makers() -> QuerySet[ApiKey]:

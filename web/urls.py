@@ -3,6 +3,7 @@
 from django.urls import URLPattern, path
 
 from web.views import (
+    access,
     account,
     accounts,
     audit,
@@ -17,6 +18,7 @@ from web.views import (
     operators,
     overview,
     people,
+    principals,
     providers,
     second_factors,
     topics,
@@ -78,6 +80,20 @@ urlpatterns: list[URLPattern] = [
     path(f"{TENANT}/new-key", keys.new_key, name="new-key"),
     path(f"{TENANT}/keys/<str:key>/rotate", keys.rotate_key, name="rotate-key"),
     path(f"{TENANT}/keys/<str:key>/revoke", keys.revoke_key, name="revoke-key"),
+    path(f"{TENANT}/access", access.access_list, name="access"),
+    path(f"{TENANT}/access/default", access.set_default, name="access-default"),
+    path(f"{TENANT}/access/new-entry", access.new_entry, name="new-entry"),
+    path(f"{TENANT}/access/entries/<str:acl>/remove", access.remove_entry, name="remove-entry"),
+    path(f"{TENANT}/access/who", access.who_may, name="who-may"),
+    path(f"{TENANT}/access/new-account", principals.new_account, name="new-account"),
+    path(f"{TENANT}/access/accounts/<str:account>/delete", principals.delete_account, name="delete-account"),
+    path(f"{TENANT}/access/new-group", principals.new_group, name="new-principal-group"),
+    path(f"{TENANT}/access/groups/<str:group>", principals.principal_group, name="principal-group"),
+    path(
+        f"{TENANT}/access/groups/<str:group>/delete",
+        principals.delete_group,
+        name="delete-principal-group",
+    ),
     path(f"{TENANT}/usage", usage.usage, name="usage"),
     path(f"{TENANT}/invoices", invoices.invoices, name="invoices"),
     path(f"{TENANT}/invoices/<str:invoice>", invoices.invoice, name="invoice"),

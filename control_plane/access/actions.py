@@ -13,8 +13,10 @@ from penstock.contract.api_keys import ApiKey as KeyText
 from penstock.contract.errors import InvalidRequest, LimitExceeded
 from penstock.rules.access import Scope, check_scope
 from penstock.rules.names import OPERATIONS, check_operations, check_topic_prefix
+from quotas.queries import limits_of
 from tenants import actions as tenants
 from tenants.models import ApiKey, ServiceAccount, Tenant
+from tenants.queries import counted_keys
 from tenants.service_accounts import actions as accounts
 
 OVERLAP_MAX = timedelta(days=30)
@@ -32,9 +34,11 @@ def create_key(
     scopes: Sequence[Scope] = (),
     account: ServiceAccount | None = None,
     within_service: bool = False,
+    replaces: ApiKey | None = None,
 ) -> tuple[ApiKey, KeyText]:
     """A key of the tenant and its text. It may do everything, unless a prefix or operations (which make one scope) or
     scopes are given. `account` and `within_service`: as in `tenants`.
+    `replaces`: a key that ends in the same transaction, and is not counted beside the new one.
 
     Raises `InvalidRequest`, `LimitExceeded`, `Forbidden`.
     """
@@ -51,6 +55,8 @@ def create_key(
     for scope in all_scopes:
         check_scope(scope)
     with transaction.atomic():
+        if not within_service:
+            _check_count(tenant, replaces)
         key, text = tenants.create_key(
             actor,
             tenant,
@@ -77,7 +83,8 @@ def rotate_key(actor: Actor, key: ApiKey, *, overlap: timedelta) -> tuple[ApiKey
     """A new key with the name, scopes and service account of `key`, its text, and `key`, which ends after `overlap`.
     Until then both are valid. The new key ends when the old one would have.
 
-    Raises `InvalidRequest` (it is revoked, or the overlap is out of bounds), `Forbidden`.
+    Raises `InvalidRequest` (it is revoked, or the overlap is out of bounds), `Forbidden`, `LimitExceeded` (both are
+    counted while they overlap).
     """
     if not timedelta(0) <= overlap <= OVERLAP_MAX:
         raise InvalidRequest(f"overlap_s: 0 to {OVERLAP_MAX.total_seconds():.0f} required")
@@ -93,6 +100,7 @@ def rotate_key(actor: Actor, key: ApiKey, *, overlap: timedelta) -> tuple[ApiKey
             expires_at=locked.expires_at,
             scopes=[row.scope for row in locked.bindings.order_by("pk")],
             account=locked.service_account,
+            replaces=None if overlap else locked,
         )
         if (made.maker_id, made.service_account_id) != (locked.maker_id, locked.service_account_id):
             raise InvalidRequest(
@@ -100,6 +108,20 @@ def rotate_key(actor: Actor, key: ApiKey, *, overlap: timedelta) -> tuple[ApiKey
             )
         ended = accounts.end_key_at(actor, locked, now + overlap)
     return made, text, ended
+
+
+def _check_count(tenant: Tenant, replaces: ApiKey | None) -> None:
+    """Under the tenant's lock, so that two requests do not both take the last one. Raises `LimitExceeded`."""
+    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    allowed = limits_of(tenant).keys_max
+    if not allowed:
+        return
+    there = counted_keys(tenant)
+    used = (there if replaces is None else there.exclude(pk=replaces.pk)).count()
+    if used >= allowed:
+        raise LimitExceeded(
+            f"keys_max: a key needs 1, {used} of {allowed} are used; revoke one, or exchange one without an overlap"
+        )
 
 
 def _in_audit(scopes: Sequence[Scope], account: ServiceAccount | None) -> dict[str, object]:

@@ -21,6 +21,7 @@ from penstock.rules import access as rules
 from penstock.rules.access import AccessList, Acl
 from penstock.rules.access_document import access_list_json
 from penstock.rules.names import check_printable_name
+from quotas.queries import limits_of
 from tenants.models import ApiKey, Membership, ServiceAccount, Tenant
 from tenants.service_accounts import actions as accounts
 
@@ -212,7 +213,12 @@ def create_account(actor: Actor, tenant: Tenant, *, name: str) -> ServiceAccount
         there = ServiceAccount.objects.filter(tenant=tenant, ended_at=None)
         if there.filter(name=name).exists():
             raise AlreadyExists(f"name: the tenant has a service account called {name!r}")
-        if there.count() >= limits.SERVICE_ACCOUNTS_PER_TENANT_MAX:
+        used, allowed = there.count(), limits_of(tenant).service_accounts_max
+        if allowed and used >= allowed:
+            raise LimitExceeded(
+                f"service_accounts_max: {name} needs 1, {used} of {allowed} are used; delete one first"
+            )
+        if used >= limits.SERVICE_ACCOUNTS_PER_TENANT_MAX:
             raise LimitExceeded(
                 f"the tenant has {limits.SERVICE_ACCOUNTS_PER_TENANT_MAX} service accounts, and may have no more"
             )

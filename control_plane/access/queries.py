@@ -90,6 +90,24 @@ def group(tenant: Tenant, public_id: str) -> PrincipalGroup:
     return row
 
 
+def principals(tenant: Tenant) -> dict[str, str]:
+    """Everyone who may hold keys of the tenant: principal -> e-mail address or name of a service account."""
+    names = {
+        f"{rules.PERSON_KIND}{row.person.public_id}": row.person.email
+        for row in Membership.objects.filter(tenant=tenant, role__in=KEY_ROLES, person__is_active=True)
+        .select_related("person")
+        .order_by("pk")
+    }
+    for account in ServiceAccount.objects.filter(tenant=tenant, ended_at=None).order_by("pk"):
+        names[f"{rules.ACCOUNT_KIND}{account.public_id}"] = account.name
+    return names
+
+
+def group_names(tenant: Tenant) -> dict[str, str]:
+    """The tenant's groups of principals: principal -> name."""
+    return {f"{rules.GROUP_KIND}{row.public_id}": row.name for row in groups(tenant).order_by("name")}
+
+
 # -- answers --------------------------------------------------------------------------------------------
 
 
@@ -179,15 +197,7 @@ def answer_for(
 
 def who_may(tenant: Tenant, operation: str, resource: str, name: str, address: str) -> list[Answer]:
     """Everyone who may hold keys of the tenant, each with the answer: those who may come first."""
-    names = {
-        f"{rules.PERSON_KIND}{row.person.public_id}": row.person.email
-        for row in Membership.objects.filter(tenant=tenant, role__in=KEY_ROLES, person__is_active=True)
-        .select_related("person")
-        .order_by("pk")
-    }
-    for account in ServiceAccount.objects.filter(tenant=tenant, ended_at=None).order_by("pk"):
-        names[f"{rules.ACCOUNT_KIND}{account.public_id}"] = account.name
-    found = _answers(tenant, names, operation, resource, name, address)
+    found = _answers(tenant, principals(tenant), operation, resource, name, address)
     return sorted(found, key=lambda answer: not answer.allowed)
 
 

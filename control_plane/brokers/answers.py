@@ -90,6 +90,34 @@ def broker_seen(broker: pb.DescribedBroker) -> view.BrokerSeen:
     )
 
 
+def load_seen(load: pb.DescribeLoadResponse) -> view.BrokerLoadSeen:
+    """One broker's load."""
+    return view.BrokerLoadSeen(
+        broker=load.broker,
+        bytes_in_per_s=load.bytes_in_per_s,
+        bytes_out_per_s=load.bytes_out_per_s,
+        connections=load.connections,
+        leaders=load.leaders,
+        replicas=load.replicas,
+        log_bytes=load.log_bytes,
+        led_log_bytes=load.led_log_bytes,
+        disk_used_bytes=load.disk_used_bytes,
+        disk_total_bytes=load.disk_total_bytes,
+        partitions=tuple(
+            view.PartitionLoadSeen(
+                topic_id=p.topic_id.hex(),
+                partition=p.partition,
+                leads=p.leads,
+                log_bytes=p.log_bytes,
+                bytes_in_per_s=p.bytes_in_per_s,
+                bytes_out_per_s=p.bytes_out_per_s,
+                batches_per_s=p.batches_per_1000_s / 1_000,
+            )
+            for p in load.partitions
+        ),
+    )
+
+
 def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
     """One page of the cluster; further pages were put into it."""
     return view.ClusterView(

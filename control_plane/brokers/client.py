@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from django.db import DatabaseError
 
@@ -11,12 +12,18 @@ from daemon.identity import Role
 from daemon.tls import OwnIdentity
 from data_plane.contract.admin_client import CHANGE_S, AdminClient
 from data_plane.contract.broker_calls import CALL_S
+from penstock.contract.errors import PenstockError
 
 _PROBE_S = 1.0
 """For calls that a person waits for and can repeat."""
 
 _LATELY_S = 2.0
 """Brokers come and go within seconds, and each new topic counts for the choice of the next."""
+
+LOADS_NAMED = 1_000
+"""Partitions that a broker names of those it leads; of the others its sums say what is left."""
+_LOADS_LEVEL = 2
+"""From this feature level on every broker knows the call."""
 
 _clients: dict[int, AdminClient] = {}
 
@@ -66,6 +73,35 @@ def describe_topic(
 def describe_moves(timeout_s: float = CALL_S) -> list[view.MoveSeen]:
     """Partitions on their way to other brokers, with what is left of each. Raises `BrokerUnavailable`."""
     return [answers.move_seen(move) for move in client().describe_moves(timeout_s)]
+
+
+def key_use(within_s: float) -> dict[str, float]:
+    """Keys that were used at a broker within that time, by key id: the seconds since. Raises `BrokerUnavailable`."""
+    ages: dict[str, float] = {}
+    after = ""
+    while True:
+        page = client().key_use(within_ms=int(within_s * 1000), after=after)
+        ages |= {one.key_id: one.age_ms / 1000 for one in page.keys}
+        if not page.more or not page.keys:
+            return ages
+        after = page.keys[-1].key_id
+
+
+def describe_loads(seen: view.ClusterView, timeout_s: float = _PROBE_S) -> list[view.BrokerLoadSeen]:
+    """The load of each active broker that says it, at once. Brokers that are silent, or of a release that does not
+    know the call, are left out."""
+    if seen.feature_level < _LOADS_LEVEL:
+        return []
+
+    def ask(address: str) -> view.BrokerLoadSeen | None:
+        try:
+            return answers.load_seen(client().describe_load(address, LOADS_NAMED, timeout_s))
+        except PenstockError:
+            return None
+
+    addresses = [broker.internal_address for broker in seen.brokers if broker.state == "active"]
+    with ThreadPoolExecutor(max(1, min(len(addresses), 16)), thread_name_prefix="loads") as threads:
+        return [load for load in threads.map(ask, addresses) if load is not None]
 
 
 def topic_durability(topic_id: str, timeout_s: float = _PROBE_S) -> list[view.DurabilitySeen]:

@@ -185,3 +185,33 @@ class MoveSeen:
     removing: tuple[int, ...]
     in_sync: tuple[int, ...]
     progress: tuple[MoveProgress, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLoadSeen:
+    """What one broker says of one partition. Rates are means over about 20 s, in bytes and batches a second."""
+
+    topic_id: str
+    partition: int
+    leads: bool
+    log_bytes: int
+    bytes_in_per_s: int
+    bytes_out_per_s: int
+    batches_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLoadSeen:
+    """What one broker takes, gives and stores. Sums are over all of its partitions, named or not."""
+
+    broker: int
+    bytes_in_per_s: int
+    bytes_out_per_s: int
+    connections: int
+    leaders: int
+    replicas: int
+    log_bytes: int
+    led_log_bytes: int
+    disk_used_bytes: int
+    disk_total_bytes: int
+    partitions: tuple[PartitionLoadSeen, ...]

@@ -12,8 +12,17 @@ from control_plane.outbox import actions as outbox
 from control_plane.outbox import conditions
 from control_plane.outbox.models import DesiredObject
 from control_plane.outbox.registry import Delivered
-from control_plane.placement.models import OPEN, BrokerOrder, BrokerUse, Move, MoveState
-from data_plane.placement.moves import PlannedMove
+from control_plane.placement.models import (
+    OPEN,
+    BrokerOrder,
+    BrokerUse,
+    Move,
+    MoveState,
+    PlacementPlan,
+    PlanKind,
+    PlanState,
+)
+from data_plane.placement.moves import PlannedMove, copied_bytes
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
 
@@ -45,6 +54,9 @@ def undrain(actor: Actor, broker: int) -> BrokerOrder:
             source=broker, cause="drain", state__in=OPEN
         )
         cancelled = [_cancel(move) for move in waiting.order_by("pk")]
+        PlacementPlan.objects.filter(
+            kind=PlanKind.DRAIN, broker=broker, state__in=(PlanState.DRAFT, PlanState.RUNNING)
+        ).update(state=PlanState.CANCELLED, finished_at=timezone.now())
         _changed(actor, order, "broker.undrain", {"broker": broker, "moves_cancelled": len(cancelled)})
     return order
 
@@ -96,7 +108,12 @@ def note_feature_level(actor: Actor, *, before: int, level: int) -> None:
 
 
 def plan_moves(
-    actor: Actor, cause: str, planned: Iterable[tuple[str, PlannedMove]], object_id: str
+    actor: Actor,
+    cause: str,
+    planned: Iterable[tuple[str, PlannedMove]],
+    object_id: str,
+    *,
+    plan: str = "",
 ) -> list[Move]:
     """Note the moves, each with the tenant of its topic; a partition that moves already is left out."""
     with transaction.atomic():
@@ -115,6 +132,8 @@ def plan_moves(
                 source=move.source,
                 destination=move.destination,
                 target=list(move.target),
+                plan=plan,
+                copied_bytes=copied_bytes(move),
             )
             for tenant, move in planned
             if (move.partition.topic_id, move.partition.partition) not in busy
@@ -167,6 +186,12 @@ def cancel(actor: Actor, move: Move) -> Move:
         locked = _cancel(locked)
         _audit(actor, locked, "move.cancel", {"topic": locked.topic, "partition": locked.partition})
     return locked
+
+
+def cancel_moves_of(plan: str) -> int:
+    """Within the caller's transaction, which has the audit entry: all of the plan's moves that have not ended."""
+    found = Move.objects.select_for_update(no_key=True).filter(plan=plan, state__in=OPEN).order_by("pk")
+    return len([_cancel(move) for move in found])
 
 
 def _cancel(move: Move) -> Move:

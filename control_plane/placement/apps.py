@@ -8,6 +8,8 @@ class PlacementConfig(AppConfig):
     label = "placement"
 
     def ready(self) -> None:
-        from control_plane.placement import deliverers
+        from control_plane.api.metrics import from_database
+        from control_plane.placement import deliverers, metrics
 
+        from_database(metrics.refresh)
         deliverers.register_all()

@@ -1,12 +1,15 @@
 """Which brokers a topic's partitions go to now: the planner, asked with what the cluster looks like."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Protocol
 
+from control_plane.brokers.view import BrokerLoadSeen
 from data_plane.placement.planner import Assignment, BrokerView, PlacementRefused, plan
 from penstock.contract.errors import BrokerUnavailable
+from penstock.rules.domains import ACTIVE
 
 
 class SeenBroker(Protocol):
@@ -29,45 +32,67 @@ class SeenBroker(Protocol):
         """Whether an operator wants it empty."""
 
 
-def assignments(partitions: int, replication: int, brokers: Iterable[SeenBroker]) -> tuple[Assignment, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Partitions to be placed. `within` are the brokers of the tenant's cell, None = all; `draw` is the topic's id."""
+
+    partitions: int
+    replication: int
+    within: tuple[int, ...] | None = None
+    draw: bytes = b""
+
+
+def assignments(
+    wanted: Wanted, brokers: Iterable[SeenBroker], loads: Mapping[int, BrokerLoadSeen] = MappingProxyType({})
+) -> tuple[Assignment, ...]:
     """One assignment a partition, leaders spread over the brokers that live.
 
-    Raises `PlacementRefused` when the cluster has too few brokers, `BrokerUnavailable` when it has enough and too few
-    of them are there now.
+    Raises `PlacementRefused` when the cluster, or the cell, has too few brokers, `BrokerUnavailable` when it has enough
+    and too few of them are there now.
     """
-    return assignments_of_all([(partitions, replication)], brokers)[0]
+    return assignments_of_all([wanted], brokers, loads)[0]
 
 
 def assignments_of_all(
-    topics: Sequence[tuple[int, int]], brokers: Iterable[SeenBroker]
+    topics: Sequence[Wanted],
+    brokers: Iterable[SeenBroker],
+    loads: Mapping[int, BrokerLoadSeen] = MappingProxyType({}),
 ) -> list[tuple[Assignment, ...]]:
-    """The assignments of each topic, which has (partitions, replication); each counts for the choice of the next.
+    """The assignments of each topic; each counts for the choice of the next.
 
     Raises as `assignments` does.
     """
     seen = list(brokers)
-    known = broker_views(seen)
+    known = broker_views(seen, loads)
     replicas: Counter[int] = Counter()
     leaders: Counter[int] = Counter()
     placed = []
-    for partitions, replication in topics:
+    for wanted in topics:
         views = [
             replace(view, replicas=view.replicas + replicas[view.id], leaders=view.leaders + leaders[view.id])
             for view in known
+            if wanted.within is None or view.id in wanted.within
         ]
         try:
-            placed.append(plan(partitions, replication, views))
+            placed.append(plan(wanted.partitions, wanted.replication, views, wanted.draw if loads else b""))
         except PlacementRefused as refused:
-            if sum(not broker.cordoned for broker in seen) < replication:
-                raise
-            raise BrokerUnavailable(refused.message) from None
+            usable = sum(not broker.cordoned and broker.id in {v.id for v in views} for broker in seen)
+            message = refused.message + ("" if wanted.within is None else "; the tenant is in a cell")
+            if usable < wanted.replication:
+                raise PlacementRefused(message) from None
+            raise BrokerUnavailable(message) from None
         replicas.update(broker for assignment in placed[-1] for broker in assignment)
         leaders.update(assignment[0] for assignment in placed[-1])
     return placed
 
 
-def broker_views(brokers: Iterable[SeenBroker]) -> list[BrokerView]:
-    """For the planner: a cordoned broker is given nothing, like one that drains."""
+def broker_views(
+    brokers: Iterable[SeenBroker], loads: Mapping[int, BrokerLoadSeen] = MappingProxyType({})
+) -> list[BrokerView]:
+    """For the planner: a cordoned broker is given nothing, like one that drains. Loads count if every active broker has
+    said its own."""
+    seen = list(brokers)
+    known = loads if all(b.id in loads for b in seen if b.state == ACTIVE) else {}
     return [
         BrokerView(
             id=b.id,
@@ -76,6 +101,9 @@ def broker_views(brokers: Iterable[SeenBroker]) -> list[BrokerView]:
             replicas=b.replicas,
             leaders=b.leaders,
             state="draining" if b.cordoned else b.state,
+            log_bytes=known[b.id].log_bytes if b.id in known else 0,
+            bytes_per_s=known[b.id].bytes_in_per_s + known[b.id].bytes_out_per_s if b.id in known else 0,
+            connections=known[b.id].connections if b.id in known else 0,
         )
-        for b in brokers
+        for b in seen
     ]

@@ -11,8 +11,15 @@ from control_plane.audit.actor import Actor, system
 from control_plane.brokers import client as brokers
 from control_plane.brokers import view
 from control_plane.outbox import conditions
-from control_plane.placement import actions, choice, queries
-from control_plane.placement.models import BrokerOrder, Move, MoveState
+from control_plane.placement import actions, plan_actions, planning, queries
+from control_plane.placement.models import (
+    BrokerOrder,
+    BrokerUse,
+    MoveState,
+    PlacementPlan,
+    PlanKind,
+)
+from control_plane.placement.weighing import Weighed, weighed
 from control_plane.topics import actions as topic_actions
 from control_plane.topics import queries as topics
 from control_plane.topics.models import Topic
@@ -20,39 +27,31 @@ from data_plane.placement import moves
 from data_plane.placement.planner import PlacementRefused
 from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest, NotFound
+from penstock.contract.invariant import InvariantBroken
 from tenants import queries as tenants
 
 ASK_S = 5.0
 """How long an operator's request waits for brokers that do not answer."""
-MOVING_MAX = 10
-"""Partitions that move at once: each adds a copy, and the brokers limit the rate of all of them together."""
 PLANNED_MAX = 1_000
 """Moves planned at one look; the rest is planned when these are done."""
 UNPLANNED = "unplanned"
 """Condition of a drain while the other brokers cannot take everything."""
 
 
-def placed(seen: view.ClusterView) -> list[moves.PlacedPartition]:
-    """Partitions where they are, or where they are going to be."""
-    return [
-        moves.PlacedPartition(
-            topic_id=p.topic_id, topic=p.topic, partition=p.partition, replicas=p.target or p.replicas
-        )
-        for p in seen.partitions
-    ]
-
-
 # -- what operators ask for -------------------------------------------------------------------------------
 
 
 def begin_drain(actor: Actor, broker: int) -> BrokerOrder:
-    """Drain a broker. Raises `NotFound`, `PlacementRefused` (the others cannot take its replicas)."""
-    seen = _described()
-    about = next((b for b in seen.brokers if b.id == broker), None)
-    if about is None:
-        raise NotFound(f"broker {broker} is not known")
-    moves.moves_off(broker, placed(seen), choice.broker_views(seen.brokers))
-    return actions.drain(actor, broker, replicas=about.replicas)
+    """Plan the drain of a broker and confirm it at once; of one that is being drained nothing changes. Raises
+    `NotFound`, `PlacementRefused` (the others cannot take its replicas)."""
+    order = queries.order_of(broker)
+    if order is not None and order.use == BrokerUse.DRAIN:
+        return order
+    planning.confirm(actor, planning.drain(actor, broker))
+    begun = queries.order_of(broker)
+    if begun is None:
+        raise InvariantBroken(f"broker {broker}: a confirmed drain has an order")
+    return begun
 
 
 def end_drain(actor: Actor, broker: int) -> BrokerOrder:
@@ -62,11 +61,11 @@ def end_drain(actor: Actor, broker: int) -> BrokerOrder:
     return actions.undrain(actor, broker)
 
 
-def rebalance(actor: Actor) -> list[Move]:
-    """Plan moves that spread replicas evenly. Partitions that already move are left alone."""
-    seen = _described()
-    planned = moves.rebalance(placed(seen), choice.broker_views(seen.brokers), PLANNED_MAX)
-    return actions.plan_moves(actor, "rebalance", _with_tenants(seen, planned), object_id="cluster")
+def rebalance(actor: Actor) -> int:
+    """Plan moves that even out what brokers carry and confirm them at once; how many. Partitions that already move are
+    left alone."""
+    plan = planning.rebalance(actor)
+    return 0 if plan is None else len(planning.confirm(actor, plan).moves)
 
 
 def move_leader(actor: Actor, *, topic_id: str, partition: int, broker: int) -> None:
@@ -105,15 +104,28 @@ def drive() -> int:
     actor = system("placement")
     changed = _more_copies_of_the_services_own(actor)
     drains, growing = list(queries.drains()), list(topics.with_copies_due())
-    if not drains and not growing and not queries.open_moves().exists():
+    plans = list(queries.running_plans())
+    if not drains and not growing and not plans and not queries.open_moves().exists():
         return changed
     seen = _described()
     changed += _note_ends(seen)
+    cluster = weighed(seen)
     for order in drains:
-        changed += _plan_drain(actor, order, seen)
+        changed += _plan_drain(actor, order, cluster)
     for topic in growing:
-        changed += _plan_copies(actor, topic, seen)
+        changed += _plan_copies(actor, topic, cluster)
+    for plan in plans:
+        changed += _end_plan(actor, plan)
     return changed + _begin_due()
+
+
+def _end_plan(actor: Actor, plan: PlacementPlan) -> bool:
+    """A drain ends when the broker is empty, any other plan with its last move."""
+    if plan.kind == PlanKind.DRAIN and plan.broker is not None:
+        order = queries.order_of(plan.broker)
+        if order is not None and order.use == BrokerUse.DRAIN and order.drained_at is None:
+            return False
+    return not plan_actions.has_open_moves(plan) and plan_actions.end(actor, plan)
 
 
 def _more_copies_of_the_services_own(actor: Actor) -> int:
@@ -151,58 +163,71 @@ def _note_ends(seen: view.ClusterView) -> int:
     return changed
 
 
-def _plan_drain(actor: Actor, order: BrokerOrder, seen: view.ClusterView) -> int:
+def _plan_drain(actor: Actor, order: BrokerOrder, cluster: Weighed) -> int:
     """Replicas of the broker that no move takes off it yet; and whether the broker is empty."""
-    about = next((b for b in seen.brokers if b.id == order.broker), None)
+    about = next((b for b in cluster.seen.brokers if b.id == order.broker), None)
     if about is None or order.delivered_generation < order.generation:
         return 0
     if about.replicas == 0 and about.leaders == 0:
         return order.drained_at is None and actions.note_drained(actor, order)
     try:
-        planned = moves.moves_off(order.broker, placed(seen), choice.broker_views(seen.brokers))
+        planned = moves.moves_off(order.broker, cluster.partitions, cluster.brokers)
     except PlacementRefused as refused:
         actions.put_condition(BrokerOrder, order.public_id, UNPLANNED, "not_enough_brokers", refused.message)
         return 0
     actions.clear_condition(BrokerOrder, order.public_id, UNPLANNED)
-    tenants = _with_tenants(seen, planned[:PLANNED_MAX])
-    return len(actions.plan_moves(actor, "drain", tenants, object_id=order.public_id))
+    plan = queries.running_plans().filter(kind=PlanKind.DRAIN, broker=order.broker).first()
+    return len(
+        actions.plan_moves(
+            actor,
+            "drain",
+            _with_tenants(cluster, planned[:PLANNED_MAX]),
+            object_id=order.public_id,
+            plan="" if plan is None else plan.public_id,
+        )
+    )
 
 
-def _plan_copies(actor: Actor, topic: Topic, seen: view.ClusterView) -> int:
+def _plan_copies(actor: Actor, topic: Topic, cluster: Weighed) -> int:
     """The next copy to add or remove of each partition; and whether all have the desired number."""
-    if topic.delivered_generation < topic.generation or topic.delivered_revision > seen.revision:
+    if topic.delivered_generation < topic.generation or topic.delivered_revision > cluster.seen.revision:
         return 0
-    found = [p for p in seen.partitions if p.topic_id == topic.topic_id]
+    found = [p for p in cluster.seen.partitions if p.topic_id == topic.topic_id]
     if len(found) < topic.partitions:
         return 0
     copies = topic.settings["replication"]
     if all(len(p.replicas) == copies and not p.target for p in found):
         return int(topic_actions.note_copies(topic))
-    still = [p for p in placed(seen) if p.topic_id == topic.topic_id]
     try:
-        planned = moves.towards(copies, still, choice.broker_views(seen.brokers))
+        planned = moves.towards(copies, cluster.only(topic.topic_id), cluster.brokers)
     except PlacementRefused as refused:
         if not conditions.has(topic.conditions, topic_actions.COPIES, refused.message):
             topic_actions.put_condition(
                 topic.public_id, topic_actions.COPIES, "not_enough_brokers", refused.message
             )
         return 0
-    tenants_of = _with_tenants(seen, planned[:PLANNED_MAX])
+    tenants_of = _with_tenants(cluster, planned[:PLANNED_MAX])
     return len(actions.plan_moves(actor, "replication", tenants_of, object_id=topic.public_id))
 
 
 def _begin_due() -> int:
-    """The next moves, as many as may go on at once; of brokers that take part in few the first."""
+    """The next moves, as many as may go on at once and as the budget allows; of brokers that take part in few the
+    first. What copies nothing costs nothing."""
     under_way = list(queries.open_moves().filter(state=MoveState.MOVING))
-    capacity = MOVING_MAX - len(under_way)
+    capacity = queries.balancer().moves_at_once - len(under_way)
     if capacity <= 0:
         return 0
     busy: Counter[int | None] = Counter(
         number for move in under_way for number in (move.source, move.destination)
     )
-    waiting = list(queries.open_moves().filter(state=MoveState.WAITING)[: 20 * MOVING_MAX])
+    waiting = list(queries.open_moves().filter(state=MoveState.WAITING)[: 20 * capacity])
     waiting.sort(key=lambda move: (busy[move.source] + busy[move.destination], move.pk))
-    return sum(actions.begin(move) for move in waiting[:capacity])
+    begun = 0
+    for move in waiting:
+        if begun == capacity or (move.copied_bytes and not plan_actions.spend(move.copied_bytes)):
+            break
+        begun += actions.begin(move)
+    return begun
 
 
 def _described() -> view.ClusterView:
@@ -210,7 +235,7 @@ def _described() -> view.ClusterView:
 
 
 def _with_tenants(
-    seen: view.ClusterView, planned: Sequence[moves.PlannedMove]
+    cluster: Weighed, planned: Sequence[moves.PlannedMove]
 ) -> list[tuple[str, moves.PlannedMove]]:
-    tenants = {p.topic_id: p.tenant for p in seen.partitions}
+    tenants = cluster.tenants()
     return [(tenants[move.partition.topic_id], move) for move in planned]

@@ -1,11 +1,12 @@
-"""Celery tasks of the placement app: one round of driving drains and moves."""
+"""Celery tasks of the placement app: one round of driving drains and moves, and one of the balancer."""
 
 import logging
 
 from celery import shared_task
 
+from control_plane.placement.balancing import look
 from control_plane.placement.driving import drive as drive_once
-from penstock.contract.errors import BrokerUnavailable
+from penstock.contract.errors import BrokerUnavailable, PenstockError
 
 _log = logging.getLogger(__name__)
 
@@ -17,3 +18,12 @@ def drive() -> None:
         drive_once()
     except BrokerUnavailable as error:
         _log.warning("no placement was driven", extra={"error": error.message})
+
+
+@shared_task(name="placement.balance")
+def balance() -> None:
+    """One round; what it may not do now is looked at the next time."""
+    try:
+        look()
+    except PenstockError as error:
+        _log.warning("the balancer did nothing", extra={"error": error.message})

@@ -10,7 +10,8 @@ from control_plane.brokers.view import BrokerSeen
 from control_plane.outbox import registry
 from control_plane.outbox.conditions import DELIVERY
 from control_plane.outbox.registry import Delivered
-from control_plane.placement import choice
+from control_plane.placement import cell_actions, choice
+from control_plane.placement import queries as placement
 from control_plane.topics import actions as topic_actions
 from control_plane.topics import queries as topics
 from control_plane.topics.models import Topic
@@ -165,8 +166,22 @@ class TopicDeliverer:
         wanted = [TopicSettings.from_dict(topic.settings) for topic in new]
         seen = brokers.brokers_lately() or brokers.describe().brokers
         try:
+            cells = {
+                tenant: cell_actions.brokers_for(tenant, seen)
+                for tenant in dict.fromkeys(topic.tenant.public_id for topic in new)
+            }
             placed = choice.assignments_of_all(
-                [(topic.partitions, each.replication) for topic, each in zip(new, wanted, strict=True)], seen
+                [
+                    choice.Wanted(
+                        partitions=topic.partitions,
+                        replication=each.replication,
+                        within=cells[topic.tenant.public_id],
+                        draw=bytes.fromhex(topic.topic_id),
+                    )
+                    for topic, each in zip(new, wanted, strict=True)
+                ],
+                seen,
+                placement.load_sums(),
             )
         except (BrokerUnavailable, InvalidRequest):
             return {}  # each topic says by itself what it lacks
@@ -230,9 +245,21 @@ class TopicDeliverer:
             topic.tenant.public_id,
             topic.name,
             settings,
-            choice.assignments(topic.partitions, settings.replication, seen),
+            choice.assignments(
+                self._wanted(topic, topic.partitions, settings.replication, seen), seen, placement.load_sums()
+            ),
             topic_id=bytes.fromhex(topic.topic_id),
             generation=topic.generation,
+        )
+
+    def _wanted(
+        self, topic: Topic, partitions: int, replication: int, seen: Sequence[BrokerSeen]
+    ) -> choice.Wanted:
+        return choice.Wanted(
+            partitions=partitions,
+            replication=replication,
+            within=cell_actions.brokers_for(topic.tenant.public_id, seen),
+            draw=bytes.fromhex(topic.topic_id),
         )
 
     def _update(self, topic: Topic) -> pb.Outcome:
@@ -246,7 +273,10 @@ class TopicDeliverer:
         missing = topic.partitions - found.partitions
         added: Sequence[Sequence[int]] = ()
         if missing > 0:
-            added = choice.assignments(missing, settings.replication, brokers.describe().brokers)
+            seen = brokers.describe().brokers
+            added = choice.assignments(
+                self._wanted(topic, missing, settings.replication, seen), seen, placement.load_sums()
+            )
         return brokers.client().update_topic(
             topic.tenant.public_id,
             bytes.fromhex(topic.topic_id),

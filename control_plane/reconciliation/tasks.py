@@ -4,10 +4,14 @@ import logging
 
 from celery import shared_task
 
+from control_plane.brokers import client
 from control_plane.reconciliation import purging
 from control_plane.reconciliation.reconcile import reconcile as reconcile_once
 from penstock.contract.errors import BrokerUnavailable
+from tenants.key_use import actions
 
+KEY_USE_WITHIN_S = 600.0
+"""Ten rounds: what a broker did not tell in one, it tells in the next."""
 _log = logging.getLogger(__name__)
 
 
@@ -15,6 +19,17 @@ _log = logging.getLogger(__name__)
 def drive_closed() -> None:
     """One round over closed tenants; what waits for an invoice or for brokers is looked at again the next time."""
     purging.drive_closed()
+
+
+@shared_task(name="cluster.note_key_use")
+def note_key_use() -> None:
+    """Ask the brokers which keys they served lately; those that are away are asked the next time."""
+    try:
+        ages_s = client.key_use(KEY_USE_WITHIN_S)
+    except BrokerUnavailable as error:
+        _log.warning("the use of keys was not asked", extra={"error": error.message})
+        return
+    actions.note_keys_used(ages_s)
 
 
 @shared_task(name="cluster.reconcile")

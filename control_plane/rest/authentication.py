@@ -8,7 +8,8 @@ from control_plane.audit.actor import Actor, ActorKind
 from control_plane.rest.callers import Caller
 from penstock.contract.api_keys import MalformedApiKey, parse_api_key
 from penstock.contract.errors import Unauthenticated
-from tenants import actions, queries, tokens
+from tenants import queries, tokens
+from tenants.key_use.actions import note_key_used
 from tenants.roles import KEY_ROLES
 
 
@@ -65,7 +66,7 @@ class BearerAuthentication(BaseAuthentication):
             raise Unauthenticated(
                 f"the API key {key.public_id} is not valid: its maker may no longer have keys"
             )
-        actions.note_key_used(key)
+        note_key_used(key)
         return Caller(actor=actor_of(request, ActorKind.KEY, key.public_id), key=key, maker_role=role)
 
 

@@ -87,10 +87,9 @@ class KeyShape(serializers.Serializer[Any]):
     created_at = shapes.Moment()
     expires_at = shapes.Moment(allow_null=True)
     revoked_at = shapes.Moment(allow_null=True)
-    last_used_over_rest_at = shapes.Moment(
-        source="last_used_at",
+    last_used_at = shapes.Moment(
         allow_null=True,
-        help_text="To the minute. Producing and consuming go to the brokers and are not counted here.",
+        help_text="To the minute, over REST and at the brokers; what brokers serve is known some two minutes later.",
     )
     conditions = shapes.Condition(many=True)
     generation = serializers.IntegerField()

@@ -85,12 +85,16 @@ class MoveShape(serializers.Serializer[Any]):
     topic_id = serializers.CharField()
     partition = serializers.IntegerField()
     from_broker = serializers.IntegerField(
-        source="source", allow_null=True, help_text="null: a replica is added."
+        source="source",
+        allow_null=True,
+        help_text="null: a replica is added; with `to_broker` null too, only the preferred leader changes.",
     )
     to_broker = serializers.IntegerField(
         source="destination", allow_null=True, help_text="null: a replica is removed."
     )
     target = serializers.ListField(child=serializers.IntegerField())
+    plan = serializers.CharField(help_text="The placement plan that it belongs to; empty: none.")
+    copied_bytes = serializers.IntegerField(help_text="To copy, as known when it was planned.")
     progress = serializers.SerializerMethodField(help_text="While it moves.")
     conditions = shapes.Condition(many=True)
     created_at = shapes.Moment()
@@ -195,10 +199,13 @@ class DrainView(OperatorView):
         operation_id="brokers_drain",
         request=None,
         parameters=[shapes.IDEMPOTENCY],
-        responses={200: ChangedBrokerUse, 202: ChangedBrokerUse, **shapes.problems(403, 404, 422, 503)},
+        responses={200: ChangedBrokerUse, 202: ChangedBrokerUse, **shapes.problems(403, 404, 412, 422, 503)},
     )
     def post(self, request: Request, broker: int) -> Response:
-        """Operators: move all leaders and replicas off a broker. Refused if the other brokers cannot take them."""
+        """Operators: move all leaders and replicas off a broker. Refused if the other brokers cannot take them.
+
+        It makes a placement plan and confirms it at once. POST /v1/placement/plans shows the plan first.
+        """
         order = driving.begin_drain(self.actor, _possible(broker))
         return answer_change(order, actions.KIND_BROKER, ChangedBrokerUse)
 
@@ -219,11 +226,14 @@ class RebalanceView(OperatorView):
         operation_id="cluster_rebalance",
         request=None,
         parameters=[shapes.IDEMPOTENCY],
-        responses={200: PlannedShape, **shapes.problems(403, 503)},
+        responses={200: PlannedShape, **shapes.problems(403, 412, 503)},
     )
     def post(self, request: Request) -> Response:
-        """Operators: spread replicas evenly over the brokers, for instance after one has joined."""
-        return Response(PlannedShape({"planned": len(driving.rebalance(self.actor))}).data)
+        """Operators: spread replicas evenly over the brokers, for instance after one has joined.
+
+        It makes a placement plan and confirms it at once. POST /v1/placement/plans shows the plan first.
+        """
+        return Response(PlannedShape({"planned": driving.rebalance(self.actor)}).data)
 
 
 class MovesView(OperatorView):
@@ -256,10 +266,7 @@ class MoveView(OperatorView):
     @extend_schema(operation_id="moves_cancel", responses={200: MoveShape, **shapes.problems(403, 404, 422)})
     def delete(self, request: Request, move: str) -> Response:
         """Operators: cancel a move that is not finished."""
-        found = queries.moves().filter(public_id=move).first()
-        if found is None:
-            raise NotFound(f"move {move[:64]!r} does not exist")
-        cancelled = actions.cancel(self.actor, found)
+        cancelled = actions.cancel(self.actor, queries.move(move))
         return Response(MoveShape(cancelled, context={"under_way": {}}).data)
 
 

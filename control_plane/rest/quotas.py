@@ -26,6 +26,8 @@ class LimitsInput(shapes.StrictSerializer):
     topics_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     retention_ms_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     message_bytes_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    service_accounts_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    keys_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
 
 
 class QuotasInput(LimitsInput):
@@ -53,6 +55,8 @@ class LimitsShape(serializers.Serializer[Any]):
     topics_max = serializers.IntegerField(help_text="Topics.")
     retention_ms_max = serializers.IntegerField(help_text="The longest `retention_ms` of a topic.")
     message_bytes_max = serializers.IntegerField(help_text="The largest `max_message_bytes` of a topic.")
+    service_accounts_max = serializers.IntegerField(help_text="Service accounts.")
+    keys_max = serializers.IntegerField(help_text="Valid keys of people and service accounts.")
 
 
 class PlanShape(serializers.Serializer[Any]):
@@ -67,7 +71,7 @@ class LimitUseShape(serializers.Serializer[Any]):
     wanted = serializers.IntegerField(help_text="The plan's; 0 = no limit.")
     used = serializers.IntegerField(
         allow_null=True,
-        help_text="What the tenant's topics use of it; -1 = without an end, null = not counted.",
+        help_text="What the tenant uses of it; -1 = without an end, null = not counted.",
     )
     refused = serializers.CharField(help_text="Why the plan does not fit; empty if it does.")
 
@@ -95,6 +99,10 @@ class QuotasShape(serializers.Serializer[Any]):
     message_bytes_max = serializers.SerializerMethodField(
         help_text="The largest `max_message_bytes` of a topic; 0 = no limit."
     )
+    service_accounts_max = serializers.SerializerMethodField(help_text="Service accounts; 0 = no limit.")
+    keys_max = serializers.SerializerMethodField(
+        help_text="Valid keys of people and service accounts; 0 = no limit."
+    )
 
     def get_plan(self, tenant: Tenant) -> str:
         return self._plan.name
@@ -116,6 +124,12 @@ class QuotasShape(serializers.Serializer[Any]):
 
     def get_message_bytes_max(self, tenant: Tenant) -> int:
         return self._limits.message_bytes_max
+
+    def get_service_accounts_max(self, tenant: Tenant) -> int:
+        return self._limits.service_accounts_max
+
+    def get_keys_max(self, tenant: Tenant) -> int:
+        return self._limits.keys_max
 
     @property
     def _limits(self) -> Limits:

@@ -1,4 +1,4 @@
-"""What a tenant's topics use of its limits, and what other limits would refuse."""
+"""What a tenant uses of its limits, and what other limits would refuse."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from quotas import actions
 from quotas.plans import LIMIT_NAMES, Limits, Plan
 from quotas.queries import limits_of
 from tenants.models import Tenant
+from tenants.queries import counted_keys, service_accounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class LimitUse:
 
 
 def uses(tenant: Tenant) -> dict[str, int]:
-    """By limit: what the tenant's topics use of it."""
+    """By limit: what the tenant uses of it."""
     topics = Topic.objects.filter(tenant=tenant, deleted_at=None)
     settings = list(topics.values_list("settings", flat=True))
     retentions = [one["retention_ms"] for one in settings]
@@ -40,6 +41,8 @@ def uses(tenant: Tenant) -> dict[str, int]:
         "topics_max": len(settings),
         "retention_ms_max": UNLIMITED if UNLIMITED in retentions else max(retentions, default=0),
         "message_bytes_max": max((one["max_message_bytes"] for one in settings), default=0),
+        "service_accounts_max": service_accounts(tenant).count(),
+        "keys_max": counted_keys(tenant).count(),
     }
 
 

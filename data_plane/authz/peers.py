@@ -21,6 +21,7 @@ ROLES: Mapping[str, frozenset[Role]] = {
     methods.CUT_PARTITIONS: _BROKERS,
     # A broker passes these on to the leader.
     methods.DESCRIBE_MOVES: _ANY,
+    methods.DESCRIBE_KEY_USE: _ANY,
     methods.TOPIC_DURABILITY: _ANY,
     methods.PUT_TENANT: _OPERATING,
     methods.CREATE_TOPIC: _OPERATING,
@@ -39,6 +40,7 @@ ROLES: Mapping[str, frozenset[Role]] = {
     methods.SET_FEATURE_LEVEL: _OPERATING,
     methods.DESCRIBE_TOPIC: _OPERATING,
     methods.DESCRIBE_CLUSTER: _OPERATING,
+    methods.DESCRIBE_LOAD: _OPERATING,
 }
 """The roles that may call each method. The usage pipeline's runner calls none: it reads as a tenant does."""
 

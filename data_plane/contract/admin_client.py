@@ -115,6 +115,21 @@ class AdminClient:
             self._calls.ask(methods.DESCRIBE_MOVES, request, pb.DescribeMovesResponse, timeout_s).moves
         )
 
+    def key_use(self, *, within_ms: int, after: str, timeout_s: float = CALL_S) -> pb.DescribeKeyUseResponse:
+        """Keys that were used at any broker within that time: the first by id behind `after`."""
+        request = pb.DescribeKeyUseRequest(within_ms=within_ms, after=after)
+        return self._calls.ask(methods.DESCRIBE_KEY_USE, request, pb.DescribeKeyUseResponse, timeout_s)
+
+    def describe_load(
+        self, address: str, partitions_max: int, timeout_s: float = CALL_S
+    ) -> pb.DescribeLoadResponse:
+        """What the broker at this internal address takes, gives and stores, with its weightiest partitions.
+
+        Raises `BrokerUnavailable`, and `NotSupported` for a broker of a release before.
+        """
+        request = pb.DescribeLoadRequest(partitions_max=partitions_max)
+        return self._calls.call(address, methods.DESCRIBE_LOAD, request, pb.DescribeLoadResponse, timeout_s)
+
     def topic_durability(self, topic_id: bytes, timeout_s: float = CALL_S) -> list[pb.DescribedDurability]:
         """All partitions by number, as their leaders say. Raises `NotFound`."""
         request = pb.TopicDurabilityRequest(topic_id=topic_id)

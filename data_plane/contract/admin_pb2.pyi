@@ -398,6 +398,56 @@ class MoveProgress(_message.Message):
     bytes_left: int
     def __init__(self, broker: _Optional[int] = ..., in_sync: _Optional[bool] = ..., offsets_left: _Optional[int] = ..., bytes_left: _Optional[int] = ...) -> None: ...
 
+class DescribeLoadRequest(_message.Message):
+    __slots__ = ("partitions_max",)
+    PARTITIONS_MAX_FIELD_NUMBER: _ClassVar[int]
+    partitions_max: int
+    def __init__(self, partitions_max: _Optional[int] = ...) -> None: ...
+
+class DescribeLoadResponse(_message.Message):
+    __slots__ = ("broker", "bytes_in_per_s", "bytes_out_per_s", "connections", "leaders", "replicas", "log_bytes", "disk_used_bytes", "disk_total_bytes", "led_log_bytes", "partitions")
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    BYTES_IN_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BYTES_OUT_PER_S_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    LEADERS_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LED_LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    broker: int
+    bytes_in_per_s: int
+    bytes_out_per_s: int
+    connections: int
+    leaders: int
+    replicas: int
+    log_bytes: int
+    disk_used_bytes: int
+    disk_total_bytes: int
+    led_log_bytes: int
+    partitions: _containers.RepeatedCompositeFieldContainer[DescribedLoad]
+    def __init__(self, broker: _Optional[int] = ..., bytes_in_per_s: _Optional[int] = ..., bytes_out_per_s: _Optional[int] = ..., connections: _Optional[int] = ..., leaders: _Optional[int] = ..., replicas: _Optional[int] = ..., log_bytes: _Optional[int] = ..., disk_used_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., led_log_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[DescribedLoad, _Mapping]]] = ...) -> None: ...
+
+class DescribedLoad(_message.Message):
+    __slots__ = ("topic_id", "partition", "leads", "log_bytes", "bytes_in_per_s", "bytes_out_per_s", "batches_per_1000_s")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADS_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_IN_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BYTES_OUT_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_PER_1000_S_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    leads: bool
+    log_bytes: int
+    bytes_in_per_s: int
+    bytes_out_per_s: int
+    batches_per_1000_s: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leads: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., bytes_in_per_s: _Optional[int] = ..., bytes_out_per_s: _Optional[int] = ..., batches_per_1000_s: _Optional[int] = ...) -> None: ...
+
 class TopicDurabilityRequest(_message.Message):
     __slots__ = ("topic_id", "partitions")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -623,3 +673,29 @@ class DescribedPartition(_message.Message):
     target: _containers.RepeatedScalarFieldContainer[int]
     adding: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, tenant: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., in_sync: _Optional[_Iterable[int]] = ..., eligible: _Optional[_Iterable[int]] = ..., last_known: _Optional[_Iterable[int]] = ..., log_generation: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., adding: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DescribeKeyUseRequest(_message.Message):
+    __slots__ = ("local", "within_ms", "after")
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_MS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    local: bool
+    within_ms: int
+    after: str
+    def __init__(self, local: _Optional[bool] = ..., within_ms: _Optional[int] = ..., after: _Optional[str] = ...) -> None: ...
+
+class DescribeKeyUseResponse(_message.Message):
+    __slots__ = ("keys", "more")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedCompositeFieldContainer[KeyUse]
+    more: bool
+    def __init__(self, keys: _Optional[_Iterable[_Union[KeyUse, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class KeyUse(_message.Message):
+    __slots__ = ("key_id", "age_ms")
+    KEY_ID_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    key_id: str
+    age_ms: int
+    def __init__(self, key_id: _Optional[str] = ..., age_ms: _Optional[int] = ...) -> None: ...

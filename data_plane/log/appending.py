@@ -184,6 +184,7 @@ class Appender:
                         written.take_back()
                     else:
                         written.remove(set_aside=False)
+                        self._segments.name_changes += 1
                 raise self._disk_full(full) from None
         return targets
 

@@ -319,7 +319,7 @@ def damage_below(damage: Sequence[DamagedRange], offset: int) -> list[DamagedRan
 def load_segments(names: Sequence[str], segments: Segments, bounds: Bounds) -> None:
     """Find the segments among the directory's files and check them; truncate the torn tail; name the damage. Sets
     `bounds.log_end`."""
-    bases = segment_bases(names)
+    bases = _without_taken_back(segment_bases(names), segments, bounds.checked_from)
     # Of a segment that ends where nothing more is committed the seal is not made yet: it goes when it has one.
     while len(bases) > 1 and bases[1] <= bounds.log_start and bases[1] != bounds.high_watermark:
         _remove(segments, segments.made(bases.pop(0)), bounds)
@@ -344,6 +344,30 @@ def load_segments(names: Sequence[str], segments: Segments, bounds: Bounds) -> N
     if bounds.log_end < bounds.durable_end:
         _damaged(bounds, bounds.log_end, bounds.durable_end, "the log ends before its durable end")
     bounds.damage.sort()
+
+
+def _without_taken_back(bases: Sequence[int], segments: Segments, checked_from: int) -> list[int]:
+    """Without segments that the log took back when the disk was full, and whose names a power cut brought back: they
+    are empty, and the segment before them holds the batch that they would begin with. Below `checked_from` the names
+    were synced.
+    """
+    kept = list(bases[:1])
+    for base in bases[1:]:
+        segment, before = segments.made(base), segments.made(kept[-1])
+        if base < checked_from or segment.data.size() or not _holds(before, base):
+            kept.append(base)
+        else:
+            segment.remove(set_aside=False)
+            segments.name_changes += 1
+        segment.abandon_files()
+        before.abandon_files()
+    return kept
+
+
+def _holds(segment: Segment, base_offset: int) -> bool:
+    """Whether a good stamp of the segment's files is of the batch that begins there."""
+    stamps = segment.good_stamps(0, stamps_in(segment.stamps.size()))
+    return any(stamp.base_offset == base_offset for _, stamp in stamps)
 
 
 def _remove(segments: Segments, segment: Segment, bounds: Bounds) -> None:

@@ -14,6 +14,8 @@ from data_plane.node.admission.fairness import Fairness
 from data_plane.node.admission.gate import Gate
 from data_plane.node.conditions import Conditions
 from data_plane.node.config import NodeConfig
+from data_plane.node.control.key_use_calls import KeyUseCalls
+from data_plane.node.control.load_calls import LoadCalls
 from data_plane.node.control.wing import Control
 from data_plane.node.environment import Environment
 from data_plane.node.integrity.wing import Integrity
@@ -167,6 +169,8 @@ class BrokerNode:
         )
         authenticator = Authenticator(view.image, self.config.peppers, self._rules)
         self._gate = Gate(authenticator, clock, self.stats, self.registration.silence_ms)
+        key_use = KeyUseCalls(environment, view, self._gate.key_use)
+        self.loads = LoadCalls(environment, replicas=replicas, connections=lambda: self._gate.connections)
         self.fairness = Fairness(clock, self.stats)
         self.integrity = Integrity(
             environment, view=view, store=store, gate=self._gate, replicas=replicas, confident=confident
@@ -210,6 +214,8 @@ class BrokerNode:
                 **self.integrity.internal_calls(),
                 **self.usage.internal_calls(),
                 **self.control.internal_calls(),
+                **key_use.internal_calls(),
+                internal.DESCRIBE_LOAD: self.loads.describe_load,
             },
             watches={},
             enter=anyone,
@@ -221,7 +227,12 @@ class BrokerNode:
                 internal.CONTROL: self.control.seat.serve,
                 **self.leasing.peer_streams(),
             },
-            calls={**self.integrity.peer_calls(), **self.usage.peer_calls(), **self.control.peer_calls()},
+            calls={
+                **self.integrity.peer_calls(),
+                **self.usage.peer_calls(),
+                **self.control.peer_calls(),
+                **key_use.peer_calls(),
+            },
             watches={},
             enter=anyone,
             turn=at_once,
@@ -240,6 +251,7 @@ class BrokerNode:
             self.serving.groups.coordinators.run(),
             *self.usage.tasks(),
             *self.leasing.tasks(),
+            self.loads.run(),
             self.registration.run(),
         )
 

@@ -1,11 +1,11 @@
-"""Which replicas move when a broker is drained or a new one joined, or a topic gets more or fewer copies. Pure
-and deterministic.
+"""Which replicas move when a broker is drained, a topic gets more or fewer copies, or a tenant another cell. Pure
+and deterministic. What evens out is in `balance.py`.
 
 Each move names all replicas of one partition as they are to be; no partition changes more than one of its replicas at
 a time. Moves keep, in this order:
 
 1. No broker holds a partition twice. What comes goes to a zone with the fewest copies of the partition, there to a host
-   with the fewest; a move that only evens out never makes this worse.
+   with the fewest, and always to a broker of its tenant's cell.
 2. The broker with the fewest replicas takes the next one, so that many moves even out; of equals the lowest id.
 3. The place of the replica that goes is taken by the one that comes: who was preferred as a leader stays so.
 """
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from data_plane.placement.planner import BrokerView, PlacementRefused
-from penstock.rules.domains import ACTIVE, Copies, Crowd, Location, locations
+from penstock.rules.domains import ACTIVE, Copies, locations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,16 @@ class PlacedPartition:
     topic: str
     partition: int
     replicas: tuple[int, ...]
+    log_bytes: int = 0
+    """What one copy stores, as far as is known."""
+    bytes_per_s: int = 0
+    """What its leader takes and gives, as far as is known."""
+    within: tuple[int, ...] | None = None
+    """The brokers of its tenant's cell, sorted: copies come to these alone. None = it may be on any."""
+
+    def may_be_on(self, broker: int) -> bool:
+        """Whether a copy may come to this broker."""
+        return self.within is None or broker in self.within
 
     @property
     def name(self) -> str:
@@ -34,7 +44,8 @@ class PlacedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMove:
-    """`partition` is to be on `target`, in this order: `source` goes, `destination` comes; None = no broker does."""
+    """`partition` is to be on `target`, in this order: `source` goes, `destination` comes; None = no broker does.
+    Neither: only the order is another one, so that another replica is preferred as leader."""
 
     partition: PlacedPartition
     target: tuple[int, ...]
@@ -56,13 +67,17 @@ def moves_off(
     for partition in _in_order(partitions):
         if broker not in partition.replicas:
             continue
-        able = [number for number in sorted(others) if number not in partition.replicas]
+        able = [
+            number
+            for number in sorted(others)
+            if number not in partition.replicas and partition.may_be_on(number)
+        ]
         if not able:
             raise PlacementRefused(_cannot_hold(broker, partition, brokers))
         staying = Copies(where, [b for b in partition.replicas if b != broker])
         chosen = min(able, key=lambda number: (staying.around(number), load[number], number))
         load[chosen] += 1
-        moves.append(_replaced(partition, broker, chosen))
+        moves.append(replaced(partition, broker, chosen))
     return tuple(moves)
 
 
@@ -82,10 +97,14 @@ def towards(
         stored = partition.replicas
         there = Copies(where, stored)
         if len(stored) < copies:
-            able = [number for number in sorted(active) if number not in stored]
+            able = [
+                number for number in sorted(active) if number not in stored and partition.may_be_on(number)
+            ]
             if not able:
+                there_are = sum(partition.may_be_on(number) for number in active)
                 raise PlacementRefused(
-                    f"{partition.name}: {copies} copies need {copies} active brokers, there are {len(active)}"
+                    f"{partition.name}: {copies} copies need {copies} active brokers"
+                    f"{_of_cell(partition)}, there are {there_are}"
                 )
             taken = min(able, key=lambda number: (there.around(number), load[number], number))
             load[taken] += 1
@@ -103,88 +122,50 @@ def towards(
     return tuple(moves)
 
 
-def rebalance(
+def into_cell(
     partitions: Sequence[PlacedPartition], brokers: Sequence[BrokerView], moves_max: int = 10_000
 ) -> tuple[PlannedMove, ...]:
-    """Moves after which copies are spread over zones and hosts where active brokers allow it, and no active broker
-    holds two replicas more than another as far as rule 1 allows.
+    """One move for each partition that has a copy outside of its cell (`within`): all such copies go to brokers of the
+    cell that hold none, each as far from the others as it can be, then to the one with the fewest replicas.
 
-    A partition moves at most once: what is left then is for the next plan.
+    A copy on a broker of the cell stays. Raises `PlacementRefused` naming the first partition that does not fit.
     """
-    active = {b.id: b for b in brokers if b.state == ACTIVE}
-    evening = _Evening(partitions, sorted(active), locations(brokers))
-    while len(evening.moves) < moves_max and (evening.spread_one() or evening.even_one()):
-        pass
-    return tuple(evening.moves)
+    where = locations(brokers)
+    active = [b.id for b in sorted(brokers, key=lambda b: b.id) if b.state == ACTIVE]
+    load = Counter({b.id: b.replicas for b in brokers})
+    moves: list[PlannedMove] = []
+    for partition in _in_order(partitions):
+        if len(moves) == moves_max:
+            break
+        target = list(partition.replicas)
+        outside = [broker for broker in target if not partition.may_be_on(broker)]
+        for broker in outside:
+            able = [number for number in active if number not in target and partition.may_be_on(number)]
+            if not able:
+                raise PlacementRefused(
+                    f"{partition.name}: its {len(target)} copies do not fit on the active brokers{_of_cell(partition)}"
+                )
+            staying = Copies(where, [b for b in target if b != broker])
+            chosen = min(able, key=lambda number: (staying.around(number), load[number], number))
+            load[chosen] += 1
+            load[broker] -= 1
+            target[target.index(broker)] = chosen
+        if outside:
+            came = [broker for broker in target if broker not in partition.replicas]
+            moves.append(
+                PlannedMove(partition=partition, target=tuple(target), source=outside[0], destination=came[0])
+            )
+    return tuple(moves)
 
 
-class _Evening:
-    """Plans one move after the other, each with the ones before it done."""
-
-    def __init__(
-        self, partitions: Sequence[PlacedPartition], active: Sequence[int], where: dict[int, Location]
-    ) -> None:
-        self.moves: list[PlannedMove] = []
-        self._where, self._active = where, active
-        self._stored: dict[int, list[PlacedPartition]] = {number: [] for number in active}
-        self._crowded: list[PlacedPartition] = []
-        """Those that may have copies closer to each other than they have to be, in order."""
-        for partition in _in_order(partitions):
-            copies = Copies(where, partition.replicas)
-            if any(copies.around(number) > Crowd(1, 1) for number in partition.replicas):
-                self._crowded.append(partition)
-            for number in partition.replicas:
-                if number in self._stored:
-                    self._stored[number].append(partition)
-        self._load = Counter({number: len(placed) for number, placed in self._stored.items()})
-        self._crowded.reverse()
-        self._moved: dict[str, None] = {}
-
-    def spread_one(self) -> bool:
-        """Move a copy that shares its zone or host to one that has fewer copies; whether there was such a copy."""
-        while self._crowded:
-            partition = self._crowded.pop()
-            copies = Copies(self._where, partition.replicas)
-            able = [number for number in self._active if number not in partition.replicas]
-            ways = [
-                (gain, self._load[source] - self._load[destination], position, -destination)
-                for position, source in enumerate(partition.replicas)
-                if source in self._stored
-                for destination in able
-                if (gain := copies.gain(source, destination)) > Crowd(0, 0)
-            ]
-            if ways:
-                _, _, position, destination = max(ways)  # of equals a copy that is not preferred as leader
-                self._move(partition, partition.replicas[position], -destination)
-                return True
-        return False
-
-    def even_one(self) -> bool:
-        """A move from a fuller broker to an emptier one, the widest gap first; whether there was one."""
-        fullest = sorted(self._stored, key=lambda number: (-self._load[number], number))
-        emptiest = sorted(self._stored, key=lambda number: (self._load[number], number))
-        for source in fullest:
-            for destination in emptiest:
-                if self._load[source] - self._load[destination] < 2:
-                    break
-                for partition in self._stored[source]:
-                    if _key(partition) in self._moved or destination in partition.replicas:
-                        continue
-                    copies = Copies(self._where, partition.replicas)
-                    if copies.gain(source, destination) < Crowd(0, 0):
-                        continue
-                    self._move(partition, source, destination)
-                    return True
-        return False
-
-    def _move(self, partition: PlacedPartition, source: int, destination: int) -> None:
-        self._moved[_key(partition)] = None
-        self._load[source] -= 1
-        self._load[destination] += 1
-        self.moves.append(_replaced(partition, source, destination))
+def copied_bytes(move: PlannedMove) -> int:
+    """What the brokers that come have to copy, as far as sizes are known."""
+    came = sum(broker not in move.partition.replicas for broker in move.target)
+    return came * move.partition.log_bytes
 
 
-def _replaced(partition: PlacedPartition, source: int, destination: int) -> PlannedMove:
+def replaced(partition: PlacedPartition, source: int, destination: int) -> PlannedMove:
+    """`destination` takes the place of `source`."""
     target = tuple(destination if number == source else number for number in partition.replicas)
     return PlannedMove(partition=partition, target=target, source=source, destination=destination)
 
@@ -193,16 +174,17 @@ def _in_order(partitions: Sequence[PlacedPartition]) -> list[PlacedPartition]:
     return sorted(partitions, key=lambda placed: (placed.topic_id, placed.partition))
 
 
-def _key(partition: PlacedPartition) -> str:
-    return f"{partition.topic_id}/{partition.partition}"
+def _of_cell(partition: PlacedPartition) -> str:
+    return "" if partition.within is None else " of its tenant's cell"
 
 
 def _cannot_hold(broker: int, partition: PlacedPartition, brokers: Sequence[BrokerView]) -> str:
-    rest = sorted(b.id for b in brokers if b.state == ACTIVE and b.id != broker)
+    rest = sorted(b.id for b in brokers if b.state == ACTIVE and b.id != broker and partition.may_be_on(b.id))
     away = sorted((b.id, b.state) for b in brokers if b.state != ACTIVE and b.id != broker)
     states = "".join(f"; broker {number} is {state}" for number, state in away[:10])
     there = ", ".join(map(str, rest)) or "no broker"
     return (
-        f"broker {broker} cannot be drained: {partition.name} needs {len(partition.replicas)} brokers, "
+        f"broker {broker} cannot be drained: {partition.name} needs {len(partition.replicas)} brokers"
+        f"{_of_cell(partition)}, "
         f"without it {there} would be left{states}"
     )

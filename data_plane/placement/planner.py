@@ -5,7 +5,7 @@ Failure domains are zones, their hosts, and the brokers on these (`domains.py`).
 1. No broker holds a partition twice, and no zone holds two more copies of one than another zone that could take one.
 2. The same of hosts, as far as 1 allows.
 3. Each broker holds as many replicas of the topic as any other, give or take one, as far as 1 and 2 allow; who
-   holds one more is who holds least in the whole cluster. So one topic's load is spread, and many small ones
+   holds one more is who carries least in the whole cluster. So one topic's load is spread, and many small ones
    even out.
 4. The same of leaders: the first broker of each assignment is the one that should lead.
 5. Partitions led by one broker name different brokers next, so that its load is spread when it fails.
@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from data_plane.placement import pressure
 from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.invariant import invariant
@@ -50,14 +51,22 @@ class BrokerView:
     replicas: int = 0
     leaders: int = 0
     state: str = ACTIVE
+    log_bytes: int = 0
+    """Of its replicas; like the two below 0 where it is not known."""
+    bytes_per_s: int = 0
+    """What it takes and gives as leader."""
+    connections: int = 0
 
 
 Assignment = tuple[int, ...]
 """Broker ids of one partition in order of preference; the first should lead."""
 
 
-def plan(partitions: int, replication: int, brokers: Sequence[BrokerView]) -> tuple[Assignment, ...]:
-    """One assignment a partition, each of `replication` distinct brokers.
+def plan(
+    partitions: int, replication: int, brokers: Sequence[BrokerView], draw: bytes = b""
+) -> tuple[Assignment, ...]:
+    """One assignment a partition, each of `replication` distinct brokers. What brokers hold already counts by
+    `pressure.py`; with a `draw` (the topic's id, say) the lesser of two drawn brokers is taken instead of the least.
 
     The same arguments give the same plan, whatever the order of `brokers`. Raises `PlacementRefused` when
     fewer brokers are active than copies are asked for, `InvalidRequest` when a number is out of its bounds.
@@ -72,9 +81,9 @@ def plan(partitions: int, replication: int, brokers: Sequence[BrokerView]) -> tu
         raise PlacementRefused(_too_few(replication, brokers, len(active)))
     where = locations(brokers)
     bounds = _bounds(replication, [where[broker.id] for broker in active])
-    quotas = _replica_quotas(partitions, replication, active, where, bounds)
+    quotas = _replica_quotas(partitions, replication, active, where, bounds, draw)
     holders = _deal(partitions, replication, where, quotas)
-    leaders = _choose_leaders(holders, {broker.id: broker.leaders for broker in active})
+    leaders = _choose_leaders(holders, pressure.serving(active))
     return _in_order_of_preference(holders, leaders)
 
 
@@ -138,10 +147,15 @@ class _Filling:
     """Gives brokers quotas of replicas one by one; each goes to the broker that has the fewest of those that may."""
 
     def __init__(
-        self, partitions: int, active: Sequence[BrokerView], where: dict[int, Location], bounds: _Bounds
+        self,
+        partitions: int,
+        active: Sequence[BrokerView],
+        where: dict[int, Location],
+        bounds: _Bounds,
+        draw: bytes,
     ) -> None:
-        self._partitions, self._where = partitions, where
-        self._loads = {broker.id: broker.replicas for broker in active}
+        self._partitions, self._where, self._draw, self._turn = partitions, where, draw, 0
+        self._loads = pressure.storing(active)
         self.quotas = dict.fromkeys(self._loads, 0)
         self.in_zone: Counter[str] = Counter()
         self.on_host: Counter[str] = Counter()
@@ -153,7 +167,7 @@ class _Filling:
         heap = [(self.quotas[b], self._loads[b] + self.quotas[b], b) for b in members]
         heapq.heapify(heap)
         while count > 0:
-            quota, load, number = heapq.heappop(heap)
+            quota, load, number = self._taken(heap) if self._draw else heapq.heappop(heap)
             zone, host = self._where[number]
             if (
                 quota == self._partitions
@@ -167,6 +181,17 @@ class _Filling:
             self.quotas[number] = quota + 1
             heapq.heappush(heap, (quota + 1, load + 1, number))
 
+    def _taken(self, heap: list[tuple[int, int, int]]) -> tuple[int, int, int]:
+        """The lesser of two drawn among those that have the fewest replicas of this topic."""
+        self._turn += 1
+        level = heap[0][0]
+        loads = {number: load for quota, load, number in heap if quota == level}
+        number = pressure.less_of_two(sorted(loads), loads, self._draw, self._turn)
+        taken = (level, loads[number], number)
+        heap.remove(taken)
+        heapq.heapify(heap)
+        return taken
+
 
 def _replica_quotas(
     partitions: int,
@@ -174,9 +199,10 @@ def _replica_quotas(
     active: Sequence[BrokerView],
     where: dict[int, Location],
     bounds: _Bounds,
+    draw: bytes,
 ) -> dict[int, int]:
     """How many replicas of the topic each broker gets: as even as zones and hosts allow, the least loaded first."""
-    filling = _Filling(partitions, active, where, bounds)
+    filling = _Filling(partitions, active, where, bounds, draw)
     for host, share in bounds.hosts.items():
         filling.give(partitions * share.least, [b.id for b in active if where[b.id].host == host])
     for zone, share in bounds.zones.items():

@@ -19,6 +19,11 @@ BURST_MS = 250
 and one batch.
 """
 
+COME_BACK_MS_MAX = 2 * HOLD_MS_MAX
+"""A refused producer comes back within this: shares of a rate change every second, and what was reckoned at a small
+one, with much delayed that came at a large one, would keep it away long after its turn.
+"""
+
 _HOPE_MS = 500
 """Until the rate that is hoped for has come, for who is refused before."""
 
@@ -76,10 +81,14 @@ class Pace:
         self.let_in += size
         return wait_ms
 
-    def come_back_in_ms(self, now_ms: float) -> int:
-        """When a refused producer finds capacity again."""
+    def refuses_for_ms(self, now_ms: float) -> int:
+        """Until a refused producer finds capacity again, if the rate stays as it is."""
         hoping_ms = _HOPE_MS if now_ms < self._hopes_until_ms else 0
         return max(1, int(self._judged_ms(now_ms) - HOLD_MS_MAX / 2) + 1 + hoping_ms)
+
+    def come_back_in_ms(self, now_ms: float) -> int:
+        """When a refused producer may come back: the same, COME_BACK_MS_MAX at most."""
+        return min(COME_BACK_MS_MAX, self.refuses_for_ms(now_ms))
 
     def _judged_ms(self, now_ms: float) -> float:
         """Until everything has passed, at the rate that is hoped for if that is higher."""

@@ -114,6 +114,14 @@ _OUTCOMES = {
         "control plane; brokers by the topic's setting",
         "`LIMIT_EXCEEDED` for the topic or the change. What a topic has already stays.",
     ),
+    "service_accounts_max": (
+        "control plane",
+        "`LIMIT_EXCEEDED` for the new account, beside `SERVICE_ACCOUNTS_PER_TENANT_MAX`. Those that are there stay.",
+    ),
+    "keys_max": (
+        "control plane",
+        "`LIMIT_EXCEEDED` for the new key, also of a rotation with an overlap. Those that are there stay valid.",
+    ),
 }
 """Who enforces each limit of a tenant, and what happens above it."""
 

@@ -284,6 +284,8 @@ def _why(broker: dict[str, Any]) -> str:
 def _way(move: dict[str, Any]) -> str:
     """From which broker to which; one of them alone when a copy is added or taken away."""
     source, destination = move["from_broker"], move["to_broker"]
+    if source is None and destination is None:
+        return f"leader to {move['target'][0]}"
     if source is None:
         return f"one more, on {destination}"
     return f"{source} to {destination}" if destination is not None else f"one less, off {source}"

@@ -26,6 +26,7 @@ COMMANDS = [
     "fresh",
     "proto",
     "docs",
+    "terraform",
 ]
 MAKEFILE = (house.ROOT / "Makefile").read_text(encoding="utf-8")
 

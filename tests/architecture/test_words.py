@@ -100,11 +100,6 @@ WORDS = (
         reason="it stood for a partition, a byte, a tenant and a cursor",
     ),
     Word(
-        name="cell",
-        instead="partition block",
-        reason="it also was a cluster's keys in etcd",
-    ),
-    Word(
         text=r"cuts? (?:off|back|short|above|below|down|out)|(?:is|are|was|were|be|been|being) cut",
         instead="truncate, remove, round down",
         reason="a cut is where a billing period ends in each log",

@@ -83,8 +83,8 @@ WITHOUT = {
         "people and their accounts",
     ),
     **dict.fromkeys(
-        [one for one in MAY if one[0] != "GET" and one[1].startswith("v1/cluster")],
-        "the cluster's, no tenant's",
+        [one for one in MAY if one[0] != "GET" and one[1].startswith(("v1/cluster", "v1/placement"))],
+        "the cluster's, no tenant's; what would move is a plan's to show",
     ),
     **dict.fromkeys(
         [

@@ -45,13 +45,10 @@ def test_each_file_of_certificates_has_its_time_left(tmp_path: Path, monkeypatch
     (tmp_path / "config.json").write_text(
         json.dumps({**values, "database_tls": files, "redis_tls": redis, "celery_broker_url": url})
     )
-    monkeypatch.setenv(config.VARIABLE, str(tmp_path / "config.json"))
-    config.current.cache_clear()
-    try:
-        certificate_metrics.refresh()
-    finally:
-        monkeypatch.undo()
-        config.current.cache_clear()
+    # The process's own configuration stays as it was read: tests after this one need it.
+    given = config.read(tmp_path / "config.json")
+    monkeypatch.setattr(config, "current", lambda: given)
+    certificate_metrics.refresh()
     found = {
         setting: metrics.registry.get_sample_value(
             "penstock_certificate_expires_seconds", {"certificate": setting}

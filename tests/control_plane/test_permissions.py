@@ -7,7 +7,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from control_plane.access import actions as access
 from control_plane.outbox import in_request
-from control_plane.placement import driving
+from control_plane.placement import driving, planning
 from control_plane.topics import actions as topics
 from tenants.models import Membership, Tenant
 from tenants.roles import TABLE, Permission, Standing
@@ -98,6 +98,21 @@ MAY = {
     ("POST", "v1/cluster/leaders"): OPERATOR,
     ("GET", "v1/cluster/features"): OPERATOR,
     ("PATCH", "v1/cluster/features"): OPERATOR,
+    ("GET", "v1/placement/plans"): OPERATOR,
+    ("POST", "v1/placement/plans"): OPERATOR,
+    ("GET", "v1/placement/plans/<str:plan>"): OPERATOR,
+    ("DELETE", "v1/placement/plans/<str:plan>"): OPERATOR,
+    ("POST", "v1/placement/plans/<str:plan>/confirm"): OPERATOR,
+    ("GET", "v1/placement/cells"): OPERATOR,
+    ("POST", "v1/placement/cells"): OPERATOR,
+    ("GET", "v1/placement/cells/<str:cell>"): OPERATOR,
+    ("PATCH", "v1/placement/cells/<str:cell>"): OPERATOR,
+    ("DELETE", "v1/placement/cells/<str:cell>"): OPERATOR,
+    ("GET", "v1/placement/balancer"): OPERATOR,
+    ("PATCH", "v1/placement/balancer"): OPERATOR,
+    ("GET", "v1/placement/load"): OPERATOR,
+    ("GET", "v1/placement/hot"): OPERATOR,
+    ("GET", "v1/hot-partitions"): EVERYBODY,
     ("GET", "v1/usage"): USAGE,
     ("GET", "v1/availability"): USAGE,
     ("GET", "v1/costs"): USAGE,
@@ -142,6 +157,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker and no broker runs here, so no request waits for one."""
     monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
     monkeypatch.setattr(driving, "ASK_S", 0.1)
+    monkeypatch.setattr(planning, "ASK_S", 0.1)
 
 
 def routes(patterns: list[URLPattern | URLResolver], before: str = "") -> Iterator[tuple[str, URLPattern]]:
@@ -183,6 +199,8 @@ def concrete(route: str, house: House) -> str:
         "<str:acl>": "acl_none",
         "<int:broker>": "1",
         "<str:move>": "mov_none",
+        "<str:plan>": "plc_none",
+        "<str:cell>": "none",
     }
     for name, value in values.items():
         route = route.replace(name, value)
@@ -232,7 +250,8 @@ def test_another_tenants_things_are_not_found(method: str, route: str) -> None:
         if route in ABOUT_NO_TENANT:
             assert house.tenant.public_id not in repr(named.body)
         elif MAY[method, route] == OPERATOR and (
-            ("<" not in route and route != "v1/quotas") or route.startswith(("v1/billing", "v1/cluster"))
+            ("<" not in route and route != "v1/quotas")
+            or route.startswith(("v1/billing", "v1/cluster", "v1/placement"))
         ):
             assert named.status == 403
         else:

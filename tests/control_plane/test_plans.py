@@ -2,6 +2,7 @@
 
 import pytest
 
+from control_plane.access import actions as access
 from control_plane.audit.models import AuditEntry
 from control_plane.topics import actions as topics
 from control_plane.topics import plan_use
@@ -139,3 +140,60 @@ def test_over_rest_a_tenant_previews_and_an_operator_changes() -> None:
     assert call("POST", "/v1/plans", body, token=owner).status == 403
     listed = call("GET", "/v1/plans", token=owner).body["items"]
     assert [plan["name"] for plan in listed][-1] == "start-up" and len(listed) == 5
+
+
+def test_service_accounts_are_bounded_by_the_plan_and_those_deleted_make_room() -> None:
+    house = make_house("acme")
+    owner = house.credentials[Standing.OWNER]
+    actions.set_limits(ACTOR, house.tenant, service_accounts_max=1)
+    made = call("POST", "/v1/service-accounts", {"name": "first"}, token=owner)
+    assert made.status == 201
+    refused = call("POST", "/v1/service-accounts", {"name": "second"}, token=owner)
+    assert (refused.status, refused.body["code"]) == (422, "limit_exceeded")
+    assert "service_accounts_max: second needs 1, 1 of 1 are used" in refused.body["detail"]
+    assert call("DELETE", f"/v1/service-accounts/{made.body['id']}", token=owner).status == 204
+    assert call("POST", "/v1/service-accounts", {"name": "second"}, token=owner).status == 201
+
+
+def test_valid_keys_are_bounded_by_the_plan_and_only_an_exchange_at_once_needs_no_room() -> None:
+    house = make_house("acme")
+    owner = house.credentials[Standing.OWNER]
+    actions.set_limits(ACTOR, house.tenant, keys_max=1)
+    made = call("POST", "/v1/keys", {"name": "first"}, token=owner)
+    assert made.status == 202
+    refused = call("POST", "/v1/keys", {"name": "second"}, token=owner)
+    assert (refused.status, refused.body["code"]) == (422, "limit_exceeded")
+    assert "keys_max: a key needs 1, 1 of 1 are used" in refused.body["detail"]
+    access.create_key(ACTOR, house.tenant, name="console", within_service=True)
+    assert plan_use.uses(house.tenant)["keys_max"] == 1, "the console's own key is not the tenant's"
+    address = f"/v1/keys/{made.body['id']}/rotate"
+    assert call("POST", address, {"overlap_s": 60}, token=owner).body["code"] == "limit_exceeded"
+    exchanged = call("POST", address, {"overlap_s": 0}, token=owner)
+    assert exchanged.status == 202, "the old key has ended"
+    assert plan_use.uses(house.tenant)["keys_max"] == 1
+
+
+def test_a_revoked_key_makes_room_for_another_one() -> None:
+    house = make_house("acme")
+    owner = house.credentials[Standing.OWNER]
+    actions.set_limits(ACTOR, house.tenant, keys_max=1)
+    made = call("POST", "/v1/keys", {"name": "first"}, token=owner)
+    assert call("POST", "/v1/keys", {"name": "second"}, token=owner).status == 422
+    call("DELETE", f"/v1/keys/{made.body['id']}", token=owner)
+    assert call("POST", "/v1/keys", {"name": "second"}, token=owner).status == 202
+
+
+def test_a_plan_below_the_accounts_and_keys_in_use_is_refused_by_name() -> None:
+    house = make_house("acme")
+    owner = house.credentials[Standing.OWNER]
+    for number in range(2):
+        assert call("POST", "/v1/keys", {"name": f"key-{number}"}, token=owner).status == 202
+        assert call("POST", "/v1/service-accounts", {"name": f"sa-{number}"}, token=owner).status == 201
+    wanted = Limits(produce_bytes_per_s=0, partitions_max=0, service_accounts_max=1, keys_max=1)
+    small = actions.publish_plan(ACTOR, "small", wanted)
+    with pytest.raises(LimitExceeded) as refused:
+        plan_use.set_limits(ACTOR, house.tenant, plan=small)
+    assert "service_accounts_max: 2 used, at most 1 allowed" in refused.value.message
+    assert "keys_max: 2 used, at most 1 allowed" in refused.value.message
+    with pytest.raises(InvalidRequest, match="keys_max: -1 is not within"):
+        actions.set_limits(ACTOR, house.tenant, keys_max=-1)

@@ -157,10 +157,10 @@ def test_a_key_is_shown_once_and_its_use_is_noted(tenant: Tenant, key: str) -> N
     )
     assert made.status == 202 and made.body["key"].startswith("penstock_test_")
     shown = call("GET", f"/v1/keys/{made.body['id']}", token=key).body
-    assert "key" not in shown and shown["last_used_over_rest_at"] is None
+    assert "key" not in shown and shown["last_used_at"] is None
     assert shown["bindings"] == [{"topic_prefix": "orders", "operations": ["consume"]}]
     assert call("GET", "/v1/topics", token=made.body["key"]).status == 200
-    assert call("GET", f"/v1/keys/{made.body['id']}", token=key).body["last_used_over_rest_at"] is not None
+    assert call("GET", f"/v1/keys/{made.body['id']}", token=key).body["last_used_at"] is not None
     revoked = call("DELETE", f"/v1/keys/{made.body['id']}", token=key)
     assert revoked.status == 202 and revoked.body["revoked_at"] is not None
     assert revoked.body["token"]["generation"] == 2

@@ -16,6 +16,7 @@ from control_plane.outbox.models import Delivery
 from control_plane.reconciliation import reconcile as reconciliation
 from penstock.contract.errors import Forbidden
 from tenants import actions as tenants
+from tenants.key_use import actions as key_use
 from tenants.models import ApiKey, Membership, Person
 from tenants.people import actions as people
 from tenants.people import queries
@@ -186,3 +187,21 @@ def test_keys_from_before_learn_their_makers_from_the_audit_log(house: House) ->
     developer = person(house, Role.DEVELOPER)
     assert made_by[first.public_id] == made_by[second.public_id] == developer
     assert made_by[own.public_id] is None
+
+
+# -- the last use at brokers ----------------------------------------------------------------------------
+
+
+def test_use_at_brokers_is_noted_and_never_taken_back(house: House) -> None:
+    used, unused, lately = (access.create_key(ACTOR, house.tenant, name=f"key {n}")[0] for n in range(3))
+    now = timezone.now()
+    ApiKey.objects.filter(pk=lately.pk).update(last_used_at=now)
+    ages = {used.key_id: 90.0, lately.key_id: 300.0, "nobody's": 1.0}
+    assert key_use.note_keys_used(ages) == 1
+    for key in (used, unused, lately):
+        key.refresh_from_db()
+    assert used.last_used_at is not None
+    assert abs((now - used.last_used_at).total_seconds() - 90) < 30
+    assert unused.last_used_at is None
+    assert lately.last_used_at == now
+    assert key_use.note_keys_used(ages) == 0, "what is noted is not written again"

@@ -216,7 +216,9 @@ def test_the_last_operator_is_not_revoked() -> None:
     with pytest.raises(CommandError, match="does not exist"):
         call_command("revokeoperator", "opr_none")
     assert queries.operator_of(pete) is not None
-    assert [entry.action for entry in audit.entries(SYSTEM_TENANT).filter(object_id=first)] == [
+    assert [
+        entry.action for entry in audit.entries(SYSTEM_TENANT).filter(object_id=first).order_by("sequence")
+    ] == [
         "operator.create",
         "operator.revoke",
     ]

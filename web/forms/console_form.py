@@ -1,6 +1,6 @@
 """The base of all forms of the console: how fields look, and where a refusal is shown."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from django import forms
@@ -92,6 +92,13 @@ class ConsoleForm(forms.Form):
         field = self.fields[name]
         if name not in self.errors and self.cleaned_data.get(name) in field.empty_values:
             self.add_error(name, field.error_messages["required"])
+
+
+def choose(form: ConsoleForm, name: str, choices: Sequence[tuple[str, str]]) -> None:
+    """What a field of choices offers: (value, words)."""
+    field = form.fields[name]
+    assert isinstance(field, forms.ChoiceField)
+    field.choices = choices
 
 
 def posted(request: HttpRequest) -> QueryDict | None:

@@ -1,12 +1,13 @@
 """The form of a new key."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
 
 from penstock.contract.limits import KEY_NAME_LENGTH_MAX, TOPIC_NAME_LENGTH_MAX
 from penstock.rules.names import OPERATIONS
-from web.forms.console_form import ConsoleForm
+from web.forms.console_form import ConsoleForm, choose
 from web.forms.fields import Choice, Several, Text
 
 SOME = "some"
@@ -21,6 +22,11 @@ class KeyForm(ConsoleForm):
         label="Name",
         help_text="Say which program uses it and where, for instance: billing worker, production.",
         widget=forms.TextInput({"maxlength": KEY_NAME_LENGTH_MAX, "autofocus": True}),
+    )
+    account = Choice(
+        label="Acts for",
+        required=False,
+        help_text="Keys of a service account stay when you leave.",
     )
     lifetime = Choice(
         label="Expires after",
@@ -48,6 +54,19 @@ class KeyForm(ConsoleForm):
         required=False,
         before="may_",
     )
+
+    def __init__(
+        self,
+        accounts: Sequence[tuple[str, str]] = (),
+        data: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        """`accounts`: (id, name) of the service accounts that it may be a key of."""
+        super().__init__(data, **options)
+        if accounts:
+            choose(self, "account", [("", "you"), *accounts])
+        else:
+            del self.fields["account"]
 
     def clean(self) -> dict[str, Any]:
         if self.cleaned_data.get("scope") == SOME:

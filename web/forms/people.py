@@ -7,7 +7,7 @@ from django import forms
 from django.utils.html import format_html
 
 from tenants.roles import Role
-from web.forms.console_form import ConsoleForm
+from web.forms.console_form import ConsoleForm, choose
 from web.forms.fields import Choice, Text
 
 
@@ -29,7 +29,7 @@ class InviteForm(ConsoleForm):
     def __init__(self, roles: Sequence[tuple[str, str]], data: Mapping[str, Any] | None = None) -> None:
         super().__init__(data)
         markup = '<strong>{}</strong><span class="quiet">{}</span>'
-        _choices(self, "role", [(name, format_html(markup, name, meaning)) for name, meaning in roles])
+        choose(self, "role", [(name, format_html(markup, name, meaning)) for name, meaning in roles])
 
 
 class RoleForm(ConsoleForm):
@@ -43,11 +43,5 @@ class RoleForm(ConsoleForm):
     ) -> None:
         # Each row of a list has one: without ids, each labelled with its person.
         super().__init__(data, initial=initial, auto_id=False)
-        _choices(self, "role", [(name, name) for name in roles])
+        choose(self, "role", [(name, name) for name in roles])
         self.fields["role"].widget.attrs["aria-label"] = f"Role of {of}"
-
-
-def _choices(form: ConsoleForm, name: str, choices: Sequence[tuple[str, str]]) -> None:
-    field = form.fields[name]
-    assert isinstance(field, forms.ChoiceField)
-    field.choices = choices

@@ -62,9 +62,12 @@ def keys(request: HttpRequest, access: TenantAccess) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_key(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """Make a key. Only this one page shows its text."""
-    form = KeyForm(posted(request))
+    accounts = queries.service_accounts(access.tenant).order_by("name")
+    offered = [(row.public_id, row.name) for row in accounts] if access.may(Permission.ACCESS_WRITE) else []
+    form = KeyForm(offered, posted(request), initial={"account": request.GET.get("account", "")[:64]})
     if form.is_valid():
         given = form.cleaned_data
+        account = given.get("account") or ""
         try:
             key, text = actions.create_key(
                 access.actor,
@@ -73,6 +76,7 @@ def new_key(request: HttpRequest, access: TenantAccess) -> HttpResponse:
                 expires_at=None if form.days is None else timezone.now() + timedelta(days=form.days),
                 topic_prefix=given["topic_prefix"],
                 operations=form.operations_bound,
+                account=queries.service_account(access.tenant, account) if account else None,
             )
             return _shown_once(request, access, key, text.reveal())
         except PenstockError as error:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from data_plane.authz.access import Authenticator, Operation, Principal
 from data_plane.metadata.model import TopicRecord
 from data_plane.node.admission.connections import OpenConnections
+from data_plane.node.admission.key_use import KeyUse
 from data_plane.node.ports import Caller, CallFailed, Clock
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import together
@@ -36,6 +37,7 @@ class Gate:
         self._calls: dict[TenantId, int] = {}
         """Open streams and calls; only tenants that have some."""
         self._of_tenants, self._of_addresses = OpenConnections(), OpenConnections()
+        self.key_use = KeyUse()
 
     @property
     def connections(self) -> int:
@@ -47,17 +49,20 @@ class Gate:
         if caller.principal is not None:
             self.check(caller.principal)
             return caller.principal
+        now_ms = self._clock.now_ms()
         try:
-            return self.authenticator.authenticate(
+            principal = self.authenticator.authenticate(
                 caller.authorization,
                 peer=caller.peer,
-                now_ms=self._clock.now_ms(),
+                now_ms=now_ms,
                 monotonic_ms=self._clock.monotonic_ms(),
                 image_age_ms=self._image_age_ms(),
             )
         except PenstockError as refusal:
             self._stats.authentication_failures += 1
             raise CallFailed(refusal.code, refusal.message) from None
+        self.key_use.note(principal.key_id, now_ms)
+        return principal
 
     @contextmanager
     def enter(self, caller: Caller) -> Iterator[Principal]:
@@ -100,11 +105,16 @@ class Gate:
             )
 
     def check(self, principal: Principal) -> None:
-        """Raise `CallFailed` when the key was revoked or has expired, or its tenant was suspended, since the stream
-        began.
+        """Something is said on a stream. Raise `CallFailed` when the key was revoked or has expired, or its tenant was
+        suspended, since it began.
         """
+        now_ms = self._clock.now_ms()
+        self._check_still_valid(principal, now_ms)
+        self.key_use.note(principal.key_id, now_ms)
+
+    def _check_still_valid(self, principal: Principal, now_ms: int) -> None:
         try:
-            self.authenticator.check_still_valid(principal, self._clock.now_ms())
+            self.authenticator.check_still_valid(principal, now_ms)
         except PenstockError as refusal:
             raise CallFailed(refusal.code, refusal.message) from None
 
@@ -136,7 +146,7 @@ class Gate:
                 if refused.done():
                     continue
                 try:
-                    self.check(principal)
+                    self._check_still_valid(principal, self._clock.now_ms())
                     some_expire = some_expire or self.authenticator.expires_at_ms(principal) != 0
                 except CallFailed as failed:
                     refused.set_exception(failed)

@@ -204,6 +204,7 @@ class Housekeeping:
             stored_more=self._links.tell,
             read_only=lambda: self._disk_space.read_only,
             disk_full=self._disk_space.lacked,
+            loads=self._replicas.loads,
             replica_lag_ms_max=self._config.timings.replica_lag_ms_max,
         )
         log.name = replica.name

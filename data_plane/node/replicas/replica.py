@@ -14,6 +14,7 @@ from data_plane.log.outcomes import Duplicate
 from data_plane.log.partition_log import PartitionLog
 from data_plane.metadata.model import PartitionRecord, TopicRecord
 from data_plane.node.ports import Clock
+from data_plane.node.replicas.loads import PartitionLoads
 from data_plane.node.stats import NodeStats
 from data_plane.replication import health
 from data_plane.replication.acknowledgement import PendingAnswers, answered_when
@@ -80,6 +81,7 @@ class Replica:
         replica_lag_ms_max: int,
         read_only: Callable[[], str],
         disk_full: Callable[[], None],
+        loads: PartitionLoads,
     ) -> None:
         self.where, self.topic, self.log = where, topic, log
         self.record: PartitionRecord | None = None
@@ -115,6 +117,7 @@ class Replica:
         self._stopped, self._turned, self._stored_more = stopped, turned, stored_more
         self._lag_ms_max = replica_lag_ms_max
         self._read_only, self._disk_full = read_only, disk_full
+        self._loads = loads
         self._answers: PendingAnswers[tuple[Answer, ProduceOutcome]] = PendingAnswers()
 
     def __repr__(self) -> str:
@@ -367,6 +370,7 @@ class Replica:
         self._stats.produced_batches += 1
         self._stats.produced_messages += stamp.record_count
         self._stats.produced_bytes += stamp.size
+        self._loads.took(self.where, stamp.size)
         outcome = ProduceOutcome(
             base_offset=stamp.base_offset, accepted_ms=stamp.accepted_ms, leader_epoch=leading.leader_epoch
         )
@@ -490,6 +494,10 @@ class Replica:
         return before - self.log.segment_count
 
     # -- reading -----------------------------------------------------------------------------------------
+
+    def pushed(self, size: int) -> None:
+        """So many bytes go to a consumer."""
+        self._loads.pushed(self.where, size)
 
     def check_position(self, offset: int, last_epoch: int) -> None:
         """Raise `LogTruncated` or `OffsetOutOfRange` when no reader could be at this position (RL56, RL57), and

@@ -1,5 +1,6 @@
 """The replicas of one broker by partition."""
 
+from data_plane.node.replicas.loads import PartitionLoads
 from data_plane.node.replicas.replica import Replica
 from data_plane.replication.health import Sound
 from penstock.contract.ids import TopicId, TopicPartition
@@ -33,6 +34,8 @@ class ReplicaSet:
         """Those whose health is not `Sound`."""
         self.reassigning: dict[TopicPartition, None] = {}
         """Partitions led here whose replicas are being changed (RL52)."""
+        self.loads = PartitionLoads()
+        """What they take and give."""
         self._changes: list[ReplicaChanges] = []
 
     def changes(self) -> ReplicaChanges:

@@ -320,6 +320,7 @@ class ConsumeStream:
 
     def _push(self, head: pb.ConsumePushHead, opened: _Opened, part: Slice) -> None:
         self._add(head, opened).size = part.size
+        opened.replica.pushed(part.size)
         if isinstance(opened.right, Following):
             self._stats.pushed_bytes_follower += part.size
         self._tally.count(ErrorCode.OK)

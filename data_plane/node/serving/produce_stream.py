@@ -208,7 +208,7 @@ class ProduceStream:
                     error=errors.Throttled.code,
                     base_offset=-1,
                     message=f"produce_bytes_per_s of the tenant is reached: {pace.bytes_per_s} of it at this broker"
-                    f" now, all used; clears in {wait_ms} ms",
+                    f" now, all used; clears in {pace.refuses_for_ms(now_ms)} ms",
                     retry_after_ms=wait_ms,
                 )
             )

@@ -23,7 +23,15 @@ from billing.models import (
 )
 from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup
 from control_plane.audit.models import AuditEntry
-from control_plane.placement.models import BrokerOrder, Move, MoveState
+from control_plane.placement.models import (
+    BrokerOrder,
+    Cell,
+    LoadReport,
+    Move,
+    MoveState,
+    PlacementPlan,
+    PlanKind,
+)
 from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
@@ -237,6 +245,41 @@ def losses(house: House, said: Cluster, numbers: range) -> None:
     )
 
 
+def placement_plans(house: House, said: Cluster, numbers: range) -> None:
+    skew = {"replicas": 50.0, "log_bytes": 0.0, "leaders": 0.0, "bytes_per_s": 0.0}
+    PlacementPlan.objects.bulk_create(
+        PlacementPlan(public_id=f"plc_{n}", kind=PlanKind.DRAIN, broker=n, skew_before=skew, skew_after=skew)
+        for n in numbers
+    )
+
+
+def cells(house: House, said: Cluster, numbers: range) -> None:
+    Cell.objects.bulk_create(Cell(public_id=f"cel_{n}", name=f"cell-{n}", brokers=[n]) for n in numbers)
+
+
+def hot_partitions(house: House, said: Cluster, numbers: range) -> None:
+    """Of a broker each, with a topic of its own."""
+    topics(house, said, numbers)
+    for n in numbers:
+        rate = 2**30 - n
+        LoadReport.objects.create(
+            broker=n,
+            seen_at=datetime.now(UTC),
+            sums={
+                "bytes_in_per_s": rate,
+                "bytes_out_per_s": 0,
+                "connections": 1,
+                "leaders": 1,
+                "replicas": 1,
+                "log_bytes": 1,
+                "led_log_bytes": 1,
+                "disk_used_bytes": 1,
+                "disk_total_bytes": 2,
+            },
+            partitions=[[f"{n:032x}", 0, True, 1, rate, 0, 1.0]],
+        )
+
+
 def moves(house: House, said: Cluster, numbers: range) -> None:
     Move.objects.bulk_create(
         Move(
@@ -394,6 +437,10 @@ LISTS: Mapping[str, Listed] = {
     "/v1/cluster/brokers": Listed(fill=brokers, by=OPERATOR),
     "/v1/cluster/losses": Listed(fill=losses, by=OPERATOR),
     "/v1/cluster/moves": Listed(fill=moves, by=OPERATOR),
+    "/v1/placement/plans": Listed(fill=placement_plans, by=OPERATOR),
+    "/v1/placement/cells": Listed(fill=cells, by=OPERATOR),
+    "/v1/placement/hot": Listed(fill=hot_partitions, by=OPERATOR),
+    "/v1/hot-partitions": Listed(fill=hot_partitions),
     "/v1/usage": Listed(fill=usage, query="by=topic,day"),
     "/v1/availability": Listed(fill=availability),
     "/v1/invoices": Listed(fill=invoices),
@@ -413,6 +460,9 @@ NO_LISTS = {
     "/v1/credit-notes/{credit_note}",
     "/v1/billing/cuts/{cut}",
     "/v1/cluster/brokers/{broker}",
+    "/v1/placement/plans/{plan}",
+    "/v1/placement/cells/{cell}",
+    "/v1/placement/load",
     "/v1/keys/{key}",
     "/v1/access",
     "/v1/access/who",

@@ -11,7 +11,7 @@ from drf_spectacular.generators import SchemaGenerator
 
 from billing.price_actions import STANDARD_PRICE_BOOK
 from control_plane.outbox import in_request
-from control_plane.placement import driving
+from control_plane.placement import driving, planning
 from control_plane.topics import actions as topics
 from control_plane.topics.models import Topic
 from penstock.contract.errors import ErrorCode
@@ -51,6 +51,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker runs here, so no request waits for one."""
     monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
     monkeypatch.setattr(driving, "ASK_S", 0.05)
+    monkeypatch.setattr(planning, "ASK_S", 0.05)
 
 
 @pytest.fixture
@@ -92,6 +93,8 @@ VALID: dict[str, Any] = {
     "topics_max": 100,
     "retention_ms_max": 0,
     "message_bytes_max": 0,
+    "service_accounts_max": 0,
+    "keys_max": 0,
     "plan": "committed",
     "plan_version": 1,
     "limits": {"partitions_max": 100},
@@ -118,6 +121,13 @@ VALID: dict[str, Any] = {
     "service_account": "sa_nothing",
     "overlap_s": 60,
     "members": ["person:us_nothing"],
+    "kind": "rebalance",
+    "cell": "",
+    "brokers": [1],
+    "hosts": [],
+    "mode": "advise",
+    "bytes_per_s": 2**26,
+    "moves_at_once": 10,
 }
 """Of every field of every request: a new field without a value here is a failure of the test below."""
 
@@ -166,7 +176,7 @@ def credential(house: House, method: str, path: str) -> dict[str, Any]:
     """Who may do most there."""
     if path in ("/v1/sign-up", "/v1/sign-in"):
         return {}
-    operators = path.startswith(("/v1/billing", "/v1/cluster")) or (method, path) in (
+    operators = path.startswith(("/v1/billing", "/v1/cluster", "/v1/placement")) or (method, path) in (
         ("PATCH", "/v1/quotas"),
         ("POST", "/v1/plans"),
     )

@@ -33,7 +33,7 @@ from tests.control_plane.world import Answer, House, call, make_house
 
 pytestmark = pytest.mark.django_db
 
-VOLATILE = {"age_s", "last_used_over_rest_at"}
+VOLATILE = {"age_s", "last_used_at", "of_tenant_percent"}
 """What changes between two requests by itself."""
 
 

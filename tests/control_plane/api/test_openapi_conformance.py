@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 
 from control_plane.access import actions as access
 from control_plane.outbox import in_request
-from control_plane.placement import driving
+from control_plane.placement import driving, planning
 from control_plane.rate_counters import counters
 from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
@@ -108,6 +108,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker runs here, so no request waits for one."""
     monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
     monkeypatch.setattr(driving, "ASK_S", 0.05)
+    monkeypatch.setattr(planning, "ASK_S", 0.05)
     monkeypatch.setattr(topic_queries, "ASK_S", 0.05)
 
 

@@ -86,13 +86,25 @@ class Placing:
             joined = brokers()[4]
             assert (joined["state"], joined["use"], joined["replicas"]) == ("active", "serve", 0)
 
-            assert operator.post("/v1/cluster/rebalance")["planned"] > 4
+            plan = operator.post("/v1/placement/plans", {"kind": "rebalance"})
+            assert plan["state"] == "draft" and plan["move_count"] > 4
+            assert brokers()[4]["replicas"] == 0 and not moving()
+            assert operator.post(f"/v1/placement/plans/{plan['id']}/confirm")["state"] == "running"
             service.wait_until("something has moved", lambda: brokers()[4]["replicas"] > 0)
             service.kill("worker")
             service.start_worker()
             service.wait_until("everything has moved", lambda: not moving())
             held = [broker["replicas"] for broker in brokers().values()]
-            assert max(held) - min(held) <= 1
+            mean = sum(held) / len(held)
+            assert max(abs(replicas - mean) for replicas in held) <= max(1, mean / 10)
+            service.wait_until(
+                "the plan has ended",
+                lambda: operator.get(f"/v1/placement/plans/{plan['id']}")["state"] == "done",
+            )
+            service.wait_until(
+                "every broker reports its load",
+                lambda: len(operator.get("/v1/placement/load")["brokers"]) == 4,
+            )
 
             assert operator.post("/v1/cluster/brokers/4/drain")["delivered"]
             service.wait_until("it is drained", lambda: brokers()[4]["drained"])

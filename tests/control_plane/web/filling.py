@@ -22,16 +22,26 @@ from billing.models import (
     SlaWindow,
     UsageDay,
 )
-from control_plane.access.models import KeyBinding
+from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup
 from control_plane.audit import actions as audit
 from control_plane.outbox.models import Delivery
 from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
+from penstock.contract.limits import PRINCIPAL_GROUPS_PER_TENANT_MAX
 from penstock.contract.topic_settings import TopicSettings
 from quotas.models import Quota
-from tenants.models import ApiKey, Invitation, Membership, OperatorToken, Person, Session, Tenant
+from tenants.models import (
+    ApiKey,
+    Invitation,
+    Membership,
+    OperatorToken,
+    Person,
+    ServiceAccount,
+    Session,
+    Tenant,
+)
 from tests.certificates import identity, server_credentials
 from tests.control_plane.billing import invoice_rows
 from tests.control_plane.billing.invoice_rows import METERS
@@ -49,6 +59,7 @@ def fill(tenant: Tenant, owner: Person, numbers: range) -> None:
     with transaction.atomic():
         _topics(tenant, numbers)
         _keys(tenant, owner, numbers)
+        _access(tenant, numbers)
         _people(tenant, owner, numbers)
         _tenants(owner, numbers)
         _usage(tenant, numbers)
@@ -91,6 +102,38 @@ def _keys(tenant: Tenant, owner: Person, numbers: range) -> None:
     )
     KeyBinding.objects.bulk_create(
         KeyBinding(key=key, topic_prefix="topic", operations=["produce"]) for key in keys
+    )
+
+
+def _access(tenant: Tenant, numbers: range) -> None:
+    ServiceAccount.objects.bulk_create(
+        ServiceAccount(tenant=tenant, public_id=f"sa_{number}", name=f"account-{number:03}")
+        for number in numbers
+    )
+    AclEntry.objects.bulk_create(
+        AclEntry(
+            tenant=tenant,
+            public_id=f"acl_{number}",
+            effect="allow",
+            principal=f"service_account:sa_{number}",
+            resource="topic",
+            name=f"topic-{number:03}",
+            literal=True,
+            operations=["consume"],
+            addresses=[],
+            fingerprint=f"fingerprint {number}",
+        )
+        for number in numbers
+    )
+    PrincipalGroup.objects.bulk_create(
+        PrincipalGroup(
+            tenant=tenant,
+            public_id=f"grp_{number}",
+            name=f"group-{number:03}",
+            members=[f"service_account:sa_{number}"],
+        )
+        for number in numbers
+        if number < PRINCIPAL_GROUPS_PER_TENANT_MAX
     )
 
 

@@ -296,7 +296,7 @@ def test_a_whole_number_has_18_digits_at_most() -> None:
 def test_a_key_for_all_operations_is_bound_to_none_of_them() -> None:
     given = {"name": "a", "lifetime": "never", "scope": "some", "topic_prefix": "orders"}
     for ticked in (OPERATIONS, OPERATIONS[1:]):
-        form = KeyForm({**given, **{f"may_{name}": "on" for name in ticked}})
+        form = KeyForm(data={**given, **{f"may_{name}": "on" for name in ticked}})
         assert form.is_valid(), form.errors
         assert form.operations_bound == ([] if ticked == OPERATIONS else list(ticked))
 

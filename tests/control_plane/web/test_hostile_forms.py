@@ -13,10 +13,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from control_plane.access import actions as access
+from control_plane.access import list_actions
+from control_plane.access.models import AclEntry, PrincipalGroup
 from control_plane.outbox import in_request
 from control_plane.rate_counters import counters
 from control_plane.topics import actions as topics
 from control_plane.topics.models import Topic
+from penstock.rules.access import Acl
 from tenants import actions
 from tenants.accounts import actions as accounts
 from tenants.models import (
@@ -27,6 +30,7 @@ from tenants.models import (
     PasswordReset,
     PendingSignUp,
     Person,
+    ServiceAccount,
     Session,
 )
 from tenants.roles import Standing
@@ -110,6 +114,9 @@ def _arguments(house: House, route: str) -> list[str]:
         "provider": "acme",
         "identity": "idn_nothing",
         "factor": "0",
+        "acl": AclEntry.objects.get(tenant=house.tenant).public_id,
+        "account": ServiceAccount.objects.get(tenant=house.tenant).public_id,
+        "group": PrincipalGroup.objects.get(tenant=house.tenant).public_id,
     }
     return [known[name] for name in re.findall(r"<(?:str|int):(\w+)>", route)]
 
@@ -155,6 +162,11 @@ def house() -> House:
     made = make_house("acme")
     topics.create_topic(ACTOR, made.tenant, name="orders", partitions=3, settings={})
     access.create_key(ACTOR, made.tenant, name="latest")
+    account = list_actions.create_account(ACTOR, made.tenant, name="billing")
+    list_actions.create_group(ACTOR, made.tenant, name="programs", members=[])
+    principal = f"service_account:{account.public_id}"
+    entry = Acl(effect="allow", principal=principal, resource="topic", name="orders", literal=True)
+    list_actions.add_acls(ACTOR, made.tenant, [entry])
     Invitation.objects.create(
         tenant=made.tenant,
         public_id="ivt_known",

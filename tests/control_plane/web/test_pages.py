@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from control_plane.access import actions as access
 from control_plane.access import queries as queries_of_keys
+from control_plane.access.models import AclEntry, PrincipalGroup
 from control_plane.outbox import in_request
 from control_plane.topics import actions as topics
 from control_plane.topics.models import Topic
@@ -23,7 +24,7 @@ from penstock.contract.errors import (
 )
 from penstock.rules.access import Scope
 from tenants import actions
-from tenants.models import ApiKey, Session
+from tenants.models import ApiKey, ServiceAccount, Session
 from tenants.roles import Standing
 from tenants.service_accounts.actions import create_service_account
 from tests.control_plane.world import (
@@ -57,6 +58,7 @@ NEW_TOPIC = {
 }
 ARGUMENTS |= {"partition": "0", "offset": "0"}
 ARGUMENTS |= {"member": "usr_nothing", "invitation": "ivt_nothing"}
+ARGUMENTS |= {"acl": "acl_nothing", "account": "sa_nothing", "group": "grp_nothing"}
 
 
 def signed_in(house: House, standing: Standing = Standing.OWNER, *, csrf: bool = False) -> Client:
@@ -512,14 +514,13 @@ def test_a_fault_is_a_page_that_asks_the_database_for_nothing(django_assert_num_
     assert "Something failed in the service" in text_of(answer) and "r-17" in text_of(answer)
 
 
-def test_a_key_is_not_said_to_be_used_or_unused_at_the_brokers(house: House) -> None:
+def test_the_list_of_keys_says_when_each_was_last_used(house: House) -> None:
     owner = signed_in(house, Standing.OWNER)
     call("GET", "/v1/topics", token=house.credentials[Standing.KEY])
     ApiKey.objects.update(delivered_generation=1)
     page = text_of(owner.get("/t/acme/keys"))
     assert "in use" not in page and page.count(">valid<") == 2
-    assert page.count('data-label="Last over REST">never<') == 1
-    assert "Only use over REST is counted" in page
+    assert page.count('data-label="Last used">never<') == 1
 
 
 def test_more_copies_than_brokers_are_refused_at_their_field(house: House) -> None:
@@ -536,3 +537,72 @@ def test_a_topic_that_brokers_refuse_is_not_said_to_be_made(
     client = signed_in(house)
     made = client.post("/t/acme/new-topic", {**NEW_TOPIC, "name": "later"}, follow=True)
     assert "Topic later is not made yet" in text_of(made) and "is made" not in text_of(made)
+
+
+# -- access ---------------------------------------------------------------------------------------------
+
+
+def test_an_access_list_is_written_asked_and_taken_back_on_its_pages(house: House) -> None:
+    client = signed_in(house)
+    assert client.post("/t/acme/access/new-account", {"name": "billing"}).status_code == 302
+    account = ServiceAccount.objects.get(tenant=house.tenant, name="billing")
+    principal = f"service_account:{account.public_id}"
+    made = client.post(
+        "/t/acme/new-key", {"name": "app", "account": account.public_id, "lifetime": "30", "scope": "all"}
+    )
+    assert made.status_code == 200 and ApiKey.objects.get(name="app").service_account == account
+    given = {"principal": principal, "kind": "consumer", "name": "orders", "pattern": "literal"}
+    assert client.post("/t/acme/access/new-entry", given).status_code == 302
+    assert {acl.resource for acl in AclEntry.objects.filter(principal=principal)} == {"topic", "group"}
+    question = "/t/acme/access/who?operation=consume&resource=topic&name=orders"
+    assert "4 of 4 may" in text_of(client.get(question))
+    assert "2 entries" in text_of(client.get("/t/acme/access/default"))
+    assert client.post("/t/acme/access/default", {"default": "deny"}).status_code == 302
+    answers = text_of(client.get(question))
+    assert "1 of 4 may" in answers and "no entry allows consume" in answers
+    key = ApiKey.objects.get(name="app").public_id
+    assert "<strong>Yes</strong>" in text_of(client.get(f"{question}&key={key}"))
+    refused = question.replace("consume", "produce")
+    assert "<strong>No</strong>" in text_of(client.get(f"{refused}&key={key}"))
+    for acl in AclEntry.objects.filter(principal=principal):
+        assert client.post(f"/t/acme/access/entries/{acl.public_id}/remove").status_code == 302
+    assert "<strong>No</strong>" in text_of(client.get(f"{question}&key={key}"))
+    assert client.post(f"/t/acme/access/accounts/{account.public_id}/delete").status_code == 302
+    assert ApiKey.objects.get(name="app").revoked_at is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"kind": "single", "resource": "tenant", "effect": "allow", "may_produce": "on"},
+            "of a tenant is not one of",
+        ),
+        (
+            {"kind": "single", "effect": "deny", "resource": "topic", "addresses": "10.0.0.1/8"},
+            "no range of IP",
+        ),
+        ({"kind": "producer", "name": "a\0b"}, "Null characters"),
+        ({"kind": "producer", "principal": "person:usr_nothing"}, "Choose one of these"),
+    ],
+)
+def test_a_wrong_entry_comes_back_with_the_reason(house: House, given: dict[str, str], said: str) -> None:
+    response = signed_in(house).post(
+        "/t/acme/access/new-entry", {"principal": "everyone", "pattern": "literal", **given}
+    )
+    assert response.status_code == 422
+    assert said in text_of(response)
+    assert not AclEntry.objects.exists()
+
+
+def test_a_group_of_principals_that_an_entry_names_stays(house: House) -> None:
+    client = signed_in(house)
+    client.post("/t/acme/access/new-group", {"name": "team"})
+    group = PrincipalGroup.objects.get(tenant=house.tenant)
+    given = {"principal": f"group:{group.public_id}", "kind": "owner", "name": "orders", "pattern": "prefix"}
+    client.post("/t/acme/access/new-entry", given)
+    client.post(f"/t/acme/access/groups/{group.public_id}/delete")
+    assert "names it; delete that first" in text_of(client.get("/t/acme/access"))
+    AclEntry.objects.all().delete()
+    client.post(f"/t/acme/access/groups/{group.public_id}/delete")
+    assert not PrincipalGroup.objects.exists()

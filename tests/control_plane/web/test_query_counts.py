@@ -25,7 +25,7 @@ from web.urls import urlpatterns
 pytestmark = pytest.mark.django_db
 
 ROWS = 200
-LISTED_MAX = 120
+LISTED_MAX = 125
 """Rows of tables and foldable entries on one page, headings included: a longer list is not read but searched."""
 
 
@@ -86,6 +86,14 @@ PAGES = {
     "keys": LISTS,
     "new-key": ONE,
     "revoke-key": ONE,
+    "access": LISTS,
+    "access-default": ONE,
+    "new-entry": ONE,
+    "who-may": Page(lists=True, query="?operation=consume&resource=topic&name=topic-000"),
+    "new-account": ONE,
+    "delete-account": ONE,
+    "new-principal-group": ONE,
+    "principal-group": ONE,
     "usage": LISTS,
     "invoices": LISTS,
     "invoice": LISTS,
@@ -113,6 +121,8 @@ POSTS = {
     "end-other-sign-ins",
     "end-sign-in",
     "rotate-key",
+    "remove-entry",
+    "delete-principal-group",
     "reopen-tenant",
     "protect-tenant",
     "ask-for-proof",
@@ -208,6 +218,9 @@ def address_of(house: House, name: str, route: str) -> str:
         "token": "known",
         "token_id": OperatorToken.objects.get(name="op").public_id,
         "invitation": "ivt_0",
+        "acl": "acl_0",
+        "account": "sa_0",
+        "group": "grp_0",
         "sign_in": "sin_0",
         "factor": "0",
         "provider": "acme",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN = ("sh", "python")
-SHOWN = ("ini", "text", "toml", "json")
+SHOWN = ("hcl", "ini", "text", "toml", "json", "yaml")
 """Languages of blocks that are no commands."""
 _FENCE = re.compile(
     r"^(?:<!-- not run: (?P<reason>[^\n]+?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",

@@ -133,6 +133,8 @@ def test_the_sdk_tells_a_producer_and_a_consumer_that_their_key_was_revoked(
 
 
 INTERNAL_CALLS = sorted(path for path in vars(internal).values() if ".Admin/" in str(path))
+PASSED_ON = {internal.DESCRIBE_MOVES, internal.DESCRIBE_KEY_USE, internal.TOPIC_DURABILITY}
+"""Calls that brokers take from one another too."""
 PEER_STREAMS = [internal.REPLICATE, internal.CONTROL, internal.LEASES]
 PEER_CALLS = [internal.HAND_OVER, internal.REPLICA_ENDS, internal.APPEND_USAGE, internal.CUT_PARTITIONS]
 
@@ -165,7 +167,7 @@ def test_the_internal_listener_refuses_those_whom_the_table_does_not_name(
     who, said = intruders(cluster, tenant)[name]
     request = admin_pb2.PutTenantRequest(tenant="tn_intruder")
     for broker in cluster.spec.brokers:
-        for method in sorted({*INTERNAL_CALLS} - {internal.DESCRIBE_MOVES, internal.TOPIC_DURABILITY}):
+        for method in sorted({*INTERNAL_CALLS} - PASSED_ON):
             with pytest.raises(Refused) as refused:
                 call(broker.internal_address, method, request, admin_pb2.Outcome, who)
             if said:
@@ -201,7 +203,7 @@ def test_what_only_brokers_ask_is_not_offered_by_the_internal_listener(
 
 
 def test_admin_calls_are_not_offered_by_the_peer_listener(cluster: Brokers, tenant: Tenant) -> None:
-    for method in sorted({*INTERNAL_CALLS} - {internal.DESCRIBE_MOVES, internal.TOPIC_DURABILITY}):
+    for method in sorted({*INTERNAL_CALLS} - PASSED_ON):
         with RawPeer(cluster.spec.brokers[0].peer_address, method, cluster.operator, form=Form.CALL) as asked:
             asked.send(admin_pb2.PutTenantRequest(tenant="tn_intruder").SerializeToString())
             ended = asked.end()

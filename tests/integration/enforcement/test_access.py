@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
+from data_plane.contract.admin_client import AdminClient
 from data_plane.contract.admin_pb2 import Binding
 from local.broker_config import PEPPER_VERSION, read_pepper
 from local.provisioning import new_key
@@ -222,3 +223,17 @@ def test_a_key_deletes_records_only_if_it_was_given_that_right(cluster: Brokers,
         assert client.delete_records({("kept", 0): 1}) == {("kept", 0): 1}
     with cluster.client(writer.holder) as client, client.consumer(["kept"]) as consumer:
         assert [message.value for message in consumer.poll(timeout=PATIENCE_S)] == [b"two"]
+
+
+def test_use_of_a_key_is_told_by_every_broker_for_all(cluster: Brokers, tenant: Tenant) -> None:
+    used, unused = Key(cluster, tenant), Key(cluster, tenant)
+    for key in (used, unused):
+        key.put(generation=1)
+    topic_id = cluster.create_topic(tenant, "orders", 3, assignments=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+    with ProduceWire(cluster.spec.brokers[1].client_address, used.holder.api_key) as producing:
+        assert producing.produce(topic_id, 1, batch_of(b"x")).error == ErrorCode.OK
+    for broker in cluster.spec.brokers:
+        with AdminClient([broker.internal_address], cluster.operator) as admin:
+            ages_ms = {one.key_id: one.age_ms for one in admin.key_use(within_ms=600_000, after="").keys}
+        assert ages_ms[used.credential.key_id] < 60_000
+        assert unused.credential.key_id not in ages_ms

@@ -19,7 +19,7 @@ BETWEEN_BROKERS = {
     methods.APPEND_USAGE,
     methods.CUT_PARTITIONS,
 }
-PASSED_ON = {methods.DESCRIBE_MOVES, methods.TOPIC_DURABILITY}
+PASSED_ON = {methods.DESCRIBE_MOVES, methods.DESCRIBE_KEY_USE, methods.TOPIC_DURABILITY}
 
 
 def test_every_method_of_the_contract_stands_in_the_table() -> None:

@@ -95,6 +95,25 @@ def test_a_torn_segment_takes_the_segments_behind_it_along() -> None:
     assert reopened(found.disk).content() == found.content()
 
 
+@pytest.mark.parametrize("headed", [False, True])
+def test_a_roll_that_a_full_disk_took_back_takes_nothing_along_when_its_name_comes_back(headed: bool) -> None:
+    """The batch went to the segment before instead, and was acknowledged; a cut brings the removed name back."""
+    disk, content = stopped(checkpointed=2, after=2)
+    for suffix in (layout.LOG_SUFFIX, layout.STAMPS_SUFFIX):
+        with_name = disk.open(f"{DIRECTORY}/{6:020d}{suffix}", create=True)
+        if headed and suffix == layout.STAMPS_SUFFIX:
+            with_name.write_at(0, [disk.open(f"{DIRECTORY}/{LAST}.stamps").read_at(0, HEADER_BYTES)])
+        with_name.close()
+    found = Miniature(disk, tail_bytes=0)
+    report = found.reports[0]
+    assert (report.log_end_offset, report.durable_end_offset, report.damage) == (8, 8, ())
+    assert found.content() == content
+    assert [name for name in disk.list(DIRECTORY) if name.endswith(".log")] == [f"{LAST}.log"]
+    found.fill(20)
+    assert isinstance(found.disk, SimDisk)
+    assert reopened(found.disk).content() == found.content()
+
+
 def test_what_the_journal_holds_is_put_right_in_the_files() -> None:
     disk, content = stopped(checkpointed=2, after=4)
     inode(disk, f"{LAST}.log").data[4 * SIZE + 100] ^= 1

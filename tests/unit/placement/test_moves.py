@@ -1,17 +1,22 @@
 """Moves off a drained broker and towards a new one: what they keep, and what they refuse."""
 
 from collections import Counter
-from collections.abc import Mapping
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_plane.placement.moves import PlacedPartition, PlannedMove, moves_off, rebalance, towards
+from data_plane.placement.moves import (
+    PlacedPartition,
+    PlannedMove,
+    copied_bytes,
+    into_cell,
+    moves_off,
+    towards,
+)
 from data_plane.placement.planner import BrokerView, PlacementRefused, plan
-from penstock.rules.domains import Location, locations
 
-from .clusters import closer_than_needed, clusters, unevenness
+from .clusters import closer_than_needed, clusters
 
 
 def views(count: int, **states: str) -> list[BrokerView]:
@@ -69,30 +74,8 @@ def test_a_zone_that_holds_a_copy_already_is_the_last_choice() -> None:
     assert move.destination == 4
 
 
-def test_a_broker_that_joined_is_filled_until_nobody_holds_two_more_than_another() -> None:
-    partitions = placed(plan(12, 3, views(3)))
-    moves = rebalance(partitions, views(4))
-    counts = spread(after(partitions, moves))
-    assert max(counts.values()) - min(counts.values()) <= 1
-    assert counts[4] == len(moves) == 9
-    assert rebalance(partitions, views(3)) == ()
-
-
-def test_nothing_is_moved_onto_a_broker_that_is_away() -> None:
-    assert rebalance(placed(plan(12, 3, views(3))), views(4, b4="draining")) == ()
-
-
-def test_evening_out_never_crowds_a_zone() -> None:
-    brokers = [BrokerView(id=1, zone="a"), BrokerView(id=2, zone="b"), BrokerView(id=3, zone="a")]
-    partitions = placed(((1, 2),) * 4)
-    now = after(partitions, rebalance(partitions, brokers))
-    assert all({"a", "b"} == {brokers[b - 1].zone for b in held} for held in now)
-    assert spread(now)[3] == 2
-
-
 def test_the_plan_does_not_depend_on_the_order_of_what_it_is_told() -> None:
     partitions = placed(plan(9, 3, views(3)))
-    assert rebalance(partitions, views(4)) == rebalance(partitions[::-1], views(4)[::-1])
     assert moves_off(1, partitions, views(4)) == moves_off(1, partitions[::-1], views(4)[::-1])
 
 
@@ -157,41 +140,6 @@ def test_one_copy_more_is_as_far_from_the_others_as_it_can_be(
         assert not [to for source, to in closer_than_needed(move.target, views) if source == move.destination]
 
 
-@given(clusters(), st.lists(st.permutations(range(12)), min_size=1, max_size=8), st.integers(1, 5))
-@settings(max_examples=200, deadline=None)
-def test_evening_out_spreads_what_was_placed_without_regard_to_zones_and_hosts(
-    views: list[BrokerView], orders: list[list[int]], replication: int
-) -> None:
-    replication = min(replication, len(views))
-    held = placed(
-        tuple(tuple(views[n].id for n in order if n < len(views))[:replication] for order in orders)
-    )
-    where = locations(views)
-    moves = rebalance(held, views)
-    for _ in range(20):
-        now = after(held, moves)
-        for before, then in zip(held, now, strict=True):
-            assert measured(then, where) <= measured(before.replicas, where)
-            assert len(set(before.replicas) - set(then)) <= 1
-        held = placed(tuple(now))
-        moves = rebalance(held, views)
-        if not moves:
-            break
-    assert not moves
-    assert not any(closer_than_needed(partition.replicas, views) for partition in held)
-
-
-def measured(replicas: tuple[int, ...], where: Mapping[int, Location]) -> tuple[int, int]:
-    return unevenness(replicas, [where[n].zone for n in replicas], [where[n].host for n in replicas])
-
-
-def test_evening_out_moves_no_more_than_what_is_too_close() -> None:
-    brokers = [BrokerView(id=n, host=f"h{n // 2}") for n in range(6)]
-    (move,) = rebalance(placed(((0, 2, 4), (0, 1, 3), (5, 2, 1))), brokers)
-    assert move.partition.partition == 1
-    assert (move.source, move.destination) == (1, 4)
-
-
 def test_a_copy_less_is_one_that_shares_its_host() -> None:
     brokers = [BrokerView(id=1, host="x"), BrokerView(id=2, host="y"), BrokerView(id=3, host="y")]
     (move,) = towards(2, placed(((1, 2, 3),)), brokers)
@@ -202,3 +150,32 @@ def test_a_copy_less_is_never_the_preferred_leaders_even_where_it_is_too_close()
     brokers = [BrokerView(id=1, host="x"), BrokerView(id=2, host="x", replicas=9), BrokerView(id=3, host="y")]
     (move,) = towards(2, placed(((2, 1, 3),)), brokers)
     assert (move.target, move.source) == ((2, 3), 1)
+
+
+def in_cell(replicas: tuple[int, ...], cell: tuple[int, ...], size: int = 0) -> PlacedPartition:
+    return PlacedPartition(
+        topic_id="aa", topic="orders", partition=0, replicas=replicas, within=cell, log_bytes=size
+    )
+
+
+def test_a_drain_and_a_copy_more_stay_within_the_cell_or_are_refused() -> None:
+    (move,) = moves_off(1, [in_cell((1, 2), (1, 2, 5))], views(5))
+    assert move.target == (5, 2)
+    with pytest.raises(
+        PlacementRefused, match="needs 2 brokers of its tenant's cell, without it 2 would be left"
+    ):
+        moves_off(1, [in_cell((1, 2), (1, 2))], views(5))
+    (more,) = towards(3, [in_cell((1, 2), (1, 2, 5))], views(5))
+    assert more.target == (1, 2, 5)
+    with pytest.raises(PlacementRefused, match="3 active brokers of its tenant's cell, there are 2"):
+        towards(3, [in_cell((1, 2), (1, 2))], views(5))
+
+
+def test_a_tenants_partitions_go_into_its_cell_and_what_is_there_stays() -> None:
+    (move,) = into_cell([in_cell((1, 2, 4), (3, 4, 5), size=10)], views(5))
+    assert (move.target, copied_bytes(move)) == ((3, 5, 4), 20)
+    assert into_cell([in_cell((3, 4), (3, 4, 5))], views(5)) == ()
+    with pytest.raises(
+        PlacementRefused, match="orders-0: its 3 copies do not fit on the active brokers of its"
+    ):
+        into_cell([in_cell((1, 2, 4), (4, 5))], views(5))

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from data_plane.throttling.pacing import BURST_MS, HOLD_MS_MAX, Pace, part_led
+from data_plane.throttling.pacing import BURST_MS, COME_BACK_MS_MAX, HOLD_MS_MAX, Pace, part_led
 from penstock.contract.ids import BrokerId
 from tests.unit.controller.setup import ACME, Store, record
 
@@ -97,7 +97,20 @@ def test_while_another_rate_is_hoped_for_only_what_is_too_much_for_that_is_refus
     assert [pace.enter(2_500, 999.0) is None for _ in range(3)] == [False, False, True]
     assert 2_900 < pace.come_back_in_ms(999.0) < 3_600, "at the rate that is hoped for"
     assert pace.enter(1, 1_000.0) is None and pace.refused == 2
-    assert pace.come_back_in_ms(1_000.0) > 30_000
+    assert pace.refuses_for_ms(1_000.0) > 30_000
+
+
+def test_no_one_is_kept_away_for_what_was_let_in_at_a_rate_that_was_larger_for_a_moment() -> None:
+    """A share falls to its floor between two leases: what was held at the large one takes minutes at the floor."""
+    pace = Pace(1_500_000)
+    while pace.enter(400_000, 0.0) is not None:
+        pass
+    pace.change(20_000, 0.0)
+    assert pace.enter(400_000, 0.0) is None
+    assert pace.refuses_for_ms(0.0) > 200_000
+    assert pace.come_back_in_ms(0.0) == COME_BACK_MS_MAX
+    pace.change(1_500_000, 500.0)
+    assert pace.enter(400_000, float(COME_BACK_MS_MAX)) is not None, "its turn came long before"
 
 
 def test_what_a_broker_leads_of_a_tenant() -> None:

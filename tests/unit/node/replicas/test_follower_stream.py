@@ -14,6 +14,7 @@ from data_plane.node.config import NodeConfig
 from data_plane.node.ports import Caller, Clock, ConnectionLost
 from data_plane.node.replicas.catch_up import CatchUp
 from data_plane.node.replicas.follower_stream import HOLD_OFF_MS, SMALL_WINDOW_BYTES, FollowerStream
+from data_plane.node.replicas.loads import PartitionLoads
 from data_plane.node.replicas.replica import Listener, LookAtInSync, Replica
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
@@ -157,6 +158,7 @@ def led(
         where(partition), topic, log, me=ME, clock=clock or StillClock(), stats=NodeStats(),
         wrote=wrote, look_at_in_sync=look_at_in_sync, stopped=lambda replica: None, turned=turned,
         stored_more=lambda replica: None, replica_lag_ms_max=10_000, read_only=lambda: "", disk_full=lambda: None,
+        loads=PartitionLoads(),
     )  # fmt: skip
     replica.lead(
         model.PartitionRecord(

@@ -1,0 +1,284 @@
+"""The difference between what a declarative file wants and what a tenant has. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from penstock.admin.declared_file import Declared, DeclaredAcl
+from penstock.contract.errors import InvalidRequest
+from penstock.rules.access import ALLOW
+
+_FIXED = ("replication", "timestamp_type")
+"""Settings of a topic that are chosen when it is made."""
+
+
+class Kind(StrEnum):
+    """What a change is about."""
+
+    SERVICE_ACCOUNT = "service_account"
+    PRINCIPAL_GROUP = "principal_group"
+    TOPIC = "topic"
+    ACL = "acl"
+    ACCESS = "access"
+
+
+class Sign(StrEnum):
+    """What a change does."""
+
+    ADD = "+"
+    CHANGE = "~"
+    REMOVE = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One step. `fields` are (name, before, after); `id` is the object's id, empty where it is to be made."""
+
+    kind: Kind
+    sign: Sign
+    name: str
+    id: str = ""
+    fields: tuple[tuple[str, Any, Any], ...] = ()
+    body: Any = None
+    """What the file says of it: the members of a group, the body of a topic, a `DeclaredAcl`, or the default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """What the tenant has, as REST lists it. A kind that the file does not name is empty."""
+
+    service_accounts: tuple[Mapping[str, Any], ...] = ()
+    people: tuple[Mapping[str, Any], ...] = ()
+    principal_groups: tuple[Mapping[str, Any], ...] = ()
+    topics: tuple[Mapping[str, Any], ...] = ()
+    acls: tuple[Mapping[str, Any], ...] = ()
+    default: str = ALLOW
+
+
+def ids_of(present: Present) -> dict[str, str]:
+    """`kind:id` by `kind:name`."""
+    found = {
+        f"service_account:{one['name']}": f"service_account:{one['id']}" for one in present.service_accounts
+    }
+    found |= {f"person:{one['email'].lower()}": f"person:{one['id']}" for one in present.people}
+    found |= {f"group:{one['name']}": f"group:{one['id']}" for one in present.principal_groups}
+    return found
+
+
+def difference(
+    wanted: Declared, present: Present, *, prune: bool = False, prune_topics: bool = False
+) -> tuple[Change, ...]:
+    """Changes in the order in which they are to be applied; none when the tenant has what the file wants.
+
+    Raises `InvalidRequest` for what cannot be applied, before anything is done.
+    """
+    names = {of_id: named for named, of_id in ids_of(present).items()}
+    known = _known(wanted, present, prune)
+    default: list[Change] = []
+    if wanted.default is not None and wanted.default != present.default:
+        default = [
+            Change(
+                kind=Kind.ACCESS,
+                sign=Sign.CHANGE,
+                name="default",
+                fields=(("default", present.default, wanted.default),),
+                body=wanted.default,
+            )
+        ]
+    removals: list[Change] = []
+    accounts = _accounts(wanted, present, removals, prune)
+    groups = _groups(wanted, present, removals, prune, names, known)
+    topics = _topics(wanted, present, removals, prune_topics)
+    acls = _acls(wanted, present, removals, prune, names, known)
+    # What names another goes before it; data goes last.
+    order = (Kind.ACL, Kind.PRINCIPAL_GROUP, Kind.SERVICE_ACCOUNT, Kind.TOPIC)
+    removals.sort(key=lambda one: order.index(one.kind))
+    steps = [*accounts, *groups, *topics, *acls, *removals]
+    return tuple([*default, *steps] if wanted.default == ALLOW else [*steps, *default])
+
+
+def _known(wanted: Declared, present: Present, prune: bool) -> set[str]:
+    """Principals by name that are there when all is applied."""
+    known = {"everyone", *ids_of(present)}
+    for kind, names in (("service_account", wanted.service_accounts), ("group", wanted.principal_groups)):
+        if names is None:
+            continue
+        if prune:
+            known = {one for one in known if not one.startswith(f"{kind}:")}
+        known |= {f"{kind}:{name}" for name in names}
+    return known
+
+
+def _require(principals: Iterable[str], known: set[str], whose: str) -> None:
+    for principal in principals:
+        if principal not in known:
+            raise InvalidRequest(
+                f"{whose}: {principal[:300]} is not there; declare it in the file or make it first"
+            )
+
+
+def _by_name(rows: Iterable[Mapping[str, Any]], what: str) -> dict[str, Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for one in rows:
+        if one["name"] in found:
+            raise InvalidRequest(
+                f"two {what} are named {one['name']!r} ({found[one['name']]['id']}, {one['id']}); delete one of them"
+            )
+        found[one["name"]] = one
+    return found
+
+
+def _removed(
+    kind: Kind, there: Mapping[str, Mapping[str, Any]], wanted: Iterable[str], body: str = ""
+) -> list[Change]:
+    kept = set(wanted)
+    return [
+        Change(kind=kind, sign=Sign.REMOVE, name=name, id=one["id"], body=one.get(body))
+        for name, one in sorted(there.items())
+        if name not in kept
+    ]
+
+
+def _accounts(wanted: Declared, present: Present, removals: list[Change], prune: bool) -> list[Change]:
+    there = _by_name(present.service_accounts, "service accounts")
+    if wanted.service_accounts is None:
+        return []
+    if prune:
+        removals += _removed(Kind.SERVICE_ACCOUNT, there, wanted.service_accounts)
+    return [
+        Change(kind=Kind.SERVICE_ACCOUNT, sign=Sign.ADD, name=name)
+        for name in wanted.service_accounts
+        if name not in there
+    ]
+
+
+def _groups(
+    wanted: Declared,
+    present: Present,
+    removals: list[Change],
+    prune: bool,
+    names: Mapping[str, str],
+    known: set[str],
+) -> list[Change]:
+    there = _by_name(present.principal_groups, "groups of principals")
+    if wanted.principal_groups is None:
+        return []
+    if prune:
+        removals += _removed(Kind.PRINCIPAL_GROUP, there, wanted.principal_groups, "members")
+    changes: list[Change] = []
+    for name, members in wanted.principal_groups.items():
+        _require(members, known, f"group {name}")
+        if name not in there:
+            changes.append(Change(kind=Kind.PRINCIPAL_GROUP, sign=Sign.ADD, name=name, body=members))
+            continue
+        before = tuple(sorted(names.get(one, one) for one in there[name]["members"]))
+        if before != members:
+            fields = (("members", list(before), list(members)),)
+            changes.append(
+                Change(
+                    kind=Kind.PRINCIPAL_GROUP,
+                    sign=Sign.CHANGE,
+                    name=name,
+                    id=there[name]["id"],
+                    fields=fields,
+                    body=members,
+                )
+            )
+    return changes
+
+
+def _topics(wanted: Declared, present: Present, removals: list[Change], prune: bool) -> list[Change]:
+    if wanted.topics is None:
+        return []
+    there = {one["name"]: one for one in present.topics}
+    if prune:
+        removals += _removed(Kind.TOPIC, there, (one.name for one in wanted.topics))
+    changes: list[Change] = []
+    for one in wanted.topics:
+        body = {"partitions": one.partitions, "settings": dict(one.settings)}
+        if one.name not in there:
+            changes.append(
+                Change(kind=Kind.TOPIC, sign=Sign.ADD, name=one.name, body={"name": one.name, **body})
+            )
+            continue
+        before = there[one.name]
+        if one.partitions < before["partitions"]:
+            raise InvalidRequest(
+                f"topic {one.name}: it has {before['partitions']} partitions, the file says {one.partitions};"
+                " the number can only grow"
+            )
+        fields: list[tuple[str, Any, Any]] = []
+        if one.partitions != before["partitions"]:
+            fields.append(("partitions", before["partitions"], one.partitions))
+        for setting, value in sorted(one.settings.items()):
+            was = before["settings"].get(setting)
+            if was == value:
+                continue
+            if setting in _FIXED:
+                raise InvalidRequest(
+                    f"topic {one.name}: {setting} is {was}, the file says {value}; it is chosen when a topic is made"
+                )
+            fields.append((f"settings.{setting}", was, value))
+        if fields:
+            changed = {name.removeprefix("settings."): after for name, _, after in fields}
+            body = {"partitions": changed.pop("partitions")} if "partitions" in changed else {}
+            if changed:
+                body["settings"] = changed
+            changes.append(
+                Change(
+                    kind=Kind.TOPIC,
+                    sign=Sign.CHANGE,
+                    name=one.name,
+                    id=before["id"],
+                    fields=tuple(fields),
+                    body=body,
+                )
+            )
+    return changes
+
+
+def _acls(
+    wanted: Declared,
+    present: Present,
+    removals: list[Change],
+    prune: bool,
+    names: Mapping[str, str],
+    known: set[str],
+) -> list[Change]:
+    if wanted.acls is None:
+        return []
+    there: dict[DeclaredAcl, str] = {}
+    kept = set(wanted.acls)
+    for one in present.acls:
+        acl = DeclaredAcl(
+            effect=one["effect"],
+            principal=names.get(one["principal"], one["principal"]),
+            resource=one["resource"],
+            name=one["name"],
+            pattern=one["pattern"],
+            operations=tuple(sorted(set(one["operations"]))),
+            addresses=tuple(sorted(set(one["addresses"]))),
+        )
+        there[acl] = one["id"]
+        if prune and acl not in kept:
+            removals.append(Change(kind=Kind.ACL, sign=Sign.REMOVE, name=acl_text(acl), id=one["id"]))
+    _require((acl.principal for acl in wanted.acls), known, "acls")
+    return [
+        Change(kind=Kind.ACL, sign=Sign.ADD, name=acl_text(acl), body=acl)
+        for acl in wanted.acls
+        if acl not in there
+    ]
+
+
+def acl_text(acl: DeclaredAcl) -> str:
+    """An entry in one line."""
+    resource = (
+        f"{acl.resource}:{acl.name}{'*' if acl.pattern == 'prefix' else ''}"
+        if acl.resource != "tenant"
+        else "tenant"
+    )
+    addresses = f" from {', '.join(acl.addresses)}" if acl.addresses else ""
+    return (
+        f"{acl.effect} {acl.principal} {', '.join(acl.operations) or 'everything'} on {resource}{addresses}"
+    )

@@ -1,0 +1,323 @@
+"""Reads a declarative file: YAML or JSON text becomes checked values, and each error names its line.
+
+Aliases, anchors and tags are refused, so no value is larger than its text.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, NoReturn, TypeVar
+
+import yaml
+
+from penstock.contract import limits
+from penstock.contract.errors import InvalidRequest, PenstockError
+from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.access import ALLOW, DENY, TENANT, Acl
+from penstock.rules.names import check_printable_name, check_topic_name
+
+FILE_BYTES_MAX: Final = 10_000_000
+"""Ten times what 10,000 topics need."""
+_DEPTH_MAX: Final = 16
+_NAME_LENGTH_MAX: Final = 200
+"""As REST takes names of service accounts and groups."""
+_T = TypeVar("_T")
+_PRINCIPAL_KINDS: Final = ("service_account", "person", "group")
+_SETTINGS: Final = tuple(field.name for field in fields(TopicSettings))
+_ENUMS: Final = ("durability", "timestamp_type", "retention_basis")
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredTopic:
+    """`settings` are those that the file names; the others stay as they are."""
+
+    name: str
+    partitions: int
+    settings: Mapping[str, int | str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredAcl:
+    """An entry of the access list; its principal is `everyone` or `kind:name`. Lists are sorted."""
+
+    effect: str
+    principal: str
+    resource: str
+    name: str
+    pattern: str
+    operations: tuple[str, ...]
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """What a file wants. None: the file says nothing of this kind, and nothing of it changes."""
+
+    service_accounts: tuple[str, ...] | None = None
+    principal_groups: Mapping[str, tuple[str, ...]] | None = None
+    """Members by name of the group, each `kind:name`, sorted."""
+    topics: tuple[DeclaredTopic, ...] | None = None
+    acls: tuple[DeclaredAcl, ...] | None = None
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    line: int
+    value: Any
+
+
+def declared_of(text: bytes, where: str) -> Declared:
+    """`where` is the file's name for messages. Raises `InvalidRequest`."""
+    if len(text) > FILE_BYTES_MAX:
+        raise InvalidRequest(f"{where}: the file is over {FILE_BYTES_MAX} bytes; divide it")
+    return _Reader(where).read(text)
+
+
+def _line(parsed: yaml.Event | yaml.Node) -> int:
+    return 1 if parsed.start_mark is None else int(parsed.start_mark.line) + 1
+
+
+class _Reader:
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def read(self, text: bytes) -> Declared:
+        try:
+            self._check_events(text)
+            node = yaml.compose(text, Loader=_LOADER)
+            if node is None:
+                self._refuse(1, "the file is empty; it has at least one of topics, service_accounts, acls …")
+            whole = self._fields(
+                self._plain(node), ("service_accounts", "principal_groups", "topics", "access", "acls")
+            )
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            line = 1 if mark is None else mark.line + 1
+            self._refuse(line, f"this is no YAML: {getattr(error, 'problem', None) or error}")
+        if not whole:
+            self._refuse(1, "the file is empty; it has at least one of topics, service_accounts, acls …")
+        accounts = self._unique(whole, "service_accounts", self._account, lambda one: one)
+        groups = self._unique(whole, "principal_groups", self._group, lambda one: one[0])
+        default = None
+        if "access" in whole:
+            access = self._fields(whole["access"], ("default",), required=("default",))
+            default = self._text("default", access["default"])
+            if default not in (ALLOW, DENY):
+                self._refuse(access["default"].line, f"default: {default[:32]!r} is neither allow nor deny")
+        return Declared(
+            service_accounts=accounts,
+            principal_groups=None if groups is None else dict(groups),
+            topics=self._unique(whole, "topics", self._topic, lambda one: one.name),
+            acls=self._unique(whole, "acls", self._acl, lambda one: one),
+            default=default,
+        )
+
+    # -- text ------------------------------------------------------------------------------------------------
+
+    def _check_events(self, text: bytes) -> None:
+        depth = documents = 0
+        for event in yaml.parse(text, Loader=_LOADER):
+            line = _line(event)
+            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+                self._refuse(line, "anchors and aliases are not taken; write the value out")
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    self._refuse(line, "a second document begins; one file holds one document")
+            elif isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > _DEPTH_MAX:
+                    self._refuse(line, f"nested deeper than {_DEPTH_MAX} levels")
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+
+    def _plain(self, node: yaml.Node) -> _Value:
+        line = _line(node)
+        if isinstance(node, yaml.SequenceNode):
+            return _Value(line, [self._plain(one) for one in node.value])
+        if isinstance(node, yaml.MappingNode):
+            found: dict[str, _Value] = {}
+            lines: dict[str, int] = {}
+            for key_node, value_node in node.value:
+                key = self._plain(key_node)
+                name = self._text("a field's name", key)
+                if name in found:
+                    self._refuse(key.line, f"{name[:64]!r} stands twice, first on line {lines[name]}")
+                found[name], lines[name] = self._plain(value_node), key.line
+            return _Value(line, found)
+        if not isinstance(node, yaml.ScalarNode):
+            self._refuse(line, "this kind of value is not taken")
+        tag = node.tag.removeprefix("tag:yaml.org,2002:")
+        try:
+            if tag == "int":
+                return _Value(line, yaml.constructor.SafeConstructor().construct_yaml_int(node))
+            if tag == "bool":
+                return _Value(line, yaml.constructor.SafeConstructor().construct_yaml_bool(node))
+        except (ValueError, KeyError):
+            self._refuse(line, f"{node.value[:32]!r} is not a value of the kind {tag}")
+        if tag == "null":
+            return _Value(line, None)
+        if tag in ("float", "timestamp"):
+            return _Value(line, 0.0)  # no field takes one: refused with the field's name
+        if tag != "str":
+            self._refuse(line, f"the tag {node.tag[:64]} is not taken")
+        return _Value(line, node.value)
+
+    # -- values ----------------------------------------------------------------------------------------------
+
+    def _refuse(self, line: int, why: str) -> NoReturn:
+        raise InvalidRequest(f"{self._where}:{line}: {why}")
+
+    def _fields(
+        self, given: _Value, known: tuple[str, ...], required: tuple[str, ...] = ()
+    ) -> dict[str, _Value]:
+        if not isinstance(given.value, dict):
+            self._refuse(given.line, f"fields required, as {known[0]}: …")
+        for name, one in given.value.items():
+            if name not in known:
+                near = difflib.get_close_matches(name[:64], known, 1)
+                hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+                self._refuse(one.line, f"{name[:64]!r} is no known field; {hint}")
+        for name in required:
+            if name not in given.value:
+                self._refuse(given.line, f"{name} is missing")
+        found: dict[str, _Value] = given.value
+        return found
+
+    def _list(self, field: str, given: _Value) -> list[_Value]:
+        if not isinstance(given.value, list):
+            self._refuse(given.line, f"{field}: a list required")
+        return given.value
+
+    def _text(self, field: str, given: _Value) -> str:
+        if not isinstance(given.value, str):
+            self._refuse(given.line, f"{field}: text required; put it in quotes")
+        return given.value
+
+    def _texts(self, field: str, given: _Value | None) -> tuple[str, ...]:
+        rows = [] if given is None else self._list(field, given)
+        return tuple(sorted({self._text(field, one) for one in rows}))
+
+    def _unique(
+        self,
+        whole: Mapping[str, _Value],
+        field: str,
+        read: Callable[[_Value], _T],
+        key: Callable[[_T], object],
+    ) -> tuple[_T, ...] | None:
+        if field not in whole:
+            return None
+        lines: dict[object, int] = {}
+        found: list[_T] = []
+        for given in self._list(field, whole[field]):
+            one = read(given)
+            if key(one) in lines:
+                self._refuse(given.line, f"{field}: the same stands on line {lines[key(one)]} already")
+            lines[key(one)] = given.line
+            found.append(one)
+        return tuple(found)
+
+    def _checked(self, line: int, check: Callable[[], object]) -> None:
+        try:
+            check()
+        except PenstockError as error:
+            self._refuse(line, error.message)
+
+    def _name(self, given: _Value) -> str:
+        name = self._text("name", given)
+        self._checked(given.line, lambda: check_printable_name("name", name, _NAME_LENGTH_MAX))
+        return name
+
+    def _account(self, given: _Value) -> str:
+        return self._name(self._fields(given, ("name",), required=("name",))["name"])
+
+    def _principal(self, given: _Value) -> str:
+        """`kind:name` or `everyone`; a file may also write `kind: name`."""
+        if isinstance(given.value, dict):
+            named = self._fields(given, _PRINCIPAL_KINDS)
+            if len(named) != 1:
+                self._refuse(given.line, f"one of {', '.join(_PRINCIPAL_KINDS)} required")
+            kind, value = next(iter(named.items()))
+            name = self._text(kind, value)
+        else:
+            text = self._text("principal", given)
+            if text == "everyone":
+                return text
+            kind, _, name = text.partition(":")
+        if kind not in _PRINCIPAL_KINDS or not name:
+            self._refuse(
+                given.line, "a principal is service_account: NAME, person: E-MAIL, group: NAME or everyone"
+            )
+        return f"{kind}:{name.lower() if kind == 'person' else name}"
+
+    def _group(self, given: _Value) -> tuple[str, tuple[str, ...]]:
+        named = self._fields(given, ("name", "members"), required=("name",))
+        rows = self._list("members", named["members"]) if "members" in named else []
+        members = {self._principal(one) for one in rows}
+        if "everyone" in members:
+            self._refuse(given.line, "members: everyone cannot be a member of a group")
+        return self._name(named["name"]), tuple(sorted(members))
+
+    def _topic(self, given: _Value) -> DeclaredTopic:
+        named = self._fields(given, ("name", "partitions", "settings"), required=("name",))
+        name = self._text("name", named["name"])
+        self._checked(named["name"].line, lambda: check_topic_name("tenant", name))
+        partitions = self._number("partitions", named["partitions"]) if "partitions" in named else 1
+        if not 1 <= partitions <= limits.PARTITIONS_PER_TOPIC_MAX:
+            self._refuse(
+                named["partitions"].line,
+                f"partitions: {partitions} is not within 1 to {limits.PARTITIONS_PER_TOPIC_MAX}",
+            )
+        settings: dict[str, int | str] = {}
+        for setting, value in (
+            self._fields(named["settings"], _SETTINGS) if "settings" in named else {}
+        ).items():
+            settings[setting] = (
+                self._text(setting, value).lower() if setting in _ENUMS else self._number(setting, value)
+            )
+        return DeclaredTopic(name=name, partitions=partitions, settings=settings)
+
+    def _number(self, field: str, given: _Value) -> int:
+        if isinstance(given.value, bool) or not isinstance(given.value, int):
+            self._refuse(given.line, f"{field}: a whole number required")
+        return given.value
+
+    def _acl(self, given: _Value) -> DeclaredAcl:
+        named = self._fields(
+            given,
+            ("effect", "principal", "resource", "name", "pattern", "operations", "addresses"),
+            required=("effect", "principal", "resource"),
+        )
+        effect, resource = (self._text(field, named[field]) for field in ("effect", "resource"))
+        principal = self._principal(named["principal"])
+        name = self._text("name", named["name"]) if "name" in named else ""
+        pattern = self._text("pattern", named["pattern"]) if "pattern" in named else "literal"
+        if pattern not in ("literal", "prefix"):
+            self._refuse(named["pattern"].line, f"pattern: {pattern[:32]!r} is neither literal nor prefix")
+        if resource == TENANT:
+            pattern = "prefix"  # as REST shows it: a tenant has no name
+        operations = self._texts("operations", named.get("operations"))
+        addresses = self._texts("addresses", named.get("addresses"))
+        self._checked(
+            given.line,
+            lambda: Acl(
+                effect=effect,
+                principal="everyone",
+                resource=resource,
+                name=name,
+                literal=pattern == "literal",
+                operations=operations,
+                addresses=addresses,
+            ),
+        )
+        return DeclaredAcl(
+            effect=effect,
+            principal=principal,
+            resource=resource,
+            name=name,
+            pattern=pattern,
+            operations=operations,
+            addresses=addresses,
+        )

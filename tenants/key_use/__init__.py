@@ -1,0 +1,1 @@
+"""When API keys were last used."""

@@ -1,0 +1,349 @@
+package provider_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+	"github.com/hashicorp/terraform-plugin-testing/terraform"
+
+	"penstock.example/terraform/provider/internal/api"
+	"penstock.example/terraform/provider/internal/provider"
+)
+
+const head = `
+terraform {
+  required_providers {
+    penstock = { source = "penstock.example/penstock/penstock" }
+  }
+}
+`
+
+var factories = map[string]func() (tfprotov6.ProviderServer, error){
+	"penstock": providerserver.NewProtocol6WithError(provider.New("test")()),
+}
+
+// elsewhere changes the service past Terraform, with the same token.
+func elsewhere(t *testing.T, method, path string, body, out any) {
+	t.Helper()
+	client, err := api.New(os.Getenv("PENSTOCK_API_URL"), os.Getenv("PENSTOCK_API_KEY"), os.Getenv("PENSTOCK_TENANT"), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Do(context.Background(), api.Call{Method: method, Path: path, Body: body}, out); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tested runs the steps. After each, the second plan must be empty: the library looks.
+func tested(t *testing.T, steps ...resource.TestStep) {
+	t.Helper()
+	resource.Test(t, resource.TestCase{ProtoV6ProviderFactories: factories, Steps: steps})
+}
+
+func action(address string, what plancheck.ResourceActionType) resource.ConfigPlanChecks {
+	return resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{plancheck.ExpectResourceAction(address, what)}}
+}
+
+func topic(name string, more string) string {
+	return fmt.Sprintf("%s\nresource \"penstock_topic\" \"it\" {\n  name = %q\n%s\n}\n", head, name, more)
+}
+
+func has(name, value string) resource.TestCheckFunc {
+	return resource.TestCheckResourceAttr("penstock_topic.it", name, value)
+}
+
+func TestAccTopicIsMadeImportedAndGrows(t *testing.T) {
+	tested(t,
+		resource.TestStep{
+			Config: topic("tf-grows", `settings = { retention_ms = "86400000" }`),
+			Check: resource.ComposeTestCheckFunc(
+				has("partitions", "1"), has("settings.retention_ms", "86400000"), has("effective_settings.durability", "fsync")),
+		},
+		resource.TestStep{
+			ResourceName: "penstock_topic.it", ImportState: true, ImportStateId: "tf-grows", ImportStateVerify: true,
+			// What is managed is the configuration's to say.
+			ImportStateVerifyIgnore: []string{"settings"},
+		},
+		resource.TestStep{
+			Config:           topic("tf-grows", "partitions = 3\nsettings = { retention_ms = \"86400000\" }"),
+			ConfigPlanChecks: action("penstock_topic.it", plancheck.ResourceActionUpdate),
+			Check:            has("partitions", "3"),
+		},
+		resource.TestStep{
+			Config:           topic("tf-grows", "partitions = 2"),
+			ConfigPlanChecks: action("penstock_topic.it", plancheck.ResourceActionDestroyBeforeCreate),
+			Check:            has("partitions", "2"),
+		},
+		resource.TestStep{
+			Config:           topic("tf-grows", "partitions = 2\nsettings = { durability = \"replicated\" }"),
+			ConfigPlanChecks: action("penstock_topic.it", plancheck.ResourceActionDestroyBeforeCreate),
+			Check:            has("effective_settings.durability", "replicated"),
+		},
+	)
+}
+
+func TestAccTopicsDriftIsShownAndSetRight(t *testing.T) {
+	settings := topic("tf-drifts", `settings = { retention_ms = "86400000" }`)
+	tested(t,
+		resource.TestStep{Config: settings},
+		resource.TestStep{
+			PreConfig: func() {
+				elsewhere(t, http.MethodPatch, "/topics/tf-drifts", map[string]any{"settings": map[string]any{"retention_ms": 7200000}}, nil)
+			},
+			RefreshState: true, ExpectNonEmptyPlan: true, Check: has("settings.retention_ms", "7200000"),
+		},
+		resource.TestStep{
+			Config: settings, ConfigPlanChecks: action("penstock_topic.it", plancheck.ResourceActionUpdate),
+			Check: has("settings.retention_ms", "86400000"),
+		},
+		resource.TestStep{
+			PreConfig: func() { elsewhere(t, http.MethodDelete, "/topics/tf-drifts", nil, nil) },
+			Config:    settings, ConfigPlanChecks: action("penstock_topic.it", plancheck.ResourceActionCreate),
+		},
+	)
+}
+
+func TestAccProtectedTopicIsNotDeletedOrReplaced(t *testing.T) {
+	protected := regexp.MustCompile(`The topic is protected`)
+	tested(t,
+		resource.TestStep{Config: topic("tf-protected", "partitions = 2\ndeletion_protection = true")},
+		resource.TestStep{Config: head, ExpectError: protected},
+		resource.TestStep{Config: topic("tf-protected", "partitions = 1\ndeletion_protection = true"), ExpectError: protected},
+		resource.TestStep{Config: topic("tf-protected", "partitions = 2")},
+	)
+}
+
+func TestAccRefusalNamesTheAttribute(t *testing.T) {
+	tested(t,
+		resource.TestStep{
+			Config:      topic("tf-wrong", `settings = { retention_ms = "5" }`),
+			ExpectError: regexp.MustCompile(`(?s)settings = \{.*retention_ms.*answered 400`),
+		},
+		resource.TestStep{
+			Config:      topic("tf-wrong", `settings = { no_such_setting = "5" }`),
+			ExpectError: regexp.MustCompile(`no_such_setting`),
+		},
+	)
+}
+
+const access = head + `
+resource "penstock_service_account" "it" { name = "tf-robot" }
+resource "penstock_principal_group" "it" {
+  name    = "tf-robots"
+  members = [%s]
+}
+resource "penstock_acl" "it" {
+  effect     = "allow"
+  principal  = penstock_principal_group.it.principal
+  resource   = "topic"
+  name       = "tf-robot-"
+  pattern    = "prefix"
+  operations = ["produce", "describe"]
+  addresses  = ["10.0.0.0/8", "2001:db8::/32"]
+}
+resource "penstock_acl" "of_tenant" {
+  effect    = "allow"
+  principal = penstock_service_account.it.principal
+  resource  = "tenant"
+}
+resource "penstock_api_key" "it" {
+  name             = "tf-robot"
+  service_account  = penstock_service_account.it.id
+  expires_at       = "2090-01-31T00:00:00Z"
+  rotation_trigger = %q
+  overlap_s        = 600
+  scopes = [
+    { resource = "topic", name = "tf-robot-", pattern = "prefix", operations = ["produce"] },
+    { resource = "tenant", operations = ["describe"] },
+  ]
+}
+data "penstock_access_check" "it" {
+  principal  = penstock_service_account.it.principal
+  operation  = "produce"
+  resource   = "topic"
+  name       = "tf-robot-1"
+  address    = "10.1.2.3"
+  depends_on = [penstock_acl.it]
+}
+data "penstock_access_who" "it" {
+  operation  = "produce"
+  resource   = "topic"
+  name       = "tf-robot-1"
+  address    = "10.1.2.3"
+  depends_on = [penstock_acl.it]
+}
+data "penstock_service_account" "it" {
+  name       = "tf-robot"
+  depends_on = [penstock_service_account.it]
+}
+`
+
+func TestAccAccessOfARobot(t *testing.T) {
+	one := "penstock_service_account.it.principal"
+	imported := func(what string, ignored ...string) resource.TestStep {
+		return resource.TestStep{ResourceName: what, ImportState: true, ImportStateVerify: true, ImportStateVerifyIgnore: ignored}
+	}
+	var first, second string
+	keep := func(kept *string) resource.TestCheckFunc {
+		return func(state *terraform.State) error {
+			*kept = state.RootModule().Resources["penstock_api_key.it"].Primary.ID
+			return nil
+		}
+	}
+	tested(t,
+		resource.TestStep{
+			Config: fmt.Sprintf(access, one, "first"),
+			Check: resource.ComposeTestCheckFunc(
+				keep(&first),
+				resource.TestCheckResourceAttrSet("penstock_api_key.it", "key"),
+				resource.TestCheckResourceAttr("data.penstock_access_check.it", "allowed", "true"),
+				resource.TestCheckResourceAttrPair("data.penstock_service_account.it", "id", "penstock_service_account.it", "id"),
+				resource.TestCheckTypeSetElemAttrPair("data.penstock_access_who.it", "allowed.*", "penstock_service_account.it", "principal"),
+			),
+		},
+		imported("penstock_service_account.it"),
+		imported("penstock_principal_group.it"),
+		imported("penstock_acl.it"),
+		imported("penstock_acl.of_tenant"),
+		imported("penstock_api_key.it", "key", "rotation_trigger", "overlap_s", "expires_at"),
+		resource.TestStep{
+			Config:           fmt.Sprintf(access, one, "second"),
+			ConfigPlanChecks: action("penstock_api_key.it", plancheck.ResourceActionUpdate),
+			Check: resource.ComposeTestCheckFunc(keep(&second), func(*terraform.State) error {
+				var old struct {
+					RevokedAt *string `json:"revoked_at"`
+				}
+				elsewhere(t, http.MethodGet, "/keys/"+first, nil, &old)
+				if first == second || old.RevokedAt != nil {
+					return fmt.Errorf("%s was to go on beside %s: %v", first, second, old)
+				}
+				return nil
+			}),
+		},
+		resource.TestStep{
+			Config:           fmt.Sprintf(access, "", "second"),
+			ConfigPlanChecks: action("penstock_principal_group.it", plancheck.ResourceActionUpdate),
+		},
+		resource.TestStep{
+			PreConfig: func() { elsewhere(t, http.MethodDelete, "/keys/"+second, nil, nil) },
+			Config:    fmt.Sprintf(access, "", "second"), ConfigPlanChecks: action("penstock_api_key.it", plancheck.ResourceActionCreate),
+		},
+	)
+}
+
+func TestAccInvitation(t *testing.T) {
+	invited := head + `resource "penstock_invitation" "it" {
+  email = "tf@penstock.example"
+  role  = "developer"
+}`
+	tested(t,
+		resource.TestStep{Config: invited, Check: resource.TestCheckResourceAttr("penstock_invitation.it", "accepted", "false")},
+		resource.TestStep{
+			ResourceName: "penstock_invitation.it", ImportState: true, ImportStateVerify: true, ImportStateVerifyIgnore: []string{"link"},
+		},
+	)
+}
+
+func TestAccTenantIsProtectedThenClosed(t *testing.T) {
+	tenant := func(protected bool) string {
+		return head + fmt.Sprintf(`
+resource "penstock_tenant" "it" {
+  name                = "tf-tenant"
+  deletion_protection = %t
+}
+resource "penstock_topic" "it" {
+  tenant = penstock_tenant.it.id
+  name   = "tf-in-another"
+}
+data "penstock_tenant" "it" { id = penstock_tenant.it.id }
+`, protected)
+	}
+	tested(t,
+		resource.TestStep{
+			Config: tenant(true),
+			Check:  resource.TestCheckResourceAttr("data.penstock_tenant.it", "name", "tf-tenant"),
+		},
+		resource.TestStep{ResourceName: "penstock_tenant.it", ImportState: true, ImportStateVerify: true},
+		resource.TestStep{
+			ResourceName: "penstock_topic.it", ImportState: true, ImportStateVerify: true,
+			ImportStateIdFunc: func(state *terraform.State) (string, error) {
+				return state.RootModule().Resources["penstock_tenant.it"].Primary.ID + "/tf-in-another", nil
+			},
+		},
+		resource.TestStep{Config: head, ExpectError: regexp.MustCompile(`The tenant is protected`)},
+		resource.TestStep{Config: tenant(false)},
+	)
+}
+
+func TestAccLimitsOfAPlanAndATenantsOwn(t *testing.T) {
+	limits := func(plan, own string) string {
+		return head + fmt.Sprintf(`
+provider "penstock" { token = %q }
+resource "penstock_plan_assignment" "it" { plan = %q }
+resource "penstock_quota" "it" {
+  limits     = { %s }
+  depends_on = [penstock_plan_assignment.it]
+}
+data "penstock_quotas" "it" { depends_on = [penstock_quota.it] }
+data "penstock_plans" "all" {}
+`, os.Getenv("PENSTOCK_OPERATOR_TOKEN"), plan, own)
+	}
+	first := limits("pay-as-you-go", "topics_max = 900, partitions_max = 2000")
+	tested(t,
+		resource.TestStep{
+			Config: first,
+			Check: resource.ComposeTestCheckFunc(
+				resource.TestCheckResourceAttr("data.penstock_quotas.it", "limits.topics_max", "900"),
+				resource.TestCheckResourceAttr("data.penstock_quotas.it", "plan", "pay-as-you-go"),
+				resource.TestCheckResourceAttrSet("data.penstock_plans.all", "plans.0.name"),
+			),
+		},
+		resource.TestStep{
+			ResourceName: "penstock_quota.it", ImportState: true, ImportStateVerify: true, ImportStateId: os.Getenv("PENSTOCK_TENANT"),
+			ImportStateVerifyIgnore: []string{"tenant"},
+		},
+		resource.TestStep{
+			ResourceName: "penstock_plan_assignment.it", ImportState: true, ImportStateVerify: true, ImportStateId: os.Getenv("PENSTOCK_TENANT"),
+			ImportStateVerifyIgnore: []string{"tenant"},
+		},
+		// Another plan keeps the tenant's own limits.
+		resource.TestStep{
+			Config: limits("committed", "topics_max = 900, partitions_max = 2000"),
+			ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+				plancheck.ExpectResourceAction("penstock_plan_assignment.it", plancheck.ResourceActionUpdate),
+				plancheck.ExpectResourceAction("penstock_quota.it", plancheck.ResourceActionNoop),
+			}},
+			Check: resource.TestCheckResourceAttr("data.penstock_quotas.it", "limits.topics_max", "900"),
+		},
+		// One that is named no more is the plan's again.
+		resource.TestStep{
+			Config: limits("committed", "partitions_max = 2000"),
+			Check:  resource.TestCheckNoResourceAttr("data.penstock_quotas.it", "own.topics_max"),
+		},
+		resource.TestStep{
+			Config:      limits("committed", "no_such_limit = 1"),
+			ExpectError: regexp.MustCompile(`no_such_limit`),
+		},
+	)
+}
+
+func TestAccDataOfTopics(t *testing.T) {
+	tested(t, resource.TestStep{
+		Config: topic("tf-data", "partitions = 2") + `
+data "penstock_topic" "it" { name = penstock_topic.it.name }
+data "penstock_topics" "all" { depends_on = [penstock_topic.it] }
+`,
+		Check: resource.ComposeTestCheckFunc(
+			resource.TestCheckResourceAttr("data.penstock_topic.it", "settings.durability", "fsync"),
+			resource.TestCheckResourceAttr("data.penstock_topics.all", "partitions.tf-data", "2"),
+		),
+	})
+}

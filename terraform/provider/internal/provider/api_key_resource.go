@@ -1,0 +1,297 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/listplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"penstock.example/terraform/provider/internal/api"
+)
+
+const overlapDefaultSeconds = 3600
+
+type apiKeyResource struct{ remote }
+
+func newAPIKey() resource.Resource { return &apiKeyResource{remote{name: "api_key"}} }
+
+type apiKeyModel struct {
+	ID              types.String   `tfsdk:"id"`
+	Tenant          types.String   `tfsdk:"tenant"`
+	Name            types.String   `tfsdk:"name"`
+	ServiceAccount  types.String   `tfsdk:"service_account"`
+	ExpiresAt       types.String   `tfsdk:"expires_at"`
+	Scopes          types.List     `tfsdk:"scopes"`
+	RotationTrigger types.String   `tfsdk:"rotation_trigger"`
+	OverlapS        types.Int64    `tfsdk:"overlap_s"`
+	Key             types.String   `tfsdk:"key"`
+	Timeouts        timeouts.Value `tfsdk:"timeouts"`
+}
+
+type scopeModel struct {
+	Resource   types.String `tfsdk:"resource"`
+	Name       types.String `tfsdk:"name"`
+	Pattern    types.String `tfsdk:"pattern"`
+	Operations types.Set    `tfsdk:"operations"`
+}
+
+type scopeShape struct {
+	Resource   string   `json:"resource"`
+	Name       string   `json:"name"`
+	Pattern    string   `json:"pattern,omitempty"`
+	Operations []string `json:"operations"`
+}
+
+type apiKeyShape struct {
+	api.Delivery
+	api.State
+	ID             string       `json:"id"`
+	Name           string       `json:"name"`
+	ServiceAccount *string      `json:"service_account"`
+	ExpiresAt      *string      `json:"expires_at"`
+	RevokedAt      *string      `json:"revoked_at"`
+	Scopes         []scopeShape `json:"scopes"`
+	Key            string       `json:"key"`
+}
+
+func (r *apiKeyResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "An API key.\n\n" +
+			"**The key's text is in the state**, marked as sensitive: the service shows it once and keeps only its hash, so it can be nowhere else. " +
+			"Keep the state encrypted, and readable for those alone who may have the key. An imported key has no text.\n\n" +
+			"Another `rotation_trigger` rotates the key: its successor has the same name, scopes and principal, and the old one goes on for `overlap_s` beside it. " +
+			"Destroying the resource revokes the present key, on open streams too.",
+		Attributes: map[string]schema.Attribute{
+			"id":              idAttribute("Public id; a rotated key has another."),
+			"tenant":          tenantAttribute(),
+			"name":            fixedString(true, "Name."),
+			"service_account": fixedString(false, "Id of the service account whose key it is. Without one: the caller's."),
+			"expires_at":      fixedString(false, "When it ends, as `2030-01-31T00:00:00+00:00`. Without one: never."),
+			"scopes": schema.ListNestedAttribute{
+				Optional:      true,
+				Validators:    []validator.List{listvalidator.SizeAtLeast(1)},
+				PlanModifiers: []planmodifier.List{listplanmodifier.RequiresReplace()},
+				MarkdownDescription: "The key may do only what one of these grants, and what its principal may. Without any: all that its principal may. " +
+					"Others: **replaced**, without an overlap unless `create_before_destroy` is set.",
+				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+					"resource": schema.StringAttribute{
+						Required: true, MarkdownDescription: "`topic`, `group`, `transactional_id` or `tenant`.",
+					},
+					"name": schema.StringAttribute{
+						Optional: true, Computed: true, Default: stringdefault.StaticString(""),
+						MarkdownDescription: "Of the resource, or what its name begins with; none of the tenant.",
+					},
+					"pattern": schema.StringAttribute{
+						Optional: true, Computed: true, Default: stringdefault.StaticString("literal"),
+						Validators:          []validator.String{stringvalidator.OneOf("literal", "prefix")},
+						MarkdownDescription: "`literal` (the default) or `prefix`.",
+					},
+					"operations": schema.SetAttribute{
+						Required: true, ElementType: types.StringType,
+						Validators:          []validator.Set{setvalidator.SizeAtLeast(1)},
+						MarkdownDescription: "Some of `describe`, `produce`, `consume`, `delete`, `create`, `alter`.",
+					},
+				}},
+			},
+			"rotation_trigger": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "Any text, as a date. Another one: the key is **rotated**.",
+			},
+			"overlap_s": schema.Int64Attribute{
+				Optional: true, Computed: true, Default: int64default.StaticInt64(overlapDefaultSeconds),
+				Validators:          []validator.Int64{int64validator.AtLeast(0)},
+				MarkdownDescription: "How long the old key goes on beside its successor, in seconds; 3600 unless given.",
+			},
+			"key": func() schema.StringAttribute {
+				key := idAttribute("The key's text. Null of an imported key, until it is rotated.")
+				key.Sensitive = true
+				return key
+			}(),
+			"timeouts": timeoutsAttribute(ctx),
+		},
+	}
+}
+
+// ModifyPlan makes id and text unknown where the plan rotates the key.
+func (r *apiKeyResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.State.Raw.IsNull() || req.Plan.Raw.IsNull() {
+		return
+	}
+	var before, after apiKeyModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &before)...)
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &after)...)
+	if resp.Diagnostics.HasError() || after.RotationTrigger.Equal(before.RotationTrigger) {
+		return
+	}
+	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("id"), types.StringUnknown())...)
+	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("key"), types.StringUnknown())...)
+	resp.Diagnostics.AddWarning("The key is rotated", fmt.Sprintf(
+		"The successor of key %s (%s) is made, and the old one ends %d s later. Give the new text to its users before.",
+		before.ID.ValueString(), before.Name.ValueString(), after.OverlapS.ValueInt64()))
+}
+
+func (r *apiKeyResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var plan apiKeyModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := bounded(ctx, &resp.Diagnostics, plan.Timeouts.Create)
+	defer cancel()
+	body := map[string]any{"name": plan.Name.ValueString()}
+	if !plan.ServiceAccount.IsNull() {
+		body["service_account"] = plan.ServiceAccount.ValueString()
+	}
+	if !plan.ExpiresAt.IsNull() {
+		body["expires_at"] = plan.ExpiresAt.ValueString()
+	}
+	if !plan.Scopes.IsNull() {
+		var scopes []scopeModel
+		resp.Diagnostics.Append(plan.Scopes.ElementsAs(ctx, &scopes, false)...)
+		shapes := []scopeShape{}
+		for _, scope := range scopes {
+			shape := scopeShape{
+				Resource: scope.Resource.ValueString(), Name: scope.Name.ValueString(), Pattern: scope.Pattern.ValueString(),
+				Operations: stringsOf(ctx, &resp.Diagnostics, scope.Operations),
+			}
+			if shape.Resource == ofTheTenant {
+				shape.Pattern = ""
+			}
+			shapes = append(shapes, shape)
+		}
+		body["scopes"] = shapes
+	}
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	var made apiKeyShape
+	if err := r.post(ctx, plan.Tenant, "/keys", body, &made); err != nil {
+		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Key not made", err)
+		return
+	}
+	plan.ID, plan.Key = types.StringValue(made.ID), types.StringValue(made.Key)
+	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
+	if err := r.await(ctx, plan.Tenant, "/keys"+segment(made.ID), made.Delivery); err != nil {
+		warn(&resp.Diagnostics, "Key made", err)
+	}
+}
+
+func (r *apiKeyResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var state apiKeyModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	var seen apiKeyShape
+	err := r.get(ctx, state.Tenant, "/keys"+segment(state.ID.ValueString()), &seen)
+	// A revoked key is listed still, and cannot be taken back.
+	if api.IsNotFound(err) || (err == nil && seen.RevokedAt != nil) {
+		resp.State.RemoveResource(ctx)
+		return
+	}
+	if err != nil {
+		report(&resp.Diagnostics, req.State.Schema.GetAttributes(), "Key not read", err)
+		return
+	}
+	state.Name, state.ServiceAccount = types.StringValue(seen.Name), types.StringPointerValue(seen.ServiceAccount)
+	state.ExpiresAt = sameMoment(state.ExpiresAt, seen.ExpiresAt)
+	if state.OverlapS.IsNull() {
+		state.OverlapS = types.Int64Value(overlapDefaultSeconds)
+	}
+	// A key's scopes never change, so they are read for an imported one only.
+	if state.Scopes.IsNull() && len(seen.Scopes) > 0 {
+		scopes := []scopeModel{}
+		for _, scope := range seen.Scopes {
+			operations, found := types.SetValueFrom(ctx, types.StringType, scope.Operations)
+			resp.Diagnostics.Append(found...)
+			pattern := scope.Pattern
+			if scope.Resource == ofTheTenant {
+				pattern = "literal"
+			}
+			scopes = append(scopes, scopeModel{
+				types.StringValue(scope.Resource), types.StringValue(scope.Name), types.StringValue(pattern), operations,
+			})
+		}
+		list, found := types.ListValueFrom(ctx, state.Scopes.ElementType(ctx), scopes)
+		resp.Diagnostics.Append(found...)
+		state.Scopes = list
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, state)...)
+}
+
+// Update rotates the key if the trigger is another one.
+func (r *apiKeyResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var plan, state apiKeyModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if plan.RotationTrigger.Equal(state.RotationTrigger) {
+		resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
+		return
+	}
+	ctx, cancel := bounded(ctx, &resp.Diagnostics, plan.Timeouts.Update)
+	defer cancel()
+	body := map[string]any{"overlap_s": plan.OverlapS.ValueInt64()}
+	var made apiKeyShape
+	if err := r.post(ctx, plan.Tenant, "/keys"+segment(state.ID.ValueString())+"/rotate", body, &made); err != nil {
+		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Key not rotated", err)
+		return
+	}
+	plan.ID, plan.Key = types.StringValue(made.ID), types.StringValue(made.Key)
+	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
+	if err := r.await(ctx, plan.Tenant, "/keys"+segment(made.ID), made.Delivery); err != nil {
+		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Key rotated", err)
+	}
+}
+
+func (r *apiKeyResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var state apiKeyModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := bounded(ctx, &resp.Diagnostics, state.Timeouts.Delete)
+	defer cancel()
+	gone := apiKeyShape{Delivery: api.Delivery{Delivered: true}}
+	at := "/keys" + segment(state.ID.ValueString())
+	err := r.remove(ctx, state.Tenant, at, &gone)
+	if err == nil {
+		err = r.await(ctx, state.Tenant, at, gone.Delivery)
+	}
+	if err != nil {
+		report(&resp.Diagnostics, req.State.Schema.GetAttributes(), "Key not revoked", err)
+	}
+}
+
+func (r *apiKeyResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	r.importState(ctx, "id", req, resp)
+}
+
+// sameMoment keeps how the configuration writes a moment that the service writes in another way.
+func sameMoment(before types.String, seen *string) types.String {
+	if seen == nil {
+		return types.StringNull()
+	}
+	given, wrong := time.Parse(time.RFC3339, before.ValueString())
+	found, alsoWrong := time.Parse(time.RFC3339, *seen)
+	if wrong == nil && alsoWrong == nil && given.Equal(found) {
+		return before
+	}
+	return types.StringValue(*seen)
+}

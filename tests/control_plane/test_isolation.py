@@ -1,0 +1,448 @@
+"""Every REST operation and page of the console, for callers who have no business with a tenant.
+
+The operations come from the OpenAPI document and the URL table, so a new one is in the matrix at once; an address with
+a part that this test cannot name is a failure. What a stranger hears of a thing that exists must be what they hear of
+one that does not, nothing of it may stand in any answer, and nothing may change.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from billing import price_actions
+from billing.models import Cut, CutUsage, Invoice, PriceBook
+from control_plane.access import actions as access
+from control_plane.access import list_actions
+from control_plane.audit import actions as audit
+from control_plane.audit.actor import Actor, ActorKind
+from control_plane.audit.models import AuditEntry
+from control_plane.outbox import in_request
+from control_plane.outbox.models import Delivery
+from control_plane.placement import driving
+from control_plane.topics import actions as topics
+from penstock.rules.access import Acl
+from tenants import actions, tokens
+from tenants.models import ApiKey, Membership, OperatorToken, Session, Tenant
+from tenants.people import actions as people
+from tenants.roles import Standing
+from tests.control_plane.api.test_hostile_input import BODIES, OPERATIONS, VALID
+from tests.control_plane.billing import invoice_rows
+from tests.control_plane.test_permissions import ABOUT_NO_TENANT, FREE, MAY
+from tests.control_plane.world import (
+    ACTOR,
+    Answer,
+    House,
+    call,
+    everything_delivered,
+    make_house,
+    make_person,
+)
+from web.urls import urlpatterns
+
+pytestmark = pytest.mark.django_db
+
+CANARY = "canary-7c1e"
+"""In every name that the watched tenant gives: it may stand in no answer to others."""
+BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
+OPERATOR = frozenset({Standing.OPERATOR})
+MALFORMED = (
+    "",
+    "Bearer",
+    "Bearer ",
+    "Basic b3duZXI6cGFzcw==",
+    "Bearer pss_",
+    "Bearer pso_" + "x" * 5_000,
+    "Bearer penstock_test_AAAAAAAAAAAA_BBBB",
+    "Bearer \u00e9\u00ff",
+    "Bearer pss_a, Bearer pss_b",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """A tenant that has one thing of every kind, each known by a name or an id."""
+
+    house: House
+    things: dict[str, str]
+    """The name of an address's part -> the thing's id."""
+
+    @property
+    def tenant(self) -> Tenant:
+        return self.house.tenant
+
+
+def watched_tenant() -> Watched:
+    house = make_house(CANARY)
+    tenant = house.tenant
+    owner = Membership.objects.get(tenant=tenant, role="owner").person
+    by_owner = Actor(kind=ActorKind.PERSON, id=owner.public_id, request_id="r", source="192.0.2.7")
+    topic = topics.create_topic(ACTOR, tenant, name=f"{CANARY}.orders", partitions=2, settings={})
+    account = list_actions.create_account(by_owner, tenant, name=f"{CANARY}-account")
+    key, _ = access.create_key(ACTOR, tenant, name=f"{CANARY} key", topic_prefix=CANARY)
+    _, group = list_actions.create_group(by_owner, tenant, name=f"{CANARY}-group", members=[])
+    entry = Acl(
+        effect="deny", principal=f"service_account:{account.public_id}", resource="topic", name=CANARY
+    )
+    _, (acl,) = list_actions.add_acls(by_owner, tenant, [entry])
+    invitation, _ = people.invite(by_owner, tenant, email=f"invited@{CANARY}.example", role="developer")
+    member, _ = make_person(f"member@{CANARY}.example")
+    Membership.objects.create(tenant=tenant, person=member, role="developer")
+    invoice, credit_note = _billed(tenant)
+    return Watched(
+        house=house,
+        things={
+            "tenant": tenant.public_id,
+            "name": topic.name,
+            "key": key.public_id,
+            "account": account.public_id,
+            "group": group.public_id,
+            "acl": acl.public_id,
+            "invitation": invitation.public_id,
+            "person": member.public_id,
+            "sign_in": Session.objects.get(person=owner).public_id,
+            "invoice": invoice,
+            "credit_note": credit_note,
+        },
+    )
+
+
+def _billed(tenant: Tenant) -> tuple[str, str]:
+    """The ids of an issued invoice and of a credit note to it."""
+    if not PriceBook.objects.exists():
+        price_actions.publish_first_price_book(BEGINNING)
+    cuts = invoice_rows.add_cuts(tenant, range(1), start=BEGINNING)
+    entry = audit.record(ACTOR, tenant=tenant.public_id, action="invoice.issue", object_id="inv_0")
+    drafts = invoice_rows.add_drafts(range(1), cuts, [PriceBook.objects.get()])
+    invoice_rows.issue(drafts, BEGINNING, [(entry.sequence, entry.hash)])
+    invoices = list(Invoice.objects.filter(tenant=tenant).select_related("price_book"))
+    invoice_rows.credit(range(1), invoices, cuts)
+    return "inv_0", "cn_0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    method: str
+    path: str
+    """As /v1/topics/{name}."""
+    fields: tuple[str, ...]
+
+    @property
+    def parts(self) -> list[str]:
+        return re.findall(r"\{(\w+)\}", self.path)
+
+    @property
+    def route(self) -> str:
+        """As the URL table has it."""
+        return re.sub(r"\{(\w+)\}", lambda part: f"<{_type_of(part[1])}:{part[1]}>", self.path).lstrip("/")
+
+    @property
+    def may(self) -> frozenset[Standing]:
+        return MAY[self.method, self.route]
+
+    @property
+    def body(self) -> dict[str, Any] | None:
+        return {name: VALID[name] for name in self.fields} if self.fields else None
+
+    def address(self, things: dict[str, str]) -> str:
+        return re.sub(r"\{(\w+)\}", lambda part: things[part[1]], self.path)
+
+
+def _type_of(part: str) -> str:
+    return "int" if part == "broker" else "str"
+
+
+_FIELDS = {(method, path): names for method, path, names in BODIES}
+MATRIX = [
+    pytest.param(
+        Operation(method=method, path=path, fields=_FIELDS.get((method, path), ())), id=f"{method} {path}"
+    )
+    for method, path, _ in OPERATIONS
+    if path.lstrip("/") not in FREE
+]
+
+
+LISTS = [row for row in MATRIX if str(row.id).startswith("GET ") and "{" not in str(row.id)]
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker and no broker runs here, so no request waits for one."""
+    monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
+    monkeypatch.setattr(driving, "ASK_S", 0.05)
+
+
+@pytest.fixture
+def watched() -> Watched:
+    made = watched_tenant()
+    everything_delivered()
+    return made
+
+
+def test_the_matrix_holds_every_operation_of_the_table() -> None:
+    rows = {(row.values[0].method, row.values[0].route) for row in MATRIX}  # type: ignore[union-attr]
+    assert rows == MAY.keys()
+
+
+# -- REST -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", MATRIX)
+def test_a_credential_that_does_not_hold_gets_nothing(operation: Operation, watched: Watched) -> None:
+    address = operation.address(_any_things(watched))
+    ended = credentials_that_ended(watched)
+    living = [watched.house.credentials[standing] for standing in (Standing.KEY, Standing.BOUND_KEY)]
+    before = _state(watched.tenant)
+
+    def refused(column: str, *, known: str = "", **headers: str) -> None:
+        answer = call(operation.method, address, operation.body, **headers)
+        assert answer.status == 401, (column, answer.status, answer.body)
+        assert answer.headers["WWW-Authenticate"] == "Bearer", column
+        _assert_tells_nothing(answer, address + known, watched)
+
+    refused("anonymous")
+    for text in MALFORMED:
+        refused(f"malformed {text[:40]!r}", Authorization=text, Penstock_Tenant=watched.tenant.public_id)
+    for column, token in ended.items():
+        refused(column, Authorization=f"Bearer {token}", Penstock_Tenant=watched.tenant.public_id)
+    for column, stopped in (("suspended", {"suspended": True}), ("closed", {"closed_at": BEGINNING})):
+        Tenant.objects.filter(pk=watched.tenant.pk).update(suspended=False, closed_at=None)
+        Tenant.objects.filter(pk=watched.tenant.pk).update(**stopped)
+        for token in living:
+            # Who has the key knows whose it is.
+            refused(column, known=watched.tenant.public_id, Authorization=f"Bearer {token}")
+    assert _state(watched.tenant) == before
+
+
+@pytest.mark.parametrize("operation", MATRIX)
+def test_a_stranger_hears_what_they_would_of_a_thing_that_is_not_there(
+    operation: Operation, watched: Watched
+) -> None:
+    stranger = make_house("umbrella")
+    real = _any_things(watched)
+    nothing = {part: _like(thing) for part, thing in real.items()}
+    before = _state(watched.tenant)
+    for standing in sorted(operation.may - OPERATOR):
+        token = stranger.credentials[standing]
+        if operation.parts and "broker" not in operation.parts:
+            heard = [
+                call(operation.method, operation.address(things), operation.body, token=token)
+                for things in (real, nothing)
+            ]
+            assert heard[0].status == 404, (standing, heard[0].body)
+            assert _without_ids(heard[0], real) == _without_ids(heard[1], nothing), standing
+            _assert_tells_nothing(heard[0], operation.address(real), watched)
+        if operation.route in ABOUT_NO_TENANT or "tenant" in operation.parts:
+            continue
+        heard = [
+            call(operation.method, operation.address(real), operation.body, token=token, tenant=tenant)
+            for tenant in (watched.tenant.public_id, _like(watched.tenant.public_id))
+        ]
+        assert heard[0].status == 404, (standing, heard[0].body)
+        assert _without_ids(heard[0], real) == _without_ids(heard[1], nothing), standing
+        _assert_tells_nothing(heard[0], operation.address(real) + watched.tenant.public_id, watched)
+    assert _state(watched.tenant) == before
+
+
+@pytest.mark.parametrize("operation", LISTS)
+def test_lists_of_a_stranger_hold_nothing_of_the_tenant(operation: Operation, watched: Watched) -> None:
+    stranger = make_house("umbrella")
+    for standing in sorted(operation.may - OPERATOR):
+        answer = call("GET", operation.path, token=stranger.credentials[standing])
+        assert answer.status not in (401, 403), answer.body
+        _assert_tells_nothing(answer, "", watched)
+
+
+@pytest.mark.parametrize("operation", MATRIX)
+def test_the_tenants_own_find_the_thing(operation: Operation, watched: Watched) -> None:
+    """Without this row, a matrix whose things were misnamed would hold."""
+    things = _any_things(watched)
+    if operation.may == OPERATOR or not set(operation.parts) <= watched.things.keys():
+        token, tenant = watched.house.credentials[Standing.OPERATOR], watched.tenant
+    elif Standing.OWNER in operation.may:
+        token, tenant = watched.house.credentials[Standing.OWNER], watched.tenant
+    else:
+        raise AssertionError(f"nobody of the tenant may {operation}")
+    answer = call(operation.method, operation.address(things), operation.body, token=token, tenant=tenant)
+    assert answer.status not in (401, 403), answer.body
+    if operation.parts and set(operation.parts) <= watched.things.keys():
+        assert answer.status != 404 or "'person:us_nothing'" in answer.body["detail"], answer.body
+
+
+def _any_things(watched: Watched) -> dict[str, str]:
+    """With names for what belongs to no tenant."""
+    of_operators = {"broker": "1", "move": "mov_none", "cut": "cut_none", "plan": "pln_none", "cell": "none"}
+    return {**watched.things, **of_operators}
+
+
+def _like(thing: str) -> str:
+    """Another name of the same form and length."""
+    return thing[:-3] + ("zzz" if thing[-3:] != "zzz" else "yyy")
+
+
+def _without_ids(answer: Answer, things: dict[str, str]) -> tuple[int, str]:
+    said = json.dumps(answer.body)
+    for thing in things.values():
+        said = said.replace(thing, "…")
+    return answer.status, said
+
+
+def _assert_tells_nothing(answer: Answer, asked: str, watched: Watched) -> None:
+    """No name and no id of the tenant stands in the answer, but what the question named."""
+    said = json.dumps(answer.body) if isinstance(answer.body, dict | list) else str(answer.body)
+    for thing in (CANARY, *watched.things.values()):
+        if thing not in asked:
+            assert thing not in said, thing
+    assert all(CANARY not in value for value in answer.headers.values())
+
+
+def _state(tenant: Tenant) -> tuple[int, int, int, int]:
+    """What any change of the tenant would change."""
+    entries = AuditEntry.objects.filter(tenant=tenant.public_id).count()
+    deliveries = Delivery.objects.filter(tenant=tenant.public_id).count()
+    keys = ApiKey.objects.filter(tenant=tenant, revoked_at=None).count()
+    return entries, deliveries, keys, Session.objects.count()
+
+
+def credentials_that_ended(watched: Watched) -> dict[str, str]:
+    """Tokens that were good once, by what ended them."""
+    now = timezone.now()
+    owner = Membership.objects.get(tenant=watched.tenant, role="owner").person
+    expired, text_of_expired = access.create_key(ACTOR, watched.tenant, name="expired")
+    revoked, text_of_revoked = access.create_key(ACTOR, watched.tenant, name="revoked")
+    ApiKey.objects.filter(pk=expired.pk).update(expires_at=now - timedelta(seconds=1))
+    ApiKey.objects.filter(pk=revoked.pk).update(revoked_at=now)
+    session, signed_out = (tokens.new_token(tokens.SESSION_PREFIX) for _ in range(2))
+    Session.objects.create(
+        person=owner,
+        token_hash=tokens.token_hash(session),
+        source="192.0.2.1",
+        browser="test",
+        expires_at=now - timedelta(seconds=1),
+    )
+    operator = actions.create_operator(ACTOR, name="gone", tenant=watched.tenant.public_id)
+    OperatorToken.objects.filter(name="gone").update(revoked_at=now)
+    return {
+        "expired key": text_of_expired.reveal(),
+        "revoked key": text_of_revoked.reveal(),
+        "expired session": session,
+        "session that was signed out": signed_out,
+        "revoked operator": operator,
+    }
+
+
+# -- the console ----------------------------------------------------------------------------------------
+
+
+def _pages() -> list[Any]:
+    """(name, parts behind the tenant) of every address below /t/."""
+    found = []
+    for pattern in urlpatterns:
+        route = str(pattern.pattern)
+        if route.startswith("t/"):
+            parts = re.findall(r"<\w+:(\w+)>", route)[1:]
+            found.append(pytest.param(str(pattern.name), parts, id=route))
+    return found
+
+
+PAGES = _pages()
+_AS_IN_REST = {"member": "person"}
+_OF_ANY = {"partition": "0", "offset": "0", "meter": "messages_in"}
+
+
+def _page(watched: Watched, name: str, parts: list[str], *, tenant: str, real: bool = True) -> str:
+    values = []
+    for part in parts:
+        thing = _OF_ANY.get(part) or watched.things[_AS_IN_REST.get(part, part)]
+        values.append(thing if real or part in _OF_ANY else _like(thing))
+    return reverse(f"web:{name}", args=[tenant, *values])
+
+
+def _browser(token: str) -> Client:
+    client = Client()
+    client.cookies["penstock"] = token
+    return client
+
+
+def _both(client: Client, address: str) -> list[tuple[str, int, str, str]]:
+    """What a GET and a POST of the page come to: method, status, where it leads, the page."""
+    heard = []
+    for method in ("GET", "POST"):
+        response = client.generic(method, address)
+        # Tokens against forged forms, and the request's id, are other ones each time.
+        page = re.sub(r"\b\w{64}\b|\b[0-9a-f]{16}\b", "", response.content.decode())
+        heard.append((method, response.status_code, response.headers.get("Location", ""), page))
+    return heard
+
+
+@pytest.mark.parametrize(("name", "parts"), PAGES)
+def test_a_page_without_a_session_that_holds_leads_to_the_door(
+    name: str, parts: list[str], watched: Watched
+) -> None:
+    address = _page(watched, name, parts, tenant=CANARY)
+    ended = credentials_that_ended(watched)
+    before = _state(watched.tenant)
+    cookies = ["", "nonsense", "pss_" + "x" * 5_000, "\u00e9", *ended.values()]
+    cookies += [watched.house.credentials[standing] for standing in (Standing.KEY, Standing.OPERATOR)]
+    for cookie in cookies:
+        for method, status, leads_to, page in _both(_browser(cookie), address):
+            assert status in (302, 405), (cookie[:20], method, status)
+            assert status == 405 or leads_to.startswith("/sign-in"), (cookie[:20], leads_to)
+            assert CANARY not in page
+    assert _state(watched.tenant) == before
+
+
+@pytest.mark.parametrize(("name", "parts"), PAGES)
+def test_a_page_of_strangers_is_as_one_that_is_not_there(
+    name: str, parts: list[str], watched: Watched
+) -> None:
+    stranger = _browser(make_house("umbrella").credentials[Standing.OWNER])
+    before = _state(watched.tenant)
+    real = _page(watched, name, parts, tenant=CANARY)
+    nothing = _page(watched, name, parts, tenant=_like(CANARY))
+    pairs = [(real, nothing)]
+    if set(parts) - _OF_ANY.keys():
+        theirs, nobodys = (
+            _page(watched, name, parts, tenant="umbrella", real=known) for known in (True, False)
+        )
+        pairs.append((theirs, nobodys))
+    for existing, missing in pairs:
+        for there, absent in zip(_both(stranger, existing), _both(stranger, missing), strict=True):
+            assert there[1] in (404, 405), there[:3]
+            assert there[1:3] == absent[1:3]
+            assert _blind(there[3], watched) == _blind(absent[3], watched)
+            assert CANARY not in _blind(there[3], watched)
+    assert _state(watched.tenant) == before
+
+
+def _blind(page: str, watched: Watched) -> str:
+    """The page without what its address named."""
+    for thing in (*watched.things.values(), CANARY):
+        page = page.replace(thing, "…").replace(_like(thing), "…")
+    return page
+
+
+@pytest.mark.parametrize(("name", "parts"), PAGES)
+def test_the_owner_finds_the_page(name: str, parts: list[str], watched: Watched) -> None:
+    CutUsage.objects.create(
+        cut=Cut.objects.get(tenant=watched.tenant),
+        tenant=watched.tenant,
+        topic_id="0" * 32,
+        topic="orders",
+        partition=0,
+        log_generation=1,
+        day=BEGINNING.date(),
+        meter="messages_in",
+        quantity=5,
+        first_offset=0,
+        end_offset=9,
+    )
+    owner = _browser(watched.house.credentials[Standing.OWNER])
+    address = _page(watched, name, parts, tenant=CANARY)
+    assert owner.get(address, {"name": "readers"}).status_code not in (302, 403, 404)

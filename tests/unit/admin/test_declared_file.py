@@ -1,0 +1,82 @@
+"""What a declarative file says, and what is refused with its line."""
+
+import pytest
+
+from penstock import InvalidRequest
+from penstock.admin.declared_file import FILE_BYTES_MAX, declared_of
+
+WHOLE = b"""
+service_accounts: [{name: billing}]
+principal_groups:
+  - name: team
+    members: [{service_account: billing}, {person: A@b.c}]
+topics:
+  - {name: orders, partitions: 3, settings: {retention_ms: 86400000, durability: FSYNC}}
+access: {default: deny}
+acls:
+  - {effect: allow, principal: {group: team}, resource: topic, name: orders, operations: [produce]}
+"""
+
+
+def test_every_kind_is_read() -> None:
+    wanted = declared_of(WHOLE, "team.yaml")
+    assert wanted.service_accounts == ("billing",) and wanted.default == "deny"
+    assert wanted.principal_groups == {"team": ("person:a@b.c", "service_account:billing")}
+    assert wanted.topics is not None and wanted.topics[0].settings == {
+        "retention_ms": 86400000,
+        "durability": "fsync",
+    }
+    assert wanted.acls is not None and wanted.acls[0].principal == "group:team"
+
+
+def test_json_is_taken() -> None:
+    wanted = declared_of(b'{"topics": [{"name": "orders", "partitions": 2}]}', "team.json")
+    assert wanted.topics is not None and wanted.topics[0].partitions == 2 and wanted.acls is None
+
+
+def refusal(text: bytes) -> str:
+    with pytest.raises(InvalidRequest) as refused:
+        declared_of(text, "f.yaml")
+    return refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "f.yaml:1: the file is empty"),
+        (b"{}", "f.yaml:1: the file is empty"),
+        (b"# nothing\n", "f.yaml:1: the file is empty"),
+        (b"topics: [\n", "this is no YAML"),
+        (b"topics: []\n---\ntopics: []\n", "f.yaml:2: a second document begins"),
+        (b"topics: &a []\n", "f.yaml:1: anchors and aliases"),
+        (b"acls: []\ntopics: *a\n", "f.yaml:2: anchors and aliases"),
+        (b"topics: " + b"[" * 100_000, "nested deeper than 16 levels"),
+        (b"topics: !!python/name:os.system x\n", "is not taken"),
+        (b"topics: []\nacls: []\ntopics: []\n", "f.yaml:3: 'topics' stands twice, first on line 1"),
+        (b"topics:\n- name: a\n- name: b\n- name: a\n", "f.yaml:4: topics: the same stands on line 2"),
+        (b"service_accounts:\n- name: a\n- name: a\n", "f.yaml:3: service_accounts: the same stands on line 2"),
+        (b"topics:\n- name: a\n  partition: 3\n", "f.yaml:3: 'partition' is no known field; did you mean partitions?"),
+        (b"topics:\n- name: a\n  settings: {retention_mss: 3}\n", "did you mean retention_ms?"),
+        (b"topic: []\n", "did you mean topics?"),
+        (b"quotas: []\n", "known: service_accounts"),
+        (b"topics: 3\n", "topics: a list required"),
+        (b"- topics\n", "fields required"),
+        (b"topics:\n- name: no\n", "f.yaml:2: name: text required; put it in quotes"),
+        (b"topics:\n- name: a\n  partitions: '3'\n", "partitions: a whole number required"),
+        (b"topics:\n- name: a\n  partitions: true\n", "partitions: a whole number required"),
+        (b"topics:\n- name: a\n  partitions: 1.5\n", "partitions: a whole number required"),
+        (b"topics:\n- name: a\n  partitions: 0\n", "not within 1 to"),
+        (b"topics:\n- partitions: 1\n", "name is missing"),
+        (b"topics:\n- name: a b\n", "f.yaml:2: name: 'a b'"),
+        (b"service_accounts:\n- name: ''\n", "printable characters required"),
+        (b"access: {default: maybe}\n", "neither allow nor deny"),
+        (b"acls:\n- {effect: allow, principal: bob, resource: tenant}\n", "a principal is"),
+        (b"acls:\n- {effect: allow, principal: {team: x}, resource: tenant}\n", "no known field"),
+        (b"acls:\n- {effect: allow, principal: everyone, resource: queue}\n", "f.yaml:2: resource"),
+        (b"principal_groups:\n- {name: a, members: [everyone]}\n", "cannot be a member"),
+        (b"topics: \xff\xfe\n", "this is no YAML"),
+        (b"x" * (FILE_BYTES_MAX + 1), "over 10000000 bytes"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_its_line(text: bytes, said: str) -> None:
+    assert said in refusal(text)
