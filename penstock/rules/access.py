@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv6Address, IPv6Network, ip_address, ip_network
 from types import MappingProxyType
 from typing import Final
 
@@ -57,6 +57,9 @@ GROUP_KIND: Final = "group:"
 PRINCIPAL_LENGTH_MAX: Final = 64
 _RANGES_REMEMBERED: Final = 4_096
 """Ranges of addresses that stay parsed: few are in use, each in many entries."""
+_MAPPED_BITS: Final = 96
+"""Of ::ffff:0:0/96: the IPv4 addresses within IPv6 (RFC 4291, 2.5.5.2)."""
+_IPV4: Final = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -411,7 +414,11 @@ def parsed_range(text: str) -> AddressRange:
         network = ip_network(text)
     except ValueError as error:
         raise InvalidRequest(f"addresses: {text[:64]!r} is no range of IP addresses: {error}") from None
-    return AddressRange(network.version, int(network.network_address), int(network.netmask))
+    first, mask = int(network.network_address), int(network.netmask)
+    if isinstance(network, IPv6Network) and network.network_address.ipv4_mapped is not None:
+        if network.prefixlen >= _MAPPED_BITS:
+            return AddressRange(4, first & _IPV4, mask & _IPV4)  # as `address_number` has its addresses
+    return AddressRange(network.version, first, mask)
 
 
 # -- presets --------------------------------------------------------------------------------------------

@@ -112,6 +112,16 @@ def test_an_address_that_is_not_known_is_denied_and_not_allowed() -> None:
     assert allowing.decide(ask(address="::ffff:10.0.0.1")).allowed
 
 
+@pytest.mark.parametrize("near", ["::ffff:10.0.0.0/104", "::ffff:10.0.0.1", "::ffff:0:0/96"])
+@pytest.mark.parametrize("address", ["10.0.0.1", "::ffff:10.0.0.1"])
+def test_a_range_of_ipv4_within_ipv6_is_one_of_ipv4(near: str, address: str) -> None:
+    denying = Access(AccessList(acls=(acl(effect="deny", addresses=(near,)),)))
+    assert not denying.decide(ask(address=address)).allowed
+    assert denying.decide(ask(address="2001:db8::1")).allowed
+    allowing = Access(AccessList(default="deny", acls=(acl(addresses=(near,)),)))
+    assert allowing.decide(ask(address=address)).allowed
+
+
 def test_the_service_is_bound_by_no_entry() -> None:
     rules = Access(AccessList(default="deny", acls=(acl(effect="deny", principal="everyone", name=""),)))
     assert rules.decide(ask(principal=access.SERVICE)).allowed
