@@ -13,7 +13,7 @@ import yaml
 from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest, PenstockError
 from penstock.contract.topic_settings import TopicSettings
-from penstock.rules.access import ALLOW, DENY, TENANT, Acl
+from penstock.rules.access import ALLOW, DENY, TENANT, Acl, check_can_exist
 from penstock.rules.names import check_printable_name, check_topic_name
 
 FILE_BYTES_MAX: Final = 10_000_000
@@ -302,14 +302,16 @@ class _Reader:
         addresses = self._texts("addresses", named.get("addresses"))
         self._checked(
             given.line,
-            lambda: Acl(
-                effect=effect,
-                principal="everyone",
-                resource=resource,
-                name=name,
-                literal=pattern == "literal",
-                operations=operations,
-                addresses=addresses,
+            lambda: check_can_exist(
+                Acl(
+                    effect=effect,
+                    principal="everyone",
+                    resource=resource,
+                    name=name,
+                    literal=pattern == "literal",
+                    operations=operations,
+                    addresses=addresses,
+                )
             ),
         )
         return DeclaredAcl(

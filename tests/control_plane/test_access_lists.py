@@ -105,6 +105,12 @@ def test_an_entry_is_stored_audited_and_delivered_as_a_whole_list(house: House) 
             "'service_account:sa_other' does not exist",
         ),
         ({"name": "x", "until": "tomorrow"}, 400, "no such field"),
+        (
+            {"name": "secrets*"},
+            400,
+            "no topic can be called 'secrets*'; for all that begin so leave the * out",
+        ),
+        ({"name": "of ann", "pattern": "prefix"}, 400, "no topic can be called 'of ann'"),
     ],
 )
 def test_an_entry_that_means_nothing_is_refused(

@@ -93,7 +93,10 @@ def naive_matches(rules: AccessList, acl: Acl, asked: Question) -> bool:
         or (asked.principal != "" and naive_holds(rules, acl.principal, asked.principal))
     )
     named = asked.name == acl.name if acl.literal else asked.name[: len(acl.name)] == acl.name
-    implied = acl.effect == access.ALLOW and asked.operation == access.DESCRIBE
+    if acl.effect == access.ALLOW:
+        implied = asked.operation == access.DESCRIBE
+    else:
+        implied = access.DESCRIBE in acl.operations
     done = not acl.operations or asked.operation in acl.operations or implied
     where = not acl.addresses or any(
         naive_in(text, asked.address, unknown=acl.effect == access.DENY) for text in acl.addresses
@@ -205,3 +208,10 @@ def test_scopes_within_others_grant_nothing_that_those_do_not(
 @given(st.lists(scopes(), max_size=3))
 def test_scopes_are_within_themselves(some: list[Scope]) -> None:
     assert access.within(some, some)
+
+
+@given(lists, questions())
+def test_what_may_not_be_described_may_not_be_used(rules: AccessList, asked: Question) -> None:
+    ready = Access(rules)
+    if ready.decide(asked).allowed:
+        assert ready.decide(replace(asked, operation=access.DESCRIBE)).allowed

@@ -73,6 +73,7 @@ def refusal(text: bytes) -> str:
         (b"acls:\n- {effect: allow, principal: bob, resource: tenant}\n", "a principal is"),
         (b"acls:\n- {effect: allow, principal: {team: x}, resource: tenant}\n", "no known field"),
         (b"acls:\n- {effect: allow, principal: everyone, resource: queue}\n", "f.yaml:2: resource"),
+        (b"acls:\n- {effect: deny, principal: everyone, resource: topic, name: 'a*'}\n", "f.yaml:2: name: no topic can be called"),
         (b"principal_groups:\n- {name: a, members: [everyone]}\n", "cannot be a member"),
         (b"topics: \xff\xfe\n", "this is no YAML"),
         (b"x" * (FILE_BYTES_MAX + 1), "over 10000000 bytes"),

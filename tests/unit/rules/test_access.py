@@ -122,6 +122,14 @@ def test_a_range_of_ipv4_within_ipv6_is_one_of_ipv4(near: str, address: str) -> 
     assert allowing.decide(ask(address=address)).allowed
 
 
+def test_who_may_not_describe_a_topic_may_do_nothing_with_it() -> None:
+    hiding = Access(AccessList(acls=(acl(effect="deny", operations=("describe",)),)))
+    for operation in access.OPERATIONS_OF["topic"]:
+        assert not hiding.decide(ask(operation)).allowed, operation
+    narrow = Access(AccessList(acls=(acl(effect="deny", operations=("produce",)),)))
+    assert narrow.decide(ask("describe")).allowed and narrow.decide(ask("consume")).allowed
+
+
 def test_the_service_is_bound_by_no_entry() -> None:
     rules = Access(AccessList(default="deny", acls=(acl(effect="deny", principal="everyone", name=""),)))
     assert rules.decide(ask(principal=access.SERVICE)).allowed
