@@ -407,3 +407,35 @@ def test_brokers_get_owners_of_keys_once_they_keep_them(house: House, level: int
         feature_level=level,
     )
     assert [one.what for one in reconciliation.repair(view) if one.object_id == key] == found
+
+
+def test_a_check_says_what_a_key_with_scopes_meets_over_rest(house: House) -> None:
+    scopes = [
+        {"resource": "tenant", "operations": ["alter"]},
+        {"resource": "topic", "name": "a", "operations": ["create"]},
+    ]
+    key, text = key_of(house, account(house), scopes=scopes)
+    for asked in ("operation=alter&resource=tenant", "operation=create&resource=topic&name=a"):
+        told = owner(house, "GET", f"access/check?key={key}&{asked}")
+        assert told["scopes_grant"] and not told["allowed"] and "a key with scopes does not" in told["reason"]
+    assert refused(house, "POST", "keys", {"name": "more"}, token=text)[0] == 403
+    assert refused(house, "POST", "topics", {"name": "a", "partitions": 1}, token=text)[0] == 403
+
+
+def test_a_check_says_that_the_tenant_is_closed(house: House) -> None:
+    key, text = key_of(house, account(house))
+    asked = f"access/check?key={key}&operation=produce&resource=topic&name=a"
+    assert owner(house, "GET", asked)["allowed"]
+    owner(house, "DELETE", f"tenants/{house.tenant.public_id}")
+    told = owner(house, "GET", asked)
+    assert (told["allowed"], told["reason"]) == (False, "the tenant is closed")
+    assert refused(house, "GET", "topics", token=text)[0] == 401
+
+
+def test_a_check_says_no_to_what_may_not_even_be_described(house: House) -> None:
+    principal = f"service_account:{account(house)}"
+    owner(house, "POST", "acls", entry("deny", principal, name="secrets", operations=["describe"]))
+    asked = "operation=produce&resource=topic&name=secrets"
+    assert not owner(house, "GET", f"access/check?principal={principal}&{asked}")["allowed"]
+    found = owner(house, "GET", f"access/who?{asked}")["principals"]
+    assert [one["allowed"] for one in found if one["principal"] == principal] == [False]
