@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from control_plane.access import actions as key_actions
 from control_plane.access import list_actions, queries
 from control_plane.access.models import AclEntry, TenantAccessList
+from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit.models import AuditEntry
 from control_plane.brokers.view import ClusterView, KeySeen, TenantSeen
 from control_plane.outbox import in_request
@@ -14,8 +16,9 @@ from control_plane.outbox.models import Delivery
 from control_plane.reconciliation import reconcile as reconciliation
 from control_plane.topics import actions as topics
 from penstock.contract import limits
+from penstock.contract.errors import NotFound
 from penstock.rules.access_document import access_list_digest, access_list_json
-from tenants.models import ApiKey, Membership
+from tenants.models import ApiKey, Membership, ServiceAccount
 from tenants.roles import Role, Standing
 from tests.control_plane.world import ACTOR, House, call, make_house
 
@@ -439,3 +442,13 @@ def test_a_check_says_no_to_what_may_not_even_be_described(house: House) -> None
     assert not owner(house, "GET", f"access/check?principal={principal}&{asked}")["allowed"]
     found = owner(house, "GET", f"access/who?{asked}")["principals"]
     assert [one["allowed"] for one in found if one["principal"] == principal] == [False]
+
+
+def test_no_key_is_made_of_an_account_that_is_deleted_meanwhile(house: House) -> None:
+    gone = ServiceAccount.objects.get(public_id=account(house))
+    owner(house, "DELETE", f"service-accounts/{gone.public_id}")
+    person_id = person(house, Role.OWNER).removeprefix("person:")
+    actor = Actor(kind=ActorKind.PERSON, id=person_id, request_id="", source="")
+    with pytest.raises(NotFound, match="service account"):
+        key_actions.create_key(actor, house.tenant, name="late", account=gone)
+    assert not ApiKey.objects.filter(service_account=gone).exists()
