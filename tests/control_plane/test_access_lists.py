@@ -1,5 +1,6 @@
 """Access lists, groups of principals, service accounts and their keys over REST: what they do, what they refuse."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -337,6 +338,24 @@ def test_an_exchanged_key_overlaps_with_the_new_one(house: House) -> None:
     for one in (text, made["key"]):
         assert call("GET", "/v1/topics", token=one).status == 200
     assert refused(house, "POST", f"keys/{key}/rotate", {"overlap_s": 31 * 86_400})[0] == 400
+
+
+def test_an_exchanged_key_is_not_prolonged(house: House) -> None:
+    ends = (timezone.now() + timedelta(days=1)).isoformat()
+    key, _ = key_of(house, account(house), expires_at=ends)
+    made = owner(house, "POST", f"keys/{key}/rotate", {"overlap_s": 60})
+    assert made["expires_at"] == ends
+
+
+def test_a_key_does_not_remove_the_entry_that_lets_it_change_the_list(house: House) -> None:
+    principal = f"service_account:{account(house)}"
+    _, text = key_of(house, principal.partition(":")[2])
+    own = owner(house, "POST", "acls", {"effect": "allow", "principal": principal, "resource": "tenant"})
+    owner(house, "PATCH", "access", {"default": "deny"})
+    status, detail = refused(house, "DELETE", f"acls/{own['id']}", token=text)
+    assert status == 403 and "would lock the key" in detail
+    assert AclEntry.objects.filter(public_id=own["id"]).exists()
+    owner(house, "DELETE", f"acls/{own['id']}")
 
 
 def test_a_key_exchanges_itself_while_it_is_used(house: House) -> None:

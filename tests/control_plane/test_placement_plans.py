@@ -15,7 +15,7 @@ from control_plane.placement import balancing, cell_actions, driving, plan_actio
 from control_plane.placement.models import Balancer, LoadReport, Move, MoveState, PlacementPlan, PlanState
 from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
-from penstock.contract.errors import InvalidRequest
+from penstock.contract.errors import InvalidRequest, PreconditionFailed
 from tenants.roles import Standing
 from tests.control_plane.api.lists import Cluster, cluster
 from tests.control_plane.world import ACTOR, Answer, House, call, make_house
@@ -177,6 +177,22 @@ def test_a_drain_is_a_plan_whichever_way_it_is_asked_for(house: House, said: Clu
     assert ask(house, "DELETE", f"plans/{again['id']}").status == 200
     order.refresh_from_db()
     assert order.use == "serve"
+
+
+def test_of_two_who_confirm_at_once_one_is_refused(house: House, said: Cluster) -> None:
+    describe(said, on_three())
+    first, second = made(house, kind="drain", broker=2), made(house, kind="drain", broker=2)
+    drafts = [queries.plan(one["id"]) for one in (first, second)]
+    assert ask(house, "POST", f"plans/{first['id']}/confirm", {}).status == 200
+    with pytest.raises(InvalidRequest, match="only a draft is confirmed"):
+        plan_actions.confirm(ACTOR, drafts[0], replicas=12)
+    with pytest.raises(PreconditionFailed, match="is moving; make another plan"):
+        plan_actions.confirm(ACTOR, drafts[1], replicas=12)
+    assert Move.objects.count() == 12
+    assert ask(house, "DELETE", f"plans/{first['id']}").status == 200
+    with pytest.raises(InvalidRequest, match="it is cancelled, only a draft"):
+        plan_actions.confirm(ACTOR, drafts[0], replicas=12)
+    assert Move.objects.count() == 12
 
 
 def test_a_drain_confirmed_while_it_is_cancelled_is_taken_back_whole(house: House, said: Cluster) -> None:

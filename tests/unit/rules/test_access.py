@@ -160,3 +160,16 @@ def test_a_preset_is_entries_that_anyone_could_write() -> None:
     ]
     with pytest.raises(InvalidRequest, match="producer, consumer, owner, read-only"):
         access.preset("boss", principal="group:g", resource_name="", literal=False, group_prefix="")
+
+
+def test_a_scope_that_names_no_kind_is_of_topics_and_groups_alone() -> None:
+    for resource in access.RESOURCES:
+        granted = access.scope_grants(Scope(), "describe", resource, "")
+        assert granted == (resource in ("topic", "group")), resource
+    assert not access.scope_grants(Scope(resource="group"), "consume", "topic", "orders")
+
+
+def test_the_scope_of_a_prefix_is_not_within_that_of_the_one_name() -> None:
+    one, all_that_begin_so = Scope(name="orders", literal=True), Scope(name="orders")
+    assert not access.within([all_that_begin_so], [one])
+    assert access.within([one], [all_that_begin_so])
