@@ -192,13 +192,15 @@ def _groups(
 def _refuse_circles(wanted: Declared, present: Present, prune: bool, names: Mapping[str, str]) -> None:
     if wanted.principal_groups is None:
         return
-    held: dict[str, Sequence[str]] = {
+    direct: dict[str, Sequence[str]] = {
         f"group:{name}": members for name, members in wanted.principal_groups.items()
     }
     if not prune:
         for one in present.principal_groups:
-            held.setdefault(f"group:{one['name']}", [names.get(member, member) for member in one["members"]])
-    circle = circle_among(list(held.items()))
+            direct.setdefault(
+                f"group:{one['name']}", [names.get(member, member) for member in one["members"]]
+            )
+    circle = circle_among(list(direct.items()))
     if circle:
         raise InvalidRequest(
             f"principal_groups: groups would hold one another in a circle: {' holds '.join(circle)[:300]}"

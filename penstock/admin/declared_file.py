@@ -161,7 +161,7 @@ class _Reader:
         except KeyError:
             self._refuse(line, f"{node.value[:32]!r} is not a value of the kind {tag}")
         if tag == "int":
-            # YAML 1.1 reads 010 as 8 and 1:30 as 90, which nobody means here.
+            # YAML 1.1 reads 010 as 8 and 1:30 as 90, which is never meant here.
             if not _WHOLE_NUMBER.fullmatch(node.value):
                 self._refuse(
                     line, f"{node.value[:32]!r}: whole numbers are written in decimal digits, 18 at most"
