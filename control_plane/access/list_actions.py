@@ -162,7 +162,8 @@ def set_members(
     with transaction.atomic():
         row = _locked(tenant)
         group = queries.group(tenant, public_id)
-        _check_principals(tenant, members, everyone=False)
+        # Who is a member may stay one, also a person who has left: to add another is not to look after them.
+        _check_principals(tenant, set(members) - set(group.members), everyone=False)
         before, group.members = group.members, sorted(set(members))
         if before == group.members:
             return row, group

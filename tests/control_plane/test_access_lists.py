@@ -471,3 +471,13 @@ def test_no_key_is_made_of_an_account_that_is_deleted_meanwhile(house: House) ->
     with pytest.raises(NotFound, match="service account"):
         key_actions.create_key(actor, house.tenant, name="late", account=gone)
     assert not ApiKey.objects.filter(service_account=gone).exists()
+
+
+def test_a_group_is_changed_though_one_of_its_people_has_left(house: House) -> None:
+    left, billing = person(house, Role.DEVELOPER), f"service_account:{account(house)}"
+    group = owner(house, "POST", "principal-groups", {"name": "team", "members": [left]})["id"]
+    owner(house, "DELETE", f"people/{left.removeprefix('person:')}")
+    changed = owner(house, "PATCH", f"principal-groups/{group}", {"members": [left, billing]})
+    assert set(changed["members"]) == {left, billing}
+    owner(house, "PATCH", f"principal-groups/{group}", {"members": [billing]})
+    assert refused(house, "PATCH", f"principal-groups/{group}", {"members": [left]})[0] == 404
