@@ -309,7 +309,7 @@ def create_key(
     `within_service`: no person gets the text, and the service asks for their rights itself.
     `bound_to` stands in the audit entry; `access` keeps it.
 
-    Raises `InvalidRequest` (name, expiry), `Forbidden` (the actor may hold no keys).
+    Raises `InvalidRequest` (name, expiry), `Forbidden` (the actor may hold no keys), `NotFound` (`account` is gone).
     """
     check_printable_name("name", name, KEY_NAME_LENGTH_MAX)
     if expires_at is not None and expires_at <= timezone.now():
@@ -323,6 +323,9 @@ def create_key(
             account = account or own
             if account is not None:
                 maker = None
+                # Under the tenant's lock, which who deletes an account takes too.
+                if not ServiceAccount.objects.filter(pk=account.pk, ended_at=None).exists():
+                    raise NotFound(f"service account {account.public_id} does not exist")
             if last is not None and expires_at is not None and expires_at > last:
                 raise InvalidRequest(
                     f"expires_at: the key that makes this one ends at {last.isoformat()}; a key ends with its maker"

@@ -55,8 +55,11 @@ def set_default(actor: Actor, tenant: Tenant, default: str) -> TenantAccessList:
 def add_acls(actor: Actor, tenant: Tenant, wanted: Sequence[Acl]) -> tuple[TenantAccessList, list[AclEntry]]:
     """New entries, all or none. One that is there already is not made again, and is among those returned.
 
-    Raises `LimitExceeded`, `NotFound` (a principal is not the tenant's), `Forbidden` (they would lock their actor out).
+    Raises `LimitExceeded`, `NotFound` (a principal is not the tenant's), `Forbidden` (they would lock their actor out),
+    `InvalidRequest` (a topic that cannot be).
     """
+    for acl in wanted:
+        rules.check_can_exist(acl)
     with transaction.atomic():
         row = _locked(tenant)
         _check_principals(tenant, (acl.principal for acl in wanted), everyone=True)
@@ -159,7 +162,8 @@ def set_members(
     with transaction.atomic():
         row = _locked(tenant)
         group = queries.group(tenant, public_id)
-        _check_principals(tenant, members, everyone=False)
+        # Who is a member may stay one, also a person who has left: to add another is not to look after them.
+        _check_principals(tenant, set(members) - set(group.members), everyone=False)
         before, group.members = group.members, sorted(set(members))
         if before == group.members:
             return row, group

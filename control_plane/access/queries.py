@@ -181,8 +181,16 @@ def answer_for_key(key: ApiKey, operation: str, resource: str, name: str, addres
         valid, why = False, f"the key was revoked at {key.revoked_at.isoformat()}"
     elif key.expires_at is not None and key.expires_at <= timezone.now():
         valid, why = False, f"the key expired at {key.expires_at.isoformat()}"
+    elif key.tenant.closed_at is not None:
+        valid, why = False, "the tenant is closed"
     elif key.tenant.suspended:
         valid, why = False, "the tenant is suspended"
+    elif scopes_of(key) and (resource == rules.TENANT or operation in (rules.CREATE, rules.ALTER)):
+        # As the table of roles has it for bound keys.
+        valid, why = (
+            False,
+            f"a key with scopes does not {operation} a {resource}, whatever they say: use one without",
+        )
     elif not granted:
         valid, why = False, f"no scope of the key grants {operation} of this {resource}"
     return KeyAnswer(allowed=valid and found.allowed, scopes_grant=granted, of_principal=found, reason=why)

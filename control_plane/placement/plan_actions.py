@@ -86,17 +86,18 @@ def confirm(actor: Actor, plan: PlacementPlan, *, replicas: int) -> PlacementPla
 
 
 def cancel(actor: Actor, plan: PlacementPlan) -> PlacementPlan:
-    """Raises `InvalidRequest` once it has ended."""
+    """As it is now, whatever it was when it was read: a broker that it drains serves again, a tenant that it moves is
+    in its cell of before. Raises `InvalidRequest` once it has ended, and then changes nothing."""
     with transaction.atomic():
         locked = PlacementPlan.objects.select_for_update(no_key=True).get(pk=plan.pk)
-        if locked.state == PlanState.DONE or (
-            locked.state == PlanState.CANCELLED and plan.state == PlanState.CANCELLED
-        ):
+        if locked.state not in (PlanState.DRAFT, PlanState.RUNNING):
             raise InvalidRequest(f"placement plan {locked.public_id}: it is {locked.state}")
-        running = plan.state == PlanState.RUNNING
         cancelled = actions.cancel_moves_of(locked.public_id)
-        if running and locked.kind == PlanKind.MOVE_TENANT:
-            _assign(locked.tenant, locked.cell_before)
+        if locked.state == PlanState.RUNNING:
+            if locked.kind == PlanKind.DRAIN and locked.broker is not None:
+                actions.undrain(actor, locked.broker)
+            if locked.kind == PlanKind.MOVE_TENANT:
+                _assign(locked.tenant, locked.cell_before)
         locked.state, locked.finished_at = PlanState.CANCELLED, timezone.now()
         locked.generation += 1
         locked.save()

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from control_plane.audit.actor import Actor
 from control_plane.brokers import client as brokers
 from control_plane.brokers import view
-from control_plane.placement import actions, plan_actions, queries
+from control_plane.placement import plan_actions, queries
 from control_plane.placement.models import (
     BrokerUse,
     Cell,
@@ -68,7 +68,7 @@ def move_tenant(actor: Actor, tenant: str, cell: str) -> PlacementPlan:
     seen = described()
     wanted = queries.cell(cell) if cell else None
     known = queries.cell_of(public_id)
-    before = known.cell.name if known is not None and known.cell is not None else ""
+    before = _cell_now(public_id)
     cluster = weighed(seen, instead={public_id: _members(wanted, seen)})
     topics = {p.topic_id for p in seen.partitions if p.tenant == public_id}
     mine = [p for p in _resting(cluster) if p.topic_id in topics]
@@ -98,13 +98,17 @@ def confirm(actor: Actor, plan: PlacementPlan) -> PlacementPlan:
 def cancel(actor: Actor, plan: PlacementPlan) -> PlacementPlan:
     """What has moved stays, what is moving goes back; a drained broker serves again, a tenant is in its cell of before.
     Raises `InvalidRequest` once it has ended."""
-    if plan.kind == PlanKind.DRAIN and plan.state == PlanState.RUNNING and plan.broker is not None:
-        actions.undrain(actor, plan.broker)
     return plan_actions.cancel(actor, plan)
 
 
 def described() -> view.ClusterView:
     return brokers.describe(partitions=True, timeout_s=ASK_S)
+
+
+def _cell_now(tenant: str) -> str:
+    """Its name; empty: none."""
+    known = queries.cell_of(tenant)
+    return known.cell.name if known is not None and known.cell is not None else ""
 
 
 def _members(cell: Cell | None, seen: view.ClusterView) -> tuple[int, ...] | None:
@@ -174,6 +178,8 @@ def _what_changed(plan: PlacementPlan, seen: view.ClusterView) -> str:
         if cell is None:
             return f"cell {plan.cell!r} is gone"
         usable &= set(queries.brokers_of(cell, seen.brokers)) if plan.kind == PlanKind.MOVE_TENANT else usable
+    if plan.kind == PlanKind.MOVE_TENANT and _cell_now(plan.tenant) != plan.cell_before:
+        return f"tenant {plan.tenant} is in another cell now"
     for move in plan.moves:
         name, where = f"{move['topic']}-{move['partition']}", (move["topic_id"], move["partition"])
         found = known.get(where)

@@ -183,7 +183,9 @@ class TopicBatchView(TenantView):
         responses={207: TopicOutcomes, **shapes.problems(403, 404, 422)},
     )
     def post(self, request: Request) -> Response:
-        """Make up to 1,000 topics, with up to 10,000 partitions together. Each is made or refused on its own."""
+        """Make up to 1,000 topics, with up to 10,000 partitions together. Each is made or refused on its own; but
+        one that the access list does not allow the key to make refuses them all.
+        """
         given = TopicsInput(data=request.data)
         given.is_valid(raise_exception=True)
         asked = [actions.TopicAsked(**topic) for topic in given.validated_data["topics"]]

@@ -1,13 +1,13 @@
 """The difference between what a declarative file wants and what a tenant has. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from penstock.admin.declared_file import Declared, DeclaredAcl
 from penstock.contract.errors import InvalidRequest
-from penstock.rules.access import ALLOW
+from penstock.rules.access import ALLOW, circle_among
 
 _FIXED = ("replication", "timestamp_type")
 """Settings of a topic that are chosen when it is made."""
@@ -89,6 +89,7 @@ def difference(
     removals: list[Change] = []
     accounts = _accounts(wanted, present, removals, prune)
     groups = _groups(wanted, present, removals, prune, names, known)
+    _refuse_circles(wanted, present, prune, names)
     topics = _topics(wanted, present, removals, prune_topics)
     acls = _acls(wanted, present, removals, prune, names, known)
     # What names another goes before it; data goes last.
@@ -186,6 +187,24 @@ def _groups(
                 )
             )
     return changes
+
+
+def _refuse_circles(wanted: Declared, present: Present, prune: bool, names: Mapping[str, str]) -> None:
+    if wanted.principal_groups is None:
+        return
+    direct: dict[str, Sequence[str]] = {
+        f"group:{name}": members for name, members in wanted.principal_groups.items()
+    }
+    if not prune:
+        for one in present.principal_groups:
+            direct.setdefault(
+                f"group:{one['name']}", [names.get(member, member) for member in one["members"]]
+            )
+    circle = circle_among(list(direct.items()))
+    if circle:
+        raise InvalidRequest(
+            f"principal_groups: groups would hold one another in a circle: {' holds '.join(circle)[:300]}"
+        )
 
 
 def _topics(wanted: Declared, present: Present, removals: list[Change], prune: bool) -> list[Change]:

@@ -4,8 +4,10 @@ Aliases, anchors and tags are refused, so no value is larger than its text.
 """
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 
 import yaml
@@ -13,7 +15,7 @@ import yaml
 from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest, PenstockError
 from penstock.contract.topic_settings import TopicSettings
-from penstock.rules.access import ALLOW, DENY, TENANT, Acl
+from penstock.rules.access import ALLOW, DENY, TENANT, Acl, check_can_exist
 from penstock.rules.names import check_printable_name, check_topic_name
 
 FILE_BYTES_MAX: Final = 10_000_000
@@ -21,9 +23,12 @@ FILE_BYTES_MAX: Final = 10_000_000
 _DEPTH_MAX: Final = 16
 _NAME_LENGTH_MAX: Final = 200
 """As REST takes names of service accounts and groups."""
+_WHOLE_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _T = TypeVar("_T")
 _PRINCIPAL_KINDS: Final = ("service_account", "person", "group")
 _SETTINGS: Final = tuple(field.name for field in fields(TopicSettings))
+_TOGETHER: Final = ("replication", "min_insync_replicas")
+"""Each is bounded by the other, and by the service: only that can check them."""
 _ENUMS: Final = ("durability", "timestamp_type", "retention_basis")
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -151,12 +156,17 @@ class _Reader:
             self._refuse(line, "this kind of value is not taken")
         tag = node.tag.removeprefix("tag:yaml.org,2002:")
         try:
-            if tag == "int":
-                return _Value(line, yaml.constructor.SafeConstructor().construct_yaml_int(node))
             if tag == "bool":
                 return _Value(line, yaml.constructor.SafeConstructor().construct_yaml_bool(node))
-        except (ValueError, KeyError):
+        except KeyError:
             self._refuse(line, f"{node.value[:32]!r} is not a value of the kind {tag}")
+        if tag == "int":
+            # YAML 1.1 reads 010 as 8 and 1:30 as 90, which is never meant here.
+            if not _WHOLE_NUMBER.fullmatch(node.value):
+                self._refuse(
+                    line, f"{node.value[:32]!r}: whole numbers are written in decimal digits, 18 at most"
+                )
+            return _Value(line, int(node.value))
         if tag == "null":
             return _Value(line, None)
         if tag in ("float", "timestamp"):
@@ -277,6 +287,8 @@ class _Reader:
             settings[setting] = (
                 self._text(setting, value).lower() if setting in _ENUMS else self._number(setting, value)
             )
+            if setting not in _TOGETHER:
+                self._checked(value.line, partial(TopicSettings.from_dict, {setting: settings[setting]}))
         return DeclaredTopic(name=name, partitions=partitions, settings=settings)
 
     def _number(self, field: str, given: _Value) -> int:
@@ -302,14 +314,16 @@ class _Reader:
         addresses = self._texts("addresses", named.get("addresses"))
         self._checked(
             given.line,
-            lambda: Acl(
-                effect=effect,
-                principal="everyone",
-                resource=resource,
-                name=name,
-                literal=pattern == "literal",
-                operations=operations,
-                addresses=addresses,
+            lambda: check_can_exist(
+                Acl(
+                    effect=effect,
+                    principal="everyone",
+                    resource=resource,
+                    name=name,
+                    literal=pattern == "literal",
+                    operations=operations,
+                    addresses=addresses,
+                )
             ),
         )
         return DeclaredAcl(

@@ -5,21 +5,22 @@
     principal may  = no `deny` entry matches  AND  (an `allow` entry matches  OR  the list's default is `allow`)
 
 An entry matches when its principal is the asking one, a group that holds it (directly or through other groups) or
-everyone; its resource and operation are those asked for; and the caller's address is in one of its ranges. Entries have
-no order. More `allow` entries never take a right away, more `deny` entries never give one.
+everyone; its resource and operation are those asked for; and the caller's address is in one of its ranges. What a
+principal may not describe does not exist for it: who is denied `describe` is denied everything. Entries have no order.
+More `allow` entries never take a right away, more `deny` entries never give one.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv6Address, IPv6Network, ip_address, ip_network
 from types import MappingProxyType
 from typing import Final
 
 from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest, LimitExceeded
-from penstock.rules.names import check_printable_name
+from penstock.rules.names import check_printable_name, is_of_topics
 
 ALLOW: Final = "allow"
 DENY: Final = "deny"
@@ -57,6 +58,8 @@ GROUP_KIND: Final = "group:"
 PRINCIPAL_LENGTH_MAX: Final = 64
 _RANGES_REMEMBERED: Final = 4_096
 """Ranges of addresses that stay parsed: few are in use, each in many entries."""
+_IPV4: Final = 0xFFFF_FFFF
+"""Within ::ffff:0:0/96: the IPv4 addresses of IPv6 (RFC 4291, 2.5.5.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,8 @@ class Acl:
     literal: bool = False
     """As in `Scope`. A tenant has no name."""
     operations: tuple[str, ...] = ()
-    """None: all that can be done to the resource. An allowed operation allows `describe` too."""
+    """None: all that can be done to the resource. An allowed operation allows `describe` too; with a denied `describe`
+    everything is denied."""
     addresses: tuple[str, ...] = ()
     """Ranges as 10.0.0.0/8 or 2001:db8::/32; none: from anywhere. An address that is not known is in every range of a
     `deny` entry and in none of an `allow` entry.
@@ -235,8 +239,9 @@ class _Entry:
         if not _is_named(acl.name, acl.literal, question.name):
             return False
         operations = acl.operations
-        # Who may do something to it may describe it. Who may not do one thing to it may describe it, too.
-        implied = question.operation == DESCRIBE and not self.denies
+        # Who may do something to it may describe it. Who may not do one thing to it may describe it, too; but for who
+        # may not describe it, it does not exist.
+        implied = DESCRIBE in operations if self.denies else question.operation == DESCRIBE
         if operations and question.operation not in operations and not implied:
             return False
         if not self._ranges:
@@ -326,6 +331,19 @@ def _check_name(resource: str, name: str, literal: bool) -> None:
         check_printable_name("name", name, limits.TOPIC_NAME_LENGTH_MAX)
 
 
+def check_can_exist(acl: Acl) -> None:
+    """Raises `InvalidRequest` for an entry about a topic that no tenant can have: a `deny` of it would be of no effect.
+    Entries that are stored are read nevertheless.
+    """
+    if acl.resource == TOPIC and acl.name and not is_of_topics(acl.name):
+        hint = (
+            "; for all that begin so leave the * out, with the pattern prefix"
+            if acl.name.endswith("*")
+            else ""
+        )
+        raise InvalidRequest(f"name: no topic can be called {acl.name[:64]!r}{hint}")
+
+
 def check_principal(principal: str, *, groups: bool) -> None:
     """Raises `InvalidRequest` unless it has a principal's form. `groups`: a group and `everyone` will do, too."""
     kinds = (PERSON_KIND, ACCOUNT_KIND, GROUP_KIND) if groups else (PERSON_KIND, ACCOUNT_KIND)
@@ -411,7 +429,10 @@ def parsed_range(text: str) -> AddressRange:
         network = ip_network(text)
     except ValueError as error:
         raise InvalidRequest(f"addresses: {text[:64]!r} is no range of IP addresses: {error}") from None
-    return AddressRange(network.version, int(network.network_address), int(network.netmask))
+    first, mask = int(network.network_address), int(network.netmask)
+    if isinstance(network, IPv6Network) and network.network_address.ipv4_mapped is not None:
+        return AddressRange(4, first & _IPV4, mask & _IPV4)  # as `address_number` has its addresses
+    return AddressRange(network.version, first, mask)
 
 
 # -- presets --------------------------------------------------------------------------------------------

@@ -28,6 +28,11 @@ def check_topic_name(tenant: str, name: str) -> None:
         raise InvalidRequest(f"name: {name!r}: names that begin with {INTERNAL_PREFIX} are the service's own")
 
 
+def is_of_topics(text: str) -> bool:
+    """Whether names of topics consist of such characters."""
+    return _NAME.fullmatch(text) is not None
+
+
 def check_topic_prefix(prefix: str) -> None:
     """Raises `InvalidRequest` unless a key can be limited to this prefix. An empty prefix means every topic."""
     if len(prefix) > limits.TOPIC_NAME_LENGTH_MAX or (prefix and not _NAME.fullmatch(prefix)):

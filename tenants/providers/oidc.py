@@ -7,6 +7,7 @@ a proxy between this service and the provider is no provider.
 import base64
 import hashlib
 import hmac
+import http.client
 import json
 import ssl
 import urllib.error
@@ -20,6 +21,7 @@ import jwt
 from control_plane import config
 from control_plane.config import ProviderConfig
 from penstock.rules.addresses import is_loopback
+from penstock.rules.names import is_printable_name
 
 TIMEOUT_S = 10
 ANSWER_BYTES_MAX = 256 * 1024
@@ -78,6 +80,8 @@ def identify(provider: ProviderConfig, *, code: str, nonce: str, verifier: str) 
     }
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     methods = known.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+    if not isinstance(methods, list):
+        raise ProviderRefused("discovery: token_endpoint_auth_methods_supported: a list required")
     if "client_secret_basic" in methods:
         # Both parts encoded as forms are: RFC 6749, section 2.3.1.
         pair = f"{quote(provider.client_id, safe='')}:{quote(provider.client_secret, safe='')}"
@@ -108,14 +112,14 @@ def identity_in(provider: ProviderConfig, token: str, *, keys: dict[str, Any], n
     except (jwt.PyJWTError, ValueError, TypeError, KeyError) as error:
         raise ProviderRefused(f"id_token: {type(error).__name__}: {error}") from error
     said = claims.get("nonce")
-    if not isinstance(said, str) or not hmac.compare_digest(said.encode(), nonce.encode()):
+    if not isinstance(said, str) or not hmac.compare_digest(said.encode(errors="replace"), nonce.encode()):
         raise ProviderRefused("id_token: nonce: it was made for another sign-in")
     party = claims.get("azp", provider.client_id)
     if party != provider.client_id or (isinstance(claims["aud"], list) and len(claims["aud"]) > 1):
         raise ProviderRefused("id_token: azp, aud: it was made for another client too")
     subject, email = claims["sub"], claims.get("email")
-    if not isinstance(subject, str) or not 1 <= len(subject) <= 255:
-        raise ProviderRefused("id_token: sub: 1 to 255 characters required")
+    if not isinstance(subject, str) or not is_printable_name(subject, 255):
+        raise ProviderRefused("id_token: sub: 1 to 255 printable characters required")
     # Only the JSON value true: an address that the provider has not verified proves no person.
     proved = isinstance(email, str) and claims.get("email_verified") is True
     return Identity(issuer=provider.issuer, subject=subject, email=str(email) if proved else "")
@@ -144,7 +148,10 @@ def _discovered(provider: ProviderConfig) -> dict[str, Any]:
 
 def _endpoint(known: dict[str, Any], name: str) -> str:
     url = known.get(name)
-    parts = urlsplit(url) if isinstance(url, str) else None
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+    except ValueError:
+        parts = None
     if parts is None or not (
         parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
     ):
@@ -165,18 +172,18 @@ def _asked(
     """The JSON object that the provider answers."""
     context = ssl.create_default_context(cafile=None if provider.ca_file is None else str(provider.ca_file))
     opener = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=context))
-    request = urllib.request.Request(
-        url, data=data, headers={"Accept": "application/json", **(headers or {})}
-    )
     where = urlsplit(url).path
     try:
+        request = urllib.request.Request(
+            url, data=data, headers={"Accept": "application/json", **(headers or {})}
+        )
         with opener.open(request, timeout=TIMEOUT_S) as answer:
             text = answer.read(ANSWER_BYTES_MAX + 1)
         found = json.loads(text) if len(text) <= ANSWER_BYTES_MAX else None
     except urllib.error.HTTPError as error:
         error.close()
         raise ProviderRefused(f"{where}: status {error.code}") from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
         raise ProviderRefused(f"{where}: {type(error).__name__}: {error}") from error
     if not isinstance(found, dict):
         raise ProviderRefused(f"{where}: a JSON object of at most {ANSWER_BYTES_MAX} bytes required")

@@ -1,12 +1,15 @@
 """Access lists, groups of principals, service accounts and their keys over REST: what they do, what they refuse."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
+from control_plane.access import actions as key_actions
 from control_plane.access import list_actions, queries
 from control_plane.access.models import AclEntry, TenantAccessList
+from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit.models import AuditEntry
 from control_plane.brokers.view import ClusterView, KeySeen, TenantSeen
 from control_plane.outbox import in_request
@@ -14,8 +17,9 @@ from control_plane.outbox.models import Delivery
 from control_plane.reconciliation import reconcile as reconciliation
 from control_plane.topics import actions as topics
 from penstock.contract import limits
+from penstock.contract.errors import NotFound
 from penstock.rules.access_document import access_list_digest, access_list_json
-from tenants.models import ApiKey, Membership
+from tenants.models import ApiKey, Membership, ServiceAccount
 from tenants.roles import Role, Standing
 from tests.control_plane.world import ACTOR, House, call, make_house
 
@@ -105,6 +109,12 @@ def test_an_entry_is_stored_audited_and_delivered_as_a_whole_list(house: House) 
             "'service_account:sa_other' does not exist",
         ),
         ({"name": "x", "until": "tomorrow"}, 400, "no such field"),
+        (
+            {"name": "secrets*"},
+            400,
+            "no topic can be called 'secrets*'; for all that begin so leave the * out",
+        ),
+        ({"name": "of ann", "pattern": "prefix"}, 400, "no topic can be called 'of ann'"),
     ],
 )
 def test_an_entry_that_means_nothing_is_refused(
@@ -330,6 +340,24 @@ def test_an_exchanged_key_overlaps_with_the_new_one(house: House) -> None:
     assert refused(house, "POST", f"keys/{key}/rotate", {"overlap_s": 31 * 86_400})[0] == 400
 
 
+def test_an_exchanged_key_is_not_prolonged(house: House) -> None:
+    ends = (timezone.now() + timedelta(days=1)).isoformat()
+    key, _ = key_of(house, account(house), expires_at=ends)
+    made = owner(house, "POST", f"keys/{key}/rotate", {"overlap_s": 60})
+    assert made["expires_at"] == ends
+
+
+def test_a_key_does_not_remove_the_entry_that_lets_it_change_the_list(house: House) -> None:
+    principal = f"service_account:{account(house)}"
+    _, text = key_of(house, principal.partition(":")[2])
+    own = owner(house, "POST", "acls", {"effect": "allow", "principal": principal, "resource": "tenant"})
+    owner(house, "PATCH", "access", {"default": "deny"})
+    status, detail = refused(house, "DELETE", f"acls/{own['id']}", token=text)
+    assert status == 403 and "would lock the key" in detail
+    assert AclEntry.objects.filter(public_id=own["id"]).exists()
+    owner(house, "DELETE", f"acls/{own['id']}")
+
+
 def test_a_key_exchanges_itself_while_it_is_used(house: House) -> None:
     key, text = key_of(house, account(house))
     made = call("POST", f"/v1/keys/{key}/rotate", {"overlap_s": 0}, token=text)
@@ -401,3 +429,55 @@ def test_brokers_get_owners_of_keys_once_they_keep_them(house: House, level: int
         feature_level=level,
     )
     assert [one.what for one in reconciliation.repair(view) if one.object_id == key] == found
+
+
+def test_a_check_says_what_a_key_with_scopes_meets_over_rest(house: House) -> None:
+    scopes = [
+        {"resource": "tenant", "operations": ["alter"]},
+        {"resource": "topic", "name": "a", "operations": ["create"]},
+    ]
+    key, text = key_of(house, account(house), scopes=scopes)
+    for asked in ("operation=alter&resource=tenant", "operation=create&resource=topic&name=a"):
+        told = owner(house, "GET", f"access/check?key={key}&{asked}")
+        assert told["scopes_grant"] and not told["allowed"] and "a key with scopes does not" in told["reason"]
+    assert refused(house, "POST", "keys", {"name": "more"}, token=text)[0] == 403
+    assert refused(house, "POST", "topics", {"name": "a", "partitions": 1}, token=text)[0] == 403
+
+
+def test_a_check_says_that_the_tenant_is_closed(house: House) -> None:
+    key, text = key_of(house, account(house))
+    asked = f"access/check?key={key}&operation=produce&resource=topic&name=a"
+    assert owner(house, "GET", asked)["allowed"]
+    owner(house, "DELETE", f"tenants/{house.tenant.public_id}")
+    told = owner(house, "GET", asked)
+    assert (told["allowed"], told["reason"]) == (False, "the tenant is closed")
+    assert refused(house, "GET", "topics", token=text)[0] == 401
+
+
+def test_a_check_says_no_to_what_may_not_even_be_described(house: House) -> None:
+    principal = f"service_account:{account(house)}"
+    owner(house, "POST", "acls", entry("deny", principal, name="secrets", operations=["describe"]))
+    asked = "operation=produce&resource=topic&name=secrets"
+    assert not owner(house, "GET", f"access/check?principal={principal}&{asked}")["allowed"]
+    found = owner(house, "GET", f"access/who?{asked}")["principals"]
+    assert [one["allowed"] for one in found if one["principal"] == principal] == [False]
+
+
+def test_no_key_is_made_of_an_account_that_is_deleted_meanwhile(house: House) -> None:
+    gone = ServiceAccount.objects.get(public_id=account(house))
+    owner(house, "DELETE", f"service-accounts/{gone.public_id}")
+    person_id = person(house, Role.OWNER).removeprefix("person:")
+    actor = Actor(kind=ActorKind.PERSON, id=person_id, request_id="", source="")
+    with pytest.raises(NotFound, match="service account"):
+        key_actions.create_key(actor, house.tenant, name="late", account=gone)
+    assert not ApiKey.objects.filter(service_account=gone).exists()
+
+
+def test_a_group_is_changed_though_one_of_its_people_has_left(house: House) -> None:
+    left, billing = person(house, Role.DEVELOPER), f"service_account:{account(house)}"
+    group = owner(house, "POST", "principal-groups", {"name": "team", "members": [left]})["id"]
+    owner(house, "DELETE", f"people/{left.removeprefix('person:')}")
+    changed = owner(house, "PATCH", f"principal-groups/{group}", {"members": [left, billing]})
+    assert set(changed["members"]) == {left, billing}
+    owner(house, "PATCH", f"principal-groups/{group}", {"members": [billing]})
+    assert refused(house, "PATCH", f"principal-groups/{group}", {"members": [left]})[0] == 404

@@ -11,13 +11,14 @@ from control_plane.audit.models import AuditEntry
 from control_plane.brokers import answers, view
 from control_plane.brokers import client as broker_client
 from control_plane.outbox import in_request
-from control_plane.placement import balancing, cell_actions, driving, plan_actions, queries
-from control_plane.placement.models import Balancer, LoadReport, Move, MoveState, PlacementPlan
+from control_plane.placement import balancing, cell_actions, driving, plan_actions, planning, queries
+from control_plane.placement.models import Balancer, LoadReport, Move, MoveState, PlacementPlan, PlanState
 from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
+from penstock.contract.errors import InvalidRequest, PreconditionFailed
 from tenants.roles import Standing
 from tests.control_plane.api.lists import Cluster, cluster
-from tests.control_plane.world import Answer, House, call, make_house
+from tests.control_plane.world import ACTOR, Answer, House, call, make_house
 
 pytestmark = pytest.mark.django_db
 
@@ -178,6 +179,48 @@ def test_a_drain_is_a_plan_whichever_way_it_is_asked_for(house: House, said: Clu
     assert order.use == "serve"
 
 
+def test_of_two_who_confirm_at_once_one_is_refused(house: House, said: Cluster) -> None:
+    describe(said, on_three())
+    first, second = made(house, kind="drain", broker=2), made(house, kind="drain", broker=2)
+    drafts = [queries.plan(one["id"]) for one in (first, second)]
+    assert ask(house, "POST", f"plans/{first['id']}/confirm", {}).status == 200
+    with pytest.raises(InvalidRequest, match="only a draft is confirmed"):
+        plan_actions.confirm(ACTOR, drafts[0], replicas=12)
+    with pytest.raises(PreconditionFailed, match="is moving; make another plan"):
+        plan_actions.confirm(ACTOR, drafts[1], replicas=12)
+    assert Move.objects.count() == 12
+    assert ask(house, "DELETE", f"plans/{first['id']}").status == 200
+    with pytest.raises(InvalidRequest, match="it is cancelled, only a draft"):
+        plan_actions.confirm(ACTOR, drafts[0], replicas=12)
+    assert Move.objects.count() == 12
+
+
+def test_a_drain_confirmed_while_it_is_cancelled_is_taken_back_whole(house: House, said: Cluster) -> None:
+    describe(said, on_three())
+    plan = made(house, kind="drain", broker=2)
+    as_draft = queries.plan(plan["id"])
+    assert ask(house, "POST", f"plans/{plan['id']}/confirm", {}).status == 200
+    planning.cancel(ACTOR, as_draft)
+    order = queries.order_of(2)
+    assert order is not None and order.use == "serve"
+    driving.drive()
+    assert set(Move.objects.values_list("state", flat=True)) == {MoveState.CANCELLED}
+    entry = AuditEntry.objects.get(action="placement.cancel")
+    assert entry.after == {"kind": "drain", "moves_cancelled": 12}
+
+
+def test_a_drain_that_ended_while_it_is_cancelled_stays(house: House, said: Cluster) -> None:
+    describe(said, on_three())
+    plan = made(house, kind="drain", broker=2)
+    assert ask(house, "POST", f"plans/{plan['id']}/confirm", {}).status == 200
+    as_running = queries.plan(plan["id"])
+    PlacementPlan.objects.update(state=PlanState.DONE)
+    with pytest.raises(InvalidRequest, match="it is done"):
+        planning.cancel(ACTOR, as_running)
+    order = queries.order_of(2)
+    assert order is not None and order.use == "drain"
+
+
 def test_a_drain_begins_beside_what_is_moving_and_leaves_that_for_later(house: House, said: Cluster) -> None:
     describe(said, on_three())
     said.described.partitions[0].target.extend([1, 2, 4])
@@ -210,6 +253,18 @@ def test_a_tenants_topics_move_into_its_cell_and_new_ones_go_there(house: House,
         on_brokers=True,
     )  # fmt: skip
     assert cell_actions.brokers_for(tenant, seen) is None
+    assert ask(house, "POST", f"plans/{plan['id']}/confirm", {}).status == 200
+    assert cell_actions.brokers_for(tenant, seen) == (3, 4, 5)
+    stale = made(house, kind="move_tenant", tenant=tenant, cell="")
+    assert ask(house, "DELETE", f"plans/{plan['id']}").status == 200, "back in no cell"
+    late = ask(house, "POST", f"plans/{stale['id']}/confirm", {})
+    assert late.status == 412 and "is in another cell now" in late.body["detail"]
+    plan = made(house, kind="move_tenant", tenant=tenant, cell="north")
+    as_draft = queries.plan(plan["id"])
+    assert ask(house, "POST", f"plans/{plan['id']}/confirm", {}).status == 200
+    planning.cancel(ACTOR, as_draft)
+    assert cell_actions.brokers_for(tenant, seen) is None
+    plan = made(house, kind="move_tenant", tenant=tenant, cell="north")
     assert ask(house, "POST", f"plans/{plan['id']}/confirm", {}).status == 200
     assert cell_actions.brokers_for(tenant, seen) == (3, 4, 5)
     used = ask(house, "DELETE", "cells/north")

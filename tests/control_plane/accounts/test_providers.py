@@ -205,6 +205,11 @@ def test_an_address_that_is_not_verified_makes_no_person(provider: Provider, ver
         {"iat": int(time.time()) + 3600},
         {"sub": ""},
         {"sub": "x" * 256},
+        {"sub": "ann\0"},
+        {"sub": "\ud800"},
+        {"nonce": "\ud800"},
+        {"aud": [CLIENT_ID, 7]},
+        {"iat": []},
     ],
     ids=lambda claims: " ".join(claims),
 )
@@ -231,6 +236,12 @@ def test_a_token_that_another_key_signed_is_not_believed(provider: Provider) -> 
         {"issuer": "https://accounts.example"},
         {"token_endpoint": "http://evil.example/token"},
         {"jwks_uri": 7},
+        {"jwks_uri": "https://[::1"},
+        {"jwks_uri": "http://127.0.0.1:1/a key\n"},
+        {"token_endpoint": "http://127.0.0.1:99999999/token"},
+        {"authorization_endpoint": "https://[::1"},
+        {"token_endpoint_auth_methods_supported": None},
+        {"token_endpoint_auth_methods_supported": 7},
     ],
     ids=lambda one: " ".join(one),
 )
@@ -325,6 +336,14 @@ def test_a_token_without_a_signature_or_signed_with_a_published_key_as_secret_is
         with pytest.raises(oidc.ProviderRefused):
             oidc.identity_in(known_as, token, keys=keys, nonce="n")
     wrong: dict[str, Any]
-    for wrong in ({}, {"keys": []}, {"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}, {"keys": 7}):
+    for wrong in (
+        {},
+        {"keys": []},
+        {"keys": [{"kty": "oct", "k": "c2VjcmV0"}]},
+        {"keys": 7},
+        {"keys": [7]},
+        {"keys": [{}]},
+        {"keys": [{"kty": "RSA", "n": 7, "e": None}]},
+    ):
         with pytest.raises(oidc.ProviderRefused):
             oidc.identity_in(known_as, jwt.encode(claims, "s" * 40, "HS256"), keys=wrong, nonce="n")

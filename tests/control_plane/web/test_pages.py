@@ -386,6 +386,15 @@ def test_a_developer_exchanges_no_key_of_a_service_account(house: House) -> None
     assert ApiKey.objects.filter(name="program", service_account=account, maker=None).count() == 2
 
 
+def test_a_developer_makes_no_key_of_a_service_account(house: House) -> None:
+    account = create_service_account(ACTOR, house.tenant, name="billing")
+    wanted = {"name": "program", "account": account.public_id, "lifetime": "90", "scope": "all"}
+    signed_in(house, Standing.DEVELOPER).post("/t/acme/new-key", wanted)
+    assert not ApiKey.objects.filter(service_account=account).exists()
+    assert signed_in(house).post("/t/acme/new-key", wanted).status_code == 200
+    assert ApiKey.objects.filter(service_account=account).count() == 1
+
+
 def test_the_audit_log_names_the_person(house: House) -> None:
     client = signed_in(house)
     access.create_key(ACTOR, house.tenant, name="by hand")

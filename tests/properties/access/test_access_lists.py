@@ -1,7 +1,7 @@
 """The evaluation of access lists gives what a plain reading of the entries gives, and rights move only one way."""
 
 from dataclasses import replace
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,15 @@ from penstock.rules.access import Access, AccessList, Acl, Question, Scope
 PEOPLE = ["person:ann", "person:bob", "service_account:bill"]
 GROUPS = ["group:a", "group:b", "group:c"]
 NAMES = ["", "o", "orders", "orders.eu", "pay", "ords"]
-RANGES = ["10.0.0.0/8", "10.1.0.0/16", "192.0.2.7/32", "2001:db8::/32", "0.0.0.0/0", "::/0"]
+RANGES = [
+    "10.0.0.0/8",
+    "10.1.0.0/16",
+    "192.0.2.7/32",
+    "2001:db8::/32",
+    "0.0.0.0/0",
+    "::/0",
+    "::ffff:10.0.0.0/104",
+]
 ADDRESSES = ["10.1.2.3", "10.9.9.9", "192.0.2.7", "2001:db8::1", "::ffff:10.1.2.3", "", "somewhere"]
 
 resources = st.sampled_from(access.RESOURCES)
@@ -72,8 +80,10 @@ def naive_in(text: str, address: str, unknown: bool) -> bool:
         found = ip_address(address)
     except ValueError:
         return unknown
-    mapped = getattr(found, "ipv4_mapped", None)
-    return (mapped or found) in ip_network(text)
+    plain = getattr(found, "ipv4_mapped", None) or found
+    if text.startswith("::ffff:") and plain.version == 4:
+        return IPv6Address(f"::ffff:{plain}") in ip_network(text)
+    return plain in ip_network(text)
 
 
 def naive_matches(rules: AccessList, acl: Acl, asked: Question) -> bool:
@@ -83,7 +93,10 @@ def naive_matches(rules: AccessList, acl: Acl, asked: Question) -> bool:
         or (asked.principal != "" and naive_holds(rules, acl.principal, asked.principal))
     )
     named = asked.name == acl.name if acl.literal else asked.name[: len(acl.name)] == acl.name
-    implied = acl.effect == access.ALLOW and asked.operation == access.DESCRIBE
+    if acl.effect == access.ALLOW:
+        implied = asked.operation == access.DESCRIBE
+    else:
+        implied = access.DESCRIBE in acl.operations
     done = not acl.operations or asked.operation in acl.operations or implied
     where = not acl.addresses or any(
         naive_in(text, asked.address, unknown=acl.effect == access.DENY) for text in acl.addresses
@@ -195,3 +208,10 @@ def test_scopes_within_others_grant_nothing_that_those_do_not(
 @given(st.lists(scopes(), max_size=3))
 def test_scopes_are_within_themselves(some: list[Scope]) -> None:
     assert access.within(some, some)
+
+
+@given(lists, questions())
+def test_what_may_not_be_described_may_not_be_used(rules: AccessList, asked: Question) -> None:
+    ready = Access(rules)
+    if ready.decide(asked).allowed:
+        assert ready.decide(replace(asked, operation=access.DESCRIBE)).allowed

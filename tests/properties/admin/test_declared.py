@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import InvalidRequest
 from penstock.admin.declared import Change, Kind, Present, Sign, difference, ids_of
 from penstock.admin.declared_file import Declared, DeclaredAcl, DeclaredTopic
 
@@ -16,7 +18,12 @@ def wishes(draw: st.DrawFn) -> Declared:
     accounts = tuple(sorted(draw(st.sets(NAMES))))
     groups = sorted(draw(st.sets(NAMES)))
     known = [f"service_account:{name}" for name in accounts] + [f"group:{name}" for name in groups]
-    members = st.sets(st.sampled_from(known)) if known else st.just(set())
+
+    def members(name: str) -> st.SearchStrategy[set[str]]:
+        """Only later groups, so that there is no circle."""
+        possible = [one for one in known if not one.startswith("group:") or one > f"group:{name}"]
+        return st.sets(st.sampled_from(possible)) if possible else st.just(set())
+
     acls = st.builds(
         DeclaredAcl,
         effect=st.sampled_from(("allow", "deny")),
@@ -29,7 +36,7 @@ def wishes(draw: st.DrawFn) -> Declared:
     )
     return Declared(
         service_accounts=accounts,
-        principal_groups={name: tuple(sorted(draw(members))) for name in groups},
+        principal_groups={name: tuple(sorted(draw(members(name)))) for name in groups},
         topics=tuple(
             DeclaredTopic(
                 name=name,
@@ -121,3 +128,20 @@ def test_the_default_denies_last_and_allows_first(wanted: Declared) -> None:
     there = Present(default="allow" if wanted.default == "deny" else "deny")
     changes = difference(wanted, there)
     assert changes[-1 if wanted.default == "deny" else 0].kind is Kind.ACCESS
+
+
+def test_groups_in_a_circle_are_refused_before_anything_is_made() -> None:
+    new = Declared(principal_groups={"a": ("group:b",), "b": ("group:a",)})
+    with pytest.raises(InvalidRequest, match="circle: group:"):
+        difference(new, Present())
+    there = Present(
+        principal_groups=(
+            {"id": "grp_1", "name": "b", "members": ["group:grp_2"]},
+            {"id": "grp_2", "name": "a", "members": []},
+        )
+    )
+    closing = Declared(principal_groups={"a": ("group:b",)})
+    with pytest.raises(InvalidRequest, match="circle: group:"):
+        difference(closing, there)
+    opened = Declared(principal_groups={"a": ("group:b",), "b": ()})
+    assert len(difference(opened, there)) == 2

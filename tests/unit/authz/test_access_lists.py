@@ -70,6 +70,16 @@ def test_a_changed_list_counts_for_who_has_entered_before() -> None:
     tenants.authenticator.topic(principal, Operation.CONSUME, "orders")
 
 
+def test_changed_scopes_count_for_who_has_entered_before() -> None:
+    tenants = with_list()
+    tenants.change_key(1, bindings=(model.Binding(topic_prefix="orders", operations=("produce",)),))
+    principal = tenants.enter(ONE)
+    tenants.authenticator.topic(principal, Operation.PRODUCE, "orders")
+    tenants.change_key(1, bindings=(model.Binding(topic_prefix="orders", operations=("consume",)),))
+    with pytest.raises(Forbidden, match="no scope of the key"):
+        tenants.authenticator.topic(principal, Operation.PRODUCE, "orders")
+
+
 def test_the_address_of_the_caller_counts() -> None:
     tenants = with_list(entry("deny", addresses=("10.0.0.0/8",)))
     inside, outside = tenants.enter(ONE, peer="10.1.2.3"), tenants.enter(ONE, peer="192.0.2.1")

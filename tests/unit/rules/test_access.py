@@ -112,6 +112,24 @@ def test_an_address_that_is_not_known_is_denied_and_not_allowed() -> None:
     assert allowing.decide(ask(address="::ffff:10.0.0.1")).allowed
 
 
+@pytest.mark.parametrize("near", ["::ffff:10.0.0.0/104", "::ffff:10.0.0.1", "::ffff:0:0/96"])
+@pytest.mark.parametrize("address", ["10.0.0.1", "::ffff:10.0.0.1"])
+def test_a_range_of_ipv4_within_ipv6_is_one_of_ipv4(near: str, address: str) -> None:
+    denying = Access(AccessList(acls=(acl(effect="deny", addresses=(near,)),)))
+    assert not denying.decide(ask(address=address)).allowed
+    assert denying.decide(ask(address="2001:db8::1")).allowed
+    allowing = Access(AccessList(default="deny", acls=(acl(addresses=(near,)),)))
+    assert allowing.decide(ask(address=address)).allowed
+
+
+def test_who_may_not_describe_a_topic_may_do_nothing_with_it() -> None:
+    hiding = Access(AccessList(acls=(acl(effect="deny", operations=("describe",)),)))
+    for operation in access.OPERATIONS_OF["topic"]:
+        assert not hiding.decide(ask(operation)).allowed, operation
+    narrow = Access(AccessList(acls=(acl(effect="deny", operations=("produce",)),)))
+    assert narrow.decide(ask("describe")).allowed and narrow.decide(ask("consume")).allowed
+
+
 def test_the_service_is_bound_by_no_entry() -> None:
     rules = Access(AccessList(default="deny", acls=(acl(effect="deny", principal="everyone", name=""),)))
     assert rules.decide(ask(principal=access.SERVICE)).allowed
@@ -142,3 +160,16 @@ def test_a_preset_is_entries_that_anyone_could_write() -> None:
     ]
     with pytest.raises(InvalidRequest, match="producer, consumer, owner, read-only"):
         access.preset("boss", principal="group:g", resource_name="", literal=False, group_prefix="")
+
+
+def test_a_scope_that_names_no_kind_is_of_topics_and_groups_alone() -> None:
+    for resource in access.RESOURCES:
+        granted = access.scope_grants(Scope(), "describe", resource, "")
+        assert granted == (resource in ("topic", "group")), resource
+    assert not access.scope_grants(Scope(resource="group"), "consume", "topic", "orders")
+
+
+def test_the_scope_of_a_prefix_is_not_within_that_of_the_one_name() -> None:
+    one, all_that_begin_so = Scope(name="orders", literal=True), Scope(name="orders")
+    assert not access.within([all_that_begin_so], [one])
+    assert access.within([one], [all_that_begin_so])
