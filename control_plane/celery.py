@@ -21,6 +21,7 @@ CHECKPOINT_S = 10.0
 MAIL_S = 5.0
 KEY_USE_S = 60.0
 CLOSED_S = 10.0
+BINS_S = 30.0
 POLL_S = 0.1
 """How often the embedded transport looks for messages."""
 
@@ -99,6 +100,11 @@ app.conf.update(
             "task": "cluster.drive_closed",
             "schedule": CLOSED_S,
             "options": {"expires": CLOSED_S * 2},
+        },
+        "bins": {
+            "task": "cluster.empty_bins",
+            "schedule": BINS_S,
+            "options": {"expires": BINS_S * 2},
         },
         "key-use": {
             "task": "cluster.note_key_use",

@@ -54,6 +54,7 @@ def set_limits(
     retention_ms_max: int | None = None,
     message_bytes_max: int | None = None,
     service_accounts_max: int | None = None,
+    bin_days: int | None = None,
     keys_max: int | None = None,
 ) -> Tenant:
     """Set the plan and the limits that are given; 0 = no limit. Another plan ends all limits of the tenant's own that
@@ -67,6 +68,7 @@ def set_limits(
         "retention_ms_max": retention_ms_max,
         "message_bytes_max": message_bytes_max,
         "service_accounts_max": service_accounts_max,
+        "bin_days": bin_days,
         "keys_max": keys_max,
     }
     for name, value in given.items():

@@ -21,7 +21,7 @@ class PlanVersion(models.Model):
 
 
 class Quota(models.Model):
-    """Of limits: None = the plan's, 0 = no limit."""
+    """Of limits: None = the plan's, 0 = no limit, or no recycle bin."""
 
     tenant = models.OneToOneField(Tenant, on_delete=models.PROTECT, related_name="quota")
     plan = models.CharField(max_length=PLAN_NAME_LENGTH_MAX, default="", blank=True)
@@ -33,4 +33,5 @@ class Quota(models.Model):
     retention_ms_max = models.PositiveBigIntegerField(null=True)
     message_bytes_max = models.PositiveIntegerField(null=True)
     service_accounts_max = models.PositiveIntegerField(null=True)
+    bin_days = models.PositiveIntegerField(null=True)
     keys_max = models.PositiveIntegerField(null=True)

@@ -18,11 +18,13 @@ from penstock.rules.names import check_printable_name
 
 PLAN_NAME_LENGTH_MAX = 32
 COUNT_MAX = 2**31 - 1
+BIN_DAYS_MAX = 365
+"""Longer than any undo, and it is billed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a tenant may use. 0 = no limit."""
+    """What a tenant may use. 0 = no limit, but for `bin_days`."""
 
     produce_bytes_per_s: int
     """Bytes of batches as sent, over all brokers."""
@@ -36,6 +38,8 @@ class Limits:
     """The largest `max_message_bytes` that a topic may have."""
     service_accounts_max: int = 0
     """Service accounts of the tenant."""
+    bin_days: int = 0
+    """Days that a deleted topic stays in the recycle bin; here 0 = no bin."""
     keys_max: int = 0
     """Valid keys of the tenant's people and service accounts; those of the console are not counted."""
 
@@ -52,6 +56,7 @@ HIGHEST: dict[str, int] = {
     "retention_ms_max": 2**53,
     "message_bytes_max": MESSAGE_BYTES_MAX_LIMIT,
     "service_accounts_max": COUNT_MAX,
+    "bin_days": BIN_DAYS_MAX,
     "keys_max": COUNT_MAX,
 }
 """The highest value of each limit."""
@@ -72,7 +77,7 @@ class Plan:
 
 
 def limits_from(document: Mapping[str, int]) -> Limits:
-    """The limits named, and no limit for the others. Raises `InvalidRequest`."""
+    """The limits named, and no limit, and no recycle bin, for the others. Raises `InvalidRequest`."""
     unknown = [name for name in document if name not in LIMIT_NAMES]
     if unknown:
         raise InvalidRequest(f"limits: {unknown[0][:64]!r} is none of {', '.join(LIMIT_NAMES)}")
@@ -84,7 +89,7 @@ def check_plan_name(name: str) -> None:
     check_printable_name("plan", name, PLAN_NAME_LENGTH_MAX)
 
 
-STANDARD = Limits(produce_bytes_per_s=64 * MIB, partitions_max=1_000)
+STANDARD = Limits(produce_bytes_per_s=64 * MIB, partitions_max=1_000, bin_days=7)
 SYSTEM = Limits(produce_bytes_per_s=0, partitions_max=0)
 DEFAULT = Plan(name="pay-as-you-go", version=1, limits=STANDARD)
 """Of tenants that were given no other."""
@@ -99,6 +104,7 @@ SHIPPED: tuple[Plan, ...] = (
             retention_ms_max=7 * DAY_MS,
             message_bytes_max=1 * MIB,
             service_accounts_max=5,
+            bin_days=3,
             keys_max=20,
         ),
     ),
@@ -106,8 +112,8 @@ SHIPPED: tuple[Plan, ...] = (
     Plan(
         name="committed",
         version=1,
-        limits=Limits(produce_bytes_per_s=256 * MIB, partitions_max=10_000),
+        limits=Limits(produce_bytes_per_s=256 * MIB, partitions_max=10_000, bin_days=30),
     ),
-    Plan(name="dedicated", version=1, limits=Limits(produce_bytes_per_s=0, partitions_max=0)),
+    Plan(name="dedicated", version=1, limits=Limits(produce_bytes_per_s=0, partitions_max=0, bin_days=30)),
 )
 """Examples that can be used as they are."""

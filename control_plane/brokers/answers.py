@@ -35,6 +35,7 @@ def topic_seen(topic: pb.DescribedTopic) -> view.TopicSeen:
         together=Crowd(topic.copies_in_one_zone, topic.copies_on_one_host)
         if topic.copies_in_one_zone
         else None,
+        binned=topic.binned,
     )
 
 

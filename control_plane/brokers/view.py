@@ -90,6 +90,8 @@ class TopicSeen:
     generation: int
     together: domains.Crowd | None = None
     """The most copies that a partition has in one zone, and on one host; None = not known."""
+    binned: bool = False
+    """It lies in the recycle bin: `name` is the one it had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

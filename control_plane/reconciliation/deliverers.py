@@ -6,7 +6,7 @@ from datetime import datetime
 from control_plane.access import list_actions as access_actions
 from control_plane.access import queries as access
 from control_plane.brokers import client as brokers
-from control_plane.brokers.view import BrokerSeen
+from control_plane.brokers.view import BrokerSeen, TopicSeen
 from control_plane.outbox import registry
 from control_plane.outbox.conditions import DELIVERY
 from control_plane.outbox.registry import Delivered
@@ -133,6 +133,10 @@ class TopicDeliverer:
         topic = topics.topic_for_delivery(object_id)
         if topic.deleted_at is not None:
             outcome = self._delete(topic)
+        elif topic.binned_at is not None:
+            outcome = brokers.client().bin_topic(
+                topic.tenant.public_id, bytes.fromhex(topic.topic_id), generation=topic.generation
+            )
         elif topic.on_brokers:
             outcome = self._update(topic)
         else:
@@ -147,7 +151,11 @@ class TopicDeliverer:
         by_id = topics.topics_for_delivery(object_ids)
         in_order = [by_id[object_id] for object_id in object_ids]
         found = self._make_all(
-            [topic for topic in in_order if topic.deleted_at is None and not topic.on_brokers]
+            [
+                topic
+                for topic in in_order
+                if topic.deleted_at is None and topic.binned_at is None and not topic.on_brokers
+            ]
         )
         for topic in in_order:
             if topic.public_id not in found:
@@ -219,10 +227,7 @@ class TopicDeliverer:
             except NotFound:
                 raise taken from None
             if found.topic_id != topic.topic_id and topic.tenant.public_id != SYSTEM_TENANT:
-                if topics.is_being_deleted(topic.tenant, found.topic_id):
-                    raise BrokerUnavailable(
-                        f"{topic.name}: the deletion of the topic that had this name has not reached the brokers yet"
-                    ) from None
+                self._check_given_up(topic, found)
                 raise
             # Internal topics may have been created when the brokers were started; they are never deleted.
             topic.topic_id = found.topic_id
@@ -277,13 +282,35 @@ class TopicDeliverer:
             added = choice.assignments(
                 self._wanted(topic, missing, settings.replication, seen), seen, placement.load_sums()
             )
-        return brokers.client().update_topic(
+        outcome = brokers.client().update_topic(
             topic.tenant.public_id,
             bytes.fromhex(topic.topic_id),
             settings,
             added,
             generation=topic.generation,
         )
+        return self._restore(topic) if found.binned else outcome
+
+    def _restore(self, topic: Topic) -> pb.Outcome:
+        """Last, so that it comes back with the settings that are wanted."""
+        tenant = topic.tenant.public_id
+        try:
+            return brokers.client().restore_topic(
+                tenant, bytes.fromhex(topic.topic_id), topic.name, generation=topic.generation
+            )
+        except AlreadyExists:
+            try:
+                found = brokers.describe_topic(tenant=tenant, name=topic.name)
+            except NotFound:
+                raise BrokerUnavailable(f"{topic.name}: the name was given up a moment ago") from None
+            self._check_given_up(topic, found)
+            raise
+
+    def _check_given_up(self, topic: Topic, found: TopicSeen) -> None:
+        if topics.gives_its_name_up(topic.tenant, found.topic_id):
+            raise BrokerUnavailable(
+                f"{topic.name}: the deletion of the topic that had this name has not reached the brokers yet"
+            ) from None
 
     def _delete(self, topic: Topic) -> pb.Outcome:
         try:

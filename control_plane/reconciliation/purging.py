@@ -1,4 +1,4 @@
-"""What becomes of closed tenants: each is billed up to its end, and purged when the time to reopen it is over.
+"""What goes by itself when its time is over: topics in recycle bins, and closed tenants, each billed up to its end.
 
 Bill first: the brokers refuse its keys already when a period is closed, so nothing is accepted that no cut counts. A
 tenant is purged only when the invoice of a period that ends after its grace period is issued.
@@ -12,6 +12,7 @@ from billing import period_actions
 from billing import queries as billing
 from control_plane.audit.actor import system
 from control_plane.topics import actions as topics
+from control_plane.topics import bin_actions as bins
 from control_plane.topics import queries as topic_queries
 from penstock.contract.errors import InvalidRequest, NotFound
 from tenants.closing import actions, queries
@@ -19,8 +20,23 @@ from tenants.models import Tenant
 
 TOPICS_PER_ROUND = 100
 """Topics of one tenant that are deleted in one round; the rest come with the next."""
+PURGED_PER_ROUND = 1_000
+"""Topics of all tenants that are deleted from recycle bins in one round."""
 ACTOR = system("closing")
+BIN_ACTOR = system("recycle-bin")
 _log = logging.getLogger(__name__)
+
+
+def empty_bins() -> int:
+    """One round over all topics whose time in the recycle bin is over; how many were deleted for good."""
+    purged = 0
+    for topic in list(topic_queries.topics_to_purge()[:PURGED_PER_ROUND]):
+        try:
+            purged += bins.purge_due(BIN_ACTOR, topic)
+        except Exception:
+            # A fault of the service with one topic. The others must not wait for it.
+            _log.exception("a topic stays in the recycle bin", extra={"topic": topic.public_id})
+    return purged
 
 
 def drive_closed() -> int:
@@ -52,7 +68,12 @@ def _drive(tenant: Tenant) -> bool:
             topics.delete_topic(ACTOR, tenant, topic.name)
         except NotFound:
             pass  # another worker was first
-    if topic_queries.topics(tenant).exists():
+    for topic in list(topic_queries.binned_topics(tenant).order_by("pk")[:TOPICS_PER_ROUND]):
+        try:
+            bins.purge_topic(ACTOR, tenant, topic.public_id)
+        except NotFound:
+            pass  # another worker was first
+    if topic_queries.topics(tenant).exists() or topic_queries.binned_topics(tenant).exists():
         return False
     actions.purge(ACTOR, tenant)
     _log.info("a tenant is purged", extra={"tenant": tenant.public_id})

@@ -134,7 +134,7 @@ def _tenant_difference(row: Tenant, found: view.TenantSeen) -> str:
 
 def _topics(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
     by_id = {topic.topic_id: topic for topic in seen.topics}
-    by_name = {(topic.tenant, topic.name): topic for topic in seen.topics}
+    by_name = {(topic.tenant, topic.name): topic for topic in seen.topics if not topic.binned}
     for row in topics.topics_of_all().filter(on_brokers=True).order_by("pk").iterator():
         found = by_id.get(row.topic_id)
         other = by_name.get((row.tenant.public_id, row.name))
@@ -142,6 +142,8 @@ def _topics(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
         if row.deleted_at is not None:
             if found is not None and _judged(row, seen) and _may_redeliver(row):
                 why = _redelete(actor, row, found)
+        elif row.binned_at is not None and found is None:
+            why = _gone_from_the_bin(row, seen)
         elif found is None and _has_been_there(row, seen):
             # Even when a change of it waits: brokers cannot apply that to a topic that does not exist.
             why = _recreated(actor, row) if other is None else _replaced(actor, row, other)
@@ -157,6 +159,15 @@ def _has_been_there(row: Topic, seen: view.ClusterView) -> bool:
 
 def _redelete(actor: Actor, row: Topic, found: view.TopicSeen) -> str:
     return _redeliver(actor, row, found, "it was deleted, and the brokers still have it")
+
+
+def _gone_from_the_bin(row: Topic, seen: view.ClusterView) -> str:
+    """Only said: what made again would be empty is not worth restoring."""
+    why = "it was in the recycle bin, and is gone on the brokers with all its messages"
+    if not _has_been_there(row, seen) or conditions.has(row.conditions, conditions.DRIFT, why):
+        return ""
+    topic_actions.put_condition(row.public_id, conditions.DRIFT, "removed_on_brokers", why)
+    return why
 
 
 def _redeliver(actor: Actor, row: Topic, found: view.TopicSeen, why: str) -> str:
@@ -194,6 +205,8 @@ def _topic_difference(row: Topic, found: view.TopicSeen) -> str:
         return f"the brokers have generation {found.generation}, {row.generation} is wanted"
     if found.partitions < row.partitions:
         return f"it has {found.partitions} partitions on the brokers, {row.partitions} are wanted"
+    if found.binned != (row.binned_at is not None):
+        return f"it is {'' if found.binned else 'not '}in the recycle bin on the brokers"
     try:
         on_brokers = TopicSettings.from_dict(json.loads(found.settings_json)).to_dict()
     except (ValueError, PenstockError):

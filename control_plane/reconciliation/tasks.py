@@ -21,6 +21,12 @@ def drive_closed() -> None:
     purging.drive_closed()
 
 
+@shared_task(name="cluster.empty_bins")
+def empty_bins() -> None:
+    """Delete for good what has been in a recycle bin for its time."""
+    purging.empty_bins()
+
+
 @shared_task(name="cluster.note_key_use")
 def note_key_use() -> None:
     """Ask the brokers which keys they served lately; those that are away are asked the next time."""

@@ -27,6 +27,7 @@ class LimitsInput(shapes.StrictSerializer):
     retention_ms_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     message_bytes_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     service_accounts_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    bin_days = serializers.IntegerField(required=False, help_text="0 = no recycle bin.")
     keys_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
 
 
@@ -56,6 +57,9 @@ class LimitsShape(serializers.Serializer[Any]):
     retention_ms_max = serializers.IntegerField(help_text="The longest `retention_ms` of a topic.")
     message_bytes_max = serializers.IntegerField(help_text="The largest `max_message_bytes` of a topic.")
     service_accounts_max = serializers.IntegerField(help_text="Service accounts.")
+    bin_days = serializers.IntegerField(
+        help_text="Days that a deleted topic stays in the recycle bin; 0 = no recycle bin."
+    )
     keys_max = serializers.IntegerField(help_text="Valid keys of people and service accounts.")
 
 
@@ -100,6 +104,9 @@ class QuotasShape(serializers.Serializer[Any]):
         help_text="The largest `max_message_bytes` of a topic; 0 = no limit."
     )
     service_accounts_max = serializers.SerializerMethodField(help_text="Service accounts; 0 = no limit.")
+    bin_days = serializers.SerializerMethodField(
+        help_text="Days that a deleted topic stays in the recycle bin; 0 = no recycle bin."
+    )
     keys_max = serializers.SerializerMethodField(
         help_text="Valid keys of people and service accounts; 0 = no limit."
     )
@@ -127,6 +134,9 @@ class QuotasShape(serializers.Serializer[Any]):
 
     def get_service_accounts_max(self, tenant: Tenant) -> int:
         return self._limits.service_accounts_max
+
+    def get_bin_days(self, tenant: Tenant) -> int:
+        return self._limits.bin_days
 
     def get_keys_max(self, tenant: Tenant) -> int:
         return self._limits.keys_max

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any, ClassVar
 
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -11,10 +11,10 @@ from rest_framework.response import Response
 from control_plane.api import etags, problems, shapes
 from control_plane.brokers.view import DurabilitySeen
 from control_plane.rest.views import TenantView, answer_change, tagged
-from control_plane.topics import actions, creation, queries
+from control_plane.topics import actions, bin_actions, creation, queries
 from control_plane.topics.models import Topic
 from penstock.contract import limits
-from penstock.contract.errors import LimitExceeded, PenstockError
+from penstock.contract.errors import InvalidRequest, LimitExceeded, PenstockError
 from penstock.rules.access import ALTER, CREATE, DELETE
 from penstock.rules.timestamps import moment_of
 from tenants.roles import Permission
@@ -211,6 +211,12 @@ class TopicBatchView(TenantView):
         return Response({"topics": outcomes}, status=207)
 
 
+class RemovedTopic(ChangedTopic):
+    """`purge_at` is null when it was deleted for good at once."""
+
+    purge_at = shapes.Moment(help_text="Until then it can be restored from the recycle bin.")
+
+
 class TopicView(TenantView):
     permissions: ClassVar[Any] = {
         "GET": Permission.TOPICS_READ,
@@ -249,16 +255,28 @@ class TopicView(TenantView):
 
     @extend_schema(
         operation_id="topics_delete",
-        parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: ChangedTopic, 202: ChangedTopic, **shapes.problems(403, 404, 412)},
+        parameters=[
+            shapes.TENANT,
+            shapes.IF_MATCH,
+            shapes.ETAG,
+            OpenApiParameter("purge", bool, description="true: for good, at once. false unless given."),
+        ],
+        responses={200: RemovedTopic, 202: RemovedTopic, **shapes.problems(403, 404, 412)},
     )
     def delete(self, request: Request, name: str) -> Response:
-        """Delete a topic with all of its messages."""
+        """Put a topic into the recycle bin, from which it can be restored until `purge_at`; its name is free at once.
+
+        It is deleted for good at once with `purge`, where the tenant's `bin_days` is 0, while the cluster is below
+        feature level 2, and if no broker has it yet.
+        """
+        purge = request.query_params.get("purge", "false")
+        if purge not in ("true", "false"):
+            raise InvalidRequest("purge: true or false required")
         before = queries.topic(self.tenant, name, self.access.visible)
         self.access.require_topic(DELETE, name)
         with etags.unchanged(request, before):
-            topic = actions.delete_topic(self.actor, self.tenant, name)
-        return answer_change(topic, actions.KIND_TOPIC, ChangedTopic)
+            topic = bin_actions.remove_topic(self.actor, self.tenant, name, purge=purge == "true")
+        return answer_change(topic, actions.KIND_TOPIC, RemovedTopic)
 
 
 class TopicDurabilityView(TenantView):

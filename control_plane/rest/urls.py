@@ -17,6 +17,7 @@ from control_plane.rest import (
     placement_plans,
     principals,
     quotas,
+    recycle_bin,
     tenants,
     topics,
 )
@@ -45,6 +46,9 @@ urlpatterns = [
     path("topics:batch", topics.TopicBatchView.as_view()),
     path("topics/<str:name>", topics.TopicView.as_view()),
     path("topics/<str:name>/durability", topics.TopicDurabilityView.as_view()),
+    path("bin/topics", recycle_bin.BinnedTopicsView.as_view()),
+    path("bin/topics/<str:topic>", recycle_bin.BinnedTopicView.as_view()),
+    path("bin/topics/<str:topic>/restore", recycle_bin.RestoreTopicView.as_view()),
     path("keys", keys.KeysView.as_view()),
     path("keys/<str:key>", keys.KeyView.as_view()),
     path("keys/<str:key>/rotate", keys.KeyRotationView.as_view()),

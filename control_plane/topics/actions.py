@@ -80,7 +80,7 @@ def create_topics(actor: Actor, tenant: Tenant, asked: Sequence[TopicAsked]) -> 
         allowed, used = _limit(tenant)
         plan, topics = limits_of(tenant), Topic.objects.filter(tenant=tenant, deleted_at=None).count()
         there = Topic.objects.filter(
-            tenant=tenant, deleted_at=None, name__in=[topic.name for topic in asked]
+            tenant=tenant, deleted_at=None, binned_at=None, name__in=[topic.name for topic in asked]
         ).values_list("name", flat=True)
         taken = set(there)
         for topic, whole in zip(asked, checked, strict=True):
@@ -89,10 +89,13 @@ def create_topics(actor: Actor, tenant: Tenant, asked: Sequence[TopicAsked]) -> 
             elif topic.name in taken:
                 found.append(AlreadyExists(f"topic {topic.name!r} exists"))
             elif allowed and used + topic.partitions > allowed:
-                found.append(_limit_reached(topic.name, topic.partitions, used, allowed))
+                found.append(_limit_reached(tenant, topic.name, topic.partitions, used, allowed))
             elif plan.topics_max and topics >= plan.topics_max:
                 found.append(
-                    LimitExceeded(f"topics_max: {topic.name} needs 1, {topics} of {plan.topics_max} are used")
+                    LimitExceeded(
+                        f"topics_max: {topic.name} needs 1, {topics} of {plan.topics_max} are used"
+                        f"{_in_the_bin(tenant)}"
+                    )
                 )
             elif above := _above_limits(plan, topic.name, whole.to_dict()):
                 found.append(above)
@@ -152,7 +155,7 @@ def update_topic(
     if isinstance(copies := (settings or {}).get("replication"), int):
         _has_brokers_for(copies)
     with transaction.atomic():
-        topic = _locked(tenant, name)
+        topic = locked_topic(tenant, name)
         before = {"partitions": topic.partitions, "settings": topic.settings}
         merged = TopicSettings.chosen(settings or {}, topic.settings).to_dict()
         for fixed in FIXED:
@@ -185,7 +188,7 @@ def update_topic(
             before=before,
             after={"partitions": wanted, "settings": merged},
         )
-        _deliver(topic)
+        deliver_topic(topic)
     return topic
 
 
@@ -202,9 +205,12 @@ def note_copies(topic: Topic) -> bool:
 
 
 def delete_topic(actor: Actor, tenant: Tenant, name: str) -> Topic:
-    """Delete the topic with all of its messages. Raises `NotFound`, `InvalidRequest` (an internal topic)."""
+    """Delete the topic with all of its messages, at once and for good.
+
+    Raises `NotFound`, `InvalidRequest` (an internal topic).
+    """
     with transaction.atomic():
-        topic = _locked(tenant, name)
+        topic = locked_topic(tenant, name)
         if tenant.public_id == SYSTEM_TENANT:
             raise InvalidRequest(f"topic {name!r}: the service's own topics stay")
         topic.deleted_at = timezone.now()
@@ -222,7 +228,7 @@ def delete_topic(actor: Actor, tenant: Tenant, name: str) -> Topic:
                 "topic_id": topic.topic_id,
             },
         )
-        _deliver(topic)
+        deliver_topic(topic)
     return topic
 
 
@@ -273,7 +279,7 @@ def take_back(actor: Actor, topic: Topic, before: Topic, why: str) -> bool:
             refused,
             {"partitions": locked.partitions, "settings": locked.settings, "why": why},
         )
-        _deliver(locked)
+        deliver_topic(locked)
     return True
 
 
@@ -291,7 +297,7 @@ def touch(actor: Actor, topic: Topic, action: str, *, at_least: int = 0, why: st
         locked.generation = max(locked.generation, at_least) + 1
         locked.save(update_fields=["generation", "updated_at"])
         _tell(actor, locked, action, {"generation": topic.generation}, {"why": why})
-        _deliver(locked)
+        deliver_topic(locked)
     return True
 
 
@@ -316,7 +322,7 @@ def recreate(actor: Actor, topic: Topic, *, why: str) -> bool:
         )
         locked.save()
         _tell(actor, locked, "topic.recreate", {"topic_id": lost}, {"topic_id": locked.topic_id, "why": why})
-        _deliver(locked)
+        deliver_topic(locked)
     return True
 
 
@@ -341,7 +347,7 @@ def adopt(actor: Actor, topic: Topic, *, topic_id: str, partitions: int, generat
         )
         after = {"topic_id": locked.topic_id, "partitions": locked.partitions, "why": why}
         _tell(actor, locked, "topic.adopt", before, after)
-        _deliver(locked)
+        deliver_topic(locked)
     return True
 
 
@@ -370,7 +376,7 @@ def note_delivered(done: Mapping[str, Delivered]) -> None:
             "delivered_revision": max(topic.delivered_revision, one.revision),
             # An older generation may be of another topic id, which the brokers have lost since.
             "on_brokers": topic.on_brokers
-            or (one.generation == topic.generation and topic.deleted_at is None),
+            or (one.generation == topic.generation and topic.deleted_at is None and topic.binned_at is None),
             "conditions": conditions.without(topic.conditions, conditions.DELIVERY),
         }
         alike.setdefault(json.dumps(after), (after, []))[1].append(topic.pk)
@@ -472,7 +478,7 @@ def _within_limit(tenant: Tenant, name: str, more: int) -> None:
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     allowed, used = _limit(tenant)
     if allowed and used + more > allowed:
-        raise _limit_reached(name, more, used, allowed)
+        raise _limit_reached(tenant, name, more, used, allowed)
 
 
 def _limit(tenant: Tenant) -> tuple[int, int]:
@@ -496,15 +502,24 @@ def _above_limits(plan: Limits, name: str, settings: Mapping[str, Any]) -> Limit
     return None
 
 
-def _limit_reached(name: str, more: int, used: int, allowed: int) -> LimitExceeded:
-    return LimitExceeded(f"partitions_max: {name} needs {more}, {used} of {allowed} are used")
+def _limit_reached(tenant: Tenant, name: str, more: int, used: int, allowed: int) -> LimitExceeded:
+    return LimitExceeded(
+        f"partitions_max: {name} needs {more}, {used} of {allowed} are used{_in_the_bin(tenant)}"
+    )
 
 
-def _locked(tenant: Tenant, name: str) -> Topic:
+def _in_the_bin(tenant: Tenant) -> str:
+    """What of a limit that is used up can be had at once."""
+    binned = Topic.objects.filter(tenant=tenant, deleted_at=None).exclude(binned_at=None).count()
+    return f"; topics in the recycle bin count, and {binned} can be deleted from it" if binned else ""
+
+
+def locked_topic(tenant: Tenant, name: str) -> Topic:
+    """The live topic under its lock. Raises `NotFound`."""
     topic = (
         Topic.objects.select_for_update(no_key=True)
         .select_related("tenant")
-        .filter(tenant=tenant, name=name, deleted_at=None)
+        .filter(tenant=tenant, name=name, deleted_at=None, binned_at=None)
         .first()
     )
     if topic is None:
@@ -523,7 +538,8 @@ def _tell(actor: Actor, topic: Topic, action: str, before: dict[str, Any], after
     )
 
 
-def _deliver(topic: Topic) -> None:
+def deliver_topic(topic: Topic) -> None:
+    """Part of the caller's transaction."""
     outbox.enqueue(
         kind=KIND_TOPIC,
         object_id=topic.public_id,

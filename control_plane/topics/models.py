@@ -1,4 +1,8 @@
-"""A topic as its tenant wants it; a deleted one stays as a row, because usage and invoices name it."""
+"""A topic as its tenant wants it; a deleted one stays as a row, because usage and invoices name it.
+
+live --binned_at--> in the recycle bin --restored--> live
+live, in the bin --deleted_at--> deleted for good
+"""
 
 from django.db import models
 
@@ -21,13 +25,18 @@ class Topic(DesiredObject):
     """The brokers have made it; from then on it is changed, not created."""
     copies_due = models.BooleanField(default=False)
     """Its partitions have, or had when it was last looked at, another number of copies than `replication` says."""
+    binned_at = models.DateTimeField(null=True)
+    """When it was put into the recycle bin; None: it is live, or it was deleted at once."""
+    purge_at = models.DateTimeField(null=True)
+    """When a topic in the bin is deleted for good."""
     deleted_at = models.DateTimeField(null=True)
+    """When it was deleted for good."""
 
     class Meta:
         constraints = (
             models.UniqueConstraint(
                 fields=["tenant", "name"],
-                condition=models.Q(deleted_at__isnull=True),
+                condition=models.Q(deleted_at__isnull=True, binned_at__isnull=True),
                 name="topics_one_topic_a_name",
             ),
         )

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from django.db.models import QuerySet, Sum
+from django.db.models import Q, QuerySet, Sum
+from django.utils import timezone
 
 from control_plane import config
 from control_plane.brokers import client as brokers
@@ -15,16 +16,49 @@ from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.survival import Survival, survival
 from tenants.models import Tenant
 
+BIN = 2
+"""From this feature level on brokers have a recycle bin."""
 ASK_S = 1.0
 """How long a tenant's request waits for brokers that do not answer; it may ask again."""
 
 
 def topics(tenant: Tenant, visible: Callable[[str], bool] | None = None) -> QuerySet[Topic]:
     """The tenant's topics; of those, when given, only the ones whose name is `visible`."""
-    found = Topic.objects.filter(tenant=tenant, deleted_at=None).select_related("tenant")
+    return _visible(Topic.objects.filter(tenant=tenant, deleted_at=None, binned_at=None), visible)
+
+
+def binned_topics(tenant: Tenant, visible: Callable[[str], bool] | None = None) -> QuerySet[Topic]:
+    """The tenant's topics in the recycle bin; of those, when given, only the ones whose name is `visible`."""
+    return _visible(Topic.objects.filter(tenant=tenant, deleted_at=None, binned_at__isnull=False), visible)
+
+
+def binned_topic(tenant: Tenant, public_id: str, visible: Callable[[str], bool] | None = None) -> Topic:
+    """One topic in the tenant's recycle bin. Raises `NotFound`, also for one that is not `visible`."""
+    row = binned_topics(tenant).filter(public_id=public_id).first()
+    if row is None or (visible is not None and not visible(row.name)):
+        raise NotFound(f"topic {public_id[:64]!r} is not in the recycle bin")
+    return row
+
+
+def topics_to_purge() -> QuerySet[Topic]:
+    """Topics of all tenants whose time in the recycle bin is over, oldest first: for the service itself."""
+    due = Topic.objects.filter(deleted_at=None, binned_at__isnull=False, purge_at__lte=timezone.now())
+    return due.select_related("tenant").order_by("purge_at", "pk")
+
+
+def bin_possible() -> bool:
+    """Whether the brokers can keep a topic in the bin. Without an answer they are taken to: if they cannot, they say so
+    when they get the change, and nothing is lost."""
+    try:
+        return brokers.describe(timeout_s=ASK_S).feature_level >= BIN
+    except BrokerUnavailable:
+        return True
+
+
+def _visible(found: QuerySet[Topic], visible: Callable[[str], bool] | None) -> QuerySet[Topic]:
     if visible is not None:
         found = found.filter(pk__in=[pk for pk, name in found.values_list("pk", "name") if visible(name)])
-    return found
+    return found.select_related("tenant")
 
 
 def partitions_by_tenant(tenants: Sequence[Tenant]) -> dict[str, int]:
@@ -88,9 +122,11 @@ def with_copies_due() -> QuerySet[Topic]:
     return Topic.objects.filter(copies_due=True, deleted_at=None, on_brokers=True).select_related("tenant")
 
 
-def is_being_deleted(tenant: Tenant, topic_id: str) -> bool:
-    """Whether this is a topic of the tenant that is to be deleted, and that the brokers may still have."""
-    return Topic.objects.filter(tenant=tenant, topic_id=topic_id).exclude(deleted_at=None).exists()
+def gives_its_name_up(tenant: Tenant, topic_id: str) -> bool:
+    """Whether this is a topic of the tenant that is to be deleted or binned, and that the brokers may still have under
+    its name."""
+    gone = Q(deleted_at__isnull=False) | Q(binned_at__isnull=False)
+    return Topic.objects.filter(gone, tenant=tenant, topic_id=topic_id).exists()
 
 
 def topic_for_delivery(public_id: str) -> Topic:

@@ -253,12 +253,12 @@ class Authenticator:
     def authorize(
         self, principal: Principal, operation: Operation, topic: TopicRecord, *, by_name: bool = False
     ) -> None:
-        """Return if the principal may do that to the topic. Raises `NotFound` for another tenant's topic
-        and for one that it may not even describe, else `Forbidden`.
+        """Return if the principal may do that to the topic. Raises `NotFound` for another tenant's topic, for one
+        in the recycle bin and for one that it may not even describe, else `Forbidden`.
 
         `by_name`: the caller gave the name; one that gave the id must not learn the name from the refusal.
         """
-        if not same_tenant(principal, topic):
+        if topic.binned or not same_tenant(principal, topic):
             raise _missing(topic.name) if by_name else _missing_id(topic.topic_id)
         refusal = self._rules.refusal(principal, operation, topic)
         if refusal is None:

@@ -28,6 +28,8 @@ ROLES: Mapping[str, frozenset[Role]] = {
     methods.CREATE_TOPICS: _OPERATING,
     methods.UPDATE_TOPIC: _OPERATING,
     methods.DELETE_TOPIC: _OPERATING,
+    methods.BIN_TOPIC: _OPERATING,
+    methods.RESTORE_TOPIC: _OPERATING,
     methods.PUT_ACCESS_LIST: _OPERATING,
     methods.PUT_KEY: _OPERATING,
     methods.REVOKE_KEY: _OPERATING,

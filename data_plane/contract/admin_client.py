@@ -289,6 +289,20 @@ class AdminClient:
         repeatable = bool(topic_id)
         return self._calls.change(methods.DELETE_TOPIC, request, pb.Outcome, timeout_s, repeatable=repeatable)
 
+    def bin_topic(
+        self, tenant: str, topic_id: bytes, *, generation: int = 0, timeout_s: float = CHANGE_S
+    ) -> pb.Outcome:
+        """Put the topic into the recycle bin. Raises `InvalidRequest` (the feature level is too low), `NotFound`."""
+        request = pb.BinTopicRequest(tenant=tenant, topic_id=topic_id, generation=generation)
+        return self._calls.change(methods.BIN_TOPIC, request, pb.Outcome, timeout_s, repeatable=True)
+
+    def restore_topic(
+        self, tenant: str, topic_id: bytes, name: str, *, generation: int = 0, timeout_s: float = CHANGE_S
+    ) -> pb.Outcome:
+        """Take the topic out of the recycle bin, under this name. Raises `AlreadyExists`, `NotFound`."""
+        request = pb.RestoreTopicRequest(tenant=tenant, topic_id=topic_id, name=name, generation=generation)
+        return self._calls.change(methods.RESTORE_TOPIC, request, pb.Outcome, timeout_s, repeatable=True)
+
     def cut(
         self,
         cut_id: str,

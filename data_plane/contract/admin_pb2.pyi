@@ -110,6 +110,28 @@ class DeleteTopicRequest(_message.Message):
     topic_id: bytes
     def __init__(self, tenant: _Optional[str] = ..., name: _Optional[str] = ..., generation: _Optional[int] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
 
+class BinTopicRequest(_message.Message):
+    __slots__ = ("tenant", "topic_id", "generation")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    topic_id: bytes
+    generation: int
+    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class RestoreTopicRequest(_message.Message):
+    __slots__ = ("tenant", "topic_id", "name", "generation")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    topic_id: bytes
+    name: str
+    generation: int
+    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., name: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
+
 class PutKeyRequest(_message.Message):
     __slots__ = ("key_id", "tenant", "name", "pepper_version", "secret_hmac", "scram_json", "expires_at_ms", "generation", "bindings", "owner")
     KEY_ID_FIELD_NUMBER: _ClassVar[int]
@@ -575,7 +597,7 @@ class DescribedTenant(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ..., access_list_generation: _Optional[int] = ..., access_list_digest: _Optional[str] = ...) -> None: ...
 
 class DescribedTopic(_message.Message):
-    __slots__ = ("tenant", "name", "topic_id", "partitions", "settings_json", "generation", "copies_in_one_zone", "copies_on_one_host")
+    __slots__ = ("tenant", "name", "topic_id", "partitions", "settings_json", "generation", "copies_in_one_zone", "copies_on_one_host", "binned")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -584,6 +606,7 @@ class DescribedTopic(_message.Message):
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     COPIES_IN_ONE_ZONE_FIELD_NUMBER: _ClassVar[int]
     COPIES_ON_ONE_HOST_FIELD_NUMBER: _ClassVar[int]
+    BINNED_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     name: str
     topic_id: bytes
@@ -592,7 +615,8 @@ class DescribedTopic(_message.Message):
     generation: int
     copies_in_one_zone: int
     copies_on_one_host: int
-    def __init__(self, tenant: _Optional[str] = ..., name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[int] = ..., settings_json: _Optional[str] = ..., generation: _Optional[int] = ..., copies_in_one_zone: _Optional[int] = ..., copies_on_one_host: _Optional[int] = ...) -> None: ...
+    binned: bool
+    def __init__(self, tenant: _Optional[str] = ..., name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[int] = ..., settings_json: _Optional[str] = ..., generation: _Optional[int] = ..., copies_in_one_zone: _Optional[int] = ..., copies_on_one_host: _Optional[int] = ..., binned: _Optional[bool] = ...) -> None: ...
 
 class DescribedKey(_message.Message):
     __slots__ = ("key_id", "tenant", "principal", "revoked", "expires_at_ms", "generation", "bindings", "owner")

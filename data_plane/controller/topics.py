@@ -317,7 +317,8 @@ def delete_topic(
     topic_id: TopicId | None = None,
     metered: bool = False,
 ) -> Transaction:
-    """Delete a topic and leave its tombstone, which alone lets brokers remove replicas (RL53).
+    """Delete a topic, in the recycle bin or not, and leave its tombstone, which alone lets brokers remove replicas
+    (RL53). The name of one in the bin may be another topic's, and stays.
 
     `metered`: its partitions owe their last readings, and the tenant's next cut counts them.
 
@@ -352,7 +353,7 @@ def delete_topic(
         ),
         changes=(
             Put(model.tombstone_key(topic_id), tombstone.encode()),
-            Delete(model.name_key(tenant, topic.name)),
+            *(() if topic.binned else (Delete(model.name_key(tenant, topic.name)),)),
             Delete(topic_key),
             *(Delete(key) for key, _ in keys),
         ),

@@ -265,7 +265,10 @@ class Coordinator:
         self, group: Group, topics: Topics, now_ms: float, *, looks: bool
     ) -> tuple[Record, ...]:
         if looks and self._unused(group, now_ms):
-            return (_forgotten(group),)
+            if not any(topics.binned(where.topic_id) for where in group.offsets):
+                return (_forgotten(group),)
+            # Its offsets are kept for as long as the topic may come back, and then for as long as any.
+            self._used[group.tenant, group.name] = now_ms
         overdue = [m for m in sorted(group.members) if self._overdue(group, group.members[m], now_ms)]
         gone = [p for p in sorted(group.offsets) if topics.deleted(p.topic_id)] if looks else []
         if not overdue and not gone and not (looks and group.members):

@@ -126,14 +126,14 @@ class Draft:
 
     def look_at_topics(self, topics: Topics) -> None:
         """Take in what is known of the subscribed topics. What was known before is forgotten only when the topic is
-        known to be deleted: a broker that is behind moves nothing.
+        known to be deleted or in the recycle bin: a broker that is behind moves nothing.
         """
         before = {topic.name: topic for topic in self.record.topics.values()}
         known: dict[TopicId, KnownTopic] = {}
         for name in sorted(set().union(*(member.topics for member in self.members.values()))):
             seen, former = topics.find(self.group.tenant, name), before.get(name)
             if former is not None and (seen is None or seen.topic_id == former.topic_id):
-                if topics.deleted(former.topic_id):
+                if topics.deleted(former.topic_id) or topics.binned(former.topic_id):
                     seen = None
                 elif seen is None or seen.partitions < former.partitions:
                     seen = former

@@ -24,6 +24,9 @@ class Topics(Protocol):
     def deleted(self, topic_id: TopicId) -> bool:
         """The topic is known to have been deleted."""
 
+    def binned(self, topic_id: TopicId) -> bool:
+        """The topic is known to lie in the recycle bin: it may come back, and what was committed in it counts then."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:

@@ -41,8 +41,8 @@ LEVELS = (
         level=2,
         release="0.2",
         brings="brokers are registered with their hosts, and copies spread over them; a tenant's produce rate is"
-        " shared by demand; access lists, and keys with owners and other scopes than prefixes; brokers of 0.1 are"
-        " refused",
+        " shared by demand; access lists, and keys with owners and other scopes than prefixes; a recycle bin for"
+        " topics; brokers of 0.1 are refused",
     ),
 )
 """All that this release knows, in order, from 1."""
@@ -51,6 +51,8 @@ HOSTS = 2
 """From this level on a broker's record names its host: before, it is as if each broker was alone on one."""
 ACCESS_LISTS = 2
 """From this level on brokers obey access lists, owners of keys, and scopes that name a kind or one resource."""
+BIN = 2
+"""From this level on topics can lie in the recycle bin: before, a deleted topic is gone at once."""
 LEASES = 2
 """From this level on brokers lease parts of a tenant's limits: before, each enforces the part that it leads of."""
 

@@ -9,7 +9,7 @@
     /controller                      ControllerRecord, bound to a session; its mod_revision is the controller
                                      epoch; these and the cluster's are in broker_records.py
     /tenants/<tenant>                TenantRecord
-    /names/<tenant>/<topic name>     topic id
+    /names/<tenant>/<topic name>     topic id; none leads to a topic in the recycle bin
     /topics/<topic id>               TopicRecord
     /partitions/<topic id>/<block>    up to PARTITIONS_PER_BLOCK PartitionRecords
     /tombstones/<topic id>           Tombstone of a deleted topic: its replicas may be removed (RL53)
@@ -36,7 +36,7 @@ from typing import Any, Self
 
 from data_plane.metadata.json_record import JsonRecord
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId
-from penstock.contract.topic_settings import TopicSettings
+from penstock.contract.topic_settings import UNLIMITED, TopicSettings
 from penstock.rules.access import Scope
 
 PARTITIONS_PER_BLOCK = 100
@@ -226,9 +226,19 @@ class TopicRecord:
     """Version of the desired state that this reflects (0 = never received one); a lower one is ignored."""
     accepted_floor_ms: int = 0
     """No batch is stamped earlier than this (ARCHITECTURE rule 5)."""
+    binned: bool = False
+    """It lies in the recycle bin: no name leads to it, to clients it does not exist, and all it holds is kept. From
+    feature level BIN on."""
+
+    @property
+    def log_settings(self) -> TopicSettings:
+        """What its logs go by. Retention rests in the bin."""
+        if not self.binned:
+            return self.settings
+        return replace(self.settings, retention_ms=UNLIMITED, retention_bytes=UNLIMITED)
 
     def encode(self) -> bytes:
-        values = {
+        values: dict[str, Any] = {
             "topic_id": self.topic_id.hex(),
             "tenant": self.tenant,
             "name": self.name,
@@ -237,6 +247,8 @@ class TopicRecord:
             "generation": self.generation,
             "accepted_floor_ms": self.accepted_floor_ms,
         }
+        if self.binned:  # versions before it was known can read the others
+            values["binned"] = True
         return json.dumps(values, separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod

@@ -9,7 +9,7 @@ from data_plane.contract import methods as internal
 from data_plane.controller.leaderless import Leaderless
 from data_plane.controller.registration import may_stop, waits_in_vain
 from data_plane.disk.port import Disk, DiskFull
-from data_plane.metadata.port import MetaStore, WatchBatch
+from data_plane.metadata.port import Event, MetaStore, WatchBatch
 from data_plane.node.admission.fairness import Fairness
 from data_plane.node.admission.gate import Gate
 from data_plane.node.conditions import Conditions
@@ -36,7 +36,7 @@ from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.replicas.wing import Hosting
 from data_plane.node.serving.wing import Serving
 from data_plane.node.stats import NodeStats
-from penstock.contract.ids import TenantId, TopicPartition
+from penstock.contract.ids import TenantId, TopicId, TopicPartition
 from penstock.contract.invariant import invariant
 
 
@@ -309,6 +309,14 @@ class BrokerNode:
         ):
             self._gate.recheck()
             self.serving.recheck()
+        elif any(self._puts_into_the_bin(event) for event in batch.events):
+            self.serving.recheck()
+
+    def _puts_into_the_bin(self, event: Event) -> bool:
+        if event.value is None or not event.key.startswith("/topics/"):
+            return False
+        topic = self.view.image.topics.get(TopicId(bytes.fromhex(event.key.removeprefix("/topics/"))))
+        return topic is not None and topic.binned
 
     def _registered(self) -> None:
         self.stats.registrations += 1

@@ -118,6 +118,11 @@ _OUTCOMES = {
         "control plane",
         "`LIMIT_EXCEEDED` for the new account, beside `SERVICE_ACCOUNTS_PER_TENANT_MAX`. Those that are there stay.",
     ),
+    "bin_days": (
+        "control plane",
+        "Nothing is refused: a topic is deleted for good when it has been in the recycle bin for so long, and at once "
+        "where it is 0. Topics that are in the bin keep the day that they were given.",
+    ),
     "keys_max": (
         "control plane",
         "`LIMIT_EXCEEDED` for the new key, also of a rotation with an overlap. Those that are there stay valid.",

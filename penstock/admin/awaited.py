@@ -7,7 +7,7 @@ from datetime import date, datetime
 from typing import Any
 
 from penstock.admin.blocking import Admin
-from penstock.admin.objects import Key, NewKey, NewTopic, Topic, TopicOutcome
+from penstock.admin.objects import BinnedTopic, Key, NewKey, NewTopic, Topic, TopicOutcome
 
 
 class AwaitedAdmin:
@@ -45,8 +45,19 @@ class AwaitedAdmin:
             self._admin.update_topic, name, settings, partitions=partitions, timeout=timeout
         )
 
-    async def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
-        await asyncio.to_thread(self._admin.delete_topic, name, timeout=timeout)
+    async def delete_topic(
+        self, name: str, *, purge: bool = False, timeout: float | None = None
+    ) -> str | None:
+        return await asyncio.to_thread(self._admin.delete_topic, name, purge=purge, timeout=timeout)
+
+    async def binned_topics(self, *, timeout: float | None = None) -> list[BinnedTopic]:
+        return await asyncio.to_thread(self._admin.binned_topics, timeout=timeout)
+
+    async def restore_topic(self, id: str, name: str | None = None, *, timeout: float | None = None) -> Topic:
+        return await asyncio.to_thread(self._admin.restore_topic, id, name, timeout=timeout)
+
+    async def purge_topic(self, id: str, *, timeout: float | None = None) -> None:
+        await asyncio.to_thread(self._admin.purge_topic, id, timeout=timeout)
 
     async def create_key(
         self,

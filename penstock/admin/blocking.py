@@ -5,11 +5,13 @@ from datetime import date, datetime
 from typing import Any
 
 from penstock.admin.objects import (
+    BinnedTopic,
     Key,
     NewKey,
     NewTopic,
     Topic,
     TopicOutcome,
+    binned_topic_of,
     key_of,
     new_key_of,
     outcomes_of,
@@ -83,9 +85,30 @@ class Admin:
             body["partitions"] = partitions
         return topic_of(self._rest.patch(f"/v1/topics/{segment(name)}", body, timeout_s=timeout))
 
-    def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
-        """Delete a topic with all of its messages."""
-        self._rest.delete(f"/v1/topics/{segment(name)}", timeout_s=timeout)
+    def delete_topic(self, name: str, *, purge: bool = False, timeout: float | None = None) -> str | None:
+        """Put a topic into the recycle bin. Returns until when it can be restored (ISO 8601), None if it is deleted
+        for good: with `purge`, and where the service has no recycle bin for the tenant.
+        """
+        answer = self._rest.delete(
+            f"/v1/topics/{segment(name)}{'?purge=true' if purge else ''}", timeout_s=timeout
+        )
+        return None if answer is None else answer.get("purge_at")
+
+    def binned_topics(self, *, timeout: float | None = None) -> list[BinnedTopic]:
+        """All topics in the tenant's recycle bin that the key may see."""
+        return [binned_topic_of(item) for item in self._rest.items("/v1/bin/topics", timeout_s=timeout)]
+
+    def restore_topic(self, id: str, name: str | None = None, *, timeout: float | None = None) -> Topic:
+        """Take a topic out of the recycle bin, by its `id`, with its messages, offsets and settings.
+
+        `name` is a new one, for when another topic has its own. Raises `AlreadyExists`.
+        """
+        body = {} if name is None else {"name": name}
+        return topic_of(self._rest.post(f"/v1/bin/topics/{segment(id)}/restore", body, timeout_s=timeout))
+
+    def purge_topic(self, id: str, *, timeout: float | None = None) -> None:
+        """Delete a topic in the recycle bin, by its `id`, for good with all of its messages."""
+        self._rest.delete(f"/v1/bin/topics/{segment(id)}", timeout_s=timeout)
 
     # -- keys ------------------------------------------------------------------------------------------------
 

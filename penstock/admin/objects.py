@@ -32,6 +32,22 @@ class Topic:
         return self.delivered_generation >= self.generation
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinnedTopic:
+    """A topic in the recycle bin. Times are ISO 8601 in UTC."""
+
+    id: str
+    """`top_…`: what it is restored and purged by."""
+    name: str
+    """The one that it had; another topic may have it now."""
+    topic_id: str
+    partitions: int
+    settings: Mapping[str, Any]
+    binned_at: str
+    purge_at: str
+    """When it is deleted for good."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to be made; `settings` by name, the rest as the service's defaults."""
@@ -96,6 +112,22 @@ def topic_of(fields: Mapping[str, Any]) -> Topic:
             conditions=_mappings(fields.get("conditions")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InternalError(f"the answer is no topic: {type(error).__name__}: {error}") from error
+
+
+def binned_topic_of(fields: Mapping[str, Any]) -> BinnedTopic:
+    """Read the answer. Raises `InternalError` when it is not a topic in the recycle bin."""
+    try:
+        return BinnedTopic(
+            id=fields["id"],
+            name=fields["name"],
+            topic_id=fields["topic_id"],
+            partitions=int(fields["partitions"]),
+            settings=dict(fields["settings"]),
+            binned_at=str(fields["binned_at"]),
+            purge_at=str(fields["purge_at"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
         raise InternalError(f"the answer is no topic: {type(error).__name__}: {error}") from error
 
 

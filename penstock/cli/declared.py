@@ -171,7 +171,7 @@ def _question(changes: Sequence[Change]) -> str:
     if Kind.SERVICE_ACCOUNT in removed:
         text += " All keys of a removed service account are refused for good."
     if Kind.TOPIC in removed:
-        text += " All messages of a removed topic are deleted."
+        text += " A removed topic goes into the recycle bin; where the plan has none, its messages are gone for good."
     if any(name == "partitions" for one in changes for name, _, _ in one.fields):
         text += " With more partitions keys may move to another one."
     return f"{text} Go on?"

@@ -222,21 +222,32 @@ def topic_alter(name: str, partitions: int | None, timeout: float, **options: An
 
 
 @click.command(
-    "delete", cls=Command, examples=["penstock topic delete orders", "penstock topic delete orders --yes"]
+    "delete",
+    cls=Command,
+    examples=["penstock topic delete orders", "penstock topic delete orders --purge --yes"],
 )
 @click.argument("name")
+@click.option("--purge", is_flag=True, help="For good, at once: not into the recycle bin.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @timeout_option
-def topic_delete(name: str, yes: bool, timeout: float) -> None:
-    """Delete a topic with all of its messages. It asks before, and needs --yes where there is no terminal."""
+def topic_delete(name: str, purge: bool, yes: bool, timeout: float) -> None:
+    """Delete a topic: it goes into the recycle bin, from which `penstock topic restore` brings it back.
+
+    How long it stays there says the tenant's plan (`bin_days`; without it the topic is deleted for good at once). It
+    asks before, and needs --yes where there is no terminal.
+    """
     if not yes:
-        must_agree(f"Topic {name} and all of its messages will be gone for good. Go on?")
+        kept = "" if purge else " where the tenant's plan has no recycle bin (penstock tenant show)"
+        must_agree(f"Topic {name} and all of its messages will be gone for good{kept}. Go on?")
     with closing(admin_client()) as admin, progress(f"Deleting {name}"):
-        admin.delete_topic(name, timeout=timeout)
+        purge_at = admin.delete_topic(name, purge=purge, timeout=timeout)
     if current().json:
-        print_json({"topic": name, "deleted": True})
+        print_json({"topic": name, "deleted": True, "purge_at": purge_at})
         return
-    say(f"Deleted {name}.")
+    if purge_at is None:
+        say(f"Deleted {name} for good.")
+        return
+    say(f"Deleted {name}. Until {purge_at} it can be restored: penstock topic restore {name}")
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from penstock.cli.connection import connect
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.rest import admin_client, settings
+from penstock.cli.topic_bin import topic_bin, topic_purge, topic_restore
 from penstock.cli.topic_changes import topic_alter, topic_create, topic_delete, topic_json
 from penstock.cli.topic_durability import topic_durability
 from penstock.cli.topic_records import topic_delete_records
@@ -32,12 +33,15 @@ _WANTED = ("id", "generation", "delivered", "conditions")
 
 @click.group(name="topic", cls=Group, path=("topic",))
 def topic() -> None:
-    """Topics: list, describe, create, alter, delete; how safe their records are."""
+    """Topics: list, describe, create, alter, delete, restore; how safe their records are."""
 
 
 topic.add_command(topic_create)
 topic.add_command(topic_alter)
 topic.add_command(topic_delete)
+topic.add_command(topic_bin)
+topic.add_command(topic_restore)
+topic.add_command(topic_purge)
 topic.add_command(topic_delete_records)
 topic.add_command(topic_durability)
 

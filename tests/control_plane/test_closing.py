@@ -16,6 +16,7 @@ from control_plane.outbox.registry import Delivered
 from control_plane.reconciliation import purging
 from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
+from control_plane.topics.models import Topic
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
 from tenants import actions as tenants
@@ -166,6 +167,10 @@ def test_a_period_is_closed_once_the_brokers_refuse_the_keys_and_not_before(hous
 
 def test_a_tenant_is_purged_after_its_grace_and_its_last_invoice(house: House) -> None:
     topics.create_topic(ACTOR, house.tenant, name="orders", partitions=1, settings={})
+    binned = topics.create_topic(ACTOR, house.tenant, name="before", partitions=1, settings={})
+    Topic.objects.filter(pk=binned.pk).update(
+        on_brokers=True, binned_at=timezone.now(), purge_at=timezone.now() + timedelta(days=90)
+    )
     actions.close(ACTOR, house.tenant)
     delivered(house)
     purging.drive_closed()
@@ -180,6 +185,7 @@ def test_a_tenant_is_purged_after_its_grace_and_its_last_invoice(house: House) -
     assert purging.drive_closed() == 1
     row = now(house)
     assert row.purged_at is not None and row.stopped and row.name == row.public_id
+    assert not Topic.objects.filter(deleted_at=None).exists(), "its recycle bin is empty too"
     assert not topic_queries.topics(row).exists() and not Membership.objects.filter(tenant=row).exists()
     assert not ApiKey.objects.filter(tenant=row, revoked_at=None).exists()
     assert owner(house).get("/t/acme").status_code == 404

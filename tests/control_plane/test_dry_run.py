@@ -1,17 +1,20 @@
 """Dry runs and conditions, of every operation that changes what a tenant configures: derived from the table of
 operations, so that a new one has to take a side."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.apps import apps
 from django.urls import get_resolver
+from django.utils import timezone
 
 from control_plane.access import list_actions
 from control_plane.access.actions import create_key
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.outbox import delivery
 from control_plane.topics import actions as topics
+from control_plane.topics import queries as topic_queries
 from penstock.rules import access as rules
 from tenants import queries as tenants
 from tenants.models import Membership
@@ -34,6 +37,8 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "v1/topics"): {"name": "fresh", "partitions": 2},
     ("PATCH", "v1/topics/<str:name>"): {"partitions": 3},
     ("DELETE", "v1/topics/<str:name>"): {},
+    ("DELETE", "v1/bin/topics/<str:topic>"): {},
+    ("POST", "v1/bin/topics/<str:topic>/restore"): {"name": "restored"},
     ("POST", "v1/keys"): {"name": "fresh"},
     ("DELETE", "v1/keys/<str:key>"): {},
     ("POST", "v1/keys/<str:key>/rotate"): {"overlap_s": 60},
@@ -96,7 +101,11 @@ WITHOUT = {
     ),
 }
 """Operations without one, and why."""
-CONDITIONAL = sorted((method, route) for method, route in BODIES if method != "POST" and route != "v1/plans")
+NEVER_ALTERED = "v1/bin/topics/<str:topic>"
+"""What it names only comes and goes, so that no condition is needed."""
+CONDITIONAL = sorted(
+    (method, route) for method, route in BODIES if method != "POST" and route != NEVER_ALTERED
+)
 CHANGING = sorted(one for one in MAY if one[0] != "GET")
 
 
@@ -107,6 +116,10 @@ class _World:
         self.house: House = make_house("acme")
         tenant = self.house.tenant
         topics.create_topic(ACTOR, tenant, name="orders", partitions=1, settings={})
+        binned = topics.create_topic(ACTOR, tenant, name="binned", partitions=1, settings={})
+        binned.on_brokers, binned.binned_at = True, timezone.now()
+        binned.purge_at = binned.binned_at + timedelta(days=7)
+        binned.save()
         owner = Membership.objects.get(tenant=tenant, role=Role.OWNER).person
         key, _ = create_key(Actor(kind=ActorKind.PERSON, id=owner.public_id), tenant, name="other")
         account = list_actions.create_account(ACTOR, tenant, name="robot")
@@ -121,6 +134,7 @@ class _World:
         self.ids = {
             "<str:tenant>": tenant.public_id,
             "<str:name>": "orders",
+            "<str:topic>": binned.public_id,
             "<str:key>": key.public_id,
             "<str:account>": account.public_id,
             "<str:group>": self.holding.public_id,
@@ -151,6 +165,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> _World:
     found = _World()
     monkeypatch.setattr(delivery, "deliver", told)
     monkeypatch.setattr(delivery, "deliver_all", told)
+    monkeypatch.setattr(topic_queries, "ASK_S", 0.05)
     return found
 
 

@@ -27,6 +27,7 @@ from control_plane.outbox import in_request
 from control_plane.outbox.models import Delivery
 from control_plane.placement import driving
 from control_plane.topics import actions as topics
+from control_plane.topics import queries as topic_queries
 from penstock.rules.access import Acl
 from tenants import actions, tokens
 from tenants.models import ApiKey, Membership, OperatorToken, Session, Tenant
@@ -84,6 +85,10 @@ def watched_tenant() -> Watched:
     owner = Membership.objects.get(tenant=tenant, role="owner").person
     by_owner = Actor(kind=ActorKind.PERSON, id=owner.public_id, request_id="r", source="192.0.2.7")
     topic = topics.create_topic(ACTOR, tenant, name=f"{CANARY}.orders", partitions=2, settings={})
+    binned = topics.create_topic(ACTOR, tenant, name=f"{CANARY}.binned", partitions=1, settings={})
+    binned.on_brokers, binned.binned_at = True, timezone.now()
+    binned.purge_at = binned.binned_at + timedelta(days=7)
+    binned.save()
     account = list_actions.create_account(by_owner, tenant, name=f"{CANARY}-account")
     key, _ = access.create_key(ACTOR, tenant, name=f"{CANARY} key", topic_prefix=CANARY)
     _, group = list_actions.create_group(by_owner, tenant, name=f"{CANARY}-group", members=[])
@@ -100,6 +105,7 @@ def watched_tenant() -> Watched:
         things={
             "tenant": tenant.public_id,
             "name": topic.name,
+            "topic": binned.public_id,
             "key": key.public_id,
             "account": account.public_id,
             "group": group.public_id,
@@ -176,6 +182,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker and no broker runs here, so no request waits for one."""
     monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
     monkeypatch.setattr(driving, "ASK_S", 0.05)
+    monkeypatch.setattr(topic_queries, "ASK_S", 0.05)
 
 
 @pytest.fixture

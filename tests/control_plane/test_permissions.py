@@ -1,14 +1,18 @@
 """Who may call what: every address by method and standing, and no address shows one tenant another's."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
 
 from control_plane.access import actions as access
 from control_plane.outbox import in_request
 from control_plane.placement import driving, planning
 from control_plane.topics import actions as topics
+from control_plane.topics import queries as topic_queries
+from control_plane.topics.models import Topic
 from tenants.models import Membership, Tenant
 from tenants.roles import TABLE, Permission, Standing
 from tests.control_plane.world import ACTOR, House, call, make_house, make_person
@@ -54,6 +58,10 @@ MAY = {
     ("PATCH", "v1/topics/<str:name>"): WRITERS,
     ("DELETE", "v1/topics/<str:name>"): WRITERS,
     ("GET", "v1/topics/<str:name>/durability"): EVERYBODY,
+    ("GET", "v1/bin/topics"): EVERYBODY,
+    ("GET", "v1/bin/topics/<str:topic>"): EVERYBODY,
+    ("DELETE", "v1/bin/topics/<str:topic>"): WRITERS,
+    ("POST", "v1/bin/topics/<str:topic>/restore"): WRITERS,
     ("GET", "v1/keys"): frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.OPERATOR}),
     ("POST", "v1/keys"): WRITERS,
     ("GET", "v1/keys/<str:key>"): frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.OPERATOR}),
@@ -158,6 +166,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
     monkeypatch.setattr(driving, "ASK_S", 0.1)
     monkeypatch.setattr(planning, "ASK_S", 0.1)
+    monkeypatch.setattr(topic_queries, "ASK_S", 0.1)
 
 
 def routes(patterns: list[URLPattern | URLResolver], before: str = "") -> Iterator[tuple[str, URLPattern]]:
@@ -180,6 +189,15 @@ def addresses() -> set[tuple[str, str]]:
     return found
 
 
+def binned(house: House) -> Topic:
+    """A topic in the recycle bin."""
+    made = topics.create_topic(ACTOR, house.tenant, name="orders-before", partitions=1, settings={})
+    made.on_brokers, made.binned_at = True, timezone.now()
+    made.purge_at = made.binned_at + timedelta(days=7)
+    made.save()
+    return made
+
+
 def concrete(route: str, house: House) -> str:
     topic = topics.create_topic(ACTOR, house.tenant, name="orders", partitions=1, settings={})
     key, _ = access.create_key(ACTOR, house.tenant, name="other")
@@ -191,6 +209,7 @@ def concrete(route: str, house: House) -> str:
         "<str:sign_in>": "sin_none",
         "<str:tenant>": house.tenant.public_id,
         "<str:name>": topic.name,
+        "<str:topic>": binned(house).public_id,
         "<str:key>": key.public_id,
         "<str:invoice>": "inv_none",
         "<str:cut>": "cut_none",

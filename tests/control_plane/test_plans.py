@@ -87,7 +87,9 @@ def test_a_limit_of_the_tenants_own_stands_above_the_plan_until_another_plan_com
     assert queries.limits_of(tenant).partitions_max == 7
     assert queries.limits_of(tenant).produce_bytes_per_s == 256 * MIB
     plan_use.set_limits(ACTOR, tenant, plan=queries.plan("dedicated"), topics_max=3)
-    assert queries.limits_of(tenant) == Limits(produce_bytes_per_s=0, partitions_max=0, topics_max=3)
+    assert queries.limits_of(tenant) == Limits(
+        produce_bytes_per_s=0, partitions_max=0, topics_max=3, bin_days=30
+    )
     assert AuditEntry.objects.filter(tenant=tenant.public_id, action="quota.set").count() == 3
 
 

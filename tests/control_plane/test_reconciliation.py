@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from django.utils import timezone
 
 from control_plane.access import actions as access
 from control_plane.audit import queries as audit
@@ -71,6 +72,7 @@ def seen() -> view.ClusterView:
                 partitions=t.partitions,
                 settings_json=json.dumps(t.settings),
                 generation=t.generation,
+                binned=t.binned_at is not None,
             )
             for t in Topic.objects.filter(deleted_at=None)
         ),
@@ -299,3 +301,47 @@ def test_a_deleted_topic_that_brokers_still_hold_is_deleted_anew(tenant: Tenant)
     (finding,) = repair(replace(seen(), topics=whole.topics))
     assert finding.what == "it was deleted, and the brokers still have it"
     assert waiting() == [("topic", 3)]
+
+
+# -- the recycle bin ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def binned(tenant: Tenant) -> Topic:
+    """A topic in the recycle bin, whose name another one has."""
+    topic = Topic.objects.get()
+    topic.binned_at = topic.purge_at = timezone.now()
+    topic.save()
+    topic_actions.create_topic(ACTOR, tenant, name="orders", partitions=3, settings={})
+    delivered()
+    return topic
+
+
+def test_a_topic_in_the_bin_is_left_alone_whoever_has_its_name(tenant: Tenant, binned: Topic) -> None:
+    assert repair(seen()) == []
+    assert waiting() == []
+
+
+def test_a_topic_in_the_bin_that_the_brokers_still_serve_is_binned_again_and_the_other_way_round(
+    tenant: Tenant, binned: Topic
+) -> None:
+    now = seen()
+    turned = replace(now, topics=tuple(replace(topic, binned=not topic.binned) for topic in now.topics))
+    found = {finding.object_id: finding.what for finding in repair(turned)}
+    live = Topic.objects.get(binned_at=None)
+    assert found == {
+        binned.public_id: "it is not in the recycle bin on the brokers",
+        live.public_id: "it is in the recycle bin on the brokers",
+    }
+    assert sorted(waiting()) == [("topic", 2), ("topic", 2)]
+
+
+def test_a_topic_that_is_gone_from_the_bin_is_not_made_again_but_said_once(
+    tenant: Tenant, binned: Topic
+) -> None:
+    now = seen()
+    lost = replace(now, topics=tuple(topic for topic in now.topics if not topic.binned))
+    (finding,) = repair(lost)
+    assert finding.what == "it was in the recycle bin, and is gone on the brokers with all its messages"
+    assert conditions(binned) == ["drift"] and waiting() == []
+    assert repair(lost) == []

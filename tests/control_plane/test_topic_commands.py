@@ -13,6 +13,7 @@ import pytest
 
 from control_plane.access.actions import create_key
 from control_plane.topics import actions, queries
+from control_plane.topics.models import Topic
 from penstock.cli.__main__ import run
 from penstock.cli.exit_codes import ExitCode
 from penstock.contract.limits import PARTITIONS_PER_TOPIC_MAX
@@ -69,6 +70,46 @@ def test_without_a_terminal_nothing_is_deleted_until_yes_is_said(house: House, c
         assert exists(house)
     assert command("topic", "delete", "orders", "--yes")[0] == 0
     assert not exists(house)
+
+
+def test_a_deleted_topic_is_listed_in_the_bin_restored_and_purged(
+    house: House, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "ASK_S", 0.1)
+    Topic.objects.update(on_brokers=True)
+    code, told = command("topic", "delete", "orders", "--yes")
+    assert code == 0 and "can be restored: penstock topic restore orders" in told
+    (binned,) = json.loads(command("topic", "bin", "--json")[1])["topics"]
+    assert binned["name"] == "orders" and binned["purge_at"]
+    assert binned["id"] in command("topic", "bin")[1]
+    actions.create_topic(ACTOR, house.tenant, name="orders", partitions=1, settings={})
+    code, told = command("topic", "restore", "orders")
+    assert code == 5 and "give another name" in told
+    assert command("topic", "restore", "orders", "--as", "orders-before")[0] == 0
+    assert queries.topic(house.tenant, "orders-before").public_id == binned["id"]
+    Topic.objects.update(on_brokers=True)
+    for name in ("orders", "orders-before"):
+        command("topic", "delete", name, "--yes")
+    actions.create_topic(ACTOR, house.tenant, name="orders", partitions=1, settings={})
+    Topic.objects.update(on_brokers=True)
+    command("topic", "delete", "orders", "--yes")
+    code, told = command("topic", "purge", "orders", "--yes")
+    assert code == 2 and "holds 2 topics orders; name one by its id: top_" in told
+    code, told = command("topic", "purge", "orders-before")
+    assert code == 2 and "--yes" in told
+    assert command("topic", "purge", binned["id"], "--yes")[0] == 0
+    assert command("topic", "restore", binned["id"])[0] == 3
+    assert "orders-before" not in command("topic", "bin")[1]
+
+
+def test_a_topic_that_is_purged_at_once_is_in_no_bin(
+    house: House, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "ASK_S", 0.1)
+    Topic.objects.update(on_brokers=True)
+    told = json.loads(command("topic", "delete", "orders", "--purge", "--yes", "--json")[1])
+    assert told == {"topic": "orders", "deleted": True, "purge_at": None}
+    assert "The recycle bin is empty." in command("topic", "bin")[1]
 
 
 def test_a_key_is_not_revoked_without_a_terminal_until_yes_is_said(house: House, command: Command) -> None:

@@ -201,6 +201,20 @@ class EditTopicForm(TopicForm):
         return {name: value for name, value in super().settings.items() if lands[name] in changed}
 
 
+class RestoreTopicForm(ConsoleForm):
+    """The name under which a topic comes out of the recycle bin."""
+
+    name = Text(
+        label="Name",
+        help_text="Give another one if a new topic has it",
+        widget=forms.TextInput({"autocomplete": "off", "spellcheck": "false"}),
+    )
+    lands: ClassVar[Mapping[str, str]] = {"topic": "name"}
+
+    def __init__(self, topic: str, data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(data, initial={"name": topic})
+
+
 class DeleteTopicForm(ConsoleForm):
     """The name of the topic `topic`, typed again."""
 

@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from control_plane.outbox import in_request
-from control_plane.topics import actions, creation, queries
+from control_plane.topics import actions, bin_actions, creation, queries
 from control_plane.topics.models import Topic
 from penstock.contract.errors import NotFound, PenstockError
 from quotas.queries import limits_of
@@ -155,21 +155,25 @@ def edit_topic(request: HttpRequest, access: TenantAccess, name: str) -> HttpRes
 @in_tenant(Permission.TOPICS_WRITE)
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete_topic(request: HttpRequest, access: TenantAccess, name: str) -> HttpResponse:
-    """Delete a topic, after its name was typed."""
+    """Put a topic into the recycle bin, or delete it where there is none, after its name was typed."""
     row = queries.topic(access.tenant, name)
     form = DeleteTopicForm(name, posted(request))
     if form.is_valid():
         try:
-            gone = actions.delete_topic(access.actor, access.tenant, name)
+            gone = bin_actions.remove_topic(access.actor, access.tenant, name)
         except PenstockError as error:
             form.refuse(error)
         else:
             delivered = in_request.deliver_now(actions.KIND_TOPIC, gone.public_id, gone.generation)
-            text = f"Topic {name} is deleted."
+            where = "in the recycle bin" if gone.deleted_at is None else "deleted"
+            text = f"Topic {name} is {where}."
             if not delivered:
-                text = f"Topic {name} is deleted; the brokers will hear of it in a moment."
+                text = f"Topic {name} is {where}; the brokers will hear of it in a moment."
             return notices.put(redirect(access.url("topics")), text, "ok" if delivered else "caution")
-    context = {"here": "topics", "tab": "delete", "form": form, "topic": row}
+    # Only what holds now is promised.
+    keeps = row.on_brokers and queries.bin_possible()
+    days = limits_of(access.tenant).bin_days if keeps else 0
+    context = {"here": "topics", "tab": "delete", "form": form, "topic": row, "days": days}
     return render(request, "web/topic_delete.html", context, status=form.status)
 
 

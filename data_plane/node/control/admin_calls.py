@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from data_plane.contract import admin_pb2 as pb
-from data_plane.controller import new_topics, tenants, topics
+from data_plane.controller import new_topics, recycle_bin, tenants, topics
 from data_plane.controller.new_topics import NewTopics, WantedTopic
 from data_plane.metadata import broker_records, model
 from data_plane.metadata.features import LEVELS
@@ -185,6 +185,33 @@ class AdminCalls:
                 generation=wanted.generation,
                 topic_id=TopicId(wanted.topic_id) if wanted.topic_id else None,
                 metered=self._config.metering,
+            )
+
+        return (await self.carry_out(decide)).SerializeToString()
+
+    async def bin_topic(self, caller: Caller, request: bytes) -> bytes:
+        wanted = parsed(pb.BinTopicRequest, request)
+
+        def decide() -> Change:
+            return recycle_bin.bin_topic(
+                self._view.image,
+                TenantId(wanted.tenant),
+                TopicId(wanted.topic_id),
+                generation=wanted.generation,
+            )
+
+        return (await self.carry_out(decide)).SerializeToString()
+
+    async def restore_topic(self, caller: Caller, request: bytes) -> bytes:
+        wanted = parsed(pb.RestoreTopicRequest, request)
+
+        def decide() -> Change:
+            return recycle_bin.restore_topic(
+                self._view.image,
+                TenantId(wanted.tenant),
+                TopicId(wanted.topic_id),
+                wanted.name,
+                generation=wanted.generation,
             )
 
         return (await self.carry_out(decide)).SerializeToString()

@@ -84,6 +84,7 @@ def describe_topic(described: pb.DescribedTopic, topic: model.TopicRecord) -> No
     described.tenant, described.name, described.topic_id = topic.tenant, topic.name, topic.topic_id
     described.partitions, described.generation = topic.partitions, topic.generation
     described.settings_json = _settings_json(topic.settings)
+    described.binned = topic.binned
 
 
 @lru_cache(maxsize=_SETTINGS_KEPT)

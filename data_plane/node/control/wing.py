@@ -71,6 +71,8 @@ class Control:
             methods.CREATE_TOPICS: admin.create_topics,
             methods.UPDATE_TOPIC: admin.update_topic,
             methods.DELETE_TOPIC: admin.delete_topic,
+            methods.BIN_TOPIC: admin.bin_topic,
+            methods.RESTORE_TOPIC: admin.restore_topic,
             methods.PUT_ACCESS_LIST: admin.put_access_list,
             methods.PUT_KEY: admin.put_key,
             methods.REVOKE_KEY: admin.revoke_key,

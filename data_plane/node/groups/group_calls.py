@@ -349,7 +349,7 @@ class GroupCalls:
             def decide(core: Coordinator, now_ms: float) -> Decision[None]:
                 for where in sorted(core.group(tenant, group).offsets):
                     topic = self._view.image.topics.get(where.topic_id)
-                    if topic is not None:
+                    if topic is not None and not topic.binned:
                         self._gate.authorize(principal, Operation.CONSUME, topic)
                 return core.delete(tenant, group)
 

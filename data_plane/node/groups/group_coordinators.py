@@ -40,6 +40,10 @@ class ImageTopics:
     def deleted(self, topic_id: TopicId) -> bool:
         return topic_id in self.image.tombstones
 
+    def binned(self, topic_id: TopicId) -> bool:
+        topic = self.image.topics.get(topic_id)
+        return topic is not None and topic.binned
+
 
 class GroupCoordinators:
     """All that this broker leads of `__groups`. Idle, without timers, until that topic exists."""

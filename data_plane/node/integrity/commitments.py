@@ -63,14 +63,16 @@ class Commitments:
         return response.SerializeToString()
 
     def _may_see(self, principal: Principal, topic_id: TopicId, loss: LossRecord) -> bool:
-        """Also of a topic that is deleted: by the name it had."""
-        topic = self._view.image.topics.get(topic_id) or model.TopicRecord(
-            topic_id=topic_id,
-            tenant=principal.tenant,
-            name=loss.topic,
-            partitions=0,
-            settings=TopicSettings(),
-        )
+        """Also of a topic that is deleted, or in the recycle bin: by the name it had."""
+        topic = self._view.image.topics.get(topic_id)
+        if topic is None or topic.binned:
+            topic = model.TopicRecord(
+                topic_id=topic_id,
+                tenant=principal.tenant if topic is None else topic.tenant,
+                name=loss.topic if topic is None else topic.name,
+                partitions=0,
+                settings=TopicSettings(),
+            )
         try:
             self._gate.authorize(principal, Operation.DESCRIBE, topic)
         except PenstockError:

@@ -125,7 +125,7 @@ class Boot:
             log, report = PartitionLog.recover(
                 self._disk,
                 path,
-                topic.settings,
+                topic.log_settings,
                 checkpoint_entry=checkpoint.entries.get(where),
                 replay=replay.records.get(where, []),
                 clean=self._directory.clean,

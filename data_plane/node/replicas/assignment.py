@@ -79,7 +79,7 @@ class Assignment:
                 self._due.make(where)
             else:
                 replica.topic = topic
-                replica.log.settings = topic.settings
+                replica.log.settings = topic.log_settings
                 if replica.leading is not None:
                     replica.leading.require_in_sync(topic.settings.min_insync_replicas)
                     replica.carry_out()

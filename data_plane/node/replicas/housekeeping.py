@@ -165,7 +165,7 @@ class Housekeeping:
         if self._disk.exists(path):
             self._strays.set_aside(path, self._clock.now_ms(), "a new replica takes its place")
         log = PartitionLog.create(
-            self._disk, path, where, self._generation(record), topic.settings, tail=self._tail
+            self._disk, path, where, self._generation(record), topic.log_settings, tail=self._tail
         )
         replica = self._add(where, topic, log)
         self._bear(replica)

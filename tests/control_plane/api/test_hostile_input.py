@@ -94,6 +94,7 @@ VALID: dict[str, Any] = {
     "retention_ms_max": 0,
     "message_bytes_max": 0,
     "service_accounts_max": 0,
+    "bin_days": 7,
     "keys_max": 0,
     "plan": "committed",
     "plan_version": 1,

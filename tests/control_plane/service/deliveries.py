@@ -91,6 +91,31 @@ class Deliveries:
         second = acme.rest.post("/v1/topics", {"name": "orders", "partitions": 1})
         assert second["delivered"] and second["topic_id"] != first["topic_id"]
 
+    def test_a_deleted_topic_comes_back_from_the_recycle_bin_with_its_messages(
+        self, service: Service
+    ) -> None:
+        acme = service.sign_up()
+        topic = acme.rest.post("/v1/topics", {"name": "orders", "partitions": 1})
+        with service.sdk(acme.api_key) as client, client.producer() as producer:
+            producer.send("orders", b"one").result(PATIENCE_S)
+        removed = acme.rest.delete("/v1/topics/orders")
+        assert removed["delivered"] and removed["purge_at"], service.last_words()
+        assert service.topics_on_brokers(acme.tenant) == {}
+        second = acme.rest.post("/v1/topics", {"name": "orders", "partitions": 1})
+        path = f"/v1/bin/topics/{topic['id']}"
+        with pytest.raises(AlreadyExists, match="give another name"):
+            acme.rest.post(f"{path}/restore", {})
+        restored = acme.rest.post(f"{path}/restore", {"name": "orders-before"})
+        assert restored["delivered"], service.last_words()
+        held = {"orders": second["topic_id"], "orders-before": topic["topic_id"]}
+        assert service.topics_on_brokers(acme.tenant) == held
+        with service.sdk(acme.api_key) as client, client.consumer(["orders-before"]) as consumer:
+            assert [message.value for message in consumer.poll(1, timeout=PATIENCE_S)] == [b"one"]
+        acme.rest.delete("/v1/topics/orders-before")
+        assert acme.rest.delete(path)["delivered"], service.last_words()
+        assert acme.rest.get("/v1/bin/topics")["items"] == []
+        assert topic["topic_id"] not in [seen.topic_id for seen in service.seen(objects=True).topics]
+
     def test_tenants_share_names_and_see_nothing_of_each_other(self, service: Service) -> None:
         first, second = service.sign_up(), service.sign_up()
         first.rest.post("/v1/topics", {"name": "orders", "partitions": 1})

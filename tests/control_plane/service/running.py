@@ -373,9 +373,11 @@ class Service:
         return Client(bootstrap=self.bootstrap, api_key=api_key)
 
     def topics_on_brokers(self, tenant: str) -> dict[str, str]:
-        """Name -> topic id, as the brokers hold them."""
+        """Name -> topic id, as the brokers hold them; those in the recycle bin have no name."""
         seen = self.seen(objects=True)
-        return {topic.name: topic.topic_id for topic in seen.topics if topic.tenant == tenant}
+        return {
+            topic.name: topic.topic_id for topic in seen.topics if topic.tenant == tenant and not topic.binned
+        }
 
 
 @contextmanager

@@ -84,6 +84,20 @@ def _topics(tenant: Tenant, numbers: range) -> None:
         )
         for number in numbers
     )
+    Topic.objects.bulk_create(
+        Topic(
+            public_id=f"top_binned_{number}",
+            tenant=tenant,
+            name=f"topic-{number:03}",
+            topic_id=_hex(number, 2),
+            partitions=1,
+            settings=TopicSettings().to_dict(),
+            on_brokers=True,
+            binned_at=BEGINNING,
+            purge_at=FAR,
+        )
+        for number in numbers
+    )
 
 
 def _keys(tenant: Tenant, owner: Person, numbers: range) -> None:

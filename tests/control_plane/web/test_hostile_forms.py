@@ -18,6 +18,7 @@ from control_plane.access.models import AclEntry, PrincipalGroup
 from control_plane.outbox import in_request
 from control_plane.rate_counters import counters
 from control_plane.topics import actions as topics
+from control_plane.topics import queries as topic_queries
 from control_plane.topics.models import Topic
 from penstock.rules.access import Acl
 from tenants import actions
@@ -101,6 +102,7 @@ def _arguments(house: House, route: str) -> list[str]:
     known = {
         "tenant": house.tenant.public_id if route.startswith("operator/") else "acme",
         "name": "orders",
+        "topic": "top_binned",
         "key": ApiKey.objects.filter(tenant=house.tenant).latest("pk").public_id,
         "invoice": "inv_nothing",
         "partition": "0",
@@ -155,12 +157,20 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
     monkeypatch.setattr(broker_access, "DELIVERED_S", 0.0)
     monkeypatch.setattr(operators, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(topic_queries, "ASK_S", 0.05)
 
 
 @pytest.fixture
 def house() -> House:
     made = make_house("acme")
     topics.create_topic(ACTOR, made.tenant, name="orders", partitions=3, settings={})
+    binned = topics.create_topic(ACTOR, made.tenant, name="binned", partitions=1, settings={})
+    Topic.objects.filter(pk=binned.pk).update(
+        public_id="top_binned",
+        on_brokers=True,
+        binned_at=timezone.now(),
+        purge_at=timezone.now() + timedelta(days=7),
+    )
     access.create_key(ACTOR, made.tenant, name="latest")
     account = list_actions.create_account(ACTOR, made.tenant, name="billing")
     list_actions.create_group(ACTOR, made.tenant, name="programs", members=[])
@@ -208,6 +218,7 @@ def test_every_form_asks_for_its_token(house: House) -> None:
     forms = _forms(house)
     before = (Session.objects.count(), ApiKey.objects.count(), Topic.objects.count())
     assert {"/sign-in", "/sign-up", "/sign-out", "/new-tenant", "/t/acme/new-topic", "/account"} <= set(forms)
+    assert {"/t/acme/bin/top_binned/restore", "/t/acme/bin/top_binned/purge"} <= set(forms)
     assert {f"/reset/{RESET}", "/account/sign-ins/sin_other/end"} <= set(forms)
     assert all("csrfmiddlewaretoken" in fields for fields in forms.values()), forms
     for client in (signed_in(house, csrf=True), Client(enforce_csrf_checks=True)):

@@ -8,12 +8,14 @@ import pytest
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import reverse
+from django.utils import timezone
 
 from control_plane.access import actions as access
 from control_plane.access import queries as queries_of_keys
 from control_plane.access.models import AclEntry, PrincipalGroup
 from control_plane.outbox import in_request
 from control_plane.topics import actions as topics
+from control_plane.topics import queries as topic_queries
 from control_plane.topics.models import Topic
 from penstock.contract.errors import (
     GroupNotEmpty,
@@ -23,6 +25,7 @@ from penstock.contract.errors import (
     PenstockError,
 )
 from penstock.rules.access import Scope
+from quotas.actions import set_limits
 from tenants import actions
 from tenants.models import ApiKey, ServiceAccount, Session
 from tenants.roles import Standing
@@ -48,7 +51,13 @@ pytestmark = pytest.mark.django_db
 
 INLINE = re.compile(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)|javascript:", re.IGNORECASE)
 HOSTILE = '"><img src=x onerror=alert(1)><b>'
-ARGUMENTS = {"name": "orders", "key": "key_nothing", "invoice": "inv_nothing", "meter": "messages_in"}
+ARGUMENTS = {
+    "topic": "top_nothing",
+    "name": "orders",
+    "key": "key_nothing",
+    "invoice": "inv_nothing",
+    "meter": "messages_in",
+}
 NEW_TOPIC = {
     "partitions": "1",
     "retention": "7",
@@ -249,7 +258,7 @@ def test_what_one_may_not_do_is_not_offered(house: House) -> None:
     [
         *("", "/topics", "/topics/orders", "/new-topic", "/topics/orders/settings", "/topics/orders/delete"),
         *("/topics/orders/send", "/groups", "/keys", "/new-key", "/usage", "/invoices", "/audit", "/nothing"),
-        *("/people", "/invite"),
+        *("/people", "/invite", "/bin"),
     ],
 )
 def test_pages_have_a_strict_policy_and_nothing_inline(house: House, page: str) -> None:
@@ -306,6 +315,52 @@ def test_a_topic_is_deleted_only_when_its_name_is_typed(house: House) -> None:
     assert client.get("/t/acme/topics/orders").status_code == 200
     assert client.post("/t/acme/topics/orders/delete", {"name": "orders"}).status_code == 302
     assert client.get("/t/acme/topics/orders").status_code == 404
+
+
+def test_a_deleted_topic_is_restored_from_the_bin_under_another_name_and_purged(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_queries, "ASK_S", 0.05)
+    Topic.objects.update(on_brokers=True)
+    row, client = Topic.objects.get(), signed_in(house)
+    said = text_of(client.get("/t/acme/topics/orders/delete"))
+    assert "It can be restored for 7 days" in said
+    said = text_of(client.post("/t/acme/topics/orders/delete", {"name": "orders"}, follow=True))
+    assert "Topic orders is in the recycle bin; the brokers will hear of it" in said
+    page = text_of(client.get("/t/acme/bin"))
+    assert row.public_id in page and "keeps 7 days" in page
+    topics.create_topic(ACTOR, house.tenant, name="orders", partitions=1, settings={})
+    address = f"/t/acme/bin/{row.public_id}"
+    refused = client.post(f"{address}/restore", {"name": "orders"})
+    assert refused.status_code == 422 and "exists: give another name" in text_of(refused)
+    restored = client.post(f"{address}/restore", {"name": "orders-before"})
+    assert restored["Location"] == "/t/acme/topics/orders-before"
+    assert client.get(f"{address}/restore").status_code == 404
+    client.post("/t/acme/topics/orders-before/delete", {"name": "orders-before"})
+    assert client.post(f"{address}/purge", {"name": "orders"}).status_code == 422
+    assert client.post(f"{address}/purge", {"name": "orders-before"})["Location"] == "/t/acme/bin"
+    assert "The recycle bin is empty" in text_of(client.get("/t/acme/bin"))
+    row.refresh_from_db()
+    assert row.deleted_at is not None
+
+
+def test_the_page_promises_no_bin_where_there_is_none(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_queries, "ASK_S", 0.05)
+    client = signed_in(house)
+    assert "deleted too, for good" in text_of(client.get("/t/acme/topics/orders/delete")), "not made yet"
+    Topic.objects.update(on_brokers=True)
+    set_limits(ACTOR, house.tenant, bin_days=0)
+    assert "deleted too, for good" in text_of(client.get("/t/acme/topics/orders/delete"))
+    assert "your plan deletes topics for good" in text_of(client.get("/t/acme/bin"))
+
+
+def test_who_may_not_write_topics_looks_into_the_bin_and_touches_nothing(house: House) -> None:
+    Topic.objects.update(on_brokers=True, binned_at=timezone.now(), purge_at=timezone.now())
+    row, client = Topic.objects.get(), signed_in(house, Standing.AUDITOR)
+    page = text_of(client.get("/t/acme/bin"))
+    assert row.public_id in page and "Restore" not in page
+    for what in ("restore", "purge"):
+        assert client.post(f"/t/acme/bin/{row.public_id}/{what}", {"name": "orders"}).status_code == 403
 
 
 def test_what_is_too_long_for_a_form_is_refused_and_not_cut(house: House) -> None:

@@ -73,6 +73,9 @@ PAGES = {
     "topic-live": ONE,
     "edit-topic": ONE,
     "delete-topic": ONE,
+    "bin": LISTS,
+    "restore-topic": ONE,
+    "purge-topic": ONE,
     "messages": ONE,
     "tail": Page(query="?after=0:0"),
     "message": AWAY,
@@ -209,6 +212,7 @@ def address_of(house: House, name: str, route: str) -> str:
     known = {
         "tenant": house.tenant.public_id if route.startswith("operator/") else "acme",
         "name": "topic-000",
+        "topic": "top_binned_0",
         "key": "key_0",
         "invoice": "inv_0",
         "partition": "0",

@@ -32,6 +32,10 @@ audit verify
 usage
 invoice list
 topic delete shop.sales --yes
+topic bin
+topic restore shop.sales
+topic delete shop.sales --yes
+topic purge shop.sales --yes
 dev status
 doctor
 completion zsh

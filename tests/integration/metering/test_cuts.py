@@ -121,6 +121,22 @@ def test_a_cut_tells_the_last_reading_of_a_topic_that_was_deleted(usage: Metered
     assert vector(answered(usage, "cut_deleted", "tn_deleted", now_ms())) == {(topic_id, 0): 25}
 
 
+def test_a_topic_in_the_recycle_bin_is_in_every_cut_and_ends_with_its_last_reading(usage: Metered) -> None:
+    tenant, admin = usage.cluster.tenant("tn_binned"), usage.cluster.admin
+    topic_id = usage.cluster.create_topic(tenant, "orders")
+    with usage.cluster.client(tenant) as client:
+        produce(client, 25, 1)
+    admin.wait_until_seen(admin.bin_topic("tn_binned", topic_id))
+    other_id = usage.cluster.create_topic(tenant, "orders")
+    with usage.cluster.client(tenant) as client:
+        produce(client, 5, 1)
+    first, second = now_ms(), now_ms() + 1
+    both = {(topic_id, 0): 25, (other_id, 0): 5}
+    assert vector(answered(usage, "cut_binned_1", "tn_binned", first)) == both
+    admin.delete_topic("tn_binned", "orders", topic_id=topic_id)
+    assert vector(answered(usage, "cut_binned_2", "tn_binned", second, previous_end_ms=first)) == both
+
+
 def test_a_cut_under_traffic_parts_what_was_accepted_before_from_what_came_after(usage: Metered) -> None:
     tenant = usage.cluster.tenant("tn_busy")
     topic_id = usage.cluster.create_topic(tenant, "orders")

@@ -1,6 +1,7 @@
 """Who gets in, how long, and what he can name."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -374,3 +375,17 @@ def test_a_prefix_that_two_names_share_grants_both_and_a_longer_one_its_own_alon
         assert sum(scope_grants(binding.scope, "consume", "topic", name) for name in names) == granted
         assert sum(scope_grants(binding.scope, "describe", "topic", name) for name in names) == granted
         assert not any(scope_grants(binding.scope, "produce", "topic", name) for name in names)
+
+
+def test_a_topic_in_the_recycle_bin_does_not_exist_to_its_tenant() -> None:
+    tenants = Tenants()
+    principal, topic_id = tenants.enter(ONE), TopicId(bytes([1]) * 16)
+    topic = tenants.image.topics[topic_id]
+    tenants.put(model.topic_key(topic_id), replace(topic, binned=True).encode())
+    tenants.put(model.name_key(ACME, "orders"), None)
+    for operation in Operation:
+        with pytest.raises(NotFound):
+            tenants.authenticator.topic(principal, operation, "orders")
+        with pytest.raises(NotFound, match=topic_id.hex()):
+            tenants.authenticator.topic_by_id(principal, operation, topic_id)
+    assert tenants.authenticator.topics(principal) == []

@@ -39,6 +39,7 @@ class SomeTopics:
 
     counts: dict[str, int] = field(default_factory=dict)
     gone: list[TopicId] = field(default_factory=list)
+    in_bin: list[TopicId] = field(default_factory=list)
 
     def find(self, tenant: str, name: str) -> KnownTopic | None:
         if tenant != TENANT or name not in self.counts:
@@ -47,6 +48,9 @@ class SomeTopics:
 
     def deleted(self, topic: TopicId) -> bool:
         return topic in self.gone
+
+    def binned(self, topic: TopicId) -> bool:
+        return topic in self.in_bin
 
 
 def check_the_same_when_read(record: Record) -> None:

@@ -263,6 +263,37 @@ def test_a_topic_that_was_deleted_and_made_again_inherits_no_offset() -> None:
     assert group.core.group(TENANT, GROUP).topics == ()
 
 
+def test_a_topic_in_the_bin_is_assigned_to_no_one_and_what_was_committed_in_it_counts_when_it_is_back() -> (
+    None
+):
+    group = Running(orders=1)
+    group.beat("a", 0)
+    group.commit("a", 1, {partition("orders", 0): 5})
+    group.topics.in_bin.append(topic_id("orders"))
+    del group.topics.counts["orders"]
+    group.tick(2_000)
+    assert group.core.group(TENANT, GROUP).topics == ()
+    assert group.offsets() == {partition("orders", 0): 5}
+    group.topics.in_bin.clear()
+    group.topics.counts["orders"] = 1
+    group.tick(2_000)
+    assert [topic.name for topic in group.core.group(TENANT, GROUP).topics] == ["orders"]
+    assert group.offsets() == {partition("orders", 0): 5}
+
+
+def test_an_unused_group_is_kept_while_a_topic_of_its_offsets_is_in_the_bin_and_as_long_after_it() -> None:
+    group = Running(orders=1)
+    group.commit("", -1, {partition("orders", 0): 5})
+    group.topics.in_bin.append(topic_id("orders"))
+    group.tick(2 * expiry.GROUP_RETENTION_MS)
+    assert group.offsets() == {partition("orders", 0): 5}
+    group.topics.in_bin.clear()
+    group.tick(expiry.GROUP_RETENTION_MS - 1)
+    assert group.offsets() == {partition("orders", 0): 5}
+    group.tick(1_000)
+    assert group.core.groups(TENANT) == []
+
+
 def test_a_reset_and_a_deletion_need_an_empty_group() -> None:
     group = Running()
     group.beat("a", 0)

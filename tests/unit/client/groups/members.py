@@ -51,6 +51,9 @@ class Service:
     def deleted(self, topic_id: TopicId) -> bool:
         return False
 
+    def binned(self, topic_id: TopicId) -> bool:
+        return False
+
     def call(self, broker: int, method: str, request: bytes) -> bytes:
         name = method.rsplit("/", 1)[1]
         if "Groups" not in method:
