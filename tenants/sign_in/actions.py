@@ -12,6 +12,7 @@ from django.utils import timezone
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.ids import new_id
+from penstock.contract.audit_entries import REFUSED
 from penstock.contract.errors import InvalidRequest, Throttled, Unauthenticated
 from penstock.contract.ids import SYSTEM_TENANT
 from tenants import tokens
@@ -128,6 +129,7 @@ def finish_with_code(pending: str, *, code: str, source: str, browser: str, requ
             action="sign_in.wrong_code",
             object_id=row.person.public_id,
             after={"name": row.person.email},
+            outcome=REFUSED,
         )
     raise InvalidRequest("code: it is wrong, or was used before")
 
