@@ -104,6 +104,6 @@ FACTS = ("outcome", "times", "object_kind", "object_name")
 
 
 def _set_facts(row: AuditEntry) -> None:
-    told: Facts = facts(row.action, row.before, row.after)
+    read: Facts = facts(row.action, row.before, row.after)
     for name in FACTS:
-        setattr(row, name, getattr(told, name))
+        setattr(row, name, getattr(read, name))

@@ -32,7 +32,7 @@ class Search:
     until: datetime | None = None
 
 
-Place = tuple[datetime, int]
+Position = tuple[datetime, int]
 """(at, sequence): entries are listed in this order, and no two have the same."""
 
 
@@ -78,15 +78,15 @@ def found(tenant: str, search: Search) -> QuerySet[AuditEntry]:
     return rows.filter(object_id__in=list(ids[:IDS_OF_NAME_MAX]))
 
 
-def place_of(tenant: str, sequence: int) -> Place | None:
+def position_of(tenant: str, sequence: int) -> Position | None:
     """Where the tenant's entry of that number is listed; None if there is none."""
     return entries(tenant).filter(sequence=sequence).values_list("at", "sequence").first()
 
 
 def page(
-    tenant: str, search: Search, *, after: Place | None, most: int, newest_first: bool = False
+    tenant: str, search: Search, *, after: Position | None, most: int, newest_first: bool = False
 ) -> list[AuditEntry]:
-    """At most so many entries that match, in the order of their places, or against it. They follow `after`."""
+    """At most so many entries that match, in the order of their positions, or against it. They follow `after`."""
     rows = found(tenant, search)
     if after is not None:
         at, sequence = after
@@ -126,12 +126,12 @@ def exported(entry: AuditEntry) -> dict[str, Any]:
         }
     else:
         # A release before 0.2 wrote it a moment ago.
-        told = facts(entry.action, entry.before, entry.after)
+        of_entry = facts(entry.action, entry.before, entry.after)
         stored = {
-            "outcome": told.outcome,
-            "times": told.times,
-            "object_kind": told.object_kind,
-            "object_name": told.object_name,
+            "outcome": of_entry.outcome,
+            "times": of_entry.times,
+            "object_kind": of_entry.object_kind,
+            "object_name": of_entry.object_name,
         }
     return {**shown, **stored, "previous_hash": entry.previous_hash, "hash": entry.hash}
 

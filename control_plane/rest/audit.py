@@ -45,6 +45,7 @@ class AuditShape(serializers.Serializer[Any]):
     )
     object_kind = serializers.CharField()
     object_id = serializers.CharField(help_text="Empty for what is counted.")
+    object_name = serializers.CharField(help_text="Empty where the entry does not name the object.")
     before = serializers.DictField()
     after = serializers.DictField()
     request_id = serializers.CharField()
@@ -104,7 +105,7 @@ class AuditView(TenantView):
         )
         read = partial(queries.page, self.tenant.public_id, search, newest_first=newest_first)
         return self.paged(
-            KeyedList(read_after=lambda after, most: read(after=_place(after), most=most), key=_key),
+            KeyedList(read_after=lambda after, most: read(after=_position(after), most=most), key=_key),
             AuditShape,
         )
 
@@ -184,7 +185,7 @@ def _key(entry: AuditEntry) -> Key:
     return (entry.at.isoformat(), entry.sequence)
 
 
-def _place(key: Key | None) -> queries.Place | None:
+def _position(key: Key | None) -> queries.Position | None:
     return None if key is None else (datetime.fromisoformat(str(key[0])), int(key[1]))
 
 

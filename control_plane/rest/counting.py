@@ -40,11 +40,11 @@ def count_read(request: Request, caller: Caller, access: TenantAccess, permissio
 
 
 def count_refused_key(key: ApiKey, actor: Actor) -> None:
-    """Somebody showed a key of the tenant that is not valid, or with another secret."""
+    """A key of the tenant that is not valid, or came with another secret."""
     tallies().count(actor, tenant=key.tenant.public_id, action=audited.KEY, outcome=REFUSED)
 
 
 def count_refused_operator(source: str, request_id: str) -> None:
-    """Somebody showed an operator's token that is none."""
+    """An operator's token that is none, or was revoked."""
     actor = Actor(kind=ActorKind.ANONYMOUS, id=source, request_id=request_id, source=source)
     tallies().count(actor, tenant=SYSTEM_TENANT, action=audited.OPERATOR, outcome=REFUSED)

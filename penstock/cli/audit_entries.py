@@ -250,7 +250,7 @@ def _opened(file: Path) -> Iterator[IO[bytes]]:
 
 
 def _continued(file: Path, output: IO[bytes]) -> tuple[ChainCheck, int]:
-    """The check after the file's last whole line, behind which the file is cut; and how many entries it has.
+    """The check after the file's last whole line, behind which the file is truncated; and how many entries it has.
 
     Raises `InvalidRequest` for a file whose entries do not follow each other.
     """

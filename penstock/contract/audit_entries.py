@@ -50,8 +50,8 @@ class Facts:
 def facts(action: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Facts:
     """Read out of the hashed fields. An entry without a summary was done, once: every one before 0.2."""
     summary = after.get(SUMMARY)
-    told: Mapping[str, Any] = summary if isinstance(summary, dict) else {}
-    outcome, times = told.get("outcome"), told.get("times")
+    read: Mapping[str, Any] = summary if isinstance(summary, dict) else {}
+    outcome, times = read.get("outcome"), read.get("times")
     return Facts(
         outcome=REFUSED if outcome == REFUSED else DONE,
         times=times if isinstance(times, int) and not isinstance(times, bool) and times > 0 else 1,
@@ -78,11 +78,13 @@ class ChainCheck:
         """The next entry is `sequence` + 1 and follows `previous`; `tenant` None: that of the first entry."""
         self.tenant, self.sequence, self.hash = tenant, sequence, previous
 
-    def problem(self, entry: Mapping[str, Any]) -> str:
+    def problem(self, entry: Any) -> str:
         """What is wrong with the next entry, which has the names of HASHED, `previous_hash`, `hash`, and the facts.
 
         Empty: nothing, and the check has gone on to it. After a problem the check stays where it was.
         """
+        if not isinstance(entry, dict):
+            return "it is no audit entry"
         try:
             return self._problem(entry)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -97,9 +99,9 @@ class ChainCheck:
             return "it does not follow the entry before"
         if entry["hash"] != entry_hash(self.hash, entry):
             return "its hash is not that of its fields"
-        told = facts(entry["action"], entry["before"], entry["after"])
+        read = facts(entry["action"], entry["before"], entry["after"])
         for name in ("outcome", "times", "object_kind", "object_name"):
-            if entry[name] != getattr(told, name):
+            if entry[name] != getattr(read, name):
                 return f"{name} is not what the hashed fields say"
         self.tenant, self.sequence, self.hash = entry["tenant"], entry["sequence"], entry["hash"]
         return ""

@@ -163,4 +163,5 @@ PAGE_ITEMS_DEFAULT: Final = 100
 AUDIT_EXPORT_ENTRIES_MAX: Final = 10_000
 """Entries of one answer of the audit log's export. The rest is asked for again."""
 AUDIT_TALLIES_MAX: Final = 50
-"""Rows that refusals and sensitive reads of one minute add to a tenant's audit log; one more holds the rest."""
+"""Entries that refusals and sensitive reads of one minute add to a tenant's audit log. Two more hold the rest: one of
+refusals, one of reads."""

@@ -70,7 +70,7 @@ def test_an_operator_names_the_tenant_and_a_key_may_not_read(
     assert code == 4 and "audit.read is not for key" in error
 
 
-def test_an_export_goes_on_and_a_cut_line_is_written_again(
+def test_an_export_goes_on_and_a_torn_line_is_written_again(
     house: House, command: Command, tmp_path: Path
 ) -> None:
     file = tmp_path / "audit.jsonl"

@@ -45,7 +45,7 @@ def audit(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     tenant = access.tenant.public_id
     text = request.GET.get("before", "")
     before = int(text) if text.isdecimal() and text.isascii() and len(text) < 18 else None
-    after = None if before is None else queries.place_of(tenant, before)
+    after = None if before is None else queries.position_of(tenant, before)
     if wrong or (before is not None and after is None):
         found = []
     else:

@@ -15,9 +15,9 @@ def classify(apps: Any, schema_editor: Any) -> None:
     last = 0
     while rows := list(entries.filter(pk__gt=last).order_by("pk")[:2_000]):
         for row in rows:
-            told = facts(row.action, row.before, row.after)
+            of_entry = facts(row.action, row.before, row.after)
             for name in FACTS:
-                setattr(row, name, getattr(told, name))
+                setattr(row, name, getattr(of_entry, name))
         entries.bulk_update(rows, FACTS, batch_size=500)
         last = rows[-1].pk
 
