@@ -22,6 +22,7 @@ MAIL_S = 5.0
 KEY_USE_S = 60.0
 CLOSED_S = 10.0
 BINS_S = 30.0
+AUDIT_S = 20.0
 POLL_S = 0.1
 """How often the embedded transport looks for messages."""
 
@@ -111,6 +112,7 @@ app.conf.update(
             "schedule": KEY_USE_S,
             "options": {"expires": KEY_USE_S},
         },
+        "audit": {"task": "audit.chain", "schedule": AUDIT_S, "options": {"expires": AUDIT_S * 2}},
         "mail": {"task": "mail.send", "schedule": MAIL_S, "options": {"expires": MAIL_S * 2}},
         "checkpoint": {
             "task": "database.checkpoint",

@@ -11,6 +11,8 @@ from control_plane.http_server import Server
 from penstock.contract.errors import ConfigurationError
 
 DRAIN_S = 10.0
+COUNTS_S = 5.0
+"""For the last counts of the audit log; a database that is away does not keep the process longer."""
 DESCRIPTORS = 4_096
 """Enough for all connections, their files, and the database."""
 _log = logging.getLogger(__name__)
@@ -26,6 +28,8 @@ def main() -> None:
         sys.exit(f"penstock: {error}")
     # It imports models, which need what the application has set up.
     from control_plane import server_checks
+    from control_plane.audit.tallies import tallies
+    from control_plane.audit.writing import Writer
 
     server_checks.log_failures(settings)
     server = Server(
@@ -37,7 +41,10 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     _log.info("serving", extra={"address": settings.listen})
+    counts = Writer(tallies())
+    counts.start()
     aborted = server.run(DRAIN_S)
+    counts.stop(COUNTS_S)
     _log.log(logging.WARNING if aborted else logging.INFO, "stopped", extra={"requests_aborted": aborted})
 
 

@@ -54,6 +54,12 @@ def operators() -> QuerySet[OperatorToken]:
 
 def key_of(text: KeyText) -> ApiKey | None:
     """The key of this text, whether or not it may still be used; None if there is none or the secret is wrong."""
+    row, is_right = key_shown(text)
+    return row if is_right else None
+
+
+def key_shown(text: KeyText) -> tuple[ApiKey | None, bool]:
+    """The key that the text names, and whether its secret is right. Both take the same time for any text."""
     row = (
         ApiKey.objects.select_related("tenant", "maker", "service_account").filter(key_id=text.key_id).first()
     )
@@ -64,7 +70,7 @@ def key_of(text: KeyText) -> ApiKey | None:
         stored_hmac=row.secret_hmac if row is not None else "",
         secret=text.secret,
     )
-    return row if matches else None
+    return row, matches
 
 
 # -- tenants --------------------------------------------------------------------------------------------

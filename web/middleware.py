@@ -9,8 +9,8 @@ from django.middleware.gzip import GZipMiddleware
 from django.utils.cache import patch_cache_control
 
 from control_plane.api.addresses import for_programs
-from penstock.contract.errors import PenstockError
-from web import errors, notices
+from penstock.contract.errors import Forbidden, PenstockError
+from web import errors, notices, tenant_access
 from web.assets import digest_of
 
 POLICY = "; ".join(
@@ -62,5 +62,7 @@ class Console:
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if isinstance(exception, PenstockError) and not for_programs(request.path):
+            if isinstance(exception, Forbidden):
+                tenant_access.count_refusal(request)
             return errors.refused(request, exception)
         return None

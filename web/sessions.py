@@ -165,6 +165,12 @@ def actor_of(request: HttpRequest, person: Person) -> Actor:
     )
 
 
+def stranger_of(request: HttpRequest) -> Actor:
+    """Who has no valid credential, by their address."""
+    source = source_of(request)
+    return Actor(kind=ActorKind.ANONYMOUS, id=source, request_id=request_id_of(request), source=source)
+
+
 def operator_actor_of(request: HttpRequest, operator: OperatorToken) -> Actor:
     """The operator as the actor of changes."""
     return Actor(

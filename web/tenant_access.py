@@ -12,8 +12,10 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 
 from control_plane.audit.actor import Actor
+from control_plane.audit.tallies import tallies
+from penstock.contract.audit_entries import DONE, REFUSED
 from penstock.contract.errors import Forbidden
-from tenants import queries
+from tenants import audited, queries
 from tenants.models import OperatorToken, Person, Tenant
 from tenants.roles import Permission, Standing, allowed
 from web import sessions
@@ -79,16 +81,33 @@ def in_tenant(
             access = access_of(request, person, tenant)
             request.access = access  # type: ignore[attr-defined]
             for permission in permissions:
+                request.asked = permission  # type: ignore[attr-defined]
                 if not access.may(permission):
                     raise Forbidden(
                         f"{permission.value} is not for {access.standing.value}; "
                         f"an owner of {access.tenant.name} can help"
                     )
-            return view(request, access, *args, **kwargs)
+            response = view(request, access, *args, **kwargs)
+            if request.method in ("GET", "HEAD") and response.status_code < 300:
+                for permission in audited.SENSITIVE_READS.intersection(permissions):
+                    _count(access, permission, DONE)
+            return response
 
         return guarded
 
     return decorate
+
+
+def count_refusal(request: HttpRequest) -> None:
+    """A page refused something to a person of the tenant: count it for the tenant's audit log."""
+    access, asked = getattr(request, "access", None), getattr(request, "asked", None)
+    if isinstance(access, TenantAccess) and isinstance(asked, Permission):
+        _count(access, asked, REFUSED)
+
+
+def _count(access: TenantAccess, permission: Permission, outcome: str) -> None:
+    action = audited.action_of(permission)
+    tallies().count(access.actor, tenant=access.tenant.public_id, action=action, outcome=outcome)
 
 
 def for_operators(

@@ -9,6 +9,8 @@ class ActorKind(StrEnum):
     KEY = "key"
     OPERATOR = "operator"
     SYSTEM = "system"
+    ANONYMOUS = "anonymous"
+    """No valid credential: the id is the address that the attempt came from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

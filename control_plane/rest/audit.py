@@ -1,20 +1,36 @@
 """REST: a tenant's audit log. It is in this package because the audit app imports no other app."""
 
+import json
 import re
+from collections.abc import Iterator
+from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar
 
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.api import shapes
+from control_plane.api.pages import Key, KeyedList
 from control_plane.audit import queries
+from control_plane.audit.models import AuditEntry
 from control_plane.rest.views import TenantView
+from penstock.contract.audit_entries import OUTCOMES
 from penstock.contract.errors import InvalidRequest, NotFound
+from penstock.contract.limits import AUDIT_EXPORT_ENTRIES_MAX
+from penstock.rules.timestamps import read_moment
 from tenants.roles import Permission
 
+LINES = "application/x-ndjson"
 _SEQUENCE = re.compile(r"[1-9][0-9]{0,17}")
+_AFTER = re.compile(r"[0-9]{1,18}")
+_LIMIT = re.compile(r"[0-9]{1,9}")
+_ORDERS = ("oldest", "newest")
+_TEXT_MAX = 255
 
 
 class AuditShape(serializers.Serializer[Any]):
@@ -23,7 +39,13 @@ class AuditShape(serializers.Serializer[Any]):
     actor_kind = serializers.CharField()
     actor_id = serializers.CharField()
     action = serializers.CharField()
-    object_id = serializers.CharField()
+    outcome = serializers.ChoiceField(OUTCOMES)
+    times = serializers.IntegerField(
+        help_text="1; of what is counted, refusals and sensitive reads, how often in its minute (`after.audit`)."
+    )
+    object_kind = serializers.CharField()
+    object_id = serializers.CharField(help_text="Empty for what is counted.")
+    object_name = serializers.CharField(help_text="Empty where the entry does not name the object.")
     before = serializers.DictField()
     after = serializers.DictField()
     request_id = serializers.CharField()
@@ -46,19 +68,86 @@ class AuditView(TenantView):
         parameters=[
             shapes.TENANT,
             *shapes.PAGING,
+            OpenApiParameter(
+                "actor", str, description="Public id of a person, key or operator: only what they did."
+            ),
             OpenApiParameter("object", str, description="Public id of an object: only entries about it."),
+            OpenApiParameter("kind", str, description="Of the object, for instance `topic` or `key`."),
+            OpenApiParameter(
+                "name",
+                str,
+                description="Of the object, now or earlier: all entries about objects that had it.",
+            ),
             OpenApiParameter("action", str, description="For instance `topic.create`."),
+            OpenApiParameter("outcome", {"type": "string", "enum": list(OUTCOMES)}),
+            OpenApiParameter("from", str, description="A day or moment (UTC), inclusive."),
+            OpenApiParameter("to", str, description="A day or moment (UTC), exclusive."),
+            OpenApiParameter(
+                "order",
+                {"type": "string", "enum": list(_ORDERS), "default": _ORDERS[0]},
+                description="Which entries come first.",
+            ),
         ],
         responses={200: shapes.listed("Audit", AuditShape(many=True)), **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
-        """Who changed what, oldest first."""
-        rows = queries.entries(self.tenant.public_id)
-        if "object" in request.query_params:
-            rows = rows.filter(object_id=request.query_params["object"])
-        if "action" in request.query_params:
-            rows = rows.filter(action=request.query_params["action"])
-        return self.paged(rows, AuditShape)
+        """Who changed, was refused or read what, oldest first."""
+        newest_first = _one_of(request, "order", _ORDERS) == "newest"
+        search = queries.Search(
+            actor=_text(request, "actor"),
+            object_id=_text(request, "object"),
+            kind=_text(request, "kind"),
+            name=_text(request, "name"),
+            action=_text(request, "action"),
+            outcome=_one_of(request, "outcome", OUTCOMES),
+            since=_moment(request, "from"),
+            until=_moment(request, "to"),
+        )
+        read = partial(queries.page, self.tenant.public_id, search, newest_first=newest_first)
+        return self.paged(
+            KeyedList(read_after=lambda after, most: read(after=_position(after), most=most), key=_key),
+            AuditShape,
+        )
+
+
+class AuditExportView(TenantView):
+    permissions: ClassVar[Any] = {"GET": Permission.AUDIT_READ}
+
+    @extend_schema(
+        operation_id="audit_export",
+        parameters=[
+            shapes.TENANT,
+            OpenApiParameter(
+                "after",
+                {"type": "integer", "minimum": 0, "default": 0},
+                description="The last sequence that you have; 0: from the beginning.",
+            ),
+            OpenApiParameter(
+                "limit",
+                {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": AUDIT_EXPORT_ENTRIES_MAX,
+                    "default": AUDIT_EXPORT_ENTRIES_MAX,
+                },
+                description="Entries of one answer.",
+            ),
+        ],
+        responses={
+            (200, LINES): OpenApiTypes.STR,
+            **shapes.problems(403, 404),
+        },
+    )
+    def get(self, request: Request) -> Response | StreamingHttpResponse:
+        """Entries in the chain's order, one JSON object a line, with all that verifying the chain needs.
+
+        Repeat it after the last line's `sequence` until the answer is empty. An answer that breaks off is continued
+        after its last whole line.
+        """
+        after = _number(request, "after", _AFTER, 0, 0, 10**18)
+        most = _number(request, "limit", _LIMIT, AUDIT_EXPORT_ENTRIES_MAX, 1, AUDIT_EXPORT_ENTRIES_MAX)
+        lines = _lines(self.tenant.public_id, after, most)
+        return StreamingHttpResponse(lines, content_type=LINES)
 
 
 class AuditHeadView(TenantView):
@@ -85,3 +174,50 @@ class AuditHeadView(TenantView):
         if earlier is None:
             raise NotFound(f"the audit log has no entry {asked}")
         return Response(AuditHeadShape({"tenant": tenant, "sequence": int(asked), "hash": earlier}).data)
+
+
+def _lines(tenant: str, after: int, most: int) -> Iterator[bytes]:
+    for entry in queries.chain_after(tenant, after, most):
+        yield json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+
+
+def _key(entry: AuditEntry) -> Key:
+    return (entry.at.isoformat(), entry.sequence)
+
+
+def _position(key: Key | None) -> queries.Position | None:
+    return None if key is None else (datetime.fromisoformat(str(key[0])), int(key[1]))
+
+
+def _text(request: Request, name: str) -> str | None:
+    text = request.query_params.get(name)
+    if text is not None and len(text) > _TEXT_MAX:
+        raise InvalidRequest(f"{name}: {len(text)} characters, at most {_TEXT_MAX} allowed")
+    return text
+
+
+def _one_of(request: Request, name: str, known: tuple[str, ...]) -> str | None:
+    text = request.query_params.get(name)
+    if text is not None and text not in known:
+        raise InvalidRequest(f"{name}: {text[:32]!r}; {' or '.join(known)} required")
+    return text
+
+
+def _moment(request: Request, name: str) -> datetime | None:
+    """A time, or the beginning of a day, in UTC."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    try:
+        return read_moment(text)
+    except ValueError:
+        raise InvalidRequest(f"{name}: {text[:40]!r} is not a time like 2026-01-31T12:00:00Z") from None
+
+
+def _number(request: Request, name: str, form: re.Pattern[str], default: int, least: int, most: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not form.fullmatch(text) or not least <= int(text) <= most:
+        raise InvalidRequest(f"{name}: {text[:32]!r} is not within {least} to {most}")
+    return int(text)

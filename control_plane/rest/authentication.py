@@ -6,11 +6,13 @@ from rest_framework.request import Request
 
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.rest.callers import Caller
+from control_plane.rest.counting import count_refused_key, count_refused_operator
 from penstock.contract.api_keys import MalformedApiKey, parse_api_key
 from penstock.contract.errors import Unauthenticated
 from tenants import queries, tokens
 from tenants.key_use.actions import note_key_used
-from tenants.roles import KEY_ROLES
+from tenants.models import ApiKey
+from tenants.roles import KEY_ROLES, Role
 
 
 class BearerAuthentication(BaseAuthentication):
@@ -42,6 +44,8 @@ class BearerAuthentication(BaseAuthentication):
     def _operator(self, request: Request, token: str) -> Caller:
         operator = queries.operator_of(token)
         if operator is None:
+            actor = actor_of(request, ActorKind.ANONYMOUS, "")
+            count_refused_operator(actor.source, actor.request_id)
             raise Unauthenticated("the operator's token is not valid")
         return Caller(actor=actor_of(request, ActorKind.OPERATOR, operator.public_id), operator=operator)
 
@@ -50,24 +54,32 @@ class BearerAuthentication(BaseAuthentication):
             text = parse_api_key(token)
         except MalformedApiKey as error:
             raise Unauthenticated(f"the API key is malformed: {error}") from None
-        key = queries.key_of(text)
+        key, is_right = queries.key_shown(text)
         if key is None:
             raise Unauthenticated("the API key is not valid")
-        if key.revoked_at is not None:
-            raise Unauthenticated(f"the API key {key.public_id} was revoked")
-        if key.expires_at is not None and key.expires_at <= timezone.now():
-            raise Unauthenticated(f"the API key {key.public_id} has expired")
-        if key.tenant.closed_at is not None:
-            raise Unauthenticated(f"tenant {key.tenant.public_id} is closed")
-        if key.tenant.suspended:
-            raise Unauthenticated(f"tenant {key.tenant.public_id} is suspended")
-        role = None if key.maker is None else queries.role_in(key.tenant, key.maker)
-        if key.maker is not None and role not in KEY_ROLES:
-            raise Unauthenticated(
-                f"the API key {key.public_id} is not valid: its maker may no longer have keys"
-            )
+        # Without a further look at the database: a wrong secret takes as long as a key that there is not.
+        role = None if key.maker is None or not is_right else queries.role_in(key.tenant, key.maker)
+        why = _why_not(key, role) if is_right else "the API key is not valid"
+        if why:
+            count_refused_key(key, actor_of(request, ActorKind.KEY, key.public_id))
+            raise Unauthenticated(why)
         note_key_used(key)
         return Caller(actor=actor_of(request, ActorKind.KEY, key.public_id), key=key, maker_role=role)
+
+
+def _why_not(key: ApiKey, role: Role | None) -> str:
+    """Why a key whose secret is right may not be used; empty: it may. `role`: its maker's."""
+    if key.revoked_at is not None:
+        return f"the API key {key.public_id} was revoked"
+    if key.expires_at is not None and key.expires_at <= timezone.now():
+        return f"the API key {key.public_id} has expired"
+    if key.tenant.closed_at is not None:
+        return f"tenant {key.tenant.public_id} is closed"
+    if key.tenant.suspended:
+        return f"tenant {key.tenant.public_id} is suspended"
+    if key.maker is not None and role not in KEY_ROLES:
+        return f"the API key {key.public_id} is not valid: its maker may no longer have keys"
+    return ""
 
 
 def actor_of(request: Request, kind: ActorKind, public_id: str) -> Actor:

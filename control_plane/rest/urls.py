@@ -66,6 +66,7 @@ urlpatterns = [
     path("quotas/preview", quotas.PreviewView.as_view()),
     path("plans", quotas.PlansView.as_view()),
     path("audit", audit.AuditView.as_view()),
+    path("audit/export", audit.AuditExportView.as_view()),
     path("audit/head", audit.AuditHeadView.as_view()),
     path("cluster", cluster.ClusterDetailView.as_view()),
     path("cluster/losses", cluster.LossesView.as_view()),

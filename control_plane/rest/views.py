@@ -17,7 +17,7 @@ from control_plane.api.shapes import Delivery
 from control_plane.audit.actor import Actor
 from control_plane.outbox import in_request
 from control_plane.outbox.models import DesiredObject
-from control_plane.rest import dry_runs
+from control_plane.rest import counting, dry_runs
 from control_plane.rest.callers import Caller, TenantAccess, access_of, caller_of
 from penstock.contract.errors import Forbidden, InvalidRequest, Unauthenticated
 from tenants.models import Tenant
@@ -134,6 +134,8 @@ class CallerView(APIView):
         return answer.get_paginated_response(shown.data, extra)
 
     def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, Forbidden):
+            self._count_refusal()
         if isinstance(exc, _Repeated):
             kind = problems.CONTENT_TYPE if exc.status >= 400 else None
             return Response(
@@ -148,10 +150,21 @@ class CallerView(APIView):
                 self._idempotent = None
             raise
 
+    def _count_refusal(self) -> None:
+        caller = caller_of(self.request)
+        if caller is not None:
+            access = getattr(self, "access", None)
+            permission = required(getattr(self, "permissions", {}), self.request)
+            counting.count_refusal(caller, access if isinstance(access, TenantAccess) else None, permission)
+
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         if self._idempotent is not None and isinstance(response, Response):
             idempotency.finish(self._idempotent, response.status_code, response.data)
             self._idempotent = None
+        access = getattr(self, "access", None)
+        if isinstance(access, TenantAccess) and response.status_code < 300:
+            permission = required(getattr(self, "permissions", {}), request)
+            counting.count_read(request, self.caller, access, permission)
         return super().finalize_response(request, response, *args, **kwargs)
 
 

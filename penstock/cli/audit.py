@@ -1,4 +1,4 @@
-"""`penstock audit verify`: whether the audit log still holds what was noted of it, here and on invoices."""
+"""`penstock audit`: the entries, exports of them, and whether the log still holds what was noted of it."""
 
 import json
 import re
@@ -41,9 +41,18 @@ class Compared:
     problem: str
 
 
-@click.group(name="audit", cls=Group, path=("audit",))
+@click.group(
+    name="audit",
+    cls=Group,
+    path=("audit",),
+    homes={
+        "list": "penstock.cli.audit_entries:audit_list",
+        "export": "penstock.cli.audit_entries:audit_export",
+        "verify-export": "penstock.cli.audit_entries:audit_verify_export",
+    },
+)
 def audit() -> None:
-    """The audit log's end: noted and compared."""
+    """The audit log: list, export, verify."""
 
 
 @audit.command(
@@ -82,7 +91,7 @@ def audit_verify(
     Exit code 0 only when all agrees; 5 when something does not, and then nothing is noted.
     """
     file = profile_file().with_name(NOTES) if notes is None else notes
-    noted = [_expected(text) for text in expected]
+    noted = [read_expected(text) for text in expected]
     with rest_client() as rest:
         head = _head(rest, timeout)
         kept = _read_notes(file)
@@ -174,7 +183,8 @@ def _noted(where: str, values: Mapping[str, Any]) -> Noted:
     return Noted(where=where, sequence=sequence, hash=digest)
 
 
-def _expected(text: str) -> Noted:
+def read_expected(text: str) -> Noted:
+    """`SEQUENCE:HASH`. Raises `InvalidRequest`."""
     match = _NOTED.fullmatch(text.strip())
     if match is None:
         raise InvalidRequest(f"expect: {text[:80]!r}: SEQUENCE:HASH with 64 hex digits required")

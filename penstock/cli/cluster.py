@@ -244,6 +244,14 @@ def operator_client(token_file: Path | None) -> "Iterator[RestClient]":
     """A client with the operator's token. Raises `ConfigurationError` when there is none."""
     from penstock.rest.client import RestClient
 
+    token = operator_token(token_file)
+    chosen = settings()
+    with RestClient(chosen.api_url, token, chosen.ca_file) as rest:
+        yield rest
+
+
+def operator_token(token_file: Path | None) -> str:
+    """The token in the file, or in the environment. Raises `ConfigurationError` when there is none."""
     if token_file is not None:
         try:
             token = token_file.read_text(encoding="ascii", errors="replace").strip()
@@ -255,9 +263,7 @@ def operator_client(token_file: Path | None) -> "Iterator[RestClient]":
         raise ConfigurationError(
             f"operator's token: name its file with --token-file, or set {TOKEN_VARIABLE}"
         )
-    chosen = settings()
-    with RestClient(chosen.api_url, token, chosen.ca_file) as rest:
-        yield rest
+    return token
 
 
 def _use(broker: dict[str, Any]) -> str:

@@ -160,3 +160,8 @@ PAGE_ITEMS_MAX: Final = 1_000
 """Items of one page of a list of REST: what one request reads and one answer holds."""
 PAGE_ITEMS_DEFAULT: Final = 100
 """The same, where the request has no `limit`."""
+AUDIT_EXPORT_ENTRIES_MAX: Final = 10_000
+"""Entries of one answer of the audit log's export. The rest is asked for again."""
+AUDIT_TALLIES_MAX: Final = 50
+"""Entries that refusals and sensitive reads of one minute add to a tenant's audit log. Two more hold the rest: one of
+refusals, one of reads."""

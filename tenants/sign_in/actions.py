@@ -11,10 +11,12 @@ from django.utils import timezone
 
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, ActorKind
+from control_plane.audit.tallies import tallies
 from control_plane.ids import new_id
+from penstock.contract.audit_entries import REFUSED
 from penstock.contract.errors import InvalidRequest, Throttled, Unauthenticated
 from penstock.contract.ids import SYSTEM_TENANT
-from tenants import tokens
+from tenants import audited, tokens
 from tenants.actions import lock_person, open_session
 from tenants.factors import actions as factors
 from tenants.factors import passkeys
@@ -44,16 +46,16 @@ def begin(*, email: str, password: str, source: str = "", browser: str = "") -> 
 
     Raises `Unauthenticated`, the same for address and password.
     """
-    found = person_by_password(email=email, password=password)
+    found = person_by_password(email=email, password=password, source=source)
     with transaction.atomic():
         person = lock_person(found)
         if person.password != found.password:
             # It was changed while this one was being checked.
-            raise _wrong_sign_in()
+            raise _wrong_sign_in(_actor(person, source, ""))
         return begun(person, source=source, browser=browser)
 
 
-def person_by_password(*, email: str, password: str) -> Person:
+def person_by_password(*, email: str, password: str, source: str = "") -> Person:
     """The person of this address and password, whom nothing is opened for yet.
 
     The caller looks again under the person's lock whether the password is still this one. Raises `Unauthenticated`, the
@@ -62,13 +64,14 @@ def person_by_password(*, email: str, password: str) -> Person:
     person = Person.objects.filter(email=email.strip().lower(), is_active=True).first()
     if person is None or not person.has_usable_password():
         make_password(password)  # the same work as for a known address
-        raise _wrong_sign_in()
+        raise _wrong_sign_in(Actor(kind=ActorKind.ANONYMOUS, id=source, source=source))
     if not check_password(password, person.password):
-        raise _wrong_sign_in()
+        raise _wrong_sign_in(_actor(person, source, ""))
     return person
 
 
-def _wrong_sign_in() -> Unauthenticated:
+def _wrong_sign_in(actor: Actor) -> Unauthenticated:
+    tallies().count(actor, tenant=SYSTEM_TENANT, action=audited.SIGN_IN, outcome=REFUSED)
     return Unauthenticated("the e-mail address or the password is wrong")
 
 
@@ -128,6 +131,7 @@ def finish_with_code(pending: str, *, code: str, source: str, browser: str, requ
             action="sign_in.wrong_code",
             object_id=row.person.public_id,
             after={"name": row.person.email},
+            outcome=REFUSED,
         )
     raise InvalidRequest("code: it is wrong, or was used before")
 

@@ -71,8 +71,10 @@ def django_db_modify_db_settings() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _fresh_rate_limits() -> Iterator[None]:
+def _fresh_counts() -> Iterator[None]:
+    from control_plane.audit.tallies import tallies
     from control_plane.rate_counters import counters
 
     counters().forget_all()
+    tallies().take()
     yield

@@ -19,6 +19,8 @@ HERE = Path(__file__).parent
 FILES = [
     "test_accounts.py",
     "test_audit.py",
+    "test_audit_counts.py",
+    "test_audit_search.py",
     "test_exact_names.py",
     "test_known_brokers.py",
     "test_outbox.py",

@@ -91,6 +91,7 @@ MAY = {
     ("GET", "v1/plans"): EVERYBODY,
     ("POST", "v1/plans"): OPERATOR,
     ("GET", "v1/audit"): frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR}),
+    ("GET", "v1/audit/export"): frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR}),
     ("GET", "v1/audit/head"): EVERYBODY,
     ("GET", "v1/cluster"): OPERATOR,
     ("GET", "v1/cluster/losses"): OPERATOR,

@@ -93,5 +93,7 @@ def call(
     response = Client(raise_request_exception=True).generic(
         method, path, data, content_type="application/json", headers=given
     )
-    shown = json.loads(response.content) if response.content[:1] in (b"{", b"[") else response.content
+    content = response.getvalue()
+    lines = response.headers.get("Content-Type") == "application/x-ndjson"
+    shown = json.loads(content) if content[:1] in (b"{", b"[") and not lines else content
     return Answer(status=response.status_code, body=shown, headers=response.headers)

@@ -1,4 +1,7 @@
-"""The audit log: who changed what, newest first, and a check of its chain."""
+"""The audit log: who changed, was refused or read what, newest first, and a check of its chain."""
+
+from datetime import datetime
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -6,6 +9,8 @@ from django.views.decorators.http import require_safe
 
 from billing.queries import invoices
 from control_plane.audit import queries
+from penstock.contract.audit_entries import NAME_MAX, OUTCOMES
+from penstock.rules.timestamps import read_moment
 from tenants import queries as tenants
 from tenants.roles import Permission
 from web.paging import searched
@@ -13,34 +18,76 @@ from web.tenant_access import TenantAccess, in_tenant
 
 PER_PAGE = 50
 TEXT_MAX = 64
+FILTERS = ("action", "object", "actor", "outcome", "from", "to")
 
 
 @in_tenant(Permission.AUDIT_READ)
 @require_safe
 def audit(request: HttpRequest, access: TenantAccess) -> HttpResponse:
-    """A page of entries; `before` is the sequence below which it begins."""
-    rows = queries.entries(access.tenant.public_id).order_by("-sequence")
-    action = searched(request, "action", length_max=TEXT_MAX)
-    object_id = searched(request, "object", length_max=TEXT_MAX)
-    if action:
-        rows = rows.filter(action__istartswith=action)
-    if object_id:
-        rows = rows.filter(object_id=object_id)
-    before = request.GET.get("before", "")
-    if before.isdecimal() and len(before) < 18:
-        rows = rows.filter(sequence__lt=int(before))
-    found = list(rows[: PER_PAGE + 1])
-    page = found[:PER_PAGE]
+    """A page of entries; `before` is the sequence of the entry that it follows."""
+    given = {name: searched(request, name, length_max=TEXT_MAX) for name in FILTERS}
+    given["name"] = searched(request, "name", length_max=NAME_MAX)
     emails = {person.public_id: person.email for person in tenants.people(access.tenant)}
+    wrong: dict[str, str] = {}
+    since, until = _moment(given, "from", wrong), _moment(given, "to", wrong)
+    outcome = given["outcome"] if given["outcome"] in OUTCOMES else ""
+    kind, action = _of_action(given["action"])
+    search = queries.Search(
+        actor=_actor(given["actor"], emails) or None,
+        object_id=given["object"] or None,
+        kind=kind or None,
+        name=given["name"] or None,
+        action=action or None,
+        outcome=outcome or None,
+        since=since,
+        until=until,
+    )
+    tenant = access.tenant.public_id
+    text = request.GET.get("before", "")
+    before = int(text) if text.isdecimal() and text.isascii() and len(text) < 18 else None
+    after = None if before is None else queries.position_of(tenant, before)
+    if wrong or (before is not None and after is None):
+        found = []
+    else:
+        found = queries.page(tenant, search, after=after, most=PER_PAGE + 1, newest_first=True)
+    page = found[:PER_PAGE]
+    asked = {name: value for name, value in given.items() if value}
     context = {
         "here": "audit",
         "entries": [(entry, emails.get(entry.actor_id, "")) for entry in page],
-        "older": page[-1].sequence if len(found) > PER_PAGE else None,
-        "newest": not before,
-        "action": action,
-        "object": object_id,
+        "older": urlencode({**asked, "before": page[-1].sequence}) if len(found) > PER_PAGE else "",
+        "newest": not text,
+        "asked": asked,
+        "first": urlencode(asked),
+        "given": given,
+        "outcome": outcome,
+        "outcomes": OUTCOMES,
+        "wrong": wrong,
     }
-    return render(request, "web/audit.html", context)
+    return render(request, "web/audit.html", context, status=422 if wrong else 200)
+
+
+def _of_action(text: str) -> tuple[str, str]:
+    """(kind, action) that were typed: `topic` and `topic.` are all actions on topics."""
+    kind, _, rest = text.partition(".")
+    return ("", text) if rest else (kind, "")
+
+
+def _actor(text: str, emails: dict[str, str]) -> str:
+    """The id of who was typed: an id, or the e-mail address of a person of the tenant."""
+    wanted = text.lower()
+    return next((person for person, email in emails.items() if email == wanted), text)
+
+
+def _moment(given: dict[str, str], name: str, wrong: dict[str, str]) -> datetime | None:
+    text = given[name]
+    if not text:
+        return None
+    try:
+        return read_moment(text)
+    except ValueError:
+        wrong[name] = "A day like 2026-01-31, or a time like 2026-01-31T12:00Z."
+        return None
 
 
 @in_tenant(Permission.AUDIT_READ)

@@ -11,11 +11,14 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from billing import draft_queries
 from billing.queries import data_set_states
+from control_plane.audit.tallies import tallies
 from control_plane.brokers import client as brokers
 from control_plane.brokers.view import ClusterView, PartitionSeen
 from control_plane.outbox import queries as outbox
+from penstock.contract.audit_entries import REFUSED
 from penstock.contract.errors import PenstockError
-from tenants import queries
+from penstock.contract.ids import SYSTEM_TENANT
+from tenants import audited, queries
 from tenants.models import OperatorToken
 from web import rate_limit, sessions
 from web.forms.console_form import posted
@@ -46,6 +49,8 @@ def sign_in(request: HttpRequest) -> HttpResponse:
                 response = redirect("web:operator")
                 sessions.keep_operator(response, operator)
                 return response
+            stranger = sessions.stranger_of(request)
+            tallies().count(stranger, tenant=SYSTEM_TENANT, action=audited.OPERATOR, outcome=REFUSED)
             form.add_error("token", "This is not an operator's token, or it was revoked")
     elif not form.is_bound and sessions.operator_of(request) is not None:
         return redirect("web:operator")

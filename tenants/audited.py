@@ -1,0 +1,40 @@
+"""How the audit log names what a permission stands for, and which reads it counts. Pure."""
+
+from types import MappingProxyType
+
+from tenants.roles import Permission
+
+SENSITIVE_READS = frozenset(
+    {
+        Permission.KEYS_READ,
+        Permission.ACCESS_READ,
+        Permission.PEOPLE_READ,
+        Permission.MESSAGES_READ,
+        Permission.AUDIT_READ,
+    }
+)
+"""Who has keys and what they may do, who belongs to the tenant, messages in the console, and the log itself. What an
+operator reads of a tenant is counted whatever it is.
+"""
+_KINDS = MappingProxyType(
+    {
+        "topics": "topic",
+        "messages": "message",
+        "groups": "group",
+        "keys": "key",
+        "people": "person",
+        "quotas": "quota",
+        "invoices": "invoice",
+        "prices": "price_book",
+    }
+)
+"""Of permissions whose first word is not the kind that changes of such objects have."""
+SIGN_IN = "sign_in.begin"
+KEY = "key.authenticate"
+OPERATOR = "operator.authenticate"
+
+
+def action_of(permission: Permission) -> str:
+    """The action of an entry that counts, for instance `key.read` for `keys.read`."""
+    things, _, verb = permission.value.partition(".")
+    return f"{_KINDS.get(things, things)}.{verb}"

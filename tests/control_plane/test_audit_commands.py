@@ -1,0 +1,123 @@
+"""`penstock audit list`, `export` and `verify-export` over the real REST interface."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from control_plane.access.actions import create_key
+from control_plane.audit import queries
+from control_plane.audit.models import AuditEntry
+from penstock.cli.__main__ import run
+from tenants.roles import Standing
+from tests.control_plane.world import ACTOR, House, make_house
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
+
+Command = Callable[..., tuple[int, dict[str, Any], str]]
+
+
+@pytest.fixture
+def house(transactional_db: None) -> House:
+    return make_house("acme")
+
+
+@pytest.fixture
+def command(
+    house: House,
+    live_server: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Command:
+    """`penstock audit …` as the tenant's auditor: exit code, JSON, what stands on the error stream."""
+    monkeypatch.setenv("PENSTOCK_API_URL", live_server.url)
+    monkeypatch.setenv("PENSTOCK_API_KEY", house.credentials[Standing.AUDITOR])
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "127.0.0.1:9")
+    monkeypatch.setenv("PENSTOCK_PROFILE_FILE", str(tmp_path / "profiles.toml"))
+
+    def call(*arguments: str) -> tuple[int, dict[str, Any], str]:
+        code = run(["audit", *arguments, "--json"])
+        told = capsys.readouterr()
+        return code, json.loads(told.out) if told.out else {}, told.err
+
+    return call
+
+
+def test_entries_are_listed_newest_first_and_as_rows_for_people(
+    house: House, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said, _ = command("list", "--kind", "key", "--limit", "1")
+    assert (code, said["more"]) == (0, True)
+    assert [entry["after"]["name"] for entry in said["entries"]] == ["bound"]
+    assert command("list", "--name", "all", "--outcome", "refused")[1] == {"entries": [], "more": False}
+    assert run(["audit", "list", "--name", "all", "--oldest-first"]) == 0
+    assert "done\tkey.create\tall\tsystem test\t1" in capsys.readouterr().out
+
+
+def test_an_operator_names_the_tenant_and_a_key_may_not_read(
+    house: House, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "operator.token"
+    token.write_text(house.credentials[Standing.OPERATOR])
+    named = ("--token-file", str(token), "--tenant", house.tenant.public_id)
+    code, said, _ = command("list", *named)
+    assert code == 0 and len(said["entries"]) == 3
+    monkeypatch.setenv("PENSTOCK_API_KEY", house.credentials[Standing.KEY])
+    code, _, error = command("list")
+    assert code == 4 and "audit.read is not for key" in error
+
+
+def test_an_export_goes_on_and_a_torn_line_is_written_again(
+    house: House, command: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    tenant = house.tenant.public_id
+    code, said, error = command("export", str(file))
+    sequence, digest = queries.head(tenant)
+    assert (code, said["kept"], said["written"], said["hash"]) == (0, 0, sequence, digest), error
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-20])
+    create_key(ACTOR, house.tenant, name="later")
+    code, said, _ = command("export", str(file))
+    assert (code, said["kept"], said["written"]) == (0, sequence - 1, 2)
+    assert file.read_bytes().startswith(whole)
+    _, digest = queries.head(tenant)
+    noted = f"{sequence + 1}:{digest}"
+    code, said, _ = command("verify-export", str(file), "--expect", noted)
+    assert (code, said["agreed"], said["sequence"]) == (0, True, sequence + 1)
+
+
+def test_a_log_that_was_rewritten_does_not_continue_an_export(
+    house: House, command: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    assert command("export", str(file))[0] == 0
+    kept = file.read_bytes()
+    create_key(ACTOR, house.tenant, name="later")
+    last = AuditEntry.objects.filter(tenant=house.tenant.public_id).latest("sequence")
+    AuditEntry.objects.filter(pk=last.pk).update(actor_id="usr_other")
+    code, _, error = command("export", str(file))
+    assert code == 5 and "does not continue it after entry" in error
+    assert file.read_bytes() == kept
+
+
+def test_a_file_that_was_altered_is_named_by_its_line(house: House, command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    assert command("export", str(file))[0] == 0
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text(lines[0] + lines[1].replace('"test"', '"else"', 1) + lines[2])
+    code, said, _ = command("verify-export", str(file))
+    assert code == 5 and said["problem"].startswith("line 2: its hash is not")
+    code, _, error = command("export", str(file))
+    assert code == 5 and "line 2" in error and "nothing was written" in error
+    file.write_text("".join(lines[:2]))
+    code, said, _ = command("verify-export", str(file), "--expect", f"3:{'0' * 64}")
+    assert code == 5 and "entry 3 was noted" in said["problem"]
+    assert command("verify-export", str(file), "--expect", f"2:{'0' * 64}")[0] == 5
+    other = make_house("other")
+    assert other.tenant.public_id != house.tenant.public_id
+    file.write_text("no entry\n")
+    assert "it is no audit entry" in command("verify-export", str(file))[1]["problem"]
