@@ -72,7 +72,8 @@ def test_a_page_of_a_search_reads_a_bounded_number_of_entries() -> None:
     with connection.cursor() as cursor:
         cursor.execute(FILL)
         cursor.execute("ANALYZE audit_auditentry")
-    slow, wide = {}, {}
+    slow: dict[str, float] = {}
+    wide: dict[str, float] = {}
     for name, search in SEARCHES.items():
         for newest_first in (False, True):
             first = queries.page(TENANT, search, after=None, most=PAGE, newest_first=newest_first)
