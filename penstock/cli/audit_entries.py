@@ -179,7 +179,7 @@ def audit_export(file: Path, token_file: Path | None, tenant: str | None, timeou
         f"penstock audit verify-export audit.jsonl --expect 14:{'0' * 64}",
     ],
 )
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
     "--expect",
     "expected",

@@ -37,6 +37,7 @@ def topic_bin(timeout: float) -> None:
 @click.command(
     "restore",
     cls=Command,
+    short_help="Take a topic out of the recycle bin.",
     examples=["penstock topic restore orders", "penstock topic restore orders --as orders-before"],
 )
 @click.argument("topic")

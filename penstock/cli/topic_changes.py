@@ -224,6 +224,7 @@ def topic_alter(name: str, partitions: int | None, timeout: float, **options: An
 @click.command(
     "delete",
     cls=Command,
+    short_help="Delete a topic: into the recycle bin, or for good.",
     examples=["penstock topic delete orders", "penstock topic delete orders --purge --yes"],
 )
 @click.argument("name")

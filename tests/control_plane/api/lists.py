@@ -132,6 +132,12 @@ def sign_ins(house: House, said: Cluster, numbers: range) -> None:
     )
 
 
+def binned_topics(house: House, said: Cluster, numbers: range) -> None:
+    topics(house, said, numbers)
+    rows = Topic.objects.filter(public_id__in=[f"top_{n}" for n in numbers])
+    rows.update(on_brokers=True, binned_at=BEGINNING, purge_at=BEGINNING)
+
+
 def topics(house: House, said: Cluster, numbers: range) -> None:
     Topic.objects.bulk_create(
         Topic(
@@ -429,6 +435,7 @@ LISTS: Mapping[str, Listed] = {
     "/v1/invitations": Listed(fill=invitations),
     "/v1/sign-ins": Listed(fill=sign_ins),
     "/v1/topics": Listed(fill=topics),
+    "/v1/bin/topics": Listed(fill=binned_topics),
     "/v1/keys": Listed(fill=keys),
     "/v1/service-accounts": Listed(fill=service_accounts),
     "/v1/principal-groups": Listed(fill=principal_groups),
@@ -471,6 +478,7 @@ NO_LISTS = {
     "/v1/quotas/preview",
     "/v1/tenants/{tenant}",
     "/v1/topics/{name}",
+    "/v1/bin/topics/{topic}",
     "/v1/topics/{name}/durability",
 }
 """One object each, of which something is a list: it is shown whole."""
