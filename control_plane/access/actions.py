@@ -89,6 +89,8 @@ def rotate_key(actor: Actor, key: ApiKey, *, overlap: timedelta) -> tuple[ApiKey
     if not timedelta(0) <= overlap <= OVERLAP_MAX:
         raise InvalidRequest(f"overlap_s: 0 to {OVERLAP_MAX.total_seconds():.0f} required")
     with transaction.atomic():
+        # First, as ending a service account does.
+        Tenant.objects.select_for_update(no_key=True).get(pk=key.tenant_id)
         locked = ApiKey.objects.select_for_update(no_key=True).select_related("tenant").get(pk=key.pk)
         now = timezone.now()
         if locked.revoked_at is not None or (locked.expires_at is not None and locked.expires_at <= now):

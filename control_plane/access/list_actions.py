@@ -23,6 +23,7 @@ from penstock.rules.access_document import access_list_json
 from penstock.rules.names import check_printable_name
 from quotas.queries import limits_of
 from tenants.models import ApiKey, Membership, ServiceAccount, Tenant
+from tenants.people import actions as people
 from tenants.service_accounts import actions as accounts
 
 KIND_ACCESS = "access_list"
@@ -162,8 +163,7 @@ def set_members(
     with transaction.atomic():
         row = _locked(tenant)
         group = queries.group(tenant, public_id)
-        # Who is a member may stay one, also a person who has left: to add another is not to look after them.
-        _check_principals(tenant, set(members) - set(group.members), everyone=False)
+        _check_principals(tenant, members, everyone=False)
         before, group.members = group.members, sorted(set(members))
         if before == group.members:
             return row, group
@@ -241,35 +241,49 @@ def end_account(actor: Actor, tenant: Tenant, account: ServiceAccount) -> None:
         ):
             raise Forbidden("a service account does not delete itself; use another key or sign in")
         accounts.end_service_account(actor, account)
-        if queries.access_of(tenant) is None:
-            return
-        row = _locked(tenant)
-        named = queries.acls(tenant).filter(principal=principal)
-        holding = [group for group in queries.groups(tenant) if principal in group.members]
-        if not named.exists() and not holding:
-            return
-        for entry in named:
-            audit.record(
-                actor,
-                tenant=tenant.public_id,
-                action="acl.delete",
-                object_id=entry.public_id,
-                before={"entry": rules.described(entry.acl)},
-            )
-        named.delete()
-        for group in holding:
-            before = list(group.members)
-            group.members = [member for member in group.members if member != principal]
-            group.save(update_fields=["members"])
-            audit.record(
-                actor,
-                tenant=tenant.public_id,
-                action="principal_group.change",
-                object_id=group.public_id,
-                before={"members": before},
-                after={"members": group.members},
-            )
-        _changed(actor, row)
+        _forget(actor, tenant, principal)
+
+
+def remove_person(actor: Actor, tenant: Tenant, person: str) -> None:
+    """`people.remove`; and entries and groups that name the person no longer do, so that one who comes back has what
+    they are given then. Raises what that raises.
+    """
+    with transaction.atomic():
+        people.remove(actor, tenant, person)
+        _forget(actor, tenant, f"{rules.PERSON_KIND}{person}")
+
+
+def _forget(actor: Actor, tenant: Tenant, principal: str) -> None:
+    """Part of the caller's transaction, under the tenant's lock."""
+    if queries.access_of(tenant) is None:
+        return
+    row = _locked(tenant)
+    named = queries.acls(tenant).filter(principal=principal)
+    holding = [group for group in queries.groups(tenant) if principal in group.members]
+    if not named.exists() and not holding:
+        return
+    for entry in named:
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="acl.delete",
+            object_id=entry.public_id,
+            before={"entry": rules.described(entry.acl)},
+        )
+    named.delete()
+    for group in holding:
+        before = list(group.members)
+        group.members = [member for member in group.members if member != principal]
+        group.save(update_fields=["members"])
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="principal_group.change",
+            object_id=group.public_id,
+            before={"members": before},
+            after={"members": group.members},
+        )
+    _changed(actor, row)
 
 
 # -- parts ----------------------------------------------------------------------------------------------

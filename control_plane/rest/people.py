@@ -9,6 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from control_plane.access import list_actions
 from control_plane.api import etags, shapes
 from control_plane.rest.people_shapes import (
     InvitationInput,
@@ -79,7 +80,7 @@ class PersonView(TenantView):
     def delete(self, request: Request, person: str) -> Response:
         """Remove a person from the tenant, or leave it with your own id. The keys that they made are revoked."""
         with self._unchanged(person):
-            actions.remove(self.actor, self.tenant, person)
+            list_actions.remove_person(self.actor, self.tenant, person)
         return Response(status=204)
 
     def _shown(self, row: Membership) -> Response:

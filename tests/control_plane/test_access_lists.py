@@ -19,7 +19,7 @@ from control_plane.topics import actions as topics
 from penstock.contract import limits
 from penstock.contract.errors import NotFound
 from penstock.rules.access_document import access_list_digest, access_list_json
-from tenants.models import ApiKey, Membership, ServiceAccount
+from tenants.models import ApiKey, Membership, Person, ServiceAccount
 from tenants.roles import Role, Standing
 from tests.control_plane.world import ACTOR, House, call, make_house
 
@@ -473,11 +473,23 @@ def test_no_key_is_made_of_an_account_that_is_deleted_meanwhile(house: House) ->
     assert not ApiKey.objects.filter(service_account=gone).exists()
 
 
-def test_a_group_is_changed_though_one_of_its_people_has_left(house: House) -> None:
+@pytest.mark.parametrize("leaves", [True, False])
+def test_who_leaves_is_in_no_group_and_entry_when_they_come_back(house: House, leaves: bool) -> None:
     left, billing = person(house, Role.DEVELOPER), f"service_account:{account(house)}"
-    group = owner(house, "POST", "principal-groups", {"name": "team", "members": [left]})["id"]
-    owner(house, "DELETE", f"people/{left.removeprefix('person:')}")
-    changed = owner(house, "PATCH", f"principal-groups/{group}", {"members": [left, billing]})
-    assert set(changed["members"]) == {left, billing}
-    owner(house, "PATCH", f"principal-groups/{group}", {"members": [billing]})
-    assert refused(house, "PATCH", f"principal-groups/{group}", {"members": [left]})[0] == 404
+    group = owner(house, "POST", "principal-groups", {"name": "team", "members": [left, billing]})["id"]
+    owner(house, "POST", "acls", entry("allow", left, name="secrets"))
+    kept = owner(house, "POST", "acls", entry("deny", billing, name="secrets"))["id"]
+    before = owner(house, "GET", "access")["generation"]
+    token = house.credentials[Standing.DEVELOPER if leaves else Standing.OWNER]
+    answer = call("DELETE", f"/v1/people/{left.removeprefix('person:')}", token=token)
+    assert answer.status < 300, answer.body
+    Membership.objects.create(
+        tenant=house.tenant,
+        person=Person.objects.get(public_id=left.removeprefix("person:")),
+        role=Role.DEVELOPER,
+    )
+    assert owner(house, "GET", f"principal-groups/{group}")["members"] == [billing]
+    assert [one["id"] for one in owner(house, "GET", "acls")["items"]] == [kept]
+    assert owner(house, "GET", "access")["generation"] == before + 1, "brokers get it"
+    actions = AuditEntry.objects.filter(tenant=house.tenant.public_id).order_by("-sequence")[:4]
+    assert {one.action for one in actions} >= {"acl.delete", "principal_group.change"}

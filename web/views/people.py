@@ -9,6 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from control_plane import config
+from control_plane.access import list_actions
 from control_plane.rest.people_shapes import link_of
 from penstock.contract.errors import PenstockError, split_message
 from tenants import queries as tenants
@@ -112,7 +113,7 @@ def remove(request: HttpRequest, access: TenantAccess, member: str) -> HttpRespo
     form = ConsoleForm(posted(request))
     if form.is_valid():
         try:
-            actions.remove(access.actor, access.tenant, member)
+            list_actions.remove_person(access.actor, access.tenant, member)
         except PenstockError as error:
             form.refuse(error)
         else:
