@@ -7,7 +7,7 @@ code are comments.
 from datetime import datetime
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, inline_serializer
+from drf_spectacular.utils import OpenApiParameter, extend_schema_field, inline_serializer
 from rest_framework import serializers
 
 from control_plane.api import etags, idempotency
@@ -108,12 +108,15 @@ class Delivery(serializers.Serializer[Any]):
         return bool(self.context["delivered"])
 
 
+@extend_schema_field({})
+class AnyValue(serializers.JSONField):
+    """Anything that JSON holds; null too, so it is not said to be nullable: null would fit the schema twice."""
+
+
 class FieldChange(serializers.Serializer[Any]):
     field = serializers.CharField()
-    before = serializers.JSONField(
-        allow_null=True, help_text="null: not set, or there is no such object yet."
-    )
-    after = serializers.JSONField(allow_null=True, help_text="null: not set, or the object would be gone.")
+    before = AnyValue(help_text="null: not set, or there is no such object yet.")
+    after = AnyValue(help_text="null: not set, or the object would be gone.")
 
 
 class ObjectChange(serializers.Serializer[Any]):
