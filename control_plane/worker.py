@@ -1,8 +1,6 @@
 """The worker process: Celery with its schedule, and a listener that says how it is."""
 
 import logging
-import os
-import select
 import sys
 import threading
 import time
@@ -40,7 +38,6 @@ class Worker:
 
     def __init__(self) -> None:
         self.state = "starting"
-        self._pid = os.getpid()
         self._turned = time.monotonic()
         self._listener: HttpListener | None = None
 
@@ -57,10 +54,6 @@ class Worker:
         if self._listener is not None:
             self._listener.abandon()
             self._listener = None
-
-    def end_with_parent(self) -> None:
-        """In a process that the worker forked: it would go on when the worker is killed, and no stop would reach it."""
-        threading.Thread(target=_end_with, args=(self._pid,), name="parent", daemon=True).start()
 
     def turn(self) -> None:
         """Show that the worker's loop turns."""
@@ -103,19 +96,6 @@ class Worker:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-
-
-def _end_with(parent: int) -> None:
-    """End this process, as by SIGKILL, when its parent has ended."""
-    try:
-        watched = os.pidfd_open(parent)
-    except ProcessLookupError:
-        os._exit(1)
-    if os.getppid() == parent:  # else it had ended, and its number may be another's
-        ended = select.poll()
-        ended.register(watched, select.POLLIN)
-        ended.poll()
-    os._exit(1)
 
 
 class _Gauges(Collector):
@@ -215,9 +195,7 @@ def _connected() -> Worker:
         (signals.worker_shutdown, stopped),
         (signals.task_received, received),
         (signals.worker_process_init, lambda **_: worker.leave_to_parent()),
-        (signals.worker_process_init, lambda **_: worker.end_with_parent()),
-        # Celery has closed the listener's socket there.
-        (signals.beat_embedded_init, lambda **_: worker.end_with_parent()),
+        (signals.beat_embedded_init, lambda **_: worker.leave_to_parent()),
     ):
         signal.connect(handler, weak=False)
     return worker
