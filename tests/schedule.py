@@ -5,6 +5,8 @@ A worker takes whole groups: a file, or a folder whose files share what takes lo
 there would run alone. All between them comes in the random order of the run.
 """
 
+from functools import cache
+
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
@@ -54,11 +56,11 @@ def group_of(nodeid: str) -> str:
 
 def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
     """The longest groups first and the short ones last, each whole; the rest as it came."""
-    return sorted(items, key=lambda item: _rank(item.nodeid))
+    return sorted(items, key=lambda item: _rank(group_of(item.nodeid)))
 
 
-def _rank(nodeid: str) -> int:
-    group = group_of(nodeid)
+@cache
+def _rank(group: str) -> int:
     for number, name in enumerate(LONGEST_FIRST):
         if group == name or group.startswith(f"{name}/"):
             return number
