@@ -1,6 +1,7 @@
 """The worker process: Celery with its schedule, and a listener that says how it is."""
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -17,6 +18,10 @@ from penstock.contract.errors import ConfigurationError
 from penstock.rules.addresses import split_address
 
 _TURN_S = 1.0
+_LOOK_S = 2.0
+"""Between two looks at the database for /metrics, whatever number of scrapers asks."""
+_PARENT_S = 0.5
+"""Between two looks of a forked process at its parent."""
 _log = logging.getLogger(__name__)
 registry = CollectorRegistry()
 _tasks = Counter(
@@ -38,8 +43,11 @@ class Worker:
 
     def __init__(self) -> None:
         self.state = "starting"
+        self._pid = os.getpid()
         self._turned = time.monotonic()
         self._listener: HttpListener | None = None
+        self._looking = threading.Lock()
+        self._seen: tuple[float, dict[str, float] | None] | None = None
 
     def serve(self) -> None:
         """Open the listener. Raises `OSError` when its address cannot be bound."""
@@ -54,6 +62,10 @@ class Worker:
         if self._listener is not None:
             self._listener.abandon()
             self._listener = None
+
+    def end_with_parent(self) -> None:
+        """In a process that the worker forked: it would go on when the worker is killed, and no stop would reach it."""
+        threading.Thread(target=_end_with, args=(self._pid,), name="parent", daemon=True).start()
 
     def turn(self) -> None:
         """Show that the worker's loop turns."""
@@ -75,7 +87,7 @@ class Worker:
         return f"no worker swept the outbox for {age_s:.0f} s" if age_s > FRESH_S else ""
 
     def gauges(self) -> dict[str, float]:
-        """The levels, by name. Raises what the database raises."""
+        """The levels that the database knows, by name. Raises what the database raises."""
         from django.db import connection
 
         from control_plane import schedule
@@ -87,10 +99,35 @@ class Worker:
         finally:
             connection.close()  # each request comes on a thread of its own
         return {
-            "worker_ready": float(self.state == "ready"),
             "worker_keeps_schedule": float(keeper == holder.own_id()),
             "worker_last_sweep_seconds": 0.0 if last is None else last.at.timestamp(),
         }
+
+    def exported(self) -> dict[str, float]:
+        """The levels for /metrics, a few seconds old at most. While the database is away, what needs no database.
+
+        Neither is it asked while the worker starts: the worker forks then, and what a thread of it holds meanwhile, as
+        the lock of a module that it imports, stays locked in the forked process.
+        """
+        if self.state == "starting":
+            return self._own_levels()
+        with self._looking:
+            if self._seen is None or time.monotonic() - self._seen[0] > _LOOK_S:
+                self._seen = time.monotonic(), self._look()
+            found = self._seen[1]
+        return (found or {}) | self._own_levels()
+
+    def _own_levels(self) -> dict[str, float]:
+        return {"worker_ready": float(self.state == "ready")}
+
+    def _look(self) -> dict[str, float] | None:
+        """None while the database is away."""
+        from django.db import Error
+
+        try:
+            return self.gauges()
+        except Error:
+            return None
 
     def stop(self) -> None:
         if self._listener is not None:
@@ -98,8 +135,18 @@ class Worker:
             self._listener = None
 
 
+def _end_with(parent: int) -> None:
+    """End this process, as by SIGKILL, when its parent has ended: it has another parent then.
+
+    No file descriptor is watched: Celery closes all of them by their numbers in the process of its schedule.
+    """
+    while os.getppid() == parent:
+        time.sleep(_PARENT_S)
+    os._exit(1)
+
+
 class _Gauges(Collector):
-    """The worker's levels. While the database is away, those that need no database."""
+    """The worker's levels."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -109,13 +156,7 @@ class _Gauges(Collector):
             yield GaugeMetricFamily(_PREFIX + name, said)
 
     def collect(self) -> Iterator[Metric]:
-        from django.db import Error
-
-        try:
-            found = self._worker.gauges()
-        except Error:
-            found = {"worker_ready": float(self._worker.state == "ready")}
-        for name, value in found.items():
+        for name, value in self._worker.exported().items():
             yield GaugeMetricFamily(_PREFIX + name, GAUGES[name], value=value)
 
 
@@ -195,7 +236,9 @@ def _connected() -> Worker:
         (signals.worker_shutdown, stopped),
         (signals.task_received, received),
         (signals.worker_process_init, lambda **_: worker.leave_to_parent()),
-        (signals.beat_embedded_init, lambda **_: worker.leave_to_parent()),
+        (signals.worker_process_init, lambda **_: worker.end_with_parent()),
+        # Celery has closed the listener's socket there.
+        (signals.beat_embedded_init, lambda **_: worker.end_with_parent()),
     ):
         signal.connect(handler, weak=False)
     return worker

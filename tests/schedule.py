@@ -1,8 +1,11 @@
 """Which test files share a worker, and which are begun first, so that all workers of a run end at about the same time.
 
 A worker takes whole groups: a file, or a folder whose files share what takes long to start. What is named in
-`LONGEST_FIRST` is begun in that order; all else follows in the random order of the run.
+`LONGEST_FIRST` is begun in that order, and the short files of `SHORT_LAST` at the end: a worker that took a long one
+there would run alone. All between them comes in the random order of the run.
 """
+
+from functools import cache
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
@@ -36,8 +39,13 @@ LONGEST_FIRST = (
     "tests/integration/losses/test_replication_factors.py",
     "tests/integration/metering/test_deletion.py",
     "tests/integration/bad_input/test_full_disk.py",
+    "tests/integration/fail_over",
+    "tests/control_plane/api/test_openapi_conformance.py",
+    "tests/compiled/test_compiled_cores.py",
     "tests/compiled/test_compiled_wheel.py",
 )
+"""Files, and folders of which every file is long."""
+SHORT_LAST = ("tests/unit", "tests/golden")
 
 
 def group_of(nodeid: str) -> str:
@@ -47,9 +55,16 @@ def group_of(nodeid: str) -> str:
 
 
 def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The longest groups first, each whole; the rest as it came."""
-    rank = {group: number for number, group in enumerate(LONGEST_FIRST)}
-    return sorted(items, key=lambda item: rank.get(group_of(item.nodeid), len(rank)))
+    """The longest groups first and the short ones last, each whole; the rest as it came."""
+    return sorted(items, key=lambda item: _rank(group_of(item.nodeid)))
+
+
+@cache
+def _rank(group: str) -> int:
+    for number, name in enumerate(LONGEST_FIRST):
+        if group == name or group.startswith(f"{name}/"):
+            return number
+    return len(LONGEST_FIRST) + group.startswith(tuple(f"{name}/" for name in SHORT_LAST))
 
 
 class WholeGroups(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types

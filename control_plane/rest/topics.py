@@ -212,9 +212,10 @@ class TopicBatchView(TenantView):
 
 
 class RemovedTopic(ChangedTopic):
-    """`purge_at` is null when it was deleted for good at once."""
-
-    purge_at = shapes.Moment(help_text="Until then it can be restored from the recycle bin.")
+    purge_at = shapes.Moment(
+        allow_null=True,
+        help_text="Until then it can be restored from the recycle bin; null when it was deleted for good at once.",
+    )
 
 
 class TopicView(TenantView):

@@ -278,9 +278,10 @@ class Medium:
                 _apply(change.directory.durable, change)
         self.pending = left[::-1]
 
-    def files(self) -> list[tuple[str, Inode]]:
-        """Every file by path, sorted."""
-        return list(_walk("", self.root))
+    def files(self, below: str = "") -> list[tuple[str, Inode]]:
+        """Every file by path, sorted; of one directory, those in it and in directories below it."""
+        directory = self.find(below)
+        return list(_walk(below, directory)) if isinstance(directory, Directory) else []
 
     def used_bytes(self) -> int:
         return sum(len(inode.data) for _, inode in self.files())

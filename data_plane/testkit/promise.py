@@ -136,11 +136,9 @@ class Promise:
         `intact` does not see the latter above what is committed: a write may go astray long after the fault was set up,
         lives later, and be committed after a look that found everything committed until then.
         """
-        directory = f"{partition_directory(where)}/"
         return any(
-            inode.bad or inode.harmed
-            for path, inode in broker.medium.files()
-            if path.startswith(directory) and path.endswith((LOG_SUFFIX, STAMPS_SUFFIX))
+            (inode.bad or inode.harmed) and path.endswith((LOG_SUFFIX, STAMPS_SUFFIX))
+            for path, inode in broker.medium.files(partition_directory(where))
         )
 
     def hosted(self, broker: SimBroker) -> list[TopicPartition]:

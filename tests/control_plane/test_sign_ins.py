@@ -47,8 +47,9 @@ def sign_in(password: str = PASSWORD) -> str:
 
 
 def recorded(person: Person) -> list[str]:
-    """What the service's own audit log says was done with the person."""
-    return [entry.action for entry in audit.entries(SYSTEM_TENANT).filter(object_id=person.public_id)]
+    """What the service's own audit log says was done with the person, in its order."""
+    of_person = audit.entries(SYSTEM_TENANT).filter(object_id=person.public_id)
+    return list(of_person.order_by("sequence").values_list("action", flat=True))
 
 
 def reread(person: Person) -> Person:

@@ -1,5 +1,8 @@
 """What a worker says of itself while its database is away, and that its own bugs are not taken for that."""
 
+import time
+from typing import Any
+
 import pytest
 from django.db import InterfaceError, OperationalError
 
@@ -18,6 +21,20 @@ class Asked(Worker):
         raise self._error
 
 
+class Counted(Worker):
+    """A ready worker that counts its looks at the database."""
+
+    def __init__(self, **raises: Any) -> None:
+        super().__init__()
+        self.state, self.looks, self._error = "ready", 0, raises.get("error")
+
+    def gauges(self) -> dict[str, float]:
+        self.looks += 1
+        if self._error is not None:
+            raise self._error
+        return {"worker_keeps_schedule": float(self.looks)}
+
+
 def exported(asked: Worker) -> dict[str, float]:
     return {
         sample.name: sample.value for metric in worker._Gauges(asked).collect() for sample in metric.samples
@@ -28,6 +45,29 @@ def exported(asked: Worker) -> dict[str, float]:
 def test_a_lost_database_is_the_reason_and_leaves_what_needs_none(error: Exception) -> None:
     assert Asked(error).not_ready() == f"database: {type(error).__name__}"
     assert exported(Asked(error)) == {"penstock_worker_ready": 1.0}
+
+
+def test_scrapes_within_a_few_seconds_ask_the_database_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Counted()
+    assert [exported(asked)["penstock_worker_keeps_schedule"] for _ in range(3)] == [1.0] * 3
+    later = time.monotonic() + worker._LOOK_S + 0.1
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert exported(asked)["penstock_worker_keeps_schedule"] == 2.0
+
+
+def test_a_database_that_is_away_is_not_asked_at_each_scrape_either() -> None:
+    asked = Counted(error=OperationalError("connection refused"))
+    assert [exported(asked) for _ in range(3)] == [{"penstock_worker_ready": 1.0}] * 3
+    assert asked.looks == 1
+
+
+def test_a_worker_that_starts_asks_no_database_for_its_metrics() -> None:
+    """It forks meanwhile, and what a thread has locked stays locked in the forked process."""
+    asked = Counted()
+    asked.state = "starting"
+    assert exported(asked) == {"penstock_worker_ready": 0.0}
+    assert asked.not_ready() == "starting"
+    assert asked.looks == 0
 
 
 def test_a_bug_of_our_own_is_no_lost_database() -> None:

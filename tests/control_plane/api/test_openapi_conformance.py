@@ -25,11 +25,14 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from control_plane.access import actions as access
+from control_plane.brokers import client as brokers
+from control_plane.brokers.view import ClusterView
 from control_plane.outbox import in_request
 from control_plane.placement import driving, planning
 from control_plane.rate_counters import counters
 from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
+from control_plane.topics.models import Topic
 from penstock.contract.errors import ErrorCode
 from tenants.models import Person
 from tenants.roles import Standing
@@ -162,3 +165,21 @@ def test_whatever_is_sent_the_answer_is_one_that_the_document_tells(
             transaction.set_rollback(True)
 
     try_it()
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_the_answer_to_a_topics_deletion_is_as_described_with_the_bin_and_without(
+    purge: bool, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Examples seldom name a topic that is there and purge it."""
+    cluster = ClusterView(cluster_id="c", controller=1, revision=1, brokers=(), feature_level=2)
+    monkeypatch.setattr(brokers, "describe", lambda **_: cluster)
+    Topic.objects.update(on_brokers=True)
+    case = OPERATIONS["topics_delete"].Case(
+        path_parameters={"name": "orders"}, query={"purge": str(purge).lower()}
+    )
+    response = case.call_and_validate(
+        checks=[never_a_fault, status_code_conformance, response_schema_conformance],
+        headers={"Authorization": f"Bearer {house.credentials[Standing.OWNER]}"},
+    )
+    assert (response.json()["purge_at"] is None) == purge

@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any
 
+import psutil
 import pytest
 
 from penstock import AlreadyExists, Forbidden, NotFound, PenstockError, Unauthenticated
@@ -19,6 +20,13 @@ from tests.waiting import PATIENCE_S
 LEASE_S = 20.0
 REFUSED_WITHIN_S = 1.0
 """Of a delivery: after it, somebody else may deliver."""
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class Deliveries:
@@ -265,6 +273,19 @@ class Deliveries:
             "topic.create",
         ]
         service.wait_ready()
+
+    def test_what_a_worker_forked_ends_with_it_and_the_next_worker_keeps_the_schedule(
+        self, service: Service
+    ) -> None:
+        forked = service.kill_alone("worker")
+        try:
+            assert len(forked) >= 2, "one takes tasks, one keeps the schedule"
+            service.wait_until("they have ended", lambda: not any(map(_runs, forked)))
+        finally:
+            service.start_again("worker")
+        service.wait_until(
+            "it keeps the schedule", lambda: service.gauge("worker", "worker_keeps_schedule") == 1
+        )
 
     def test_the_worker_tells_nothing_of_tasks_that_went_well(self, service: Service) -> None:
         service.sign_up()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 import pytest
 
@@ -253,6 +254,14 @@ class Service:
         process = self._processes.pop(name)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(PATIENCE_S)
+
+    def kill_alone(self, name: str) -> list[psutil.Process]:
+        """SIGKILL to the process alone; those that it had forked."""
+        process = self._processes.pop(name)
+        forked = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.wait(PATIENCE_S)
+        return forked
 
     def stop(self, name: str) -> None:
         """SIGTERM; it ends by itself."""

@@ -179,11 +179,13 @@ class Cluster:
 
     def manage(self, release: Release, *arguments: str) -> str:
         """A command of the control plane."""
+        return self._run(release, "-m", "control_plane", *arguments)
+
+    def _run(self, release: Release, *arguments: str) -> str:
+        """Python with the control plane's configuration."""
         self._configure(release, self.service.config_file)
         environment = service_processes.environment_for(self.service, "control_plane")
         return release.run(
-            "-m",
-            "control_plane",
             *arguments,
             folder=self.service.path,
             **{name: environment[name] for name in (service_processes.CONFIG_VARIABLE,)},
@@ -229,8 +231,8 @@ class Cluster:
         """Take the database back to what `to` has, by the code that is newer: what was taken back."""
         wanted, there = self.migrations(to), self.migrations(release)
         changed = [app for app in there if there[app] != wanted.get(app)]
-        for app in reversed(changed):
-            self.manage(release, "migrate", app, wanted.get(app, "zero"))
+        back = [(app, wanted.get(app, "zero")) for app in reversed(changed)]
+        self._run(release, str(HERE / "taking_back.py"), json.dumps(back))
         return changed
 
     def command(self, release: Release, *arguments: str, good: bool = True) -> Any:

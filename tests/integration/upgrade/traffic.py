@@ -16,7 +16,7 @@ from typing import Any
 import penstock
 from penstock import Client, PenstockError
 
-PAUSE_S = 0.1
+PAUSE_S = 0.25
 AT_ONCE = 4
 
 
