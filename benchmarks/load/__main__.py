@@ -1,7 +1,7 @@
 """`make load`: a whole service on PostgreSQL and Redis, and all kinds of its users at once for some minutes.
 
 Usage: python -m benchmarks.load [--minutes 10] [--json FILE]. It ends with 0 only if no answer was unexpected, every
-acknowledged message came back, and the usage counts exactly those messages.
+acknowledged message came back, and the usage counts exactly the messages of the log.
 """
 
 import json
@@ -25,6 +25,7 @@ from local import guardian
 from local.layout import DataDirectory
 from local.service import DevService
 from local.service_layout import Backends
+from penstock import Client
 from penstock.admin.blocking import Admin
 from penstock.cli.output import print_table, progress, say
 from penstock.contract.errors import PenstockError
@@ -38,6 +39,7 @@ _STOP_S = 120
 """What a user that stops may still take: it looks for what it sent."""
 _LATE_S = 180
 _METERED_S = 600.0
+_ANSWER_S = 30.0
 _POLL_S = 1.0
 _HERE = Path(__file__).parent
 
@@ -72,6 +74,8 @@ class Outcome:
     """Whatever should not be; empty when all went well."""
     acknowledged: int
     """Messages of the users of messages."""
+    stored: int
+    """Messages in the log: a burst may be in it whose user was stopped before it heard so."""
     token: str
     """A session of the tenant that sent them."""
     seconds: float
@@ -111,25 +115,35 @@ def load(target: Target, folder: Path, minutes: float) -> Outcome:
     rows, problems = read_statistics(json.loads((folder / "locust.json").read_text()))
     if status != 0 and not problems:
         problems = [f"Locust ended with status {status}"]
+    acknowledged = len(json.loads((folder / "messages.json").read_text())["acknowledged"])
+    if (stored := _stored(target, key)) < acknowledged:
+        problems.append(f"{acknowledged:,} messages were acknowledged and {stored:,} are in the log")
     return Outcome(
         rows=tuple(rows),
         problems=tuple(problems),
-        acknowledged=len(json.loads((folder / "messages.json").read_text())["acknowledged"]),
+        acknowledged=acknowledged,
+        stored=stored,
         token=token,
         seconds=seconds,
     )
 
 
 def wrongly_metered(target: Target, outcome: Outcome) -> list[str]:
-    """Wait until the usage counts what was acknowledged; else the problem."""
+    """Wait until the usage counts what is in the log; else the problem."""
     deadline = time.monotonic() + _METERED_S
     with RestClient(target.api_url, outcome.token) as rest, progress("Metering every message") as bar:
-        while (metered := _metered(rest)) < outcome.acknowledged and time.monotonic() < deadline:
-            bar.to(0, f"{metered:,} of {outcome.acknowledged:,}")
+        while (metered := _metered(rest)) < outcome.stored and time.monotonic() < deadline:
+            bar.to(0, f"{metered:,} of {outcome.stored:,}")
             time.sleep(_POLL_S)
-    if metered == outcome.acknowledged:
+    if metered == outcome.stored:
         return []
-    return [f"{outcome.acknowledged:,} messages were acknowledged and {metered:,} metered"]
+    return [f"{outcome.stored:,} messages are in the log and {metered:,} metered"]
+
+
+def _stored(target: Target, key: str) -> int:
+    with Client(bootstrap=list(target.bootstrap), api_key=key) as client, client.consumer(TOPIC) as consumer:
+        consumer.assign([(TOPIC, partition) for partition in range(PARTITIONS)])
+        return sum(consumer.end_offsets(_ANSWER_S).values())
 
 
 def _tenant_for_messages(api_url: str) -> tuple[str, str]:
@@ -241,6 +255,7 @@ def as_json(outcome: Outcome) -> str:
                 for row in outcome.rows
             },
             "acknowledged": outcome.acknowledged,
+            "stored": outcome.stored,
             "seconds": round(outcome.seconds, 1),
             "unexpected": list(outcome.problems),
         }
