@@ -28,7 +28,7 @@ COMPILED_TESTS := $(wildcard tests/compiled tests/golden tests/properties tests/
 READY := $(RUNNING) .venv/.packages-ready .venv/.lock-ready
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: help setup dev demo check test compile wheel sim planted mutants bench cluster chaos fresh proto docs terraform .lint
+.PHONY: help setup dev demo check test compile wheel sim planted mutants bench load cluster chaos fresh proto docs terraform .lint
 
 help:  ## List the commands
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -68,6 +68,9 @@ mutants: $(READY)  ## Plant COUNT=20 small bugs a package, chosen by SEED=1, bef
 
 bench: $(READY)  ## Measure beside the floor: the quick set, ONLY=name for one figure, ALL=1 for the rest
 	$(RUN) $(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(ALL),--all)
+
+load: $(READY)  ## All kinds of users at once on a whole service for MINUTES=10 (Locust); JSON=path writes it down too
+	$(RUN) $(BIN)/python -m benchmarks.load $(if $(MINUTES),--minutes $(MINUTES)) $(if $(JSON),--json $(JSON))
 
 cluster: $(READY)  ## A whole service over three zones of hosts, over TLS, with the demo's load and a table (as root); FLIGHTS=50000
 	$(RUN) $(BIN)/python -m hosts $(if $(FLIGHTS),--flights $(FLIGHTS)) $(if $(DATA),--folder $(DATA))

@@ -88,6 +88,7 @@ GOALS: dict[str, Goal] = {
     "quota_reach_percent": Goal(value=95.0, at_least=True),
     "quota_error_percent": Goal(value=5.0, at_least=False),
     "noisy_neighbour": Goal(value=1.25, at_least=False),
+    "noisy_neighbour_throughput": Goal(value=0.9, at_least=True),
     "broker_recovery_10gb_s": Goal(value=30.0, at_least=False),
 }
 """Goals that hold now. `ack_p99_500_partitions_ms` is judged against twice `ack_p99_ms` of the same run."""

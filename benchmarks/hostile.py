@@ -6,16 +6,22 @@ brokers. Brokers, key and topics come as arguments; it ends when it is killed.
 
 import argparse
 import asyncio
+import http.client
 import itertools
 import os
 import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import grpc
 
+import penstock.asyncio
 from penstock.contract import limits, methods
+from penstock.contract.errors import PenstockError
 from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.v1 import groups_pb2, log_pb2
 
@@ -24,10 +30,25 @@ _LARGE_FRAMES = (("grpc.max_receive_message_length", -1), ("grpc.use_local_subch
 _STREAMS, _BATCHES = 50, 200
 _SILENT_CONNECTIONS, _SILENT_CALLS, _IDLE = 20, 900, 1_100
 _WATCHES = 40
+_SLOW_READERS, _OLD_READERS, _STORM, _REST_CALLERS = 50, 4, 20, 8
+_LARGE_MESSAGE_BYTES = 64 * 1024
 
 Channel = Any
-Load = Callable[[str, str, list[str]], Awaitable[None]]
-"""(address of a broker, API key, topics of the key's tenant)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What one load is put on."""
+
+    address: str
+    """Of a broker's client listener."""
+    api_url: str
+    api_key: str
+    topics: list[str]
+    """Of the key's tenant: the first has 1,000 partitions and messages in its partition 0."""
+
+
+Load = Callable[[Target], Awaitable[None]]
 
 
 def _key(api_key: str) -> tuple[tuple[str, str], ...]:
@@ -38,31 +59,31 @@ def channel(address: str) -> Channel:
     return grpc.aio.insecure_channel(address, options=_LARGE_FRAMES)
 
 
-async def metadata(address: str, api_key: str, topics: list[str]) -> None:
+async def metadata(at: Target) -> None:
     """Names its own topic as often as a call may."""
-    request = log_pb2.MetadataRequest(topics=topics[:1] * NAMED_MAX).SerializeToString()
-    await _asked_for_ever(address, api_key, methods.METADATA, request)
+    request = log_pb2.MetadataRequest(topics=at.topics[:1] * NAMED_MAX).SerializeToString()
+    await _asked_for_ever(at, methods.METADATA, request)
 
 
-async def everything(address: str, api_key: str, topics: list[str]) -> None:
+async def everything(at: Target) -> None:
     """Asks for all of its topics, again and again."""
     request = log_pb2.MetadataRequest(all_topics=True).SerializeToString()
-    await _asked_for_ever(address, api_key, methods.METADATA, request)
+    await _asked_for_ever(at, methods.METADATA, request)
 
 
-async def _asked_for_ever(address: str, api_key: str, method: str, request: bytes) -> None:
-    async with channel(address) as opened:
+async def _asked_for_ever(at: Target, method: str, request: bytes) -> None:
+    async with channel(at.address) as opened:
         ask = opened.unary_unary(method)
         while True:
             try:
-                await ask(request, metadata=_key(api_key), timeout=30)
+                await ask(request, metadata=_key(at.api_key), timeout=30)
             except grpc.aio.AioRpcError:
                 await asyncio.sleep(0.05)
 
 
-async def joins(address: str, api_key: str, topics: list[str]) -> None:
+async def joins(at: Target) -> None:
     """Members that join groups of all its topics and leave them."""
-    async with channel(address) as opened:
+    async with channel(at.address) as opened:
         beat = opened.unary_unary(methods.GROUP_HEARTBEAT)
         for number in itertools.count():
             for epoch in (0, -1):
@@ -70,17 +91,17 @@ async def joins(address: str, api_key: str, topics: list[str]) -> None:
                     group=f"g{number % 10}",
                     member_id=f"m{number}",
                     member_epoch=epoch,
-                    topics=topics if epoch == 0 else [],
+                    topics=at.topics if epoch == 0 else [],
                     session_timeout_ms=10_000,
                     rebalance_timeout_ms=10_000,
                 )
                 try:
-                    await beat(request.SerializeToString(), metadata=_key(api_key), timeout=30)
+                    await beat(request.SerializeToString(), metadata=_key(at.api_key), timeout=30)
                 except grpc.aio.AioRpcError:
                     await asyncio.sleep(0.05)
 
 
-async def refused(address: str, api_key: str, topics: list[str]) -> None:
+async def refused(at: Target) -> None:
     """Streams of batches that are none, of topics that are not."""
     head = log_pb2.ProduceHead(acks=-1)
     for number in range(_BATCHES):
@@ -88,8 +109,8 @@ async def refused(address: str, api_key: str, topics: list[str]) -> None:
     frame = pack_frame(FrameKind.PRODUCE, head.SerializeToString(), [bytes(_BATCHES)])
 
     async def stream() -> None:
-        async with channel(address) as opened:
-            call = opened.stream_stream(methods.PRODUCE)(metadata=_key(api_key))
+        async with channel(at.address) as opened:
+            call = opened.stream_stream(methods.PRODUCE)(metadata=_key(at.api_key))
             while True:
                 await call.write(bytes(frame))
                 await call.read()
@@ -97,40 +118,113 @@ async def refused(address: str, api_key: str, topics: list[str]) -> None:
     await asyncio.gather(*(_again(stream) for _ in range(_STREAMS)))
 
 
-async def watches(address: str, api_key: str, topics: list[str]) -> None:
+async def watches(at: Target) -> None:
     """Watches of as many names as a call may have, while others' topics change."""
-    names = [*topics, *(f"none-{number}" for number in range(NAMED_MAX - len(topics)))]
+    names = [*at.topics, *(f"none-{number}" for number in range(NAMED_MAX - len(at.topics)))]
     request = log_pb2.WatchMetadataRequest(topics=names).SerializeToString()
 
     async def watch() -> None:
-        async with channel(address) as opened:
-            call = opened.unary_stream(methods.WATCH_METADATA)(request, metadata=_key(api_key))
+        async with channel(at.address) as opened:
+            call = opened.unary_stream(methods.WATCH_METADATA)(request, metadata=_key(at.api_key))
             while await call.read():
                 pass
 
     await asyncio.gather(*(_again(watch) for _ in range(_WATCHES)))
 
 
-async def silent(address: str, api_key: str, topics: list[str]) -> None:
+async def silent(at: Target) -> None:
     """Calls without a key that never send their request."""
 
     async def connection() -> None:
-        async with channel(address) as opened:
+        async with channel(at.address) as opened:
             calls = [opened.stream_stream(methods.METADATA)() for _ in range(_SILENT_CALLS)]
             await asyncio.gather(*(call.code() for call in calls))
 
     await asyncio.gather(*(_again(connection) for _ in range(_SILENT_CONNECTIONS)))
 
 
-async def idle(address: str, api_key: str, topics: list[str]) -> None:
+async def idle(at: Target) -> None:
     """Connections that say nothing."""
-    host, _, port = address.rpartition(":")
+    host, _, port = at.address.rpartition(":")
     sockets = [socket.create_connection((host, int(port))) for _ in range(_IDLE)]
     await asyncio.Event().wait()
     del sockets
 
 
-async def spinning(address: str, api_key: str, topics: list[str]) -> None:
+async def over_quota(at: Target) -> None:
+    """Sends to one partition as fast as it can, far above its tenant's rate."""
+    async with _client(at) as client, client.producer(linger_ms=0, compression="none") as producer:
+        value = os.urandom(_LARGE_MESSAGE_BYTES)
+        while True:
+            try:
+                await producer.send(at.topics[0], value, partition=0)
+            except PenstockError:
+                await asyncio.sleep(0.05)
+
+
+async def slow(at: Target) -> None:
+    """Consumers that take one message a second."""
+
+    async def consumer() -> None:
+        async with _client(at) as client, client.consumer() as reader:
+            reader.assign([(at.topics[0], 0)])
+            await reader.seek(at.topics[0], offset=0)
+            while True:
+                await reader.poll(max_messages=1, timeout=1.0)
+                await asyncio.sleep(1.0)
+
+    await asyncio.gather(*(_again(consumer) for _ in range(_SLOW_READERS)))
+
+
+async def oldest(at: Target) -> None:
+    """Reads what is oldest, to the end, again and again."""
+
+    async def consumer() -> None:
+        async with _client(at) as client, client.consumer() as reader:
+            reader.assign([(at.topics[0], 0)])
+            while True:
+                await reader.seek(at.topics[0], offset=0)
+                while await reader.poll_batches(timeout=1.0):
+                    pass
+
+    await asyncio.gather(*(_again(consumer) for _ in range(_OLD_READERS)))
+
+
+async def storm(at: Target) -> None:
+    """Connections that ask one question and leave."""
+    request = log_pb2.MetadataRequest(topics=at.topics[-1:]).SerializeToString()
+
+    async def connection() -> None:
+        async with channel(at.address) as opened:
+            await opened.unary_unary(methods.METADATA)(request, metadata=_key(at.api_key), timeout=30)
+
+    await asyncio.gather(*(_again(connection) for _ in range(_STORM)))
+
+
+async def rest(at: Target) -> None:
+    """Asks the REST interface for its topics, whatever the answer is."""
+    url = urlsplit(at.api_url)
+
+    def flood() -> None:
+        while True:
+            connection = http.client.HTTPConnection(str(url.hostname), url.port or 80, timeout=30)
+            try:
+                while True:
+                    connection.request(
+                        "GET", "/v1/topics?limit=100", headers={"Authorization": f"Bearer {at.api_key}"}
+                    )
+                    connection.getresponse().read()
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.05)
+            finally:
+                connection.close()
+
+    for _ in range(_REST_CALLERS):
+        threading.Thread(target=flood, daemon=True).start()
+    await asyncio.Event().wait()
+
+
+async def spinning(at: Target) -> None:
     """No call at all, only a busy process."""
     while True:
         time.sleep(0)  # noqa: ASYNC251
@@ -140,28 +234,44 @@ async def _again(work: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await work()
-        except grpc.aio.AioRpcError:
+        except (grpc.aio.AioRpcError, PenstockError):
             pass
         await asyncio.sleep(0.05)
 
 
-LOADS: dict[str, Load] = {
-    load.__name__: load for load in (spinning, metadata, everything, joins, refused, watches, silent, idle)
-}
+def _client(at: Target) -> penstock.asyncio.Client:
+    return penstock.asyncio.Client(bootstrap=[at.address], api_key=at.api_key)
 
 
-async def _run(kind: str, bootstrap: str, api_key: str, topics: list[str]) -> None:
-    await asyncio.gather(*(LOADS[kind](address, api_key, topics) for address in bootstrap.split(",")))
+async def together(at: Target) -> None:
+    """All of them at once, but for the one without a call."""
+    await asyncio.gather(*(load(at) for load in _ALONE if load is not spinning))
+
+
+_ALONE: tuple[Load, ...] = (
+    *(spinning, metadata, everything, joins, refused, watches, silent, idle),
+    *(over_quota, slow, oldest, storm, rest),
+)
+LOADS: dict[str, Load] = {load.__name__: load for load in (*_ALONE, together)}
+
+
+async def _run(kind: str, bootstrap: str, api_url: str, api_key: str, topics: list[str]) -> None:
+    await asyncio.gather(
+        *(
+            LOADS[kind](Target(address=address, api_url=api_url, api_key=api_key, topics=topics))
+            for address in bootstrap.split(",")
+        )
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=LOADS)
-    for name in ("bootstrap", "api-key", "topics"):
+    for name in ("bootstrap", "api-url", "api-key", "topics"):
         parser.add_argument(f"--{name}", required=True)
     chosen = parser.parse_args()
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    asyncio.run(_run(chosen.kind, chosen.bootstrap, chosen.api_key, chosen.topics.split(",")))
+    asyncio.run(_run(chosen.kind, chosen.bootstrap, chosen.api_url, chosen.api_key, chosen.topics.split(",")))
 
 
 if __name__ == "__main__":

@@ -10,72 +10,149 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import penstock.asyncio
-from benchmarks.cluster import BenchCluster
 from benchmarks.event_loop import run
-from benchmarks.figures import Benchmark, Measured, percentile
+from benchmarks.figures import Benchmark, Measured, median, percentile
 from benchmarks.hostile import LOADS
-from data_plane.contract import admin_pb2 as pb
-from local.provisioning import new_key, provision_internal_topics, put_key
-from penstock.contract.topic_settings import TopicSettings
+from local import service_processes
+from local.layout import DataDirectory
+from local.profile import read_api_key
+from local.service import DevService
+from local.service_processes import RUNNER
+from penstock.admin.blocking import Admin
+from penstock.admin.objects import NewTopic
+from penstock.rest.client import RestClient
 
-SECONDS = 5
-ROUNDS = 3
+BROKERS = 3
+SECONDS = 4
+RATE_S = 3
+ROUNDS = 2
 PER_S = 200
 """What leaves the machine idle for the most part: the load is to be seen, not the processor's end."""
 MESSAGE_BYTES = 1_000
 TOPICS = 400
 PARTITIONS = 1_000
 """Of the hostile tenant's first topic; the others have one."""
+OLD_MESSAGES = 1_000
+OLD_MESSAGE_BYTES = 64 * 1024
+QUOTA_BYTES_PER_S = 1 << 20
+"""Of the hostile tenant, which tries to send tens of times that."""
+TOPIC = "victim"
 _WARM_UP_S = 2.0
 _END_S = 60.0
+_DELIVERED_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A service with its two tenants: the victim, which is the service's first account, and the hostile one."""
+
+    bootstrap: list[str]
+    api_url: str
+    api_key: str
+    hostile_key: str
+    hostile_topics: list[str]
+
+    def make_topic(self, name: str, partitions: int) -> None:
+        """A topic of the victim's, known to every broker on return."""
+        with RestClient(self.api_url, self.api_key, timeout_s=_END_S) as rest:
+            admin = Admin(rest)
+            admin.wait_for_topic(admin.create_topic(name, partitions), timeout=_DELIVERED_S)
 
 
 def noisy_neighbour(folder: Path) -> list[Measured]:
-    """The worst ratio, with each load's ratio and milliseconds beside it."""
-    ratios: dict[str, float] = {}
+    """The worst ratios of latency and throughput, with each load's beside them."""
+    slower: dict[str, float] = {}
+    kept: dict[str, float] = {}
     beside: dict[str, float] = {}
-    with BenchCluster(folder) as cluster:
-        provision_internal_topics(cluster.admin, len(cluster.spec.brokers))
-        api_key, topics = _hostile_tenant(cluster)
-        cluster.topic("victim", 3)
-        run(_acks(cluster))
+    with _service(folder) as place:
+        place.make_topic(TOPIC, 3)
+        run(_acks(place))
         for kind in LOADS:
-            peace, hurt = _rounds(cluster, kind, api_key, topics)
-            ratios[kind] = percentile(hurt, 0.99) / percentile(peace, 0.99)
+            peace, hurt = _rounds(place, kind)
+            slower[kind] = percentile(hurt.taken_ms, 0.99) / percentile(peace.taken_ms, 0.99)
+            kept[kind] = median(hurt.rates) / median(peace.rates)
             beside |= {
-                f"{kind}_ratio": ratios[kind],
-                f"{kind}_ms": percentile(hurt, 0.99),
-                f"{kind}_peace_ms": percentile(peace, 0.99),
+                f"{kind}_ratio": slower[kind],
+                f"{kind}_ms": percentile(hurt.taken_ms, 0.99),
+                f"{kind}_peace_ms": percentile(peace.taken_ms, 0.99),
             }
-            print(f"  {kind}: {ratios[kind]:.2f}", file=sys.stderr, flush=True)
+            print(
+                f"  {kind}: p99 {slower[kind]:.2f} times, throughput {kept[kind]:.2f} times",
+                file=sys.stderr,
+                flush=True,
+            )
     return [
-        Measured(name="noisy_neighbour", value=max(ratios.values()), unit="x of p99 in peace", beside=beside)
+        Measured(name="noisy_neighbour", value=max(slower.values()), unit="x of p99 in peace", beside=beside),
+        Measured(
+            name="noisy_neighbour_throughput",
+            value=min(kept.values()),
+            unit="x of bytes a second in peace",
+            beside={f"{kind}_ratio": ratio for kind, ratio in kept.items()},
+        ),
     ]
 
 
-def _rounds(
-    cluster: BenchCluster, kind: str, api_key: str, topics: list[str]
-) -> tuple[list[float], list[float]]:
-    """The neighbour's milliseconds in peace and beside the load."""
-    peace: list[float] = []
-    hurt: list[float] = []
-    changing = kind == "watches"
+@contextmanager
+def _service(folder: Path) -> Iterator[Place]:
+    """A whole service without its usage pipeline, whose start alone would be seen."""
+    os.environ["PENSTOCK_PROFILE_FILE"] = str(folder / "profiles.toml")
+    directory = DataDirectory(folder / "service")
+    service = DevService(directory)
+    try:
+        up = service.up(BROKERS, lambda done, steps, note: None)
+        service_processes.stop(service.service, [RUNNER], _END_S)
+        operator = service.service.operator_token_file.read_text(encoding="ascii").strip()
+        bootstrap = [broker.client_address for broker in up.cluster.spec.brokers]
+        key, topics = _hostile_tenant(up.spec.api_url, operator, bootstrap)
+        yield Place(
+            bootstrap=bootstrap,
+            api_url=up.spec.api_url,
+            api_key=str(read_api_key(directory)),
+            hostile_key=key,
+            hostile_topics=topics,
+        )
+    finally:
+        service.down()
+
+
+class _Measurements:
+    """Of one side."""
+
+    def __init__(self) -> None:
+        self.taken_ms: list[float] = []
+        self.rates: list[float] = []
+
+    def add(self, place: Place, *, changing: bool) -> None:
+        self.taken_ms += run(_acks(place, changing=changing))
+        self.rates.append(run(_rate(place)))
+
+
+def _rounds(place: Place, kind: str) -> tuple[_Measurements, _Measurements]:
+    """The neighbour in peace and beside the load."""
+    peace, hurt = _Measurements(), _Measurements()
+    changing = kind in ("watches", "together")
     for _ in range(ROUNDS):
-        peace += run(_acks(cluster, changing=changing))
+        peace.add(place, changing=changing)
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "benchmarks.hostile", kind),
-                *("--bootstrap", cluster.bootstrap, "--api-key", api_key, "--topics", ",".join(topics)),
+                *("--bootstrap", ",".join(place.bootstrap), "--api-url", place.api_url),
+                *("--api-key", place.hostile_key, "--topics", ",".join(place.hostile_topics)),
             ],
             stderr=subprocess.DEVNULL,
         )
         try:
             time.sleep(_WARM_UP_S)
-            hurt += run(_acks(cluster, changing=changing))
+            hurt.add(place, changing=changing)
+            if process.poll() is not None:
+                raise RuntimeError(f"the load {kind} ended with {process.returncode}")
         finally:
             process.kill()
             process.wait()
@@ -83,50 +160,84 @@ def _rounds(
     return peace, hurt
 
 
-def _hostile_tenant(cluster: BenchCluster) -> tuple[str, list[str]]:
-    """Its key and topics."""
-    cluster.admin.put_tenant("tn_hostile")
-    key = new_key()
-    put_key(cluster.directory, cluster.admin, key, tenant="tn_hostile", name="hostile")
-    brokers = [broker.id for broker in cluster.spec.brokers]
-    names = [f"topic-{number}" for number in range(TOPICS)]
-    made = pb.CreateTopicResponse()
-    for number, name in enumerate(names):
-        turns = [
-            [brokers[(number + partition + replica) % len(brokers)] for replica in range(3)]
-            for partition in range(PARTITIONS if number == 0 else 1)
-        ]
-        made = cluster.admin.create_topic("tn_hostile", name, TopicSettings(), turns)
-    cluster.admin.wait_until_seen(made.outcome)
-    return key.reveal(), names
+def _hostile_tenant(api_url: str, operator: str, bootstrap: list[str]) -> tuple[str, list[str]]:
+    """Its key and topics; the first has old messages in partition 0."""
+    account = {"email": "hostile@bench.example", "password": "a horse, a battery", "tenant": "hostile"}
+    with RestClient(api_url, timeout_s=_END_S) as rest:
+        made = rest.post("/v1/sign-up", account)
+    with RestClient(api_url, operator, tenant=made["tenant"]["id"], timeout_s=_END_S) as rest:
+        rest.patch("/v1/quotas", {"plan": "dedicated"})
+        names = [f"topic-{number}" for number in range(TOPICS)]
+        with RestClient(api_url, made["token"], timeout_s=_END_S) as hostile:
+            admin = Admin(hostile)
+            admin.create_topics([NewTopic(name, PARTITIONS if name == names[0] else 1) for name in names])
+            for topic in admin.topics():
+                admin.wait_for_topic(topic, timeout=_DELIVERED_S)
+            key = admin.create_key("hostile")
+            admin.wait_for_key(key)
+        run(_fill(bootstrap, key.api_key, names[0]))
+        rest.patch("/v1/quotas", {"produce_bytes_per_s": QUOTA_BYTES_PER_S})
+    return key.api_key, names
 
 
-async def _acks(cluster: BenchCluster, *, changing: bool = False) -> list[float]:
+async def _fill(bootstrap: list[str], api_key: str, topic: str) -> None:
+    value = os.urandom(OLD_MESSAGE_BYTES)
+    async with (
+        penstock.asyncio.Client(bootstrap=bootstrap, api_key=api_key) as client,
+        client.producer(compression="none") as producer,
+    ):
+        for delivery in [await producer.send(topic, value, partition=0) for _ in range(OLD_MESSAGES)]:
+            await delivery
+
+
+async def _rate(place: Place) -> float:
+    """Bytes a second that are acknowledged when as much is sent as the brokers take."""
+    value, acknowledged = os.urandom(10 * MESSAGE_BYTES), 0
+    client = penstock.asyncio.Client(bootstrap=place.bootstrap, api_key=place.api_key)
+
+    def count(delivery: penstock.asyncio.Delivery) -> None:
+        nonlocal acknowledged
+        acknowledged += len(value)
+
+    async with client, client.producer(linger_ms=5, compression="none") as producer:
+        await (await producer.send(TOPIC, value, partition=0))
+        began, number = time.perf_counter(), 0
+        while time.perf_counter() - began < RATE_S:
+            (await producer.send(TOPIC, value, partition=number % 3)).add_done_callback(count)
+            number += 1
+        taken_s, bytes_in_time = time.perf_counter() - began, acknowledged
+        await producer.flush(_END_S)
+    return bytes_in_time / taken_s
+
+
+async def _acks(place: Place, *, changing: bool = False) -> list[float]:
     """Milliseconds from `send` to receipt, one a message; `changing`: a topic of the victim's is made each second."""
     total = SECONDS * PER_S
     taken: list[float] = []
     padding = os.urandom(MESSAGE_BYTES)
-    client = penstock.asyncio.Client(bootstrap=cluster.bootstrap, api_key=cluster.api_key)
+    client = penstock.asyncio.Client(bootstrap=place.bootstrap, api_key=place.api_key)
 
     def acknowledged(sent_at: float, delivery: penstock.asyncio.Delivery) -> None:
         taken.append((time.perf_counter() - sent_at) * 1e3)
 
     async with client, client.producer(linger_ms=0, compression="none") as producer:
         for partition in range(3):
-            await (await producer.send("victim", padding, partition=partition))
+            await (await producer.send(TOPIC, padding, partition=partition))
         began = time.perf_counter()
         for number in range(total):
             ahead = began + number / PER_S - time.perf_counter()
             if ahead > 0:
                 await asyncio.sleep(ahead)
             if changing and number % PER_S == 0:
-                await asyncio.to_thread(cluster.topic, f"victim-{time.monotonic_ns()}", 1)
+                await asyncio.to_thread(place.make_topic, f"victim-{time.monotonic_ns()}", 1)
                 began = time.perf_counter() - number / PER_S
             sent_at = time.perf_counter()
-            delivery = await producer.send("victim", padding, partition=number % 3)
+            delivery = await producer.send(TOPIC, padding, partition=number % 3)
             delivery.add_done_callback(partial(acknowledged, sent_at))
         await producer.flush(_END_S)
     return taken
 
 
-BENCHMARK = Benchmark(figures=("noisy_neighbour",), run=noisy_neighbour, seconds=360, quick=False)
+BENCHMARK = Benchmark(
+    figures=("noisy_neighbour", "noisy_neighbour_throughput"), run=noisy_neighbour, seconds=720, quick=False
+)

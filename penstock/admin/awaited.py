@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
-from penstock.admin.blocking import Admin
+from penstock.admin.blocking import DELIVERY_S, Admin
 from penstock.admin.objects import BinnedTopic, Key, NewKey, NewTopic, Topic, TopicOutcome
 
 
@@ -59,6 +59,9 @@ class AwaitedAdmin:
     async def purge_topic(self, id: str, *, timeout: float | None = None) -> None:
         await asyncio.to_thread(self._admin.purge_topic, id, timeout=timeout)
 
+    async def wait_for_topic(self, topic: Topic, *, timeout: float = DELIVERY_S) -> Topic:
+        return await asyncio.to_thread(self._admin.wait_for_topic, topic, timeout=timeout)
+
     async def create_key(
         self,
         name: str,
@@ -89,6 +92,9 @@ class AwaitedAdmin:
 
     async def key(self, key_id: str, *, timeout: float | None = None) -> Key:
         return await asyncio.to_thread(self._admin.key, key_id, timeout=timeout)
+
+    async def wait_for_key(self, key: Key | NewKey, *, timeout: float = DELIVERY_S) -> None:
+        await asyncio.to_thread(self._admin.wait_for_key, key, timeout=timeout)
 
     async def revoke_key(self, key_id: str, *, timeout: float | None = None) -> None:
         await asyncio.to_thread(self._admin.revoke_key, key_id, timeout=timeout)

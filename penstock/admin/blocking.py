@@ -1,5 +1,6 @@
 """`Client.admin`: managing a tenant's topics and keys, reading its limits, usage and invoices."""
 
+import time
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
@@ -17,8 +18,33 @@ from penstock.admin.objects import (
     outcomes_of,
     topic_of,
 )
+from penstock.contract.errors import TimedOut
 from penstock.contract.limits import PAGE_ITEMS_MAX
 from penstock.rest.client import RestClient, segment
+
+DELIVERY_S = 30.0
+_POLL_S = 0.1
+_POLL_MAX_S = 1.0
+
+
+class _Patience:
+    """Waits between two looks, longer each time, until the time is up."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._deadline = time.monotonic() + timeout_s
+        self._pause_s = _POLL_S
+
+    @property
+    def left_s(self) -> float:
+        return max(self._deadline - time.monotonic(), _POLL_S)
+
+    def again(self, what: str, conditions: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Wait, or raise `TimedOut`."""
+        if time.monotonic() + self._pause_s > self._deadline:
+            why = "".join(f"; {one['message']}" for one in conditions if one.get("message"))
+            raise TimedOut(f"{what}: the brokers do not have the change yet{why}")
+        time.sleep(self._pause_s)
+        self._pause_s = min(self._pause_s * 2, _POLL_MAX_S)
 
 
 class Admin:
@@ -27,7 +53,7 @@ class Admin:
     Every call takes `timeout` in seconds and may raise `Unauthenticated`, `Forbidden`, `NotFound`,
     `InvalidRequest`, `BrokerUnavailable` (the control plane is away), `TimedOut`, and, for a change whose answer
     was lost, `OutcomeUnknown`. A change waits up to two seconds for the brokers; `delivered` tells whether they
-    have it.
+    have it, and `wait_for_topic` and `wait_for_key` wait until they do: the next call is then served accordingly.
     """
 
     def __init__(self, rest: RestClient) -> None:
@@ -110,6 +136,16 @@ class Admin:
         """Delete a topic in the recycle bin, by its `id`, for good with all of its messages."""
         self._rest.delete(f"/v1/bin/topics/{segment(id)}", timeout_s=timeout)
 
+    def wait_for_topic(self, topic: Topic, *, timeout: float = DELIVERY_S) -> Topic:
+        """Return once the brokers have `topic` as a change answered it, or a newer generation of it; at once when
+        the answer was delivered already. Raises `TimedOut` after `timeout`, with what keeps them from it.
+        """
+        now, wait = topic, _Patience(timeout)
+        while now.delivered_generation < topic.generation:
+            wait.again(f"topic {topic.name}", now.conditions)
+            now = self.topic(topic.name, timeout=wait.left_s)
+        return now
+
     # -- keys ------------------------------------------------------------------------------------------------
 
     def create_key(
@@ -159,6 +195,15 @@ class Admin:
     def key(self, key_id: str, *, timeout: float | None = None) -> Key:
         """One key."""
         return key_of(self._rest.get(f"/v1/keys/{segment(key_id)}", timeout_s=timeout))
+
+    def wait_for_key(self, key: Key | NewKey, *, timeout: float = DELIVERY_S) -> None:
+        """Return once every active broker has the key as it is, so that its next call is served; at once when the
+        answer was delivered already. Raises `TimedOut` after `timeout`.
+        """
+        delivered, wait = key.delivered, _Patience(timeout)
+        while not delivered:
+            wait.again(f"key {key.id}")
+            delivered = self.key(key.id, timeout=wait.left_s).delivered
 
     def revoke_key(self, key_id: str, *, timeout: float | None = None) -> None:
         """Make a key invalid, also on connections that are open."""

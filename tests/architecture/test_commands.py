@@ -21,6 +21,7 @@ COMMANDS = [
     "planted",
     "mutants",
     "bench",
+    "load",
     "cluster",
     "chaos",
     "fresh",

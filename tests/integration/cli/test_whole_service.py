@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.load.__main__ import Target, load
 from local import service_processes, supervision
 from local.layout import DataDirectory
 from local.service_layout import ServiceDirectory
@@ -134,6 +135,23 @@ def test_the_tenant_of_the_key_is_shown_with_its_limits(penstock: Service) -> No
     (tenant,) = shown["tenants"]
     assert tenant["id"] == penstock("dev", "status", "--json").json["tenant"]
     assert shown["quotas"]
+
+
+def test_all_kinds_of_users_at_once_get_the_answers_that_they_expect(
+    penstock: Service, tmp_path: Path
+) -> None:
+    profile = tomllib.loads((penstock.home / ".config/penstock/profiles.toml").read_text())["dev"]
+    target = Target(api_url=profile["api_url"], bootstrap=tuple(profile["bootstrap"]))
+    outcome = load(target, tmp_path, minutes=0.15)
+    output = (tmp_path / "locust.log").read_text()
+    assert outcome.problems == (), output
+    assert outcome.acknowledged >= 100, output
+    assert {
+        "sign-up to first message",
+        "GET /t/{tenant}/overview",
+        "POST /v1/sign-in",
+        "POST /v1/topics",
+    } <= {row.name.removeprefix("(SDK) ") for row in outcome.rows}, output
 
 
 def test_killed_processes_are_seen_and_started_again_and_brokers_serve_meanwhile(penstock: Service) -> None:

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.admin.blocking import Admin
+from penstock.admin.objects import NewKey
 from penstock.contract.errors import (
     AlreadyExists,
     ConfigurationError,
@@ -282,6 +284,49 @@ def test_topics_and_keys_are_read_from_their_answers() -> None:
     assert KEY not in repr(new)
     assert server.asked[0].body == {"name": "orders", "partitions": 3, "settings": {"retention_ms": -1}}
     assert server.asked[1].body == {"name": "shop", "topic_prefix": "or", "operations": ["produce"]}
+
+
+def test_a_change_is_waited_for_until_the_brokers_have_it() -> None:
+    topic = {"id": "top_1", "name": "t", "partitions": 1, "generation": 2}
+    key = {"id": "k1", "name": "k", "key": KEY}
+    answers = [
+        Answer(status=202, body=topic | {"delivered_generation": 1}),
+        Answer(body=topic | {"delivered_generation": 1}),
+        Answer(body=topic | {"generation": 3, "delivered_generation": 2}),
+        Answer(status=202, body=key | {"delivered": False}),
+        Answer(body=key | {"delivered": False}),
+        Answer(body=key | {"delivered": True}),
+    ]
+    with little_server(in_turn(answers)) as server, RestClient(server.url) as rest:
+        admin = Admin(rest)
+        asked_for = admin.update_topic("t", partitions=2)
+        found = admin.wait_for_topic(asked_for)
+        assert (found.generation, found.delivered_generation) == (3, 2)
+        assert admin.wait_for_topic(replace(asked_for, delivered_generation=2)).delivered  # no call
+        admin.wait_for_key(admin.create_key("k"))
+    assert [(asked.method, asked.path) for asked in server.asked] == [
+        ("PATCH", "/v1/topics/t"),
+        *[("GET", "/v1/topics/t")] * 2,
+        ("POST", "/v1/keys"),
+        *[("GET", "/v1/keys/k1")] * 2,
+    ]
+
+
+def test_a_change_that_never_arrives_is_told_with_its_reason() -> None:
+    late = {
+        "id": "top_1",
+        "name": "t",
+        "partitions": 1,
+        "generation": 2,
+        "delivered_generation": 1,
+        "conditions": [{"type": "Placed", "message": "too few brokers are active"}],
+    }
+    with little_server(lambda _: Answer(body=late)) as server, RestClient(server.url) as rest:
+        admin = Admin(rest)
+        with pytest.raises(TimedOut, match=r"topic t: .* not have .*; too few brokers are active"):
+            admin.wait_for_topic(admin.topic("t"), timeout=0.3)
+        with pytest.raises(TimedOut, match="key k1"):
+            admin.wait_for_key(NewKey(id="k1", name="k", api_key=KEY, delivered=False), timeout=0.0)
 
 
 def test_an_answer_that_is_something_else_is_a_fault_of_the_service() -> None:
