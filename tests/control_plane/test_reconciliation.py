@@ -46,7 +46,7 @@ def delivered() -> None:
     everything_delivered()
 
 
-def seen() -> view.ClusterView:
+def seen(level: int = 1) -> view.ClusterView:
     """What brokers would tell that hold just what is wanted."""
     limits = {tenant.public_id: limits_of(tenant) for tenant in Tenant.objects.all()}
     return view.ClusterView(
@@ -54,12 +54,14 @@ def seen() -> view.ClusterView:
         controller=1,
         revision=REVISION,
         brokers=(),
+        feature_level=level,
         tenants=tuple(
             view.TenantSeen(
                 tenant=t.public_id,
                 generation=t.generation,
                 produce_bytes_per_s=limits[t.public_id].produce_bytes_per_s,
                 partitions_max=limits[t.public_id].partitions_max,
+                consume_bytes_per_s=limits[t.public_id].consume_bytes_per_s if level > 1 else 0,
                 suspended=t.suspended,
             )
             for t in Tenant.objects.all()
@@ -104,6 +106,17 @@ def last_action(tenant: Tenant) -> str:
 
 def waiting() -> list[tuple[str, int]]:
     return list(Delivery.objects.filter(delivered_at=None).values_list("kind", "generation"))
+
+
+def test_brokers_get_consume_rates_once_they_keep_them(tenant: Tenant) -> None:
+    below = replace(seen(), keys=())
+    ApiKey.objects.all().delete()
+    assert not below.tenants[0].consume_bytes_per_s and repair(below) == []
+    (found,) = repair(replace(below, feature_level=2))
+    wanted = limits_of(tenant).consume_bytes_per_s
+    assert found.what == f"consume_bytes_per_s is 0 on the brokers, {wanted} is wanted"
+    delivered()
+    assert repair(seen(level=2)) == []
 
 
 def test_what_is_as_wanted_is_left_alone(tenant: Tenant) -> None:

@@ -73,8 +73,8 @@ def test_a_read_that_fails_after_the_client_went_elsewhere_ends_nothing() -> Non
         sector = BadSector()
         anything = cast(Any, sector)
         stream = ConsumeStream(
-            cast(Any, None), cast(Any, None), anything, lambda where: anything, anything, CONFIG, NodeStats(),
-            confident=lambda: True, metering=anything, tally=RequestTally(TenantId("t"), FETCH),
+            cast(Any, None), cast(Any, None), anything, lambda where: anything, anything, CONFIG, clock, NodeStats(),
+            confident=lambda: True, pace=lambda: None, metering=anything, tally=RequestTally(TenantId("t"), FETCH),
             turns=anything, begin_turn=lambda: Turn(clock, SystemRng()),
         )  # fmt: skip
         wanted = pb.ConsumeOpen(
