@@ -38,7 +38,7 @@ class Line:
             self.wake_first()
 
     def wake_first(self) -> None:
-        """The pace may be clear earlier than the first one was told."""
+        """The pace may be clear earlier than the first one knows."""
         for wake in self._waiting:
             wake()
             return

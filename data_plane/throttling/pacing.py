@@ -87,7 +87,7 @@ class Pace:
         self.let_in += size
         return wait_ms
 
-    def settle(self, entered: int, size: int) -> None:
+    def correct(self, entered: int, size: int) -> None:
         """Of what was let in as `entered` bytes there are `size`."""
         self.let_in += size - entered
 

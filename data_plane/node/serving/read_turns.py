@@ -2,7 +2,7 @@
 
     away --the pace is not clear, or others wait--> in the line --it is the first, and the pace is clear--> away
 
-What a stream reads is let into the pace when it begins to read, as much as it may read, and settled when it has read.
+What a stream reads is let into the pace when it begins to read, as much as it may read, and corrected when it has read.
 """
 
 from collections.abc import Callable
@@ -65,7 +65,7 @@ class ReadTurns:
         if self._reading is not None:
             pace, bytes_max = self._reading
             self._reading = None
-            pace.settle(bytes_max, size)
+            pace.correct(bytes_max, size)
             if size < bytes_max:
                 pace.line.wake_first()
         elif size and (late := self._pace()) is not None:
