@@ -259,6 +259,9 @@ class ConsumeStream:
                 await self._woken(wait_ms)
             elif self._ready and not self._confident():
                 await asyncio.sleep(self._config.timings.heartbeat_ms / 1000)
+            elif self._ready:
+                # There was nothing of those that were looked at.
+                await asyncio.sleep(0)
             else:
                 await self._wake.wait()
 
