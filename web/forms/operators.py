@@ -30,13 +30,13 @@ class LimitsForm(ConsoleForm):
     """The limits of a tenant."""
 
     produce_bytes_per_s = Whole(
-        label="Produce rate, bytes a second",
-        help_text="Over all brokers; 0: no limit",
+        label="Produce rate",
+        help_text="Bytes a second over all brokers; 0: no limit",
         widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
     )
     consume_bytes_per_s = Whole(
-        label="Consume rate, bytes a second",
-        help_text="Over all brokers; 0: no limit",
+        label="Consume rate",
+        help_text="Bytes a second over all brokers; 0: no limit",
         widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
     )
     partitions_max = Whole(
