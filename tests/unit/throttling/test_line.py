@@ -29,12 +29,16 @@ def test_the_first_who_comes_goes_first_and_the_next_is_woken() -> None:
 
 def test_the_time_in_which_some_one_waited_is_counted_once() -> None:
     line = Line()
+
+    def other() -> None:
+        """Is woken."""
+
     line.join(print, 10.0)
-    line.join(dict, 12.0)
+    line.join(other, 12.0)
     assert line.waited_ms(15.0) == 5.0
     line.leave(print, 20.0)
     assert line.waited_ms(20.0) == 10.0
-    line.leave(dict, 30.0)
+    line.leave(other, 30.0)
     assert line.waited_ms(99.0) == 20.0
     line.join(print, 100.0)
     assert line.waited_ms(101.0) == 21.0
