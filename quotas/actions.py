@@ -9,7 +9,7 @@ from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
-from penstock.contract.limits import PRODUCE_BYTES_PER_S_MAX
+from penstock.contract.limits import CONSUME_BYTES_PER_S_MAX, PRODUCE_BYTES_PER_S_MAX
 from quotas.models import PlanVersion, Quota
 from quotas.plans import COUNT_MAX, HIGHEST, LIMIT_NAMES, Limits, Plan, check_plan_name
 from quotas.queries import limits_of, plan_of, plans
@@ -56,6 +56,7 @@ def set_limits(
     service_accounts_max: int | None = None,
     bin_days: int | None = None,
     keys_max: int | None = None,
+    consume_bytes_per_s: int | None = None,
 ) -> Tenant:
     """Set the plan and the limits that are given; 0 = no limit. Another plan ends all limits of the tenant's own that
     are not given with it. Raises `InvalidRequest`, also for the service's own tenant.
@@ -70,6 +71,7 @@ def set_limits(
         "service_accounts_max": service_accounts_max,
         "bin_days": bin_days,
         "keys_max": keys_max,
+        "consume_bytes_per_s": consume_bytes_per_s,
     }
     for name, value in given.items():
         _bounded(name, value, HIGHEST[name])
@@ -126,6 +128,11 @@ def _described(tenant: Tenant) -> dict[str, Any]:
 def check_produce_rate(bytes_per_s: int | None) -> None:
     """Raises `InvalidRequest` unless it can be a limit."""
     _bounded("produce_bytes_per_s", bytes_per_s, PRODUCE_BYTES_PER_S_MAX)
+
+
+def check_consume_rate(bytes_per_s: int | None) -> None:
+    """Raises `InvalidRequest` unless it can be a limit."""
+    _bounded("consume_bytes_per_s", bytes_per_s, CONSUME_BYTES_PER_S_MAX)
 
 
 def check_partitions_max(partitions_max: int | None) -> None:

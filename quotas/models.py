@@ -35,3 +35,4 @@ class Quota(models.Model):
     service_accounts_max = models.PositiveIntegerField(null=True)
     bin_days = models.PositiveIntegerField(null=True)
     keys_max = models.PositiveIntegerField(null=True)
+    consume_bytes_per_s = models.PositiveBigIntegerField(null=True)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields
 
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.limits import (
+    CONSUME_BYTES_PER_S_MAX,
     DAY_MS,
     MESSAGE_BYTES_MAX_LIMIT,
     MIB,
@@ -42,6 +43,8 @@ class Limits:
     """Days that a deleted topic stays in the recycle bin; here 0 = no bin."""
     keys_max: int = 0
     """Valid keys of the tenant's people and service accounts; those of the console are not counted."""
+    consume_bytes_per_s: int = 0
+    """Bytes of batches as pushed to consumers, over all brokers."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -58,6 +61,7 @@ HIGHEST: dict[str, int] = {
     "service_accounts_max": COUNT_MAX,
     "bin_days": BIN_DAYS_MAX,
     "keys_max": COUNT_MAX,
+    "consume_bytes_per_s": CONSUME_BYTES_PER_S_MAX,
 }
 """The highest value of each limit."""
 LIMIT_NAMES = tuple(field.name for field in fields(Limits))
@@ -89,7 +93,10 @@ def check_plan_name(name: str) -> None:
     check_printable_name("plan", name, PLAN_NAME_LENGTH_MAX)
 
 
-STANDARD = Limits(produce_bytes_per_s=64 * MIB, partitions_max=1_000, bin_days=7)
+STANDARD = Limits(
+    produce_bytes_per_s=64 * MIB, partitions_max=1_000, bin_days=7, consume_bytes_per_s=192 * MIB
+)
+"""Three consumers of all that is produced, as in the other plans."""
 SYSTEM = Limits(produce_bytes_per_s=0, partitions_max=0)
 DEFAULT = Plan(name="pay-as-you-go", version=1, limits=STANDARD)
 """Of tenants that were given no other."""
@@ -106,13 +113,19 @@ SHIPPED: tuple[Plan, ...] = (
             service_accounts_max=5,
             bin_days=3,
             keys_max=20,
+            consume_bytes_per_s=3 * MIB,
         ),
     ),
     DEFAULT,
     Plan(
         name="committed",
         version=1,
-        limits=Limits(produce_bytes_per_s=256 * MIB, partitions_max=10_000, bin_days=30),
+        limits=Limits(
+            produce_bytes_per_s=256 * MIB,
+            partitions_max=10_000,
+            bin_days=30,
+            consume_bytes_per_s=768 * MIB,
+        ),
     ),
     Plan(name="dedicated", version=1, limits=Limits(produce_bytes_per_s=0, partitions_max=0, bin_days=30)),
 )

@@ -154,6 +154,7 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
                 generation=t.generation,
                 produce_bytes_per_s=t.quotas.produce_bytes_per_s,
                 partitions_max=t.quotas.partitions_max,
+                consume_bytes_per_s=t.quotas.consume_bytes_per_s,
                 suspended=t.suspended,
                 access_list_generation=t.access_list_generation,
                 access_list_digest=t.access_list_digest,

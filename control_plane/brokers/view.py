@@ -76,6 +76,7 @@ class TenantSeen:
     partitions_max: int
     suspended: bool
     access_list_generation: int = 0
+    consume_bytes_per_s: int = 0
     access_list_digest: str = ""
     """Of the written form of its access list; empty: the brokers have none."""
 

@@ -351,6 +351,7 @@ def _put_tenant(tenant: Tenant) -> pb.Outcome:
         generation=tenant.generation,
         produce_bytes_per_s=limits.produce_bytes_per_s,
         partitions_max=limits.partitions_max,
+        consume_bytes_per_s=limits.consume_bytes_per_s,
         suspended=tenant.stopped,
     )
 

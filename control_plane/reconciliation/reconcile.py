@@ -43,6 +43,8 @@ REDELIVERY_INTERVAL = timedelta(minutes=5)
 LISTED_MAX = 20
 OWNERS_FROM_LEVEL = 2
 """Below this feature level brokers keep no owners of keys."""
+CONSUME_RATES_FROM_LEVEL = 2
+"""Below this feature level brokers keep no consume rates of tenants."""
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +107,11 @@ def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
         if not _judged(row, seen):
             continue
         found = on_brokers.get(row.public_id)
-        why = "it is gone on the brokers" if found is None else _tenant_difference(row, found)
+        why = (
+            "it is gone on the brokers"
+            if found is None
+            else _tenant_difference(row, found, seen.feature_level)
+        )
         if not why:
             _clear_drift(row)
         elif _may_redeliver(row):
@@ -115,13 +121,15 @@ def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
             yield Finding(object_id=row.public_id, what=why)
 
 
-def _tenant_difference(row: Tenant, found: view.TenantSeen) -> str:
+def _tenant_difference(row: Tenant, found: view.TenantSeen, level: int) -> str:
     limits = limits_of(row)
+    consume_rate = limits.consume_bytes_per_s if level >= CONSUME_RATES_FROM_LEVEL else 0
     if found.generation > row.generation:
         return f"the brokers have generation {found.generation}, {row.generation} is wanted"
     for name, on_brokers, wanted in (
         ("produce_bytes_per_s", found.produce_bytes_per_s, limits.produce_bytes_per_s),
         ("partitions_max", found.partitions_max, limits.partitions_max),
+        ("consume_bytes_per_s", found.consume_bytes_per_s, consume_rate),
         ("suspended", found.suspended, row.stopped),
     ):
         if on_brokers != wanted:

@@ -29,6 +29,7 @@ class LimitsInput(shapes.StrictSerializer):
     service_accounts_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     bin_days = serializers.IntegerField(required=False, help_text="0 = no recycle bin.")
     keys_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    consume_bytes_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
 
 
 class QuotasInput(LimitsInput):
@@ -61,6 +62,9 @@ class LimitsShape(serializers.Serializer[Any]):
         help_text="Days that a deleted topic stays in the recycle bin; 0 = no recycle bin."
     )
     keys_max = serializers.IntegerField(help_text="Valid keys of people and service accounts.")
+    consume_bytes_per_s = serializers.IntegerField(
+        help_text="Bytes per second of batches as pushed to consumers, over all brokers."
+    )
 
 
 class PlanShape(serializers.Serializer[Any]):
@@ -110,6 +114,9 @@ class QuotasShape(serializers.Serializer[Any]):
     keys_max = serializers.SerializerMethodField(
         help_text="Valid keys of people and service accounts; 0 = no limit."
     )
+    consume_bytes_per_s = serializers.SerializerMethodField(
+        help_text="Bytes per second of batches as pushed to consumers, over all brokers; 0 = no limit."
+    )
 
     def get_plan(self, tenant: Tenant) -> str:
         return self._plan.name
@@ -140,6 +147,9 @@ class QuotasShape(serializers.Serializer[Any]):
 
     def get_keys_max(self, tenant: Tenant) -> int:
         return self._limits.keys_max
+
+    def get_consume_bytes_per_s(self, tenant: Tenant) -> int:
+        return self._limits.consume_bytes_per_s
 
     @property
     def _limits(self) -> Limits:

@@ -163,6 +163,7 @@ class AdminClient:
         generation: int = 0,
         produce_bytes_per_s: int | None = None,
         partitions_max: int | None = None,
+        consume_bytes_per_s: int | None = None,
         suspended: bool = False,
         timeout_s: float = CHANGE_S,
     ) -> pb.Outcome:
@@ -170,9 +171,12 @@ class AdminClient:
         exists keeps its own.
         """
         quotas = None
-        if produce_bytes_per_s is not None or partitions_max is not None or suspended:
+        given = (produce_bytes_per_s, partitions_max, consume_bytes_per_s)
+        if suspended or any(limit is not None for limit in given):
             quotas = pb.TenantQuotas(
-                produce_bytes_per_s=produce_bytes_per_s or 0, partitions_max=partitions_max or 0
+                produce_bytes_per_s=produce_bytes_per_s or 0,
+                partitions_max=partitions_max or 0,
+                consume_bytes_per_s=consume_bytes_per_s or 0,
             )
         request = pb.PutTenantRequest(
             tenant=tenant, generation=generation, quotas=quotas, suspended=suspended

@@ -13,7 +13,7 @@ from typing import Any
 
 from data_plane.metadata import model
 from data_plane.metadata.access_lists import AccessListRecord, access_list_key
-from data_plane.metadata.features import ACCESS_LISTS
+from data_plane.metadata.features import ACCESS_LISTS, LEASES
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, KeyValue, Put
 from penstock.contract import limits
@@ -71,7 +71,8 @@ def put_tenant(
     quotas: model.TenantQuotas | None = None,
     suspended: bool = False,
 ) -> Transaction:
-    """Make a tenant known, or bring it to this state. `quotas` None: whatever they are, of a new tenant none.
+    """Make a tenant known, or bring it to this state. `quotas` None: whatever they are, of a new tenant none. Below
+    feature level LEASES the consume rate is left out.
 
     Raises `InvalidRequest`.
     """
@@ -79,10 +80,8 @@ def put_tenant(
         raise InvalidRequest(
             f"tenant {tenant!r}: 1 to 63 of A-Z a-z 0-9 _ -, beginning with a letter or digit"
         )
-    if quotas is not None and quotas.produce_bytes_per_s > limits.PRODUCE_BYTES_PER_S_MAX:
-        raise InvalidRequest(
-            f"produce_bytes_per_s: {quotas.produce_bytes_per_s} is above {limits.PRODUCE_BYTES_PER_S_MAX}"
-        )
+    if quotas is not None:
+        quotas = _checked_quotas(image, quotas)
     if suspended and tenant == SYSTEM_TENANT:
         raise InvalidRequest(f"tenant {tenant!r}: the service's own tenant cannot be suspended")
     known = image.tenants.get(TenantId(tenant))
@@ -100,6 +99,16 @@ def put_tenant(
     key = model.tenant_key(tenant)
     revision = image.tenant_revisions.get(TenantId(tenant), 0)
     return Transaction(compares=(Compare(key, revision),), changes=(Put(key, after.encode()),))
+
+
+def _checked_quotas(image: ClusterImage, quotas: model.TenantQuotas) -> model.TenantQuotas:
+    for name, rate, highest in (
+        ("produce_bytes_per_s", quotas.produce_bytes_per_s, limits.PRODUCE_BYTES_PER_S_MAX),
+        ("consume_bytes_per_s", quotas.consume_bytes_per_s, limits.CONSUME_BYTES_PER_S_MAX),
+    ):
+        if rate > highest:
+            raise InvalidRequest(f"{name}: {rate} is above {highest}")
+    return quotas if image.level >= LEASES else replace(quotas, consume_bytes_per_s=0)
 
 
 def put_access_list(

@@ -40,9 +40,9 @@ LEVELS = (
     FeatureLevel(
         level=2,
         release="0.2",
-        brings="brokers are registered with their hosts, and copies spread over them; a tenant's produce rate is"
-        " shared by demand; access lists, and keys with owners and other scopes than prefixes; a recycle bin for"
-        " topics; brokers of 0.1 are refused",
+        brings="brokers are registered with their hosts, and copies spread over them; a tenant's produce and"
+        " consume rates are shared by demand; access lists, and keys with owners and other scopes than prefixes; a"
+        " recycle bin for topics; brokers of 0.1 are refused",
     ),
 )
 """All that this release knows, in order, from 1."""
@@ -54,7 +54,8 @@ ACCESS_LISTS = 2
 BIN = 2
 """From this level on topics can lie in the recycle bin: before, a deleted topic is gone at once."""
 LEASES = 2
-"""From this level on brokers lease parts of a tenant's limits: before, each enforces the part that it leads of."""
+"""From this level on brokers lease parts of a tenant's limits, of its consume rate too: before, each enforces the part
+that it leads of a produce rate, and none of a consume rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

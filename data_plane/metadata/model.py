@@ -117,6 +117,8 @@ class TenantQuotas:
     """Bytes of batches as sent, over all brokers."""
     partitions_max: int = 0
     """Partitions of all the tenant's topics."""
+    consume_bytes_per_s: int = 0
+    """Bytes of batches as pushed to consumers, over all brokers. From feature level LEASES on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,13 @@ class TenantRecord(JsonRecord):
     quotas: TenantQuotas = TenantQuotas()
     suspended: bool = False
     """Its keys are refused."""
+
+    def encode(self) -> bytes:
+        """Without a consume rate that is not set: versions before it was known can read that."""
+        values = asdict(self)
+        if not self.quotas.consume_bytes_per_s:
+            del values["quotas"]["consume_bytes_per_s"]
+        return json.dumps(values, separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod
     def decode(cls, value: bytes) -> Self:

@@ -45,6 +45,8 @@ class NodeStats:
     """Of the requests for parts of tenants' limits, those without an answer of the controller."""
     throttle_refusals: int = 0
     """Batches refused because of a tenant's produce rate."""
+    consume_throttled_ms: int = 0
+    """Total time that pushes to consumers were delayed because of a tenant's consume rate."""
     duplicates: int = 0
     """Batches that a producer sent again and the log already had: answered with the first offset."""
     pushed_bytes: int = 0

@@ -1,4 +1,4 @@
-"""How fast a tenant may produce on one broker: batches are let through at the rate, delayed, or refused.
+"""How fast a tenant may produce or consume on one broker: batches are let through at the rate, delayed, or refused.
 
 A `Pace` is a queue of bytes that pass at its rate. A batch that comes passes when all before it have; one whose turn is
 too far away is refused and answered when to come back. After a refusal nothing more is let in until half of what is
@@ -8,7 +8,11 @@ before an earlier one. When the rate changes, what is delayed passes at the new 
 Times are monotonic milliseconds, sizes bytes.
 """
 
+from collections.abc import Iterator
+
 from data_plane.metadata.image import ClusterImage
+from data_plane.metadata.model import PartitionRecord
+from data_plane.throttling.line import Line
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId
 from penstock.contract.invariant import invariant
 
@@ -29,7 +33,7 @@ _HOPE_MS = 500
 
 
 class Pace:
-    """One tenant's pace on this broker. `bytes_per_s` is at least 1.
+    """One tenant's pace on this broker, of what it produces or of what it consumes. `bytes_per_s` is at least 1.
 
     A batch's position is the sum of all sizes let in before it.
     """
@@ -41,6 +45,8 @@ class Pace:
         """Bytes let in so far: the position of the next batch."""
         self.refused = 0
         """Batches refused so far."""
+        self.line = Line()
+        """Who waits until everything has passed, before they let more in."""
         self._hoped_bytes_per_s, self._hopes_until_ms = 0, float("-inf")
         self._passed = bytes_per_s * BURST_MS / 1000
         """Bytes that could have passed, at most a burst ahead of what was let in."""
@@ -81,6 +87,10 @@ class Pace:
         self.let_in += size
         return wait_ms
 
+    def correct(self, entered: int, size: int) -> None:
+        """Of what was let in as `entered` bytes there are `size`."""
+        self.let_in += size - entered
+
     def refuses_for_ms(self, now_ms: float) -> int:
         """Until a refused producer finds capacity again, if the rate stays as it is."""
         hoping_ms = _HOPE_MS if now_ms < self._hopes_until_ms else 0
@@ -109,9 +119,22 @@ class Pace:
 def part_led(image: ClusterImage, broker: BrokerId, tenant: TenantId) -> tuple[int, int]:
     """(partitions of the tenant that the broker leads, that any broker leads)."""
     mine = led = 0
+    for record in _partitions(image, tenant):
+        led += record.leader != NO_BROKER
+        mine += record.leader == broker
+    return mine, led
+
+
+def part_copied(image: ClusterImage, broker: BrokerId, tenant: TenantId) -> tuple[int, int]:
+    """(replicas of the tenant's partitions on the broker, on all brokers): consumers read from followers as well."""
+    mine = copies = 0
+    for record in _partitions(image, tenant):
+        copies += len(record.replicas)
+        mine += broker in record.replicas
+    return mine, copies
+
+
+def _partitions(image: ClusterImage, tenant: TenantId) -> Iterator[PartitionRecord]:
     for topic_id in image.names_of.get(tenant, {}).values():
         for block in image.blocks.get(topic_id, {}).values():
-            for record in block.partitions.values():
-                led += record.leader != NO_BROKER
-                mine += record.leader == broker
-    return mine, led
+            yield from block.partitions.values()

@@ -91,7 +91,7 @@ def _tenant_limits() -> tuple[str, ...]:
         "one, and may set single limits beside it. `penstock tenant plans` lists them, `penstock tenant preview` "
         "says what another plan would refuse. A plan below what a tenant uses is refused and names each such limit.",
         table(["limit", "of what", "enforced by", "above it"], rows),
-        f"The produce rate is shared by all brokers by use. What was not used may be made up for {BURST_MS} ms. A "
+        f"The rates are shared by all brokers by use. What was not used may be made up for {BURST_MS} ms. A "
         f"broker without a lease may use its part of 1/{FLOOR} of the rate (the floor).",
         "Version 1 of the plans that are shipped:",
         table(["plan", *map(code, plans.LIMIT_NAMES)], shipped),
@@ -103,6 +103,12 @@ _OUTCOMES = {
         "brokers",
         f"A batch waits up to {HOLD_MS_MAX // 1000} s for its turn; one whose turn is further away is refused: "
         "`THROTTLED` with the milliseconds after which to come back. The SDK waits by itself.",
+    ),
+    "consume_bytes_per_s": (
+        "brokers, from feature level 2 on",
+        "Nothing is refused: the broker pushes the next batches when their turn comes, in order, and each stream of "
+        "the tenant has its turn. One batch always passes, however large. A push says in `throttled_ms` how long the "
+        "rate delayed it; the consumer's lag grows while more is produced than the rate lets through.",
     ),
     "partitions_max": ("control plane and brokers", "`LIMIT_EXCEEDED` for the topic or the new partitions."),
     "topics_max": ("control plane", "`LIMIT_EXCEEDED` for the topic."),

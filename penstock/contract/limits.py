@@ -122,6 +122,8 @@ SERVICE_ACCOUNTS_PER_TENANT_MAX: Final = 1_000
 """Service accounts. Lists and explanations go through all of them."""
 PRODUCE_BYTES_PER_S_MAX: Final = 2**50
 """The highest produce rate that can be set for a tenant."""
+CONSUME_BYTES_PER_S_MAX: Final = 2**50
+"""The highest consume rate that can be set for a tenant."""
 FAILED_AUTH_PER_MINUTE_MAX: Final = 60
 """Failed authentications per key id and per address before the broker answers `throttled`."""
 

@@ -46,7 +46,7 @@ def delivered() -> None:
     everything_delivered()
 
 
-def seen() -> view.ClusterView:
+def seen(level: int = 1) -> view.ClusterView:
     """What brokers would tell that hold just what is wanted."""
     limits = {tenant.public_id: limits_of(tenant) for tenant in Tenant.objects.all()}
     return view.ClusterView(
@@ -54,12 +54,14 @@ def seen() -> view.ClusterView:
         controller=1,
         revision=REVISION,
         brokers=(),
+        feature_level=level,
         tenants=tuple(
             view.TenantSeen(
                 tenant=t.public_id,
                 generation=t.generation,
                 produce_bytes_per_s=limits[t.public_id].produce_bytes_per_s,
                 partitions_max=limits[t.public_id].partitions_max,
+                consume_bytes_per_s=limits[t.public_id].consume_bytes_per_s if level > 1 else 0,
                 suspended=t.suspended,
             )
             for t in Tenant.objects.all()
@@ -104,6 +106,18 @@ def last_action(tenant: Tenant) -> str:
 
 def waiting() -> list[tuple[str, int]]:
     return list(Delivery.objects.filter(delivered_at=None).values_list("kind", "generation"))
+
+
+def test_brokers_get_consume_rates_once_they_keep_them(tenant: Tenant) -> None:
+    def of_tenant(found: view.ClusterView) -> list[str]:
+        return [one.what for one in repair(found) if one.object_id == tenant.public_id]
+
+    wanted, below = limits_of(tenant).consume_bytes_per_s, seen()
+    assert wanted and not below.tenants[0].consume_bytes_per_s and of_tenant(below) == []
+    missing = f"consume_bytes_per_s is 0 on the brokers, {wanted} is wanted"
+    assert of_tenant(replace(below, feature_level=2)) == [missing]
+    delivered()
+    assert of_tenant(seen(level=2)) == []
 
 
 def test_what_is_as_wanted_is_left_alone(tenant: Tenant) -> None:

@@ -15,7 +15,7 @@ from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import TenantQuotas
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
-from penstock.contract.limits import PRODUCE_BYTES_PER_S_MAX
+from penstock.contract.limits import CONSUME_BYTES_PER_S_MAX, PRODUCE_BYTES_PER_S_MAX
 from quotas.actions import set_limits
 from quotas.plans import LIMIT_NAMES, STANDARD, SYSTEM
 from quotas.queries import limits_of
@@ -244,11 +244,17 @@ def test_what_is_no_limit_is_refused(tenant: Tenant, field: str, value: int) -> 
 
 
 def test_the_highest_rate_that_can_be_set_is_one_that_the_brokers_take(tenant: Tenant) -> None:
-    set_limits(ACTOR, tenant, produce_bytes_per_s=PRODUCE_BYTES_PER_S_MAX)
-    quotas = TenantQuotas(produce_bytes_per_s=PRODUCE_BYTES_PER_S_MAX, partitions_max=1)
-    assert put_tenant(ClusterImage(), tenant.public_id, quotas=quotas).changes
-    with pytest.raises(InvalidRequest, match="produce_bytes_per_s"):
-        set_limits(ACTOR, tenant, produce_bytes_per_s=PRODUCE_BYTES_PER_S_MAX + 1)
+    highest: dict[str, Any] = {
+        "produce_bytes_per_s": PRODUCE_BYTES_PER_S_MAX,
+        "consume_bytes_per_s": CONSUME_BYTES_PER_S_MAX,
+    }
+    set_limits(ACTOR, tenant, **highest)
+    assert put_tenant(ClusterImage(), tenant.public_id, quotas=TenantQuotas(**highest)).changes
+    for name, value in highest.items():
+        with pytest.raises(InvalidRequest, match=name):
+            set_limits(ACTOR, tenant, **{name: value + 1})
+        with pytest.raises(InvalidRequest, match=name):
+            put_tenant(ClusterImage(), tenant.public_id, quotas=TenantQuotas(**{name: value + 1}))
 
 
 def test_the_database_itself_keeps_names_apart(tenant: Tenant) -> None:

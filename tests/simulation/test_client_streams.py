@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from data_plane.contract import admin_pb2
 from data_plane.contract import methods as own_methods
+from data_plane.metadata.model import TenantQuotas
 from data_plane.metering.increments import FETCH, PRODUCE
 from data_plane.node.config import Timings
 from data_plane.node.replicas.replica import Replica
@@ -145,6 +146,7 @@ class Consuming:
         """(handle, generation) -> base offsets of the batches that were pushed."""
         self.errors: list[tuple[int, int]] = []
         """(handle, error)."""
+        self.bytes = self.throttled_ms = 0
 
     async def begin(
         self, handle: int = 1, *, generation: int = 1, offset: int = 0, group: str = "", credit: int = CREDIT
@@ -174,8 +176,11 @@ class Consuming:
 
     async def hear(self) -> None:
         _, head, payload = unpack_frame(await self.endpoint.receive())
+        pushed = pb.ConsumePushHead.FromString(bytes(head))
+        self.bytes += len(payload)
+        self.throttled_ms += pushed.throttled_ms
         at = 0
-        for push in pb.ConsumePushHead.FromString(bytes(head)).pushes:
+        for push in pushed.pushes:
             if push.error:
                 self.errors.append((push.handle, push.error))
             part, at = payload[at : at + push.size], at + push.size
@@ -386,13 +391,15 @@ def test_a_stream_that_reads_is_told_when_the_leadership_moves_and_no_longer_lis
     run_story(story)
 
 
-async def paced(streams: Streams, bytes_per_s: int) -> None:
-    """The tenant has this rate at the broker from now on; 0 = none."""
+async def paced(streams: Streams, bytes_per_s: int, consume_bytes_per_s: int = 0) -> None:
+    """The tenant has these rates at the broker from now on; 0 = none."""
+    wanted = TenantQuotas(produce_bytes_per_s=bytes_per_s, consume_bytes_per_s=consume_bytes_per_s)
     request = admin_pb2.PutTenantRequest(tenant=TENANT)
     request.quotas.produce_bytes_per_s = bytes_per_s
+    request.quotas.consume_bytes_per_s = consume_bytes_per_s
     await streams.call(own_methods.PUT_TENANT, request, internal=True)
     tenants = streams.node.view.image.tenants
-    await streams.until(lambda: tenants[TenantId(TENANT)].quotas.produce_bytes_per_s == bytes_per_s)
+    await streams.until(lambda: tenants[TenantId(TENANT)].quotas == wanted)
 
 
 def test_what_a_rate_holds_back_comes_in_order_and_what_it_refuses_gives_its_credit_back_too() -> None:

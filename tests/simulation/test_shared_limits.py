@@ -10,7 +10,8 @@ import pytest
 
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
-from data_plane.node.leasing.pacing import FLOOR
+from data_plane.leases.terms import LimitKey
+from data_plane.node.leasing.pacing import FLOOR, PRODUCE_RATE
 from data_plane.testkit.cluster import TENANT, SimBroker, SimCluster
 from data_plane.testkit.invariants import Invariant
 from data_plane.testkit.scenario import Scenario
@@ -20,6 +21,7 @@ from tests.simulation.bug import planted
 from tests.simulation.plans import PRODUCER, SETTINGS, TIMINGS, plan_of
 
 RATE = 40_000
+PRODUCED = LimitKey(TenantId(TENANT), PRODUCE_RATE)
 WANTS_S = 120.0
 LARGE = replace(
     PRODUCER,
@@ -78,7 +80,7 @@ class Shared(Scenario):
         return sum(node.stats.produced_bytes for node in self.nodes)
 
     def share(self, node: Any) -> int:
-        pace = node.leasing.pacing.of(TenantId(TENANT), self.loop.time() * 1000)
+        pace = node.leasing.pacing.of(PRODUCED, self.loop.time() * 1000)
         return 0 if pace is None else int(pace.bytes_per_s)
 
     def controller(self) -> SimBroker:
@@ -162,7 +164,7 @@ def test_a_coordinator_that_forgets_what_others_hold_is_found() -> None:
         most = 0
         for _ in range(20):
             for node in shared.nodes:
-                pace = node.leasing.pace(TenantId(TENANT))
+                pace = node.leasing.pace(PRODUCED)
                 assert pace is not None
                 pace.enter(RATE, shared.loop.time() * 1000, may_refuse=False)
             await asyncio.sleep(0.1)

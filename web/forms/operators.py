@@ -30,8 +30,13 @@ class LimitsForm(ConsoleForm):
     """The limits of a tenant."""
 
     produce_bytes_per_s = Whole(
-        label="Produce rate, bytes a second",
-        help_text="Over all brokers; 0: no limit",
+        label="Produce rate",
+        help_text="Bytes a second over all brokers; 0: no limit",
+        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
+    )
+    consume_bytes_per_s = Whole(
+        label="Consume rate",
+        help_text="Bytes a second over all brokers; 0: no limit",
         widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
     )
     partitions_max = Whole(
@@ -43,6 +48,7 @@ class LimitsForm(ConsoleForm):
     def clean(self) -> dict[str, Any]:
         """Show all errors at once, not only the first one that the action would name."""
         self.ask(lambda: quotas.check_produce_rate(self.cleaned_data.get("produce_bytes_per_s")))
+        self.ask(lambda: quotas.check_consume_rate(self.cleaned_data.get("consume_bytes_per_s")))
         self.ask(lambda: quotas.check_partitions_max(self.cleaned_data.get("partitions_max")))
         return self.cleaned_data
 

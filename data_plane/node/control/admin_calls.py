@@ -74,6 +74,7 @@ class AdminCalls:
             quotas = model.TenantQuotas(
                 produce_bytes_per_s=wanted.quotas.produce_bytes_per_s,
                 partitions_max=wanted.quotas.partitions_max,
+                consume_bytes_per_s=wanted.quotas.consume_bytes_per_s,
             )
         elif wanted.generation:
             quotas = model.TenantQuotas()

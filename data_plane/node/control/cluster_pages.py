@@ -66,7 +66,9 @@ def _add_tenant(response: pb.DescribeClusterResponse, image: ClusterImage, tenan
         tenant=tenant,
         generation=record.generation,
         quotas=pb.TenantQuotas(
-            produce_bytes_per_s=record.quotas.produce_bytes_per_s, partitions_max=record.quotas.partitions_max
+            produce_bytes_per_s=record.quotas.produce_bytes_per_s,
+            partitions_max=record.quotas.partitions_max,
+            consume_bytes_per_s=record.quotas.consume_bytes_per_s,
         ),
         suspended=record.suspended,
         access_list_generation=0 if rules is None else rules.generation,

@@ -1,4 +1,7 @@
-"""The paces of all tenants with a produce rate on one broker: demand is measured, and shares of the rate come back."""
+"""The paces of all tenants with a rate on one broker: demand is measured, and shares of the rate come back.
+
+A limit has a pace of its own: one of what a tenant produces, one of what it consumes.
+"""
 
 from dataclasses import dataclass
 
@@ -6,15 +9,17 @@ from data_plane.leases.holder import LeaseHolder
 from data_plane.leases.terms import LimitKey
 from data_plane.metadata.features import LEASES
 from data_plane.metadata.image import ClusterImage
-from data_plane.throttling.pacing import Pace, part_led
-from penstock.contract.ids import BrokerId, TenantId
-from penstock.contract.limits import PRODUCE_BYTES_PER_S_MAX
+from data_plane.metadata.model import TenantQuotas
+from data_plane.throttling.pacing import Pace, part_copied, part_led
+from penstock.contract.ids import BrokerId
+from penstock.contract.limits import CONSUME_BYTES_PER_S_MAX, PRODUCE_BYTES_PER_S_MAX
 
-PRODUCE_RATE = "produce_bytes_per_s"
+PRODUCE_RATE, CONSUME_RATE = "produce_bytes_per_s", "consume_bytes_per_s"
 SHARE_CHECK_MS = 1_000
-"""Between looks at who leads a tenant's partitions."""
+"""Between looks at which brokers have a tenant's partitions."""
 FLOOR = 25
-"""All brokers together may use one part in so many of a limit without asking, each in proportion to what it leads."""
+"""All brokers together may use one part in so many of a limit without asking: of a produce rate in proportion to what
+each leads, of a consume rate to the replicas that each has."""
 IDLE_MS = 2_000
 """A pace that was not used for so long is looked at no more, and its lease is given up."""
 _HEADROOM, _MORE = 20, 4
@@ -24,6 +29,9 @@ _HOPE_MS = 1_000
 _DELAYED_MS, _BACKLOG_MS = 100.0, 500.0
 """With more delayed than the first a pace wants somewhat more, one large batch may be all of it. With more than the
 second it could use all there is."""
+_WAITING, _WAITING_OFTEN = 0.25, 0.5
+"""The same for who waits until the pace is clear: the part of the time in which some one did."""
+_LIFTED_BYTES_PER_S = max(PRODUCE_BYTES_PER_S_MAX, CONSUME_BYTES_PER_S_MAX)
 _SMOOTHING = 0.3
 """The part of the last measurement in the mean: a second or so of bursts counts."""
 
@@ -45,6 +53,8 @@ class _Paced:
     let_in: int
     """When it was measured last."""
     refused: int
+    waited_ms: float = 0.0
+    """In its line, when it was measured last."""
     per_s: float = 0.0
     """Bytes let in, smoothed."""
     active: bool = False
@@ -55,8 +65,8 @@ class Pacing:
 
     def __init__(self, image: ClusterImage, broker: BrokerId, holder: LeaseHolder) -> None:
         self._image, self._broker, self._holder = image, broker, holder
-        self._paces: dict[TenantId, _Paced] = {}
-        self._active: dict[TenantId, None] = {}
+        self._paces: dict[LimitKey, _Paced] = {}
+        self._active: dict[LimitKey, None] = {}
         self.begun = False
 
     @property
@@ -64,21 +74,21 @@ class Pacing:
         """Whether some pace is to be looked at."""
         return bool(self._active)
 
-    def of(self, tenant: TenantId, now_ms: float) -> Pace | None:
-        """The tenant's pace, None = no limit."""
-        known = self._image.tenants.get(tenant)
-        rate = 0 if known is None else known.quotas.produce_bytes_per_s
+    def of(self, key: LimitKey, now_ms: float) -> Pace | None:
+        """The pace of the limit, None = no limit."""
+        rate = self.limit(key)
         if rate == 0:
-            gone = self._paces.pop(tenant, None) if self._paces else None
+            gone = self._paces.pop(key, None) if self._paces else None
             if gone is not None:
-                self._active.pop(tenant, None)
+                self._active.pop(key, None)
                 # What is still delayed goes at once.
-                gone.pace.change(PRODUCE_BYTES_PER_S_MAX, now_ms)
+                gone.pace.change(_LIFTED_BYTES_PER_S, now_ms)
+                gone.pace.line.wake_first()
             return None
-        paced = self._paces.get(tenant)
+        paced = self._paces.get(key)
         if paced is None:
-            paced = self._paces[tenant] = _Paced(
-                Pace(1), LimitKey(tenant, PRODUCE_RATE), rate, 0, 0, -1, now_ms, now_ms, now_ms, now_ms, 0, 0
+            paced = self._paces[key] = _Paced(
+                Pace(1), key, rate, 0, 0, -1, now_ms, now_ms, now_ms, now_ms, 0, 0
             )
             self._look(paced, rate, now_ms)
             # A new pace begins with the burst of its own rate.
@@ -91,58 +101,59 @@ class Pacing:
         elif now_ms >= paced.valid_until_ms:
             self._set_rate(paced, now_ms)
         if not paced.active:
-            self._begin(tenant, paced, now_ms)
+            self._begin(paced, now_ms)
         return paced.pace
 
     def wants(self, now_ms: float) -> dict[LimitKey, int]:
         """What this broker could use of each limit, as measured since it was asked last. Forgets what is idle."""
         wanted: dict[LimitKey, int] = {}
-        for tenant in list(self._active):
-            if self.of(tenant, now_ms) is None:
+        for key in list(self._active):
+            if self.of(key, now_ms) is None:
                 continue  # the limit was lifted; what it delayed goes, though no more may come
-            paced = self._paces[tenant]
+            paced = self._paces[key]
             amount = self._wanted(paced, now_ms)
             if amount:
-                wanted[paced.key] = amount
+                wanted[key] = amount
             elif now_ms - paced.used_ms > IDLE_MS:
                 paced.active = False
-                del self._active[tenant]
+                del self._active[key]
         return wanted
 
     def take_shares(self, now_ms: float) -> None:
         """Leases have changed: every pace that is used goes at its share."""
-        for tenant in self._active:
-            paced = self._paces[tenant]
+        for key in self._active:
+            paced = self._paces[key]
             self._set_rate(paced, now_ms)
             if not self._holder.is_awaited(paced.key, now_ms):
                 paced.pace.hope(0, now_ms)
 
     def safe_share(self, broker: BrokerId, key: LimitKey) -> int:
-        """A broker's part of a limit by what it leads."""
-        mine, led = part_led(self._image, broker, key.tenant)
-        return self.limit(key) * mine // max(1, led)
+        """A broker's part of a limit by what it leads, or has replicas of."""
+        mine, of_all = self._part(broker, key)
+        return self.limit(key) * mine // max(1, of_all)
 
     def limit(self, key: LimitKey) -> int:
         """0 = there is none."""
         known = self._image.tenants.get(key.tenant)
-        return 0 if known is None or key.name != PRODUCE_RATE else known.quotas.produce_bytes_per_s
+        return 0 if known is None else _rate(known.quotas, key.name)
 
     @property
     def limits_are_leased(self) -> bool:
         """Whether all brokers of the cluster can lease parts of a limit; else each enforces its safe share."""
         return self._image.level >= LEASES
 
-    def _begin(self, tenant: TenantId, paced: _Paced, now_ms: float) -> None:
+    def _begin(self, paced: _Paced, now_ms: float) -> None:
         """It was idle: what it wants is to be asked for at once."""
         if not self.limits_are_leased:
             return
         paced.active, self.begun = True, True
         paced.used_ms = paced.measured_ms = now_ms
         paced.let_in, paced.refused, paced.per_s = paced.pace.let_in, paced.pace.refused, 0.0
+        paced.waited_ms = paced.pace.line.waited_ms(now_ms)
         self._set_rate(paced, now_ms)
         if self._holder.is_awaited(paced.key, now_ms):
             paced.pace.hope(paced.rate, now_ms + _HOPE_MS)
-        self._active[tenant] = None
+        self._active[paced.key] = None
 
     def _wanted(self, paced: _Paced, now_ms: float) -> int:
         pace = paced.pace
@@ -150,25 +161,34 @@ class Pacing:
         used = pace.let_in - paced.let_in
         if used:
             paced.used_ms = now_ms
+        waiting = 0.0
         if passed_ms > 0:
+            waited_ms = pace.line.waited_ms(now_ms)
+            waiting = (waited_ms - paced.waited_ms) / passed_ms
+            paced.waited_ms = waited_ms
             paced.per_s += (used * 1000 / passed_ms - paced.per_s) * _SMOOTHING
             paced.measured_ms, paced.let_in = now_ms, pace.let_in
         delayed_ms = pace.clears_in_ms(now_ms)
-        is_short = pace.refused != paced.refused or delayed_ms > _BACKLOG_MS
+        is_short = pace.refused != paced.refused or delayed_ms > _BACKLOG_MS or waiting > _WAITING_OFTEN
         paced.refused = pace.refused
         if is_short:
             paced.used_ms = now_ms
             return paced.rate
-        if paced.per_s <= paced.floor / 2 and delayed_ms <= _DELAYED_MS:
+        is_delayed = delayed_ms > _DELAYED_MS or waiting > _WAITING
+        if paced.per_s <= paced.floor / 2 and not is_delayed:
             return 0
-        more = _MORE if delayed_ms > _DELAYED_MS else _HEADROOM
+        more = _MORE if is_delayed else _HEADROOM
         return min(paced.rate, int(max(paced.per_s, paced.floor) * (more + 1) / more) + 1)
 
     def _look(self, paced: _Paced, rate: int, now_ms: float) -> None:
-        mine, led = part_led(self._image, self._broker, paced.key.tenant)
+        mine, of_all = self._part(self._broker, paced.key)
         paced.rate, paced.revision, paced.looked_ms = rate, self._image.revision, now_ms
-        paced.safe = rate * max(1, mine) // max(1, led)
+        paced.safe = rate * max(1, mine) // max(1, of_all)
         paced.floor = paced.safe // FLOOR
+
+    def _part(self, broker: BrokerId, key: LimitKey) -> tuple[int, int]:
+        part = part_copied if key.name == CONSUME_RATE else part_led
+        return part(self._image, broker, key.tenant)
 
     def _share(self, paced: _Paced, now_ms: float) -> int:
         if not self.limits_are_leased:
@@ -179,4 +199,14 @@ class Pacing:
         return max(1, min(paced.rate, share.amount))
 
     def _set_rate(self, paced: _Paced, now_ms: float) -> None:
-        paced.pace.change(self._share(paced, now_ms), now_ms)
+        pace, before = paced.pace, paced.pace.bytes_per_s
+        pace.change(self._share(paced, now_ms), now_ms)
+        if pace.bytes_per_s > before:
+            pace.line.wake_first()
+
+
+def _rate(quotas: TenantQuotas, name: str) -> int:
+    """0 = there is none of that name, or no limit."""
+    if name == PRODUCE_RATE:
+        return quotas.produce_bytes_per_s
+    return quotas.consume_bytes_per_s if name == CONSUME_RATE else 0

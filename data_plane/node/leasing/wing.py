@@ -5,7 +5,7 @@ from typing import Any
 
 from data_plane.contract import methods
 from data_plane.leases.holder import LeaseHolder
-from data_plane.leases.terms import Terms
+from data_plane.leases.terms import LimitKey, Terms
 from data_plane.node.environment import Environment
 from data_plane.node.leasing.lease_keeper import LeaseKeeper
 from data_plane.node.leasing.lease_office import LeaseOffice
@@ -14,7 +14,6 @@ from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from data_plane.node.ports import StreamHandler
 from data_plane.throttling.pacing import Pace
-from penstock.contract.ids import TenantId
 
 
 def terms_of(session_ttl_ms: int) -> Terms:
@@ -51,9 +50,9 @@ class Leasing:
             office=self.office,
         )
 
-    def pace(self, tenant: TenantId) -> Pace | None:
-        """The tenant's pace at this broker now; None = it has no produce rate."""
-        pace = self.pacing.of(tenant, self._clock.monotonic_ms())
+    def pace(self, limit: LimitKey) -> Pace | None:
+        """The limit's pace at this broker now; None = the tenant has no such rate."""
+        pace = self.pacing.of(limit, self._clock.monotonic_ms())
         self.keeper.used()
         return pace
 

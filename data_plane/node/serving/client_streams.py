@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 
+from data_plane.leases.terms import LimitKey
 from data_plane.metering.increments import FETCH, PRODUCE
 from data_plane.node.admission.fairness import Fairness
 from data_plane.node.admission.gate import Gate
 from data_plane.node.environment import Environment
+from data_plane.node.leasing.pacing import CONSUME_RATE, PRODUCE_RATE
 from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.metering.metering import Metering
@@ -15,7 +17,6 @@ from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.node.serving.produce_stream import ProduceStream
 from data_plane.throttling.pacing import Pace
-from penstock.contract.ids import TenantId
 
 
 class ClientStreams:
@@ -28,7 +29,7 @@ class ClientStreams:
         view: MetadataView,
         gate: Gate,
         fairness: Fairness,
-        pace: Callable[[TenantId], Pace | None],
+        pace: Callable[[LimitKey], Pace | None],
         replicas: ReplicaSet,
         disk_space: DiskSpace,
         committer: Committer,
@@ -36,7 +37,7 @@ class ClientStreams:
         writing: Callable[[], bool],
         reading: Callable[[], bool],
     ) -> None:
-        """`pace`: of a tenant now. `writing` and `reading`: may this broker do so by what it knows of the metadata?"""
+        """`pace`: of a limit now. `writing` and `reading`: may this broker do so by what it knows of the metadata?"""
         self._config, self._disk, self._clock = environment.config, environment.disk, environment.clock
         self._rng, self._stats, self._begin_turn = environment.rng, environment.stats, environment.begin_turn
         self._gate, self._fairness = gate, fairness
@@ -54,6 +55,7 @@ class ClientStreams:
     async def produce(self, caller: Caller, connection: Connection) -> None:
         principal = self._gate.admit(caller)
         tally = self._metering.tally(principal.tenant, PRODUCE)
+        limit = LimitKey(principal.tenant, PRODUCE_RATE)
         stream = ProduceStream(
             connection,
             principal,
@@ -65,7 +67,7 @@ class ClientStreams:
             self._stats,
             refuses_writes=lambda: self._disk_space.refuses_writes,
             confident=self._writing,
-            pace=lambda: self._pace(principal.tenant),
+            pace=lambda: self._pace(limit),
             tally=tally,
             turns=self._fairness.of(principal.tenant),
         )
@@ -77,6 +79,7 @@ class ClientStreams:
     async def consume(self, caller: Caller, connection: Connection) -> None:
         principal = self._gate.admit(caller)
         tally = self._metering.tally(principal.tenant, FETCH)
+        limit = LimitKey(principal.tenant, CONSUME_RATE)
         stream = ConsumeStream(
             connection,
             principal,
@@ -84,8 +87,10 @@ class ClientStreams:
             self._replicas.find,
             self._disk,
             self._config,
+            self._clock,
             self._stats,
             confident=self._reading,
+            pace=lambda: self._pace(limit),
             metering=self._metering,
             tally=tally,
             turns=self._fairness.of(principal.tenant),

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from data_plane.authz.access import Operation, Principal
 from data_plane.disk.port import Buffer, Disk
@@ -15,7 +16,7 @@ from data_plane.node.admission.gate import Gate
 from data_plane.node.config import NodeConfig
 from data_plane.node.frame_heads import read_head, require_few, require_read
 from data_plane.node.metering.metering import Metering
-from data_plane.node.ports import Connection
+from data_plane.node.ports import Clock, Connection
 from data_plane.node.replicas.cold_reads import read_cold
 from data_plane.node.replicas.reading_rights import (
     Right,
@@ -25,14 +26,19 @@ from data_plane.node.replicas.reading_rights import (
     still_holds,
 )
 from data_plane.node.replicas.replica import Following, Replica
+from data_plane.node.serving.read_turns import ReadTurns
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn, together
+from data_plane.throttling.pacing import Pace
 from penstock.contract import errors, limits
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.rules.names import check_printable_name
+
+_LOOKED_AT = 1_000
+"""Partitions of which a stream sees at once whether they have something to read: far below a turn of the event loop."""
 
 
 @dataclass(slots=True)
@@ -63,9 +69,11 @@ class ConsumeStream:
         find: Callable[[TopicPartition], Replica | None],
         disk: Disk,
         config: NodeConfig,
+        clock: Clock,
         stats: NodeStats,
         *,
         confident: Callable[[], bool],
+        pace: Callable[[], Pace | None],
         metering: Metering,
         tally: RequestTally,
         turns: TenantTurns,
@@ -82,6 +90,7 @@ class ConsumeStream:
         self._errors: list[pb.ConsumePush] = []
         self._recheck_due = False
         self._wake = asyncio.Event()
+        self._read_turns = ReadTurns(pace, self._wake.set, clock, stats)
         self._zone = ""
         """Where the reader says it is."""
 
@@ -90,6 +99,7 @@ class ConsumeStream:
         try:
             await together(self._turns.charged(self._receive), self._turns.charged(self._send))
         finally:
+            self._read_turns.leave()
             try:
                 async for handle in self._begin_turn().through(list(self._opened)):
                     self._close(handle)
@@ -241,22 +251,64 @@ class ConsumeStream:
             self._gate.check(self._principal)
             while self._recheck_due:
                 await self._recheck()
-            frame = await self._next_frame()
+            wait_ms = self._wait_ms()
+            frame = await self._next_frame() if wait_ms == 0 else self._packed(self._head(), [])
             if frame is not None:
                 await self._connection.send(frame)
+            elif wait_ms != 0:
+                await self._woken(wait_ms)
             elif self._ready and not self._confident():
                 await asyncio.sleep(self._config.timings.heartbeat_ms / 1000)
+            elif self._ready:
+                # There was nothing of those that were looked at.
+                await asyncio.sleep(0)
             else:
                 await self._wake.wait()
 
+    def _wait_ms(self) -> float | None:
+        """Until what is ready may be read at the tenant's consume rate, as `ReadTurns` says it."""
+        if self._has_batches():
+            return self._read_turns.wait_ms()
+        self._read_turns.leave()
+        return 0.0
+
+    def _has_batches(self) -> bool:
+        """Whether there is something to read of the next ones, rather than marks alone to tell."""
+        return self._confident() and any(
+            opened.credit > 0 and opened.offset < opened.replica.log.high_watermark
+            for opened in map(self._opened.__getitem__, islice(self._ready, _LOOKED_AT))
+        )
+
+    async def _woken(self, wait_ms: float | None) -> None:
+        """The rate delays batches, and nothing else: what is closed meanwhile is said at once."""
+        try:
+            async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
     async def _next_frame(self) -> bytes | None:
+        """Errors, marks, and as much as may be read now."""
+        head, payload = self._head(), list[Buffer]()
+        size_max, turns = self._config.push_bytes_max, min(len(self._ready), _LOOKED_AT)
+        if self._has_batches():
+            size_max, turns = self._read_turns.begin(size_max), len(self._ready)
+        try:
+            await self._fill(head, payload, size_max, turns if self._confident() else 0)
+        finally:
+            head.throttled_ms = self._read_turns.end(sum(push.size for push in head.pushes))
+        return self._packed(head, payload)
+
+    def _head(self) -> pb.ConsumePushHead:
         head = pb.ConsumePushHead(pushes=self._errors[: limits.FRAME_ENTRIES_MAX])
         del self._errors[: limits.FRAME_ENTRIES_MAX]
+        return head
+
+    async def _fill(self, head: pb.ConsumePushHead, payload: list[Buffer], size_max: int, turns: int) -> None:
+        """Add what there is of the next `turns` partitions, as long as there is space."""
         turn = self._begin_turn()
-        payload: list[Buffer] = []
         size = 0
-        turns = len(self._ready) if self._confident() else 0
-        while turns and self._ready and self._has_space(head, size):
+        while turns and self._ready and self._has_space(head, size, size_max):
             if turn.is_over:
                 await turn.give_way()
                 continue
@@ -267,7 +319,7 @@ class ConsumeStream:
             if opened.credit <= 0:
                 continue
             try:
-                part = await self._read(opened, min(opened.credit, self._config.push_bytes_max - size))
+                part = await self._read(opened, min(opened.credit, size_max - size))
             except PenstockError as failure:
                 self._failed(opened, failure)
                 continue
@@ -282,8 +334,11 @@ class ConsumeStream:
             size += part.size
             payload.extend(part.batches)
             self._push(head, opened, part)
+
+    def _packed(self, head: pb.ConsumePushHead, payload: list[Buffer]) -> bytes | None:
         if not head.pushes:
             return None
+        size = sum(push.size for push in head.pushes)
         self._stats.pushed_bytes += size
         if self._zone:
             if self._zone in (self._config.zone, self._config.host):
@@ -292,12 +347,8 @@ class ConsumeStream:
                 self._stats.pushed_bytes_other_zone += size
         return pack_frame(FrameKind.CONSUME_PUSH, head.SerializeToString(), payload)
 
-    def _has_space(self, head: pb.ConsumePushHead, size: int) -> bool:
-        return (
-            size < self._config.push_bytes_max
-            and len(head.pushes) < limits.FRAME_ENTRIES_MAX
-            and not self._recheck_due
-        )
+    def _has_space(self, head: pb.ConsumePushHead, size: int, size_max: int) -> bool:
+        return size < size_max and len(head.pushes) < limits.FRAME_ENTRIES_MAX and not self._recheck_due
 
     def _failed(self, opened: _Opened, failure: PenstockError) -> None:
         """What was asked for cannot be read; damage is also the replica's to deal with. The client may have opened the

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from data_plane.leases.terms import LimitKey
 from data_plane.metadata.port import MetaStore
 from data_plane.node.admission.fairness import Fairness
 from data_plane.node.admission.gate import Gate
@@ -19,7 +20,6 @@ from data_plane.node.serving.client_service import ClientParts, client_service
 from data_plane.node.serving.client_streams import ClientStreams
 from data_plane.node.serving.record_deletion import RecordDeletion
 from data_plane.throttling.pacing import Pace
-from penstock.contract.ids import TenantId
 
 
 class Serving:
@@ -33,7 +33,7 @@ class Serving:
         store: MetaStore,
         gate: Gate,
         fairness: Fairness,
-        pace: Callable[[TenantId], Pace | None],
+        pace: Callable[[LimitKey], Pace | None],
         replicas: ReplicaSet,
         disk_space: DiskSpace,
         committer: Committer,
@@ -44,7 +44,7 @@ class Serving:
         reading: Callable[[], bool],
         confident: Callable[[], bool],
     ) -> None:
-        """`pace`: of a tenant now. `writing` and `reading`: may this broker do so by what it knows of the metadata?
+        """`pace`: of a limit now. `writing` and `reading`: may this broker do so by what it knows of the metadata?
         `confident`: was its session confirmed just now?"""
         self.streams = ClientStreams(
             environment,

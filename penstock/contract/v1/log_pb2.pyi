@@ -111,10 +111,12 @@ class ConsumeCloseHead(_message.Message):
     def __init__(self, handles: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumePushHead(_message.Message):
-    __slots__ = ("pushes",)
+    __slots__ = ("pushes", "throttled_ms")
     PUSHES_FIELD_NUMBER: _ClassVar[int]
+    THROTTLED_MS_FIELD_NUMBER: _ClassVar[int]
     pushes: _containers.RepeatedCompositeFieldContainer[ConsumePush]
-    def __init__(self, pushes: _Optional[_Iterable[_Union[ConsumePush, _Mapping]]] = ...) -> None: ...
+    throttled_ms: int
+    def __init__(self, pushes: _Optional[_Iterable[_Union[ConsumePush, _Mapping]]] = ..., throttled_ms: _Optional[int] = ...) -> None: ...
 
 class ConsumePush(_message.Message):
     __slots__ = ("handle", "generation", "leader_epoch", "log_start_offset", "high_watermark", "last_stable_offset", "size", "aborted", "error", "message", "divergence_offset")

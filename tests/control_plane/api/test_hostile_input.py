@@ -89,6 +89,7 @@ VALID: dict[str, Any] = {
     "topic_prefix": "orders",
     "operations": ["produce"],
     "produce_bytes_per_s": 1_000,
+    "consume_bytes_per_s": 1_000,
     "partitions_max": 100,
     "topics_max": 100,
     "retention_ms_max": 0,

@@ -137,12 +137,15 @@ class Deliveries:
 
     def test_limits_and_bindings_are_what_the_brokers_hold(self, service: Service) -> None:
         acme = service.sign_up()
-        told = service.operator(acme.tenant).patch("/v1/quotas", {"produce_bytes_per_s": 123_456})
+        told = service.operator(acme.tenant).patch(
+            "/v1/quotas", {"produce_bytes_per_s": 123_456, "consume_bytes_per_s": 234_567}
+        )
         key = acme.rest.post("/v1/keys", {"name": "b", "topic_prefix": "orders.", "operations": ["produce"]})
         assert told["delivered"] and key["delivered"]
         seen = service.seen(objects=True)
         (tenant,) = [t for t in seen.tenants if t.tenant == acme.tenant]
         assert (tenant.produce_bytes_per_s, tenant.generation) == (123_456, 2)
+        assert tenant.consume_bytes_per_s == 234_567
         (held,) = [k for k in seen.keys if f"key_{k.key_id}" == key["id"]]
         assert [(b.topic_prefix, b.operations) for b in held.bindings] == [("orders.", ("produce",))]
 

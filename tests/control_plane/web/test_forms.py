@@ -99,6 +99,7 @@ def fill(address: str) -> str:
 
 
 SETTINGS = {**NEW_TOPIC, "partitions": "3", "replication": "3", "min_insync_replicas": "2"}
+LIMITS = {"produce_bytes_per_s": "0", "consume_bytes_per_s": "0", "partitions_max": "1"}
 WRONG = [
     ("/new-tenant", {"tenant": "a b"}, "tenant", "A-Z a-z 0-9"),
     ("/new-tenant", {"tenant": ""}, "tenant", "Fill this in"),
@@ -118,7 +119,7 @@ WRONG = [
     ("/t/acme/new-key", {**NEW_KEY, "lifetime": "for ever"}, "lifetime", "Choose one of these"),
     ("/t/acme/invite", {"email": "nobody", "role": "billing"}, "email", "is no e-mail address"),
     ("/t/acme/invite", {"email": "new@acme.example", "role": "king"}, "role", "Choose one of these"),
-    ("/operator/tenants/{tenant}", {"produce_bytes_per_s": "-1", "partitions_max": "1"}, "produce_bytes_per_s", "-1"),
+    ("/operator/tenants/{tenant}", LIMITS | {"produce_bytes_per_s": "-1"}, "produce_bytes_per_s", "-1"),
     ("/operator/people/{person}/limit", {"tenants_max": "many"}, "tenants_max", "a whole number"),
 ]  # fmt: skip
 
@@ -149,10 +150,11 @@ def test_all_that_is_wrong_with_a_sign_up_is_told_at_once() -> None:
     assert "A-Z a-z 0-9" in page.error_at("tenant") and page.named["tenant"]["value"] == "new comers"
 
 
-def test_both_limits_of_a_tenant_are_looked_at_at_once(owner: Client) -> None:
-    given = {"produce_bytes_per_s": "-1", "partitions_max": "many"}
+def test_all_limits_of_a_tenant_are_looked_at_at_once(owner: Client) -> None:
+    given = {"produce_bytes_per_s": "-1", "consume_bytes_per_s": str(2**51), "partitions_max": "many"}
     page = _Page(owner.post(fill("/operator/tenants/{tenant}"), given).content.decode())
     assert "-1 is not within" in page.error_at("produce_bytes_per_s")
+    assert f"{2**51} is not within" in page.error_at("consume_bytes_per_s")
     assert "a whole number" in page.error_at("partitions_max")
 
 

@@ -43,10 +43,12 @@ def test_an_operator_finds_a_tenant_and_sets_its_limits(house: House, operator: 
     address = f"/operator/tenants/{house.tenant.public_id}"
     assert address in listed
     before = Tenant.objects.get(pk=house.tenant.pk).generation
-    answer = operator.post(address, {"produce_bytes_per_s": "1 000 000", "partitions_max": "12"})
+    given = {"produce_bytes_per_s": "1 000 000", "consume_bytes_per_s": "3 000 000", "partitions_max": "12"}
+    answer = operator.post(address, given)
     assert answer.status_code == 302
     limits = limits_of(house.tenant)
-    assert (limits.produce_bytes_per_s, limits.partitions_max) == (1_000_000, 12)
+    assert (limits.produce_bytes_per_s, limits.consume_bytes_per_s) == (1_000_000, 3_000_000)
+    assert limits.partitions_max == 12
     assert Tenant.objects.get(pk=house.tenant.pk).generation == before + 1
     entry = last_entry(house)
     assert (entry.action, entry.actor_kind) == ("quota.set", "operator")
@@ -57,7 +59,8 @@ def test_an_operator_finds_a_tenant_and_sets_its_limits(house: House, operator: 
 @pytest.mark.parametrize("given", ["", "-1", "many", "9" * 30, str(2**53 + 1)])
 def test_a_limit_that_is_none_comes_back_with_the_reason(house: House, operator: Client, given: str) -> None:
     address = f"/operator/tenants/{house.tenant.public_id}"
-    answer = operator.post(address, {"produce_bytes_per_s": given, "partitions_max": "1"})
+    limits = {"produce_bytes_per_s": given, "consume_bytes_per_s": "0", "partitions_max": "1"}
+    answer = operator.post(address, limits)
     assert answer.status_code == 422
     assert 'aria-invalid="true"' in answer.content.decode()
     assert limits_of(house.tenant).partitions_max == 1_000

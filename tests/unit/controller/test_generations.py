@@ -7,6 +7,7 @@ import pytest
 from data_plane.controller.tenants import put_key, put_tenant, revoke_key
 from data_plane.controller.topics import NewTopic, create_topic, delete_topic, update_topic
 from data_plane.metadata import model
+from data_plane.metadata.features import FEATURES_KEY, LEASES, FeaturesRecord
 from data_plane.metadata.model import Binding, TenantQuotas
 from data_plane.metadata.port import Change, Compare
 from penstock.contract import limits
@@ -69,6 +70,16 @@ def test_a_tenant_follows_the_highest_generation() -> None:
     apply(store, put_tenant(store.image, ACME, generation=5, quotas=TenantQuotas(), suspended=True))
     known = store.image.tenants[ACME]
     assert (known.generation, known.quotas, known.suspended) == (5, TenantQuotas(), True)
+
+
+def test_a_consume_rate_is_kept_from_the_feature_level_of_leases_on() -> None:
+    store, wanted = Store(), TenantQuotas(produce_bytes_per_s=10, consume_bytes_per_s=30)
+    apply(store, put_tenant(store.image, ACME, generation=1, quotas=wanted))
+    assert store.image.tenants[ACME].quotas == TenantQuotas(produce_bytes_per_s=10)
+    assert not put_tenant(store.image, ACME, generation=1, quotas=wanted).changes
+    store.put(FEATURES_KEY, FeaturesRecord(level=LEASES).encode())
+    apply(store, put_tenant(store.image, ACME, generation=1, quotas=wanted))
+    assert store.image.tenants[ACME].quotas == wanted
 
 
 def test_a_repeated_generation_restores_what_was_changed_by_hand() -> None:

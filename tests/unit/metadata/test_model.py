@@ -13,6 +13,15 @@ ACME = TenantId("acme")
 TOPIC = TopicId(b"t" * 16)
 
 
+def test_a_consume_rate_that_is_not_set_is_not_written_so_that_earlier_versions_read_the_rest() -> None:
+    plain = model.TenantRecord(tenant=ACME, quotas=model.TenantQuotas(produce_bytes_per_s=7))
+    assert json.loads(plain.encode())["quotas"] == {"produce_bytes_per_s": 7, "partitions_max": 0}
+    rated = replace(plain, quotas=replace(plain.quotas, consume_bytes_per_s=8))
+    assert json.loads(rated.encode())["quotas"]["consume_bytes_per_s"] == 8
+    for record in (plain, rated):
+        assert model.TenantRecord.decode(record.encode()) == record
+
+
 def test_tenants_keys_and_tombstones_are_read_back() -> None:
     tenant = model.TenantRecord(
         tenant=ACME,

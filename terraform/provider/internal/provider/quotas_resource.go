@@ -115,7 +115,7 @@ func (r *quotaResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 			"tenant": tenantAttribute(),
 			"limits": schema.MapAttribute{
 				Required: true, ElementType: types.Int64Type,
-				MarkdownDescription: "Limits by name, as `{ produce_bytes_per_s = 1048576 }`; 0 = no limit. The names are those of `penstock_plans`.",
+				MarkdownDescription: "Limits by name, as `{ produce_bytes_per_s = 1048576, consume_bytes_per_s = 3145728 }`; 0 = no limit. The names are those of `penstock_plans`.",
 			},
 			"timeouts": timeoutsAttribute(ctx),
 		},

@@ -4,19 +4,28 @@ from data_plane.leases.holder import LeaseHolder
 from data_plane.leases.terms import LimitKey, Terms
 from data_plane.metadata import model
 from data_plane.metadata.features import FEATURES_KEY, LEASES, FeaturesRecord
-from data_plane.node.leasing.pacing import FLOOR, IDLE_MS, PRODUCE_RATE, SHARE_CHECK_MS, Pacing
+from data_plane.node.leasing.pacing import (
+    CONSUME_RATE,
+    FLOOR,
+    IDLE_MS,
+    PRODUCE_RATE,
+    SHARE_CHECK_MS,
+    Pacing,
+)
 from penstock.contract.ids import BrokerId, TenantId, TopicId
 from tests.unit.controller.setup import ACME, ORDERS, Store, record
 
 KEY = LimitKey(ACME, PRODUCE_RATE)
+CONSUMED = LimitKey(ACME, CONSUME_RATE)
 
 
 def holder_of(broker: int = 1) -> LeaseHolder:
     return LeaseHolder(BrokerId(broker), Terms())
 
 
-def paced(store: Store, rate: int) -> None:
-    tenant = model.TenantRecord(tenant=ACME, quotas=model.TenantQuotas(produce_bytes_per_s=rate))
+def paced(store: Store, rate: int, consume_rate: int = 0) -> None:
+    quotas = model.TenantQuotas(produce_bytes_per_s=rate, consume_bytes_per_s=consume_rate)
+    tenant = model.TenantRecord(tenant=ACME, quotas=quotas)
     store.put(model.tenant_key(ACME), tenant.encode())
 
 
@@ -24,7 +33,7 @@ def test_brokers_share_the_rate_by_the_partitions_they_lead() -> None:
     store = Store()
     store.topic(record(), record(partition=1), record(partition=2, leader=2), record(partition=3, leader=-1))
     paced(store, 3_000)
-    shares = [Pacing(store.image, BrokerId(broker), holder_of(broker)).of(ACME, 0.0) for broker in (1, 2)]
+    shares = [Pacing(store.image, BrokerId(broker), holder_of(broker)).of(KEY, 0.0) for broker in (1, 2)]
     assert [pace.bytes_per_s for pace in shares if pace] == [2_000, 1_000]
 
 
@@ -33,25 +42,25 @@ def test_the_share_follows_the_leaders_and_the_rate_and_ends_with_the_limit() ->
     store.topic(record(), record(partition=1, leader=2))
     paced(store, 2_000)
     pacing = Pacing(store.image, BrokerId(1), holder_of())
-    pace = pacing.of(ACME, 0.0)
+    pace = pacing.of(KEY, 0.0)
     assert pace is not None and pace.bytes_per_s == 1_000
     store.put(model.block_key(ORDERS, 0), model.encode_block({0: record(), 1: record(partition=1)}))
-    assert pacing.of(ACME, 1.0) is pace and pace.bytes_per_s == 1_000, "looked at now and then"
-    assert pacing.of(ACME, SHARE_CHECK_MS + 1.0) is pace and pace.bytes_per_s == 2_000
+    assert pacing.of(KEY, 1.0) is pace and pace.bytes_per_s == 1_000, "looked at now and then"
+    assert pacing.of(KEY, SHARE_CHECK_MS + 1.0) is pace and pace.bytes_per_s == 2_000
     paced(store, 500)
-    assert pacing.of(ACME, SHARE_CHECK_MS + 2.0) is pace and pace.bytes_per_s == 500, (
+    assert pacing.of(KEY, SHARE_CHECK_MS + 2.0) is pace and pace.bytes_per_s == 500, (
         "a new rate counts at once"
     )
     paced(store, 0)
-    assert pacing.of(ACME, SHARE_CHECK_MS + 3.0) is None
-    assert pacing.of(TenantId("nobody"), 0.0) is None
+    assert pacing.of(KEY, SHARE_CHECK_MS + 3.0) is None
+    assert pacing.of(LimitKey(TenantId("nobody"), PRODUCE_RATE), 0.0) is None
 
 
 def test_a_tenant_without_leaders_still_has_a_pace() -> None:
     store = Store()
     store.topic(record(leader=-1), topic_id=TopicId(b"t" * 16))
     paced(store, 10)
-    pace = Pacing(store.image, BrokerId(1), holder_of()).of(ACME, 0.0)
+    pace = Pacing(store.image, BrokerId(1), holder_of()).of(KEY, 0.0)
     assert pace is not None and pace.bytes_per_s == 10
 
 
@@ -60,13 +69,13 @@ def test_a_rate_that_is_set_a_second_time_begins_with_nothing_owed() -> None:
     store.topic(record())
     paced(store, 1_000)
     pacing = Pacing(store.image, BrokerId(1), holder_of())
-    first = pacing.of(ACME, 0.0)
+    first = pacing.of(KEY, 0.0)
     assert first is not None
     first.enter(100_000, 0.0, may_refuse=False)
     paced(store, 0)
-    assert pacing.of(ACME, 1.0) is None
+    assert pacing.of(KEY, 1.0) is None
     paced(store, 1_000)
-    again = pacing.of(ACME, 2.0)
+    again = pacing.of(KEY, 2.0)
     assert again is not None and again.enter(10, 2.0) == 0
 
 
@@ -89,20 +98,20 @@ def granted(holder: LeaseHolder, pacing: Pacing, amount: int, now_ms: float) -> 
 
 def test_without_a_lease_there_is_the_floor_and_with_one_its_amount() -> None:
     _, holder, pacing = by_demand(100_000)
-    pace = pacing.of(ACME, 0.0)
+    pace = pacing.of(KEY, 0.0)
     assert pace is not None and pace.bytes_per_s == 50_000 // FLOOR
     assert pacing.begun and pacing.is_active
     pace.enter(10_000, 0.0)
     assert pacing.wants(0.0) == {KEY: 100_000}, "more is delayed than the floor lets through"
     granted(holder, pacing, 90_000, 1.0)
     assert pace.bytes_per_s == 90_000
-    later = pacing.of(ACME, 1.0 + holder.terms.lease_ms)
+    later = pacing.of(KEY, 1.0 + holder.terms.lease_ms)
     assert later is pace and pace.bytes_per_s == 50_000 // FLOOR, "its time is over"
 
 
 def test_what_is_used_is_wanted_with_a_little_above_it() -> None:
     _, holder, pacing = by_demand(100_000)
-    pace = pacing.of(ACME, 0.0)
+    pace = pacing.of(KEY, 0.0)
     assert pace is not None
     pace.enter(10_000, 0.0)
     granted(holder, pacing, 100_000, 0.0)
@@ -115,7 +124,7 @@ def test_what_is_used_is_wanted_with_a_little_above_it() -> None:
 
 def test_a_pace_that_is_not_used_gives_its_lease_up_and_is_looked_at_no_more() -> None:
     _, holder, pacing = by_demand(100_000)
-    pace = pacing.of(ACME, 0.0)
+    pace = pacing.of(KEY, 0.0)
     assert pace is not None
     pace.enter(10_000, 0.0)
     granted(holder, pacing, 100_000, 0.0)
@@ -127,14 +136,14 @@ def test_a_pace_that_is_not_used_gives_its_lease_up_and_is_looked_at_no_more() -
     assert not pacing.is_active and not holder.keys and not holder.owes
     assert ticks[-1] > IDLE_MS
     pacing.begun = False
-    again = pacing.of(ACME, ticks[-1])
+    again = pacing.of(KEY, ticks[-1])
     assert again is pace and pacing.begun and pace.bytes_per_s == 50_000 // FLOOR
 
 
 def test_what_hardly_uses_the_limit_asks_for_nothing() -> None:
     _, holder, pacing = by_demand(100_000)
     holder.answered(holder.request({}, 0.0), {}, 0.0)  # type: ignore[arg-type]
-    pace = pacing.of(ACME, 0.0)
+    pace = pacing.of(KEY, 0.0)
     assert pace is not None
     for tick in range(40):
         pace.enter(100, tick * 250.0)
@@ -143,7 +152,7 @@ def test_what_hardly_uses_the_limit_asks_for_nothing() -> None:
 
 def test_a_limit_that_is_lifted_lets_go_what_is_delayed() -> None:
     store, _, pacing = by_demand(1_000)
-    pace = pacing.of(ACME, 0.0)
+    pace = pacing.of(KEY, 0.0)
     assert pace is not None
     pace.enter(5_000, 0.0)
     place = pace.let_in
@@ -151,4 +160,48 @@ def test_a_limit_that_is_lifted_lets_go_what_is_delayed() -> None:
     paced(store, 0)
     assert pacing.wants(1.0) == {}, "looked at though no batch comes"
     assert pace.wait_ms(place, 2.0) == 0
-    assert pacing.of(ACME, 3.0) is None and not pacing.is_active
+    assert pacing.of(KEY, 3.0) is None and not pacing.is_active
+
+
+def consuming(consume_rate: int = 300_000) -> tuple[Store, LeaseHolder, Pacing]:
+    store, holder, pacing = by_demand(100_000)
+    paced(store, 100_000, consume_rate)
+    return store, holder, pacing
+
+
+def test_what_is_consumed_has_a_pace_of_its_own_and_a_floor_by_replicas() -> None:
+    store, _, pacing = consuming()
+    produced, consumed = pacing.of(KEY, 0.0), pacing.of(CONSUMED, 0.0)
+    assert produced is not None and consumed is not None and produced is not consumed
+    assert produced.bytes_per_s == 50_000 // FLOOR
+    assert consumed.bytes_per_s == 100_000 // FLOOR, "broker 1 has one of three replicas of each partition"
+    assert [pacing.safe_share(BrokerId(broker), CONSUMED) for broker in (1, 2, 3)] == [100_000] * 3
+    paced(store, 0, 300_000)
+    assert pacing.of(KEY, 1.0) is None and pacing.of(CONSUMED, 1.0) is consumed
+    assert pacing.limit(LimitKey(ACME, "of a later version")) == 0
+
+
+def test_streams_that_wait_for_most_of_the_time_want_all_of_the_rate() -> None:
+    _, _, pacing = consuming()
+    pace = pacing.of(CONSUMED, 0.0)
+    assert pace is not None
+    pacing.wants(0.0)
+    pace.line.join(print, 0.0)
+    assert pacing.wants(250.0) == {CONSUMED: 300_000}
+    pace.line.leave(print, 260.0)
+    assert pacing.wants(500.0) == {}, "no one waited any more, and nothing is used"
+
+
+def test_a_lease_that_comes_wakes_the_stream_that_waits_and_so_does_the_end_of_the_limit() -> None:
+    store, holder, pacing = consuming()
+    pace, woken = pacing.of(CONSUMED, 0.0), list[int]()
+    assert pace is not None
+    pace.line.join(lambda: woken.append(1), 0.0)
+    pace.enter(1_000_000, 0.0, may_refuse=False)
+    request = holder.request(pacing.wants(0.0), 0.0)
+    assert request is not None and holder.answered(request, {CONSUMED: 300_000}, 0.0)
+    assert not woken
+    pacing.take_shares(0.0)
+    assert len(woken) == 1 and pace.bytes_per_s == 300_000
+    paced(store, 100_000)
+    assert pacing.of(CONSUMED, 1.0) is None and len(woken) == 2

@@ -73,8 +73,8 @@ def test_a_read_that_fails_after_the_client_went_elsewhere_ends_nothing() -> Non
         sector = BadSector()
         anything = cast(Any, sector)
         stream = ConsumeStream(
-            cast(Any, None), cast(Any, None), anything, lambda where: anything, anything, CONFIG, NodeStats(),
-            confident=lambda: True, metering=anything, tally=RequestTally(TenantId("t"), FETCH),
+            cast(Any, None), cast(Any, None), anything, lambda where: anything, anything, CONFIG, clock, NodeStats(),
+            confident=lambda: True, pace=lambda: None, metering=anything, tally=RequestTally(TenantId("t"), FETCH),
             turns=anything, begin_turn=lambda: Turn(clock, SystemRng()),
         )  # fmt: skip
         wanted = pb.ConsumeOpen(
@@ -91,6 +91,57 @@ def test_a_read_that_fails_after_the_client_went_elsewhere_ends_nothing() -> Non
         head = pb.ConsumePushHead.FromString(bytes(unpack_frame(frame)[1]))
         assert [(push.generation, push.error, push.high_watermark) for push in head.pushes] == [(2, 0, END)]
         assert sector.damage == ["bad sector"], "what was found is the replica's to deal with all the same"
+
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
+
+
+class Heard(BadSector):
+    """A partition whose key is good, and the stream to its client."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frames: list[pb.ConsumePushHead] = []
+
+    def check(self, *_: object) -> None:
+        """The key is good."""
+
+    async def send(self, frame: bytes) -> None:
+        self.frames.append(pb.ConsumePushHead.FromString(bytes(unpack_frame(frame)[1])))
+        self.is_read.set()
+
+
+@pytest.mark.pure  # stand-ins, and a smaller bound
+def test_partitions_behind_many_that_have_no_credit_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("data_plane.node.serving.consume_stream._LOOKED_AT", 2)
+    loop = SimLoop(1)
+    clock = SimClock(loop)
+
+    async def story() -> None:
+        heard = Heard()
+        anything = cast(Any, heard)
+        partitions = [cast(Any, Heard()) for _ in range(5)]
+        stream = ConsumeStream(
+            anything, anything, anything, lambda where: partitions[where.partition], anything, CONFIG, clock,
+            NodeStats(), confident=lambda: True, pace=lambda: None, metering=anything,
+            tally=RequestTally(TenantId("t"), FETCH), turns=anything,
+            begin_turn=lambda: Turn(clock, SystemRng()),
+        )  # fmt: skip
+        for number in range(5):
+            credit = 99 if number == 4 else 0
+            stream._open(
+                pb.ConsumeOpen(
+                    handle=number, partition=number, topic_id=bytes(16), offset=END, credit_bytes=credit
+                ),
+                "",
+            )
+        sending = asyncio.create_task(stream._send())
+        async with asyncio.timeout(1):
+            await heard.is_read.wait()
+        sending.cancel()
+        assert [[push.handle for push in frame.pushes] for frame in heard.frames] == [[4]]
 
     try:
         loop.run_until_complete(story())

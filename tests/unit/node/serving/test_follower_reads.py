@@ -60,8 +60,8 @@ class Reader:
         anything = cast(Any, self.gate)
         clock = SimClock(loop)
         self.stream = ConsumeStream(
-            anything, anything, anything, lambda where: replica, anything, CONFIG, self.stats,
-            confident=lambda: True, metering=anything, tally=RequestTally(TenantId("t"), FETCH),
+            anything, anything, anything, lambda where: replica, anything, CONFIG, clock, self.stats,
+            confident=lambda: True, pace=lambda: None, metering=anything, tally=RequestTally(TenantId("t"), FETCH),
             turns=anything, begin_turn=lambda: Turn(clock, SystemRng()),
         )  # fmt: skip
 

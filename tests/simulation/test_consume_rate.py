@@ -1,0 +1,140 @@
+"""A tenant's consume rate at one broker of three, on a virtual clock: what its streams are pushed, and when."""
+
+import asyncio
+
+from data_plane.leases.terms import LimitKey
+from data_plane.node.leasing.pacing import CONSUME_RATE, FLOOR
+from data_plane.testkit.cluster import TENANT
+from data_plane.throttling.pacing import BURST_MS
+from penstock.contract import limits
+from penstock.contract.errors import ErrorCode
+from penstock.contract.ids import TenantId
+from tests.simulation.test_client_streams import Consuming, Streams, paced, run_story
+from tests.unit.log.batches import made_batch
+
+RATE = 20_000
+LARGE = made_batch(1, 900)
+CREDIT = limits.FETCH_CREDIT_BYTES_MAX
+CONSUMED = LimitKey(TenantId(TENANT), CONSUME_RATE)
+
+
+async def filled(streams: Streams, bytes_least: int) -> int:
+    """The topic's batches."""
+    stream, count = await streams.producing(), 0
+    while count * len(LARGE) < bytes_least:
+        count += 40
+        await stream.send(*[LARGE] * 40)
+        assert not any(await stream.errors_of(count))
+    return count
+
+
+async def pushed_for(seconds: float, *streams: Consuming) -> list[int]:
+    """The bytes that each is pushed in this time."""
+
+    async def heard(stream: Consuming) -> None:
+        while True:
+            await stream.hear()
+
+    before = [stream.bytes for stream in streams]
+    tasks = [asyncio.create_task(heard(stream)) for stream in streams]
+    await asyncio.sleep(seconds)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert all(task.cancelled() for task in tasks)
+    return [stream.bytes - had for stream, had in zip(streams, before, strict=True)]
+
+
+def test_one_partition_is_read_at_the_whole_rate_within_two_seconds_and_not_faster() -> None:
+    async def story(streams: Streams) -> None:
+        await filled(streams, 14 * RATE)
+        await paced(streams, 0, RATE)
+        stream = await streams.consuming()
+        await stream.begin(credit=CREDIT)
+        (first,) = await pushed_for(2.0, stream)
+        assert first <= RATE * (2.0 + BURST_MS / 1000) * 1.04 + 2 * len(LARGE)
+        for _ in range(5):
+            (passed,) = await pushed_for(2.0, stream)
+            assert 0.95 * RATE <= passed / 2 <= 1.05 * RATE, f"{passed / 2:,.0f} bytes a second"
+        assert 0 < stream.throttled_ms <= streams.node.stats.consume_throttled_ms
+        assert stream.throttled_ms > 9_000, "it waited for nearly all of the time"
+        assert not stream.errors
+
+    run_story(story)
+
+
+def test_streams_of_a_tenant_take_turns_and_come_to_the_rate_together() -> None:
+    async def story(streams: Streams) -> None:
+        await filled(streams, 3 * RATE)
+        await paced(streams, 0, RATE)
+        opened = [await streams.consuming() for _ in range(3)]
+        for stream in opened:
+            await stream.begin(credit=CREDIT)
+        await pushed_for(2.0, *opened)
+        passed = await pushed_for(6.0, *opened)
+        assert 0.95 * RATE <= sum(passed) / 6 <= 1.05 * RATE
+        assert min(passed) >= 0.9 * max(passed), passed
+        for stream in opened[1:]:
+            await stream.end()
+        (alone,) = await pushed_for(1.0, opened[0])
+        assert alone >= 0.9 * RATE, "who left the line holds no one up"
+
+    run_story(story)
+
+
+def test_what_the_rate_delays_comes_in_order_and_at_once_when_the_limit_ends() -> None:
+    async def story(streams: Streams) -> None:
+        count = await filled(streams, 100_000)
+        await paced(streams, 0, 1_000)
+        stream, other = await streams.consuming(), await streams.consuming()
+        for each in (stream, other):
+            await each.begin(credit=CREDIT)
+        await pushed_for(3.0, stream, other)
+        assert 0 < stream.bytes < 10_000
+        await paced(streams, 0, 0)
+        await pushed_for(0.5, stream, other)
+        for each in (stream, other):
+            assert each.offsets[1, 1] == list(range(count))
+
+    run_story(story)
+
+
+def test_errors_do_not_wait_for_the_rate() -> None:
+    async def story(streams: Streams) -> None:
+        await filled(streams, 20_000)
+        await paced(streams, 0, 100)
+        stream = await streams.consuming()
+        await stream.begin(credit=CREDIT)
+        await stream.hear()
+        before = stream.bytes
+        await stream.begin(handle=2, offset=-1)
+        async with asyncio.timeout(0.5):
+            while not stream.errors:
+                await stream.hear()
+        assert stream.errors == [(2, ErrorCode.INVALID_REQUEST)] and stream.bytes == before
+
+    run_story(story)
+
+
+def test_consumers_that_are_at_the_end_cost_no_request_and_wait_for_no_one() -> None:
+    async def story(streams: Streams) -> None:
+        count = await filled(streams, 20_000)
+        await paced(streams, 0, RATE)
+        stream = await streams.consuming()
+        await stream.begin(credit=CREDIT)
+        await stream.given(count)
+        await asyncio.sleep(10.0)
+        pacing = streams.node.leasing.pacing
+        asked = streams.node.stats.lease_requests
+        assert asked > 0 and not pacing.is_active
+        producing = await streams.producing()
+        await stream.give(1_000)
+        await asyncio.sleep(10.0)
+        assert streams.node.stats.lease_requests == asked and not pacing.is_active
+        await producing.send(LARGE)
+        async with asyncio.timeout(0.5):
+            await stream.given(count + 1)
+        pace = pacing.of(CONSUMED, asyncio.get_running_loop().time() * 1000)
+        assert pace is not None and RATE // FLOOR // 3 <= pace.bytes_per_s <= RATE
+
+    run_story(story)
