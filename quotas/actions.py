@@ -56,6 +56,9 @@ def set_limits(
     service_accounts_max: int | None = None,
     bin_days: int | None = None,
     keys_max: int | None = None,
+    rest_calls_per_s: int | None = None,
+    connections_max: int | None = None,
+    groups_max: int | None = None,
 ) -> Tenant:
     """Set the plan and the limits that are given; 0 = no limit. Another plan ends all limits of the tenant's own that
     are not given with it. Raises `InvalidRequest`, also for the service's own tenant.
@@ -70,6 +73,9 @@ def set_limits(
         "service_accounts_max": service_accounts_max,
         "bin_days": bin_days,
         "keys_max": keys_max,
+        "rest_calls_per_s": rest_calls_per_s,
+        "connections_max": connections_max,
+        "groups_max": groups_max,
     }
     for name, value in given.items():
         _bounded(name, value, HIGHEST[name])

@@ -35,3 +35,6 @@ class Quota(models.Model):
     service_accounts_max = models.PositiveIntegerField(null=True)
     bin_days = models.PositiveIntegerField(null=True)
     keys_max = models.PositiveIntegerField(null=True)
+    rest_calls_per_s = models.PositiveIntegerField(null=True)
+    connections_max = models.PositiveIntegerField(null=True)
+    groups_max = models.PositiveIntegerField(null=True)

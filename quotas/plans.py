@@ -18,6 +18,7 @@ from penstock.rules.names import check_printable_name
 
 PLAN_NAME_LENGTH_MAX = 32
 COUNT_MAX = 2**31 - 1
+REST_CALLS_PER_S_MAX = 1_000_000
 BIN_DAYS_MAX = 365
 """Longer than any undo, and it is billed."""
 
@@ -42,6 +43,12 @@ class Limits:
     """Days that a deleted topic stays in the recycle bin; here 0 = no bin."""
     keys_max: int = 0
     """Valid keys of the tenant's people and service accounts; those of the console are not counted."""
+    rest_calls_per_s: int = 0
+    """Calls of REST about the tenant, of all its callers, over all web processes."""
+    connections_max: int = 0
+    """Connections on which the tenant has streams or calls open at one broker."""
+    groups_max: int = 0
+    """Consumer groups of the tenant, over all brokers."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -58,6 +65,9 @@ HIGHEST: dict[str, int] = {
     "service_accounts_max": COUNT_MAX,
     "bin_days": BIN_DAYS_MAX,
     "keys_max": COUNT_MAX,
+    "rest_calls_per_s": REST_CALLS_PER_S_MAX,
+    "connections_max": COUNT_MAX,
+    "groups_max": COUNT_MAX,
 }
 """The highest value of each limit."""
 LIMIT_NAMES = tuple(field.name for field in fields(Limits))
@@ -89,7 +99,13 @@ def check_plan_name(name: str) -> None:
     check_printable_name("plan", name, PLAN_NAME_LENGTH_MAX)
 
 
-STANDARD = Limits(produce_bytes_per_s=64 * MIB, partitions_max=1_000, bin_days=7)
+STANDARD = Limits(
+    produce_bytes_per_s=64 * MIB,
+    partitions_max=1_000,
+    bin_days=7,
+    rest_calls_per_s=500,
+    connections_max=1_000,
+)
 SYSTEM = Limits(produce_bytes_per_s=0, partitions_max=0)
 DEFAULT = Plan(name="pay-as-you-go", version=1, limits=STANDARD)
 """Of tenants that were given no other."""
@@ -106,13 +122,21 @@ SHIPPED: tuple[Plan, ...] = (
             service_accounts_max=5,
             bin_days=3,
             keys_max=20,
+            rest_calls_per_s=20,
+            connections_max=100,
+            groups_max=20,
         ),
     ),
     DEFAULT,
     Plan(
         name="committed",
         version=1,
-        limits=Limits(produce_bytes_per_s=256 * MIB, partitions_max=10_000, bin_days=30),
+        limits=Limits(
+            produce_bytes_per_s=256 * MIB,
+            partitions_max=10_000,
+            bin_days=30,
+            rest_calls_per_s=1_000,
+        ),
     ),
     Plan(name="dedicated", version=1, limits=Limits(produce_bytes_per_s=0, partitions_max=0, bin_days=30)),
 )

@@ -154,6 +154,8 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
                 generation=t.generation,
                 produce_bytes_per_s=t.quotas.produce_bytes_per_s,
                 partitions_max=t.quotas.partitions_max,
+                connections_max=t.quotas.connections_max,
+                groups_max=t.quotas.groups_max,
                 suspended=t.suspended,
                 access_list_generation=t.access_list_generation,
                 access_list_digest=t.access_list_digest,

@@ -351,6 +351,8 @@ def _put_tenant(tenant: Tenant) -> pb.Outcome:
         generation=tenant.generation,
         produce_bytes_per_s=limits.produce_bytes_per_s,
         partitions_max=limits.partitions_max,
+        connections_max=limits.connections_max,
+        groups_max=limits.groups_max,
         suspended=tenant.stopped,
     )
 

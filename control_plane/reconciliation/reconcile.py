@@ -43,6 +43,8 @@ REDELIVERY_INTERVAL = timedelta(minutes=5)
 LISTED_MAX = 20
 OWNERS_FROM_LEVEL = 2
 """Below this feature level brokers keep no owners of keys."""
+LATER_QUOTAS_FROM_LEVEL = 2
+"""Below this feature level brokers keep the produce rate and the partitions alone."""
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +107,11 @@ def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
         if not _judged(row, seen):
             continue
         found = on_brokers.get(row.public_id)
-        why = "it is gone on the brokers" if found is None else _tenant_difference(row, found)
+        why = (
+            "it is gone on the brokers"
+            if found is None
+            else _tenant_difference(row, found, seen.feature_level)
+        )
         if not why:
             _clear_drift(row)
         elif _may_redeliver(row):
@@ -115,13 +121,16 @@ def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
             yield Finding(object_id=row.public_id, what=why)
 
 
-def _tenant_difference(row: Tenant, found: view.TenantSeen) -> str:
+def _tenant_difference(row: Tenant, found: view.TenantSeen, level: int) -> str:
     limits = limits_of(row)
+    later = level >= LATER_QUOTAS_FROM_LEVEL
     if found.generation > row.generation:
         return f"the brokers have generation {found.generation}, {row.generation} is wanted"
     for name, on_brokers, wanted in (
         ("produce_bytes_per_s", found.produce_bytes_per_s, limits.produce_bytes_per_s),
         ("partitions_max", found.partitions_max, limits.partitions_max),
+        ("connections_max", found.connections_max, limits.connections_max if later else 0),
+        ("groups_max", found.groups_max, limits.groups_max if later else 0),
         ("suspended", found.suspended, row.stopped),
     ):
         if on_brokers != wanted:

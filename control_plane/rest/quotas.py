@@ -29,6 +29,9 @@ class LimitsInput(shapes.StrictSerializer):
     service_accounts_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     bin_days = serializers.IntegerField(required=False, help_text="0 = no recycle bin.")
     keys_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    rest_calls_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    connections_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    groups_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
 
 
 class QuotasInput(LimitsInput):
@@ -61,6 +64,9 @@ class LimitsShape(serializers.Serializer[Any]):
         help_text="Days that a deleted topic stays in the recycle bin; 0 = no recycle bin."
     )
     keys_max = serializers.IntegerField(help_text="Valid keys of people and service accounts.")
+    rest_calls_per_s = serializers.IntegerField(help_text="Calls of REST per second, of all callers.")
+    connections_max = serializers.IntegerField(help_text="Connections with open calls at one broker.")
+    groups_max = serializers.IntegerField(help_text="Consumer groups, over all brokers.")
 
 
 class PlanShape(serializers.Serializer[Any]):
@@ -110,6 +116,15 @@ class QuotasShape(serializers.Serializer[Any]):
     keys_max = serializers.SerializerMethodField(
         help_text="Valid keys of people and service accounts; 0 = no limit."
     )
+    rest_calls_per_s = serializers.SerializerMethodField(
+        help_text="Calls of REST per second, of all callers; 0 = no limit."
+    )
+    connections_max = serializers.SerializerMethodField(
+        help_text="Connections with open calls at one broker; 0 = no limit."
+    )
+    groups_max = serializers.SerializerMethodField(
+        help_text="Consumer groups, over all brokers; 0 = no limit."
+    )
 
     def get_plan(self, tenant: Tenant) -> str:
         return self._plan.name
@@ -140,6 +155,15 @@ class QuotasShape(serializers.Serializer[Any]):
 
     def get_keys_max(self, tenant: Tenant) -> int:
         return self._limits.keys_max
+
+    def get_rest_calls_per_s(self, tenant: Tenant) -> int:
+        return self._limits.rest_calls_per_s
+
+    def get_connections_max(self, tenant: Tenant) -> int:
+        return self._limits.connections_max
+
+    def get_groups_max(self, tenant: Tenant) -> int:
+        return self._limits.groups_max
 
     @property
     def _limits(self) -> Limits:

@@ -163,6 +163,8 @@ class AdminClient:
         generation: int = 0,
         produce_bytes_per_s: int | None = None,
         partitions_max: int | None = None,
+        connections_max: int = 0,
+        groups_max: int = 0,
         suspended: bool = False,
         timeout_s: float = CHANGE_S,
     ) -> pb.Outcome:
@@ -170,9 +172,13 @@ class AdminClient:
         exists keeps its own.
         """
         quotas = None
-        if produce_bytes_per_s is not None or partitions_max is not None or suspended:
+        some = connections_max or groups_max
+        if produce_bytes_per_s is not None or partitions_max is not None or some or suspended:
             quotas = pb.TenantQuotas(
-                produce_bytes_per_s=produce_bytes_per_s or 0, partitions_max=partitions_max or 0
+                produce_bytes_per_s=produce_bytes_per_s or 0,
+                partitions_max=partitions_max or 0,
+                connections_max=connections_max,
+                groups_max=groups_max,
             )
         request = pb.PutTenantRequest(
             tenant=tenant, generation=generation, quotas=quotas, suspended=suspended

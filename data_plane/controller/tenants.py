@@ -13,7 +13,7 @@ from typing import Any
 
 from data_plane.metadata import model
 from data_plane.metadata.access_lists import AccessListRecord, access_list_key
-from data_plane.metadata.features import ACCESS_LISTS
+from data_plane.metadata.features import ACCESS_LISTS, LEASES
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, KeyValue, Put
 from penstock.contract import limits
@@ -71,7 +71,8 @@ def put_tenant(
     quotas: model.TenantQuotas | None = None,
     suspended: bool = False,
 ) -> Transaction:
-    """Make a tenant known, or bring it to this state. `quotas` None: whatever they are, of a new tenant none.
+    """Make a tenant known, or bring it to this state. `quotas` None: whatever they are, of a new tenant none. Below
+    feature level LEASES the limits that brokers before it do not know are left out.
 
     Raises `InvalidRequest`.
     """
@@ -85,6 +86,8 @@ def put_tenant(
         )
     if suspended and tenant == SYSTEM_TENANT:
         raise InvalidRequest(f"tenant {tenant!r}: the service's own tenant cannot be suspended")
+    if quotas is not None and image.level < LEASES:
+        quotas = replace(quotas, connections_max=0, groups_max=0)
     known = image.tenants.get(TenantId(tenant))
     if known is not None and outdated(generation, known.generation):
         return Transaction(compares=(), changes=(), ignored=True)

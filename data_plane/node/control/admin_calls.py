@@ -74,6 +74,8 @@ class AdminCalls:
             quotas = model.TenantQuotas(
                 produce_bytes_per_s=wanted.quotas.produce_bytes_per_s,
                 partitions_max=wanted.quotas.partitions_max,
+                connections_max=wanted.quotas.connections_max,
+                groups_max=wanted.quotas.groups_max,
             )
         elif wanted.generation:
             quotas = model.TenantQuotas()
