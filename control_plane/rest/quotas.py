@@ -181,6 +181,7 @@ class ChangedQuotas(QuotasShape, shapes.Delivery):
 
 
 class QuotasView(TenantView):
+    counted = False
     permissions: ClassVar[Any] = {"GET": Permission.QUOTAS_READ, "PATCH": Permission.QUOTAS_WRITE}
     conditional = frozenset({"PATCH"})
     dry_run = frozenset({"PATCH"})

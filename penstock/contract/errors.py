@@ -179,6 +179,11 @@ class Throttled(PenstockError):
     kind = ErrorKind.RETRIABLE
     remedy = "Wait for the time named and retry."
 
+    def __init__(self, message: str, *, limit: str = "", retry_after_s: int = 1) -> None:
+        """`retry_after_s`: REST names it to the caller."""
+        super().__init__(message, limit=limit)
+        self.retry_after_s = retry_after_s
+
 
 class CorruptBatch(PenstockError):
     """The batch's header or checksum is wrong."""
