@@ -226,7 +226,11 @@ def _owner(image: ClusterImage, owner: str) -> str:
 
 def _checked(image: ClusterImage, bindings: Sequence[model.Binding]) -> tuple[model.Binding, ...]:
     if len(bindings) > limits.KEY_BINDINGS_MAX:
-        raise LimitExceeded(f"{len(bindings)} bindings of one key, at most {limits.KEY_BINDINGS_MAX} allowed")
+        raise LimitExceeded(
+            f"{len(bindings)} bindings of one key, at most {limits.KEY_BINDINGS_MAX} allowed; name prefixes, or use"
+            " several keys",
+            limit="KEY_BINDINGS_MAX",
+        )
     for binding in bindings:
         if binding.is_plain:
             check_topic_prefix(binding.topic_prefix)

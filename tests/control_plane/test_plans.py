@@ -208,7 +208,7 @@ def test_a_plan_below_the_accounts_and_keys_in_use_is_refused_by_name() -> None:
 
 def test_a_tenants_rest_calls_are_bounded_over_all_its_callers_and_the_answer_says_when_it_clears() -> None:
     house, other = make_house("acme"), make_house("globex")
-    owner, member = house.credentials[Standing.OWNER], house.credentials[Standing.MEMBER]
+    owner, member = house.credentials[Standing.OWNER], house.credentials[Standing.KEY]
     operator = house.credentials[Standing.OPERATOR]
     body = {"rest_calls_per_s": 3}
     assert call("PATCH", "/v1/quotas", body, token=operator, tenant=house.tenant).status in (200, 202)

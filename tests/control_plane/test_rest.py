@@ -330,7 +330,9 @@ def test_too_many_requests_are_told_when_to_come_again(monkeypatch: pytest.Monke
     statuses = [call("POST", "/v1/sign-in", body).status for _ in range(3)]
     answer = call("POST", "/v1/sign-in", body)
     assert statuses == [401] * 3
-    assert_problem(answer, 429, "throttled", "too many requests: rest:sign-in of this address is 3 a minute, and 3")
+    assert_problem(
+        answer, 429, "throttled", "too many requests: rest:sign-in of this address is 3 a minute, and 3"
+    )
     assert answer.body["limit"] == "rest:sign-in"
     assert f"clears in {answer.headers['Retry-After']} s" in answer.body["detail"]
     assert 1 <= int(answer.headers["Retry-After"]) <= 60

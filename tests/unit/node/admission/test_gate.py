@@ -122,7 +122,7 @@ def test_a_tenants_own_limit_of_connections_is_the_lower_one_and_is_counted() ->
         for _ in range(2):
             with pytest.raises(CallFailed, match=said) as refused, door.enter(of(HOOLI, connection="p:3")):
                 pass
-        assert refused.value.code == ErrorCode.LIMIT_EXCEEDED
+            assert refused.value.code == ErrorCode.LIMIT_EXCEEDED
         with door.enter(of(HOOLI, connection="p:2")), door.enter(of(ACME, connection="p:3")):
             pass
     with door.enter(of(HOOLI, connection="p:3")):
