@@ -56,7 +56,7 @@ class GroupSeatsRecord:
                 return one
         return Seats(partition=partition, leader_epoch=-1, count=0)
 
-    def settled(self, partition: int, leader_epoch: int, groups: int) -> Self:
+    def counted(self, partition: int, leader_epoch: int, groups: int) -> Self:
         """The partition has so many seats as it has groups, also where that is more than the limit: what is there
         stays. Raises `NotCoordinator` where a later epoch has written.
         """
@@ -70,12 +70,12 @@ class GroupSeatsRecord:
     def taken(self, partition: int, leader_epoch: int, groups: int, limit: int) -> Self:
         """With a seat for one more than the partition's `groups`; itself if there is one that is free.
 
-        Raises `LimitExceeded`, and `NotCoordinator` as `settled` does.
+        Raises `LimitExceeded`, and `NotCoordinator` as `counted` does.
         """
         known = self.of(partition)
         if known.leader_epoch == leader_epoch and known.count > groups:
             return self
-        after = self.settled(partition, leader_epoch, groups + 1)
+        after = self.counted(partition, leader_epoch, groups + 1)
         if after.total > limit:
             raise LimitExceeded(
                 f"{GROUPS_MAX}: the tenant has {after.total - 1} consumer groups, at most {limit} allowed; delete some"

@@ -16,7 +16,7 @@ from data_plane.node.tasks import Turn
 from penstock.contract import errors
 from penstock.contract.ids import TenantId, TopicPartition
 
-SETTLED_EVERY_MS = 1_000
+COUNTED_EVERY_MS = 1_000
 """A deleted group's seat is free for the tenant's groups of other partitions after so long."""
 _TRIES = 10
 """Of one change, where others change the record at the same time."""
@@ -67,11 +67,11 @@ class GroupSeats:
     async def run(self, serving: Callable[[], list[GroupPartition]]) -> None:
         """Give seats back, and take those of groups that were there before the limit. Runs without an end."""
         while True:
-            await asyncio.sleep(SETTLED_EVERY_MS / 1000)
+            await asyncio.sleep(COUNTED_EVERY_MS / 1000)
             for led in serving():
-                await self._settle(led)
+                await self._recount(led)
 
-    async def _settle(self, led: GroupPartition) -> None:
+    async def _recount(self, led: GroupPartition) -> None:
         image = self._view.image
         tenants = sorted({*led.core.tenants, *image.group_seats})
         async for name in self._begin_turn().through(tenants):
@@ -83,13 +83,13 @@ class GroupSeats:
                 continue
             try:
                 async with self._lock(tenant):
-                    await self._change(led, tenant, partial(self._settled, led, tenant))
+                    await self._change(led, tenant, partial(self._counted, led, tenant))
             except errors.PenstockError:
                 return  # the next round does it
 
-    def _settled(self, led: GroupPartition, tenant: TenantId, record: GroupSeatsRecord) -> GroupSeatsRecord:
+    def _counted(self, led: GroupPartition, tenant: TenantId, record: GroupSeatsRecord) -> GroupSeatsRecord:
         groups = self._groups(led, tenant)
-        return record.settled(led.replica.where.partition, led.leading.leader_epoch, groups)
+        return record.counted(led.replica.where.partition, led.leading.leader_epoch, groups)
 
     def _limit(self, tenant: TenantId) -> int:
         return self._view.image.quotas_of(tenant).groups_max

@@ -28,26 +28,26 @@ def test_partitions_take_seats_until_all_together_have_the_limit() -> None:
         ) as no:
             record.taken(partition, 1, groups, 3)
         assert no.value.limit == "groups_max"
-    assert counts(record.settled(0, 1, 1).taken(2, 1, 0, 3)) == {0: 1, 1: 1, 2: 1}
+    assert counts(record.counted(0, 1, 1).taken(2, 1, 0, 3)) == {0: 1, 1: 1, 2: 1}
 
 
 def test_a_seat_that_is_free_is_sat_on_without_a_change() -> None:
-    record = NONE.settled(0, 1, 2)
+    record = NONE.counted(0, 1, 2)
     assert record.taken(0, 1, 1, 2) is record
     assert counts(record.taken(0, 2, 1, 2)) == {0: 2}, "a new epoch writes that it is there"
     assert record.taken(0, 2, 1, 2).of(0).leader_epoch == 2
 
 
 def test_groups_that_were_there_before_a_lower_limit_stay_and_no_more_come() -> None:
-    record = NONE.settled(0, 1, 5)
-    assert record.settled(1, 1, 4).total == 9
+    record = NONE.counted(0, 1, 5)
+    assert record.counted(1, 1, 4).total == 9
     with pytest.raises(LimitExceeded, match="has 5 consumer groups, at most 2"):
         record.taken(1, 1, 0, 2)
 
 
 def test_a_coordinator_of_a_former_epoch_neither_takes_nor_gives_back() -> None:
-    record = NONE.settled(0, 4, 5)
+    record = NONE.counted(0, 4, 5)
     with pytest.raises(NotCoordinator, match="__groups-0: leadership moved"):
-        record.settled(0, 3, 0)
+        record.counted(0, 3, 0)
     with pytest.raises(NotCoordinator):
         record.taken(0, 3, 5, 100)
