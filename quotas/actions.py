@@ -57,6 +57,9 @@ def set_limits(
     bin_days: int | None = None,
     keys_max: int | None = None,
     consume_bytes_per_s: int | None = None,
+    rest_calls_per_s: int | None = None,
+    connections_max: int | None = None,
+    groups_max: int | None = None,
 ) -> Tenant:
     """Set the plan and the limits that are given; 0 = no limit. Another plan ends all limits of the tenant's own that
     are not given with it. Raises `InvalidRequest`, also for the service's own tenant.
@@ -72,6 +75,9 @@ def set_limits(
         "bin_days": bin_days,
         "keys_max": keys_max,
         "consume_bytes_per_s": consume_bytes_per_s,
+        "rest_calls_per_s": rest_calls_per_s,
+        "connections_max": connections_max,
+        "groups_max": groups_max,
     }
     for name, value in given.items():
         _bounded(name, value, HIGHEST[name])

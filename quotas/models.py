@@ -36,3 +36,6 @@ class Quota(models.Model):
     bin_days = models.PositiveIntegerField(null=True)
     keys_max = models.PositiveIntegerField(null=True)
     consume_bytes_per_s = models.PositiveBigIntegerField(null=True)
+    rest_calls_per_s = models.PositiveIntegerField(null=True)
+    connections_max = models.PositiveIntegerField(null=True)
+    groups_max = models.PositiveIntegerField(null=True)

@@ -19,6 +19,7 @@ from penstock.rules.names import check_printable_name
 
 PLAN_NAME_LENGTH_MAX = 32
 COUNT_MAX = 2**31 - 1
+REST_CALLS_PER_S_MAX = 1_000_000
 BIN_DAYS_MAX = 365
 """Longer than any undo, and it is billed."""
 
@@ -45,6 +46,12 @@ class Limits:
     """Valid keys of the tenant's people and service accounts; those of the console are not counted."""
     consume_bytes_per_s: int = 0
     """Bytes of batches as pushed to consumers, over all brokers."""
+    rest_calls_per_s: int = 0
+    """Calls of REST about the tenant, of all its callers, over all web processes."""
+    connections_max: int = 0
+    """Connections on which the tenant has streams or calls open at one broker."""
+    groups_max: int = 0
+    """Consumer groups of the tenant, over all brokers."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -62,6 +69,9 @@ HIGHEST: dict[str, int] = {
     "bin_days": BIN_DAYS_MAX,
     "keys_max": COUNT_MAX,
     "consume_bytes_per_s": CONSUME_BYTES_PER_S_MAX,
+    "rest_calls_per_s": REST_CALLS_PER_S_MAX,
+    "connections_max": COUNT_MAX,
+    "groups_max": COUNT_MAX,
 }
 """The highest value of each limit."""
 LIMIT_NAMES = tuple(field.name for field in fields(Limits))
@@ -94,7 +104,12 @@ def check_plan_name(name: str) -> None:
 
 
 STANDARD = Limits(
-    produce_bytes_per_s=64 * MIB, partitions_max=1_000, bin_days=7, consume_bytes_per_s=192 * MIB
+    produce_bytes_per_s=64 * MIB,
+    partitions_max=1_000,
+    bin_days=7,
+    consume_bytes_per_s=192 * MIB,
+    rest_calls_per_s=500,
+    connections_max=1_000,
 )
 """Three consumers of all that is produced, as in the other plans."""
 SYSTEM = Limits(produce_bytes_per_s=0, partitions_max=0)
@@ -114,6 +129,9 @@ SHIPPED: tuple[Plan, ...] = (
             bin_days=3,
             keys_max=20,
             consume_bytes_per_s=3 * MIB,
+            rest_calls_per_s=20,
+            connections_max=100,
+            groups_max=20,
         ),
     ),
     DEFAULT,
@@ -125,6 +143,7 @@ SHIPPED: tuple[Plan, ...] = (
             partitions_max=10_000,
             bin_days=30,
             consume_bytes_per_s=768 * MIB,
+            rest_calls_per_s=1_000,
         ),
     ),
     Plan(name="dedicated", version=1, limits=Limits(produce_bytes_per_s=0, partitions_max=0, bin_days=30)),

@@ -193,7 +193,8 @@ def check_tenant_limit(person: Person) -> None:
     most, owned = tenants_max_of(locked), tenants_owned(locked).count()
     if owned >= most:
         raise LimitExceeded(
-            f"tenant: {locked.email} owns {owned} tenants, and tenants_max is {most}; operators can raise it"
+            f"tenant: {locked.email} owns {owned} tenants, and tenants_max is {most}; operators can raise it",
+            limit="TENANTS_PER_PERSON_MAX",
         )
 
 

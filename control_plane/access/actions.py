@@ -50,7 +50,9 @@ def create_key(
         all_scopes.insert(0, Scope(name=topic_prefix or "", operations=chosen))
     if len(all_scopes) > limits.KEY_BINDINGS_MAX:
         raise LimitExceeded(
-            f"scopes: {len(all_scopes)} of one key, at most {limits.KEY_BINDINGS_MAX} allowed"
+            f"scopes: {len(all_scopes)} of one key, at most {limits.KEY_BINDINGS_MAX} allowed; name prefixes, or use"
+            " several keys",
+            limit="KEY_BINDINGS_MAX",
         )
     for scope in all_scopes:
         check_scope(scope)
@@ -122,7 +124,9 @@ def _check_count(tenant: Tenant, replaces: ApiKey | None) -> None:
     used = (there if replaces is None else there.exclude(pk=replaces.pk)).count()
     if used >= allowed:
         raise LimitExceeded(
-            f"keys_max: a key needs 1, {used} of {allowed} are used; revoke one, or exchange one without an overlap"
+            f"keys_max: a key needs 1, {used} of {allowed} are used by the tenant; revoke one, or exchange one without"
+            " an overlap, or ask for a higher limit",
+            limit="keys_max",
         )
 
 

@@ -88,7 +88,8 @@ def add_acls(actor: Actor, tenant: Tenant, wanted: Sequence[Acl]) -> tuple[Tenan
         if len(known) > limits.ACLS_PER_TENANT_MAX:
             raise LimitExceeded(
                 f"the access list would have {len(known)} entries, at most {limits.ACLS_PER_TENANT_MAX} allowed;"
-                " name prefixes and groups of principals instead of single ones"
+                " name prefixes and groups of principals instead of single ones",
+                limit="ACLS_PER_TENANT_MAX",
             )
         for entry in made:
             audit.record(
@@ -220,11 +221,15 @@ def create_account(actor: Actor, tenant: Tenant, *, name: str) -> ServiceAccount
         used, allowed = there.count(), limits_of(tenant).service_accounts_max
         if allowed and used >= allowed:
             raise LimitExceeded(
-                f"service_accounts_max: {name} needs 1, {used} of {allowed} are used; delete one first"
+                f"service_accounts_max: {name} needs 1, {used} of {allowed} are used by the tenant; delete one first,"
+                " or ask for a higher limit",
+                limit="service_accounts_max",
             )
         if used >= limits.SERVICE_ACCOUNTS_PER_TENANT_MAX:
             raise LimitExceeded(
-                f"the tenant has {limits.SERVICE_ACCOUNTS_PER_TENANT_MAX} service accounts, and may have no more"
+                f"the tenant has {used} service accounts, at most {limits.SERVICE_ACCOUNTS_PER_TENANT_MAX} allowed;"
+                " delete one first",
+                limit="SERVICE_ACCOUNTS_PER_TENANT_MAX",
             )
         return accounts.create_service_account(actor, tenant, name=name)
 

@@ -1,6 +1,7 @@
 """Metrics of the web process in OpenMetrics' text format: requests, the outbox, and metrics that other apps add."""
 
 import math
+import threading
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
@@ -15,6 +16,9 @@ _FRESH_S = 5.0
 """Several scrapers share one reading."""
 _WAIT_S = 2.0
 """Far below what scrapers wait for an answer."""
+LIMIT_PAIRS_MAX = 2_000
+_pairs: set[tuple[str, str]] = set()
+_pairs_lock = threading.Lock()
 registry = CollectorRegistry()
 _before: list[Callable[[], None]] = []
 _readings: list[Callable[[], None]] = []
@@ -28,6 +32,13 @@ _seconds = Histogram(
     "penstock_http_request_seconds",
     "Seconds from an HTTP request to its answer.",
     ["method", "route"],
+    registry=registry,
+)
+_limits = Counter(
+    "penstock_http_limit_refusals",
+    "Number of REST calls that were refused because of a limit, by tenant (empty: of no tenant, or not counted apart)"
+    " and limit.",
+    ["tenant", "limit"],
     registry=registry,
 )
 _waiting = Gauge(
@@ -53,6 +64,15 @@ def count(method: str, route: str, status: int, took_s: float) -> None:
     known = method if method in ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS") else "other"
     _requests.labels(known, route, str(status)).inc()
     _seconds.labels(known, route).observe(took_s)
+
+
+def count_limit(tenant: str, limit: str) -> None:
+    """A call was refused because of a limit. Tenants beyond the first `LIMIT_PAIRS_MAX` pairs are not counted apart."""
+    with _pairs_lock:
+        if (tenant, limit) not in _pairs and len(_pairs) >= LIMIT_PAIRS_MAX:
+            tenant = ""
+        _pairs.add((tenant, limit))
+    _limits.labels(tenant, limit).inc()
 
 
 def before_each(fresh: Callable[[], None]) -> None:

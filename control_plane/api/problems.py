@@ -1,6 +1,7 @@
 """Errors as problem documents (RFC 9457): refusals of the service and of the framework have one form."""
 
 import logging
+import math
 import sys
 from typing import Any
 
@@ -49,6 +50,21 @@ _DETAIL_MAX = 500
 _NAME_MAX = 100
 _FIELDS_MAX = 20
 _log = logging.getLogger(__name__)
+
+
+class RateReached(exceptions.Throttled):
+    """So many calls in so much time were made, and this is one more."""
+
+    def __init__(self, *, limit: str, whose: str, most: int, window_s: int, clears_in_s: float) -> None:
+        super().__init__()
+        self.limit = limit
+        self.wait_s = max(1, math.ceil(clears_in_s))
+        """As `Retry-After` has it, in whole seconds: never before the count ends."""
+        span = "second" if window_s == 1 else "minute" if window_s == 60 else f"{window_s} s"
+        self.said = (
+            f"too many requests: {limit} {whose} is {most} a {span}, and {most} were made;"
+            f" clears in {self.wait_s} s"
+        )
 
 
 def status_of(error: PenstockError) -> int:
@@ -112,18 +128,19 @@ def answer_problem(error: Exception, context: dict[str, Any]) -> Response | None
             headers["Retry-After"] = str(RETRY_AFTER_S)
         case PenstockError():
             body = problem_of(error)
+            if error.limit:
+                body["limit"] = error.limit
             status = body["status"]
             if error.retriable:
-                headers["Retry-After"] = str(RETRY_AFTER_S)
+                headers["Retry-After"] = str(getattr(error, "retry_after_s", RETRY_AFTER_S))
         case exceptions.ValidationError():
             fields = _flat("", error.detail)
             detail = "; ".join(f"{name}: {' '.join(texts)}" for name, texts in fields.items())
             status, body = 400, problem(400, ErrorCode.INVALID_REQUEST, detail, fields)
-        case exceptions.Throttled():
-            status = 429
-            wait = max(1, int(getattr(error, "wait", None) or RETRY_AFTER_S))
-            headers["Retry-After"] = str(wait)
-            body = problem(429, ErrorCode.THROTTLED, f"too many requests; wait {wait} s")
+        case RateReached():
+            status, body = 429, problem(429, ErrorCode.THROTTLED, error.said)
+            body["limit"] = error.limit
+            headers["Retry-After"] = str(error.wait_s)
         case exceptions.NotAuthenticated() | exceptions.AuthenticationFailed():
             status, body = 401, problem(401, ErrorCode.UNAUTHENTICATED, str(error.detail))
         case exceptions.PermissionDenied() | PermissionDenied():

@@ -83,6 +83,9 @@ class Problem(serializers.Serializer[Any]):
     detail = serializers.CharField()
     code = serializers.CharField(help_text="Name in the error table, in lower case.")
     fields = serializers.DictField(child=serializers.ListField(child=serializers.CharField()))  # type: ignore[assignment]
+    limit = serializers.CharField(
+        required=False, help_text="Name of the limit that was reached, where it was one."
+    )
 
 
 class Moment(serializers.DateTimeField):

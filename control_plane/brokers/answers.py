@@ -155,6 +155,8 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
                 produce_bytes_per_s=t.quotas.produce_bytes_per_s,
                 partitions_max=t.quotas.partitions_max,
                 consume_bytes_per_s=t.quotas.consume_bytes_per_s,
+                connections_max=t.quotas.connections_max,
+                groups_max=t.quotas.groups_max,
                 suspended=t.suspended,
                 access_list_generation=t.access_list_generation,
                 access_list_digest=t.access_list_digest,

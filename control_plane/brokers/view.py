@@ -75,6 +75,8 @@ class TenantSeen:
     produce_bytes_per_s: int
     partitions_max: int
     suspended: bool
+    connections_max: int = 0
+    groups_max: int = 0
     access_list_generation: int = 0
     consume_bytes_per_s: int = 0
     access_list_digest: str = ""

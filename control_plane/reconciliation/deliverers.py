@@ -352,6 +352,8 @@ def _put_tenant(tenant: Tenant) -> pb.Outcome:
         produce_bytes_per_s=limits.produce_bytes_per_s,
         partitions_max=limits.partitions_max,
         consume_bytes_per_s=limits.consume_bytes_per_s,
+        connections_max=limits.connections_max,
+        groups_max=limits.groups_max,
         suspended=tenant.stopped,
     )
 

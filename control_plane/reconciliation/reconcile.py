@@ -43,8 +43,8 @@ REDELIVERY_INTERVAL = timedelta(minutes=5)
 LISTED_MAX = 20
 OWNERS_FROM_LEVEL = 2
 """Below this feature level brokers keep no owners of keys."""
-CONSUME_RATES_FROM_LEVEL = 2
-"""Below this feature level brokers keep no consume rates of tenants."""
+LATER_QUOTAS_FROM_LEVEL = 2
+"""Below this feature level brokers keep the produce rate and the partitions alone."""
 
 _log = logging.getLogger(__name__)
 
@@ -123,13 +123,15 @@ def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
 
 def _tenant_difference(row: Tenant, found: view.TenantSeen, level: int) -> str:
     limits = limits_of(row)
-    consume_rate = limits.consume_bytes_per_s if level >= CONSUME_RATES_FROM_LEVEL else 0
+    later = level >= LATER_QUOTAS_FROM_LEVEL
     if found.generation > row.generation:
         return f"the brokers have generation {found.generation}, {row.generation} is wanted"
     for name, on_brokers, wanted in (
         ("produce_bytes_per_s", found.produce_bytes_per_s, limits.produce_bytes_per_s),
         ("partitions_max", found.partitions_max, limits.partitions_max),
-        ("consume_bytes_per_s", found.consume_bytes_per_s, consume_rate),
+        ("consume_bytes_per_s", found.consume_bytes_per_s, limits.consume_bytes_per_s if later else 0),
+        ("connections_max", found.connections_max, limits.connections_max if later else 0),
+        ("groups_max", found.groups_max, limits.groups_max if later else 0),
         ("suspended", found.suspended, row.stopped),
     ):
         if on_brokers != wanted:

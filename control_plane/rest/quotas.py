@@ -30,6 +30,9 @@ class LimitsInput(shapes.StrictSerializer):
     bin_days = serializers.IntegerField(required=False, help_text="0 = no recycle bin.")
     keys_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     consume_bytes_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    rest_calls_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    connections_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    groups_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
 
 
 class QuotasInput(LimitsInput):
@@ -65,6 +68,9 @@ class LimitsShape(serializers.Serializer[Any]):
     consume_bytes_per_s = serializers.IntegerField(
         help_text="Bytes per second of batches as pushed to consumers, over all brokers."
     )
+    rest_calls_per_s = serializers.IntegerField(help_text="Calls of REST per second, of all callers.")
+    connections_max = serializers.IntegerField(help_text="Connections with open calls at one broker.")
+    groups_max = serializers.IntegerField(help_text="Consumer groups, over all brokers.")
 
 
 class PlanShape(serializers.Serializer[Any]):
@@ -117,6 +123,15 @@ class QuotasShape(serializers.Serializer[Any]):
     consume_bytes_per_s = serializers.SerializerMethodField(
         help_text="Bytes per second of batches as pushed to consumers, over all brokers; 0 = no limit."
     )
+    rest_calls_per_s = serializers.SerializerMethodField(
+        help_text="Calls of REST per second, of all callers; 0 = no limit."
+    )
+    connections_max = serializers.SerializerMethodField(
+        help_text="Connections with open calls at one broker; 0 = no limit."
+    )
+    groups_max = serializers.SerializerMethodField(
+        help_text="Consumer groups, over all brokers; 0 = no limit."
+    )
 
     def get_plan(self, tenant: Tenant) -> str:
         return self._plan.name
@@ -151,6 +166,15 @@ class QuotasShape(serializers.Serializer[Any]):
     def get_consume_bytes_per_s(self, tenant: Tenant) -> int:
         return self._limits.consume_bytes_per_s
 
+    def get_rest_calls_per_s(self, tenant: Tenant) -> int:
+        return self._limits.rest_calls_per_s
+
+    def get_connections_max(self, tenant: Tenant) -> int:
+        return self._limits.connections_max
+
+    def get_groups_max(self, tenant: Tenant) -> int:
+        return self._limits.groups_max
+
     @property
     def _limits(self) -> Limits:
         limits: Limits = self.context["limits"]
@@ -167,6 +191,7 @@ class ChangedQuotas(QuotasShape, shapes.Delivery):
 
 
 class QuotasView(TenantView):
+    counted = False
     permissions: ClassVar[Any] = {"GET": Permission.QUOTAS_READ, "PATCH": Permission.QUOTAS_WRITE}
     conditional = frozenset({"PATCH"})
     dry_run = frozenset({"PATCH"})

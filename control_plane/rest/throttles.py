@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 from rest_framework.request import Request
 from rest_framework.throttling import SimpleRateThrottle
 
+from control_plane.api.problems import RateReached
 from control_plane.rate_counters import counters
-from control_plane.rest.callers import caller_of
+from control_plane.rest import tenant_rates
+from control_plane.rest.callers import Caller, caller_of
+from tenants.models import Tenant
 
 if TYPE_CHECKING:
     # The framework's views import the throttles that its settings name.
@@ -20,24 +23,39 @@ class CallerThrottle(SimpleRateThrottle):
     scope = "caller"
     num_requests: int | None
     duration: int | None
-    _left_s = 0.0
 
     def allow_request(self, request: Request, view: "APIView") -> bool:
+        """True, or raises `RateReached`."""
         if self.num_requests is None or self.duration is None:
             return True  # no rate is set for this scope
         name = self.get_cache_key(request, view)
-        spent = counters().spend(name, most=self.num_requests, window_s=self.duration)
-        self._left_s = spent.left_s
-        return spent.allowed
-
-    def wait(self) -> float:
-        """Seconds until the caller may send the next request."""
-        return self._left_s
+        whose = "of this address" if caller_of(request) is None else "of this caller"
+        _spend(name, self.num_requests, self.duration, f"rest:{self.scope}", whose)
+        return True
 
     def get_cache_key(self, request: Request, view: "APIView") -> str:
         caller = caller_of(request)
         who = self.get_ident(request) if caller is None else caller.pk
         return f"throttle:{self.scope}:{who}"
+
+
+def count_tenant_call(tenant: Tenant, caller: Caller) -> None:
+    """A call of REST about the tenant, which `rest_calls_per_s` bounds over all its callers. Operators are not counted:
+    they change the limit. Raises `RateReached`.
+    """
+    if caller.operator is not None:
+        return
+    most = tenant_rates.rest_calls_per_s(tenant)
+    if most:
+        _spend(
+            f"throttle:tenant:{tenant.pk}", most, 1, tenant_rates.REST_CALLS, f"of tenant {tenant.public_id}"
+        )
+
+
+def _spend(name: str, most: int, window_s: int, limit: str, whose: str) -> None:
+    spent = counters().spend(name, most=most, window_s=window_s)
+    if not spent.allowed:
+        raise RateReached(limit=limit, whose=whose, most=most, window_s=window_s, clears_in_s=spent.left_s)
 
 
 class SignUpThrottle(CallerThrottle):

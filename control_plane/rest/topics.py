@@ -194,7 +194,9 @@ class TopicBatchView(TenantView):
         together = sum(max(0, topic.partitions) for topic in asked)
         if together > limits.PARTITIONS_PER_TOPIC_MAX:
             raise LimitExceeded(
-                f"topics: {together} partitions together, {limits.PARTITIONS_PER_TOPIC_MAX} possible in one request"
+                f"topics: {together} partitions together, {limits.PARTITIONS_PER_TOPIC_MAX} possible in one request;"
+                " send several",
+                limit="TOPICS_PER_CALL_MAX",
             )
         found = creation.create_topics(self.actor, self.tenant, asked)
         shapes_by_delivery = {there: ChangedTopic(context={"delivered": there}) for there in (False, True)}

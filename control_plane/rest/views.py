@@ -10,14 +10,14 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
-from control_plane.api import etags, idempotency, pages, parameters, problems
+from control_plane.api import etags, idempotency, metrics, pages, parameters, problems
 from control_plane.api.models import IdempotentRequest
 from control_plane.api.parameters import TENANT_HEADER
 from control_plane.api.shapes import Delivery
 from control_plane.audit.actor import Actor
 from control_plane.outbox import in_request
 from control_plane.outbox.models import DesiredObject
-from control_plane.rest import counting, dry_runs
+from control_plane.rest import counting, dry_runs, throttles
 from control_plane.rest.callers import Caller, TenantAccess, access_of, caller_of
 from penstock.contract.errors import Forbidden, InvalidRequest, Unauthenticated
 from tenants.models import Tenant
@@ -136,6 +136,9 @@ class CallerView(APIView):
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, Forbidden):
             self._count_refusal()
+        limit = getattr(exc, "limit", "")
+        if limit:
+            self._count_limit(limit)
         if isinstance(exc, _Repeated):
             kind = problems.CONTENT_TYPE if exc.status >= 400 else None
             return Response(
@@ -149,6 +152,11 @@ class CallerView(APIView):
                 self._idempotent.delete()
                 self._idempotent = None
             raise
+
+    def _count_limit(self, limit: str) -> None:
+        caller, access = caller_of(self.request), getattr(self, "access", None)
+        tenant = caller.key.tenant.public_id if caller is not None and caller.key is not None else ""
+        metrics.count_limit(access.tenant.public_id if isinstance(access, TenantAccess) else tenant, limit)
 
     def _count_refusal(self) -> None:
         caller = caller_of(self.request)
@@ -193,6 +201,8 @@ class TenantView(CallerView):
     permissions: ClassVar[Mapping[str, Permission]]
     """The permission that each method requires, by the table in tenants.roles."""
     access: TenantAccess
+    counted: ClassVar[bool] = True
+    """Whether its calls count for `rest_calls_per_s`; not those that show the limit."""
 
     @property
     def tenant(self) -> Tenant:
@@ -209,6 +219,8 @@ class TenantView(CallerView):
 
     def admit(self, request: Request) -> None:
         self.access = access_of(self.caller, self.wanted_tenant(request))
+        if self.counted:
+            throttles.count_tenant_call(self.tenant, self.caller)
         permission = required(self.permissions, request)
         if permission is not None:
             self.access.require(permission)

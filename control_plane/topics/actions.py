@@ -93,8 +93,9 @@ def create_topics(actor: Actor, tenant: Tenant, asked: Sequence[TopicAsked]) -> 
             elif plan.topics_max and topics >= plan.topics_max:
                 found.append(
                     LimitExceeded(
-                        f"topics_max: {topic.name} needs 1, {topics} of {plan.topics_max} are used"
-                        f"{_in_the_bin(tenant)}"
+                        f"topics_max: {topic.name} needs 1, {topics} of {plan.topics_max} are used by the tenant;"
+                        f" {_DELETE_SOME}{_in_the_bin(tenant)}",
+                        limit="topics_max",
                     )
                 )
             elif above := _above_limits(plan, topic.name, whole.to_dict()):
@@ -497,14 +498,21 @@ def _above_limits(plan: Limits, name: str, settings: Mapping[str, Any]) -> Limit
         if most and value is not None and (value == UNLIMITED or value > most):
             asked = "no end" if value == UNLIMITED else value
             return LimitExceeded(
-                f"{limit}: {setting} of {name} would be {asked}, at most {most} allowed; name a smaller {setting}"
+                f"{limit}: {setting} of {name} would be {asked}, at most {most} allowed to the tenant; name a smaller"
+                f" {setting}, or ask for a higher limit",
+                limit=limit,
             )
     return None
 
 
+_DELETE_SOME = "delete a topic, or ask for a higher limit"
+
+
 def _limit_reached(tenant: Tenant, name: str, more: int, used: int, allowed: int) -> LimitExceeded:
     return LimitExceeded(
-        f"partitions_max: {name} needs {more}, {used} of {allowed} are used{_in_the_bin(tenant)}"
+        f"partitions_max: {name} needs {more}, {used} of {allowed} are used by the tenant;"
+        f" {_DELETE_SOME}{_in_the_bin(tenant)}",
+        limit="partitions_max",
     )
 
 

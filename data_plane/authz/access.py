@@ -313,7 +313,11 @@ class Authenticator:
         for key in blamed:
             self._failures.drain(key, monotonic_ms)
         if wait_ms > 0:
-            return Throttled(f"too many failed authentications, wait {wait_ms} ms")
+            return Throttled(
+                f"too many failed authentications of this address or key: at most {limits.FAILED_AUTH_PER_MINUTE_MAX} a"
+                f" minute; clears in {wait_ms} ms",
+                limit="FAILED_AUTH_PER_MINUTE_MAX",
+            )
         return Unauthenticated(message)
 
 

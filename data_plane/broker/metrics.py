@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from daemon.http_listener import LoopStalled
 from data_plane.node.gauges import GAUGES
+from data_plane.node.limit_refusals import LimitRefusals
 from data_plane.node.stats import Histogram
 from penstock import __version__
 from penstock.build import CORES
@@ -80,6 +81,8 @@ def family(name: str, value: Any) -> Metric:
     """The metric that a field of a stats object is published as."""
     if isinstance(value, Histogram):
         return _histogram(name.removesuffix("_ms"), value)
+    if isinstance(value, LimitRefusals):
+        return _by_limit(name, value)
     if name in _LEVELS:
         return GaugeMetricFamily(PREFIX + name, _words(name), value=value)
     return CounterMetricFamily(PREFIX + name, _words(name), value=value)
@@ -95,6 +98,13 @@ def _histogram(name: str, counted: Histogram) -> HistogramMetricFamily:
     return HistogramMetricFamily(
         f"{PREFIX}{name}_seconds", _words(name), buckets=buckets, sum_value=counted.total_ms / 1000
     )
+
+
+def _by_limit(name: str, refusals: LimitRefusals) -> CounterMetricFamily:
+    found = CounterMetricFamily(PREFIX + name, _words(name), labels=LimitRefusals.LABELS)
+    for labels, count in refusals.counts.items():
+        found.add_metric(labels, count)
+    return found
 
 
 def _words(name: str) -> str:

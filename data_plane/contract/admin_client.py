@@ -164,6 +164,8 @@ class AdminClient:
         produce_bytes_per_s: int | None = None,
         partitions_max: int | None = None,
         consume_bytes_per_s: int | None = None,
+        connections_max: int = 0,
+        groups_max: int = 0,
         suspended: bool = False,
         timeout_s: float = CHANGE_S,
     ) -> pb.Outcome:
@@ -172,11 +174,13 @@ class AdminClient:
         """
         quotas = None
         given = (produce_bytes_per_s, partitions_max, consume_bytes_per_s)
-        if suspended or any(limit is not None for limit in given):
+        if suspended or connections_max or groups_max or any(limit is not None for limit in given):
             quotas = pb.TenantQuotas(
                 produce_bytes_per_s=produce_bytes_per_s or 0,
                 partitions_max=partitions_max or 0,
                 consume_bytes_per_s=consume_bytes_per_s or 0,
+                connections_max=connections_max,
+                groups_max=groups_max,
             )
         request = pb.PutTenantRequest(
             tenant=tenant, generation=generation, quotas=quotas, suspended=suspended

@@ -33,14 +33,18 @@ class PutTenantRequest(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ...) -> None: ...
 
 class TenantQuotas(_message.Message):
-    __slots__ = ("produce_bytes_per_s", "partitions_max", "consume_bytes_per_s")
+    __slots__ = ("produce_bytes_per_s", "partitions_max", "consume_bytes_per_s", "connections_max", "groups_max")
     PRODUCE_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_MAX_FIELD_NUMBER: _ClassVar[int]
     CONSUME_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_MAX_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_MAX_FIELD_NUMBER: _ClassVar[int]
     produce_bytes_per_s: int
     partitions_max: int
     consume_bytes_per_s: int
-    def __init__(self, produce_bytes_per_s: _Optional[int] = ..., partitions_max: _Optional[int] = ..., consume_bytes_per_s: _Optional[int] = ...) -> None: ...
+    connections_max: int
+    groups_max: int
+    def __init__(self, produce_bytes_per_s: _Optional[int] = ..., partitions_max: _Optional[int] = ..., consume_bytes_per_s: _Optional[int] = ..., connections_max: _Optional[int] = ..., groups_max: _Optional[int] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("tenant", "name", "settings_json", "assignments", "generation", "topic_id")

@@ -72,7 +72,7 @@ def put_tenant(
     suspended: bool = False,
 ) -> Transaction:
     """Make a tenant known, or bring it to this state. `quotas` None: whatever they are, of a new tenant none. Below
-    feature level LEASES the consume rate is left out.
+    feature level LEASES the limits that brokers before it do not know are left out.
 
     Raises `InvalidRequest`.
     """
@@ -108,7 +108,9 @@ def _checked_quotas(image: ClusterImage, quotas: model.TenantQuotas) -> model.Te
     ):
         if rate > highest:
             raise InvalidRequest(f"{name}: {rate} is above {highest}")
-    return quotas if image.level >= LEASES else replace(quotas, consume_bytes_per_s=0)
+    if image.level >= LEASES:
+        return quotas
+    return replace(quotas, consume_bytes_per_s=0, connections_max=0, groups_max=0)
 
 
 def put_access_list(
@@ -232,7 +234,11 @@ def _owner(image: ClusterImage, owner: str) -> str:
 
 def _checked(image: ClusterImage, bindings: Sequence[model.Binding]) -> tuple[model.Binding, ...]:
     if len(bindings) > limits.KEY_BINDINGS_MAX:
-        raise LimitExceeded(f"{len(bindings)} bindings of one key, at most {limits.KEY_BINDINGS_MAX} allowed")
+        raise LimitExceeded(
+            f"{len(bindings)} bindings of one key, at most {limits.KEY_BINDINGS_MAX} allowed; name prefixes, or use"
+            " several keys",
+            limit="KEY_BINDINGS_MAX",
+        )
     for binding in bindings:
         if binding.is_plain:
             check_topic_prefix(binding.topic_prefix)

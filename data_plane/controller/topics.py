@@ -202,7 +202,9 @@ def update_topic(
 def _check_partitions(name: str, wanted: int, lowest: int) -> None:
     if not lowest <= wanted <= limits.PARTITIONS_PER_TOPIC_MAX:
         raise LimitExceeded(
-            f"{name}: {wanted} partitions, {lowest} to {limits.PARTITIONS_PER_TOPIC_MAX} allowed"
+            f"{name}: {wanted} partitions, {lowest} to {limits.PARTITIONS_PER_TOPIC_MAX} allowed in one topic; use"
+            " several topics",
+            limit="PARTITIONS_PER_TOPIC_MAX",
         )
 
 
@@ -219,7 +221,9 @@ def _within_limit(image: ClusterImage, tenant: TenantId, name: str, more: int, b
     used = image.partitions_used(tenant) + beside
     if used + more > limit:
         raise LimitExceeded(
-            f"{name}: partitions_max of the tenant is {limit}, {used} are used and {more} more were asked for"
+            f"{name}: partitions_max of the tenant is {limit}, {used} are used and {more} more were asked for; delete a"
+            " topic, or ask for a higher limit",
+            limit="partitions_max",
         )
     use_key = model.use_key(tenant)
     return Transaction(

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
+from data_plane.groups import bounds
 from data_plane.groups.assignors import DEFAULT_ASSIGNOR, assignor
 from data_plane.groups.expiry import GROUP_RETENTION_MS, is_unused
 from data_plane.groups.group import Draft, Group, settled
@@ -68,6 +69,8 @@ class Coordinator:
         """`retention_ms`: a group that was not used for so long is forgotten (RL94)."""
         self._retention_ms = retention_ms
         self._groups: dict[GroupName, Group] = {}
+        self._counts: defaultdict[str, int] = defaultdict(int)
+        """Groups by tenant; only of tenants that have some."""
         self._used: dict[GroupName, float] = {}
         """When each group was last written of, in monotonic ms."""
         self._kept_bytes: defaultdict[str, int] = defaultdict(int)
@@ -97,6 +100,7 @@ class Coordinator:
             if record.value is None:
                 return
             group = self._groups[name] = Group(key.tenant, key.group)
+            self._counts[key.tenant] += 1
         self._used[name] = max(now_ms, self._used.get(name, now_ms))
         match key:
             case GroupKey():
@@ -104,6 +108,9 @@ class Coordinator:
                     self._kept_bytes[key.tenant] -= sum(map(_kept_bytes, group.offsets.values()))
                     self._members[key.tenant] -= len(group.members)
                     del self._groups[name]
+                    self._counts[key.tenant] -= 1
+                    if not self._counts[key.tenant]:
+                        del self._counts[key.tenant]
                     del self._used[name]
                 else:
                     group.record = group_of(record)
@@ -144,6 +151,18 @@ class Coordinator:
         self._revoking_since = dict.fromkeys(self._revoking_since, now_ms)
         self._ticked = self._began_ms = now_ms
         self.commits = self.commits_back = 0
+
+    @property
+    def tenants(self) -> list[str]:
+        """Those that have groups."""
+        return list(self._counts)
+
+    def groups_count(self, tenant: str) -> int:
+        """How many groups the tenant has here."""
+        return self._counts.get(tenant, 0)
+
+    def has_group(self, tenant: str, name: str) -> bool:
+        return (tenant, name) in self._groups
 
     @property
     def size(self) -> int:
@@ -192,18 +211,18 @@ class Coordinator:
         if group is None:
             if not joins:
                 raise _unknown(request)
-            self._check_groups_limit(request.tenant)
+            bounds.check_groups(self.groups_count(request.tenant))
             group = Group(request.tenant, request.group)
         draft = Draft(group)
         if joins:
             member = _joined(draft, request)
-            self._check_members_limit(request.tenant, draft)
+            bounds.check_members_of_tenant(draft, self._members[request.tenant])
         else:
             member = _known(group, request)
             if request.topics and request.topics != member.topics:
                 member = replace(member, topics=request.topics)
                 draft.put(member)
-        _check_subscriptions(draft)
+        bounds.check_subscriptions(draft)
         draft.look_at_topics(topics)
         draft.compute_target()
         member = draft.reconcile(request.member_id, request.owned)
@@ -227,20 +246,6 @@ class Coordinator:
         draft.look_at_topics(topics)
         draft.compute_target()
         return Decision(HeartbeatAnswer(epoch=LEAVE, heartbeat_ms=0), draft.records())
-
-    def _check_groups_limit(self, tenant: str) -> None:
-        if sum(owner == tenant for owner, _ in self._groups) >= limits.GROUPS_PER_TENANT_MAX:
-            raise errors.LimitExceeded(
-                f"groups: at most {limits.GROUPS_PER_TENANT_MAX} a coordinator; delete some that are not used"
-            )
-
-    def _check_members_limit(self, tenant: str, draft: Draft) -> None:
-        more = len(draft.members) - len(draft.group.members)
-        if more > 0 and self._members[tenant] + more > limits.MEMBERS_PER_TENANT_MAX:
-            raise errors.LimitExceeded(
-                f"group {draft.group.name}: the tenant's groups have {self._members[tenant]} members here, at most "
-                f"{limits.MEMBERS_PER_TENANT_MAX} allowed"
-            )
 
     def tick(self, topics: Topics, now_ms: float) -> Iterator[tuple[Record, ...]]:
         """What time has done: members whose session or rebalance time is over are fenced, offsets of deleted topics
@@ -305,7 +310,7 @@ class Coordinator:
         group = self._groups.get((request.tenant, request.group))
         if not request.member_id and request.epoch == NOT_A_MEMBER:
             if group is None:
-                self._check_groups_limit(request.tenant)
+                bounds.check_groups(self.groups_count(request.tenant))
             elif group.members:
                 raise errors.GroupNotEmpty(f"group {request.group}: has members, who alone commit")
             return Decision(CommitAnswer(), self._offset_records(group, request))
@@ -334,12 +339,7 @@ class Coordinator:
         more = sum(
             _kept_bytes(offset) - _kept_bytes(known.get(where)) for where, offset in request.offsets.items()
         )
-        if more > 0 and self._kept_bytes[request.tenant] + more > limits.COMMITTED_BYTES_PER_TENANT_MAX:
-            raise errors.LimitExceeded(
-                f"group {request.group}: the tenant's groups have committed offsets and notes of "
-                f"{self._kept_bytes[request.tenant]} bytes here, at most {limits.COMMITTED_BYTES_PER_TENANT_MAX} "
-                "allowed; delete groups that are not used"
-            )
+        bounds.check_committed(request.group, self._kept_bytes[request.tenant], more)
         made: list[Record] = []
         if group is None:
             new = Group(request.tenant, request.group)
@@ -404,15 +404,6 @@ def _kept_bytes(offset: CommittedOffset | None) -> int:
 def _forgotten(group: Group) -> Record:
     """What a group without members is taken away by, with all that it committed."""
     return group_record(group.tenant, group.name, None)
-
-
-def _check_subscriptions(draft: Draft) -> None:
-    count = sum(len(member.topics) for member in draft.members.values())
-    if draft.is_stale and count > limits.GROUP_SUBSCRIPTIONS_MAX:
-        raise errors.LimitExceeded(
-            f"group {draft.group.name}: its members subscribe to {count} topics, each member's counted, at most "
-            f"{limits.GROUP_SUBSCRIPTIONS_MAX} allowed"
-        )
 
 
 def _unknown(request: Heartbeat) -> errors.UnknownMember:
@@ -488,9 +479,7 @@ def _joined(draft: Draft, request: Heartbeat) -> Member:
         joining = replace(joining, target=holder.target, epoch=holder.epoch, replaced=replaced)
         draft.succeed(holder, joining)
         return joining
-    if known is None and len(draft.members) >= limits.GROUP_MEMBERS_MAX:
-        raise errors.LimitExceeded(
-            f"group {request.group}: {len(draft.members)} members, at most {limits.GROUP_MEMBERS_MAX} allowed"
-        )
+    if known is None:
+        bounds.check_one_more_member(draft)
     draft.put(joining)
     return joining

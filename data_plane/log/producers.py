@@ -127,7 +127,9 @@ class Producers:
         if len(self._table) >= self._table_max and not self._idle(last_accepted_ms):
             raise LimitExceeded(
                 f"{name()}: {len(self._table)} producers wrote within the last {self._idle_ms} ms,"
-                f" at most {self._table_max} allowed"
+                f" at most {self._table_max} allowed; use fewer producers, or several partitions. Clears when one has"
+                " written nothing for that time",
+                limit="PRODUCERS_PER_PARTITION_MAX",
             )
 
     def apply(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from data_plane.metadata import broker_records, model
 from data_plane.metadata.access_lists import AccessListRecord
 from data_plane.metadata.features import BEFORE_LEVELS, FeaturesRecord, Supported, VersionRecord
+from data_plane.metadata.group_seats import GroupSeatsRecord
 from data_plane.metadata.losses import LossRecord
 from data_plane.metadata.port import Event, KeyValue, WatchBatch
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId, TopicPartition
@@ -15,7 +16,17 @@ from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId, TopicP
 _OF_TOPICS = frozenset(("topics", "partitions", "tombstones", "finals", "losses"))
 """Kinds of keys whose second part is a topic's id."""
 _OF_TENANTS = frozenset(
-    ("tenants", "names", "use", "cuts", "begun_cuts", "cut_ends", "kept_cuts", "access_lists")
+    (
+        "tenants",
+        "names",
+        "use",
+        "cuts",
+        "begun_cuts",
+        "cut_ends",
+        "kept_cuts",
+        "access_lists",
+        "group_seats",
+    )
 )
 """Kinds of keys whose second part is a tenant."""
 
@@ -95,6 +106,8 @@ class ClusterImage:
         self.tenants: dict[TenantId, model.TenantRecord] = {}
         self.tenant_revisions: dict[TenantId, int] = {}
         self.use_revisions: dict[TenantId, int] = {}
+        self.group_seats: dict[TenantId, GroupSeatsRecord] = {}
+        self.group_seats_revisions: dict[TenantId, int] = {}
         self.access_lists: dict[TenantId, AccessListRecord] = {}
         self.access_list_revisions: dict[TenantId, int] = {}
         self.keys: dict[str, model.KeyRecord] = {}
@@ -179,6 +192,11 @@ class ClusterImage:
             return known is None or known.tenant == tenant
         return whose == tenant if kind in _OF_TENANTS else True
 
+    def quotas_of(self, tenant: TenantId) -> model.TenantQuotas:
+        """The limits that brokers enforce for it; none of a tenant that is not known."""
+        known = self.tenants.get(tenant)
+        return model.TenantQuotas() if known is None else known.quotas
+
     def partitions_used(self, tenant: TenantId) -> int:
         """Partitions of all topics of the tenant."""
         return self._partitions_of[tenant]
@@ -256,6 +274,9 @@ class ClusterImage:
             self.access_list_revisions[TenantId(rest)] = revision
         elif kind == "use":
             self.use_revisions[TenantId(rest)] = revision
+        elif kind == "group_seats":
+            self.group_seats[TenantId(rest)] = GroupSeatsRecord.decode(value)
+            self.group_seats_revisions[TenantId(rest)] = revision
         elif kind == "refused_keys":
             self.refused_keys[rest] = int(value)
         elif kind == "tombstones":
@@ -327,6 +348,9 @@ class ClusterImage:
             self.access_list_revisions.pop(TenantId(rest), None)
         elif kind == "use":
             self.use_revisions.pop(TenantId(rest), None)
+        elif kind == "group_seats":
+            self.group_seats.pop(TenantId(rest), None)
+            self.group_seats_revisions.pop(TenantId(rest), None)
         elif kind == "refused_keys":
             self.refused_keys.pop(rest, None)
         elif kind == "tombstones":

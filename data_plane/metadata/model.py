@@ -22,6 +22,7 @@
     /losses/<topic id>/<partition>/<log generation>
                                      LossRecord (losses.py): the loss by which that generation began; kept permanently
     /use/<tenant>                    UseRecord: changed with every topic made or grown under a partition limit
+    /group_seats/<tenant>            GroupSeatsRecord (group_seats.py): shares of a tenant's limit of consumer groups
     /keys/<key id>                   KeyRecord
     /access_lists/<tenant>           AccessListRecord (access_lists.py)
     /refused_keys/<key id>           generation at which a key was revoked before it was ever put
@@ -119,6 +120,14 @@ class TenantQuotas:
     """Partitions of all the tenant's topics."""
     consume_bytes_per_s: int = 0
     """Bytes of batches as pushed to consumers, over all brokers. From feature level LEASES on."""
+    connections_max: int = 0
+    """Connections with streams or calls of the tenant at one broker. From feature level LEASES on."""
+    groups_max: int = 0
+    """Consumer groups of the tenant, over all brokers. From feature level LEASES on."""
+
+
+_LATER_QUOTAS = ("consume_bytes_per_s", "connections_max", "groups_max")
+"""What brokers of Penstock 0.1 cannot read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,10 +142,11 @@ class TenantRecord(JsonRecord):
     """Its keys are refused."""
 
     def encode(self) -> bytes:
-        """Without a consume rate that is not set: versions before it was known can read that."""
+        """Without limits of later releases that are not set: brokers before them can read that."""
         values = asdict(self)
-        if not self.quotas.consume_bytes_per_s:
-            del values["quotas"]["consume_bytes_per_s"]
+        for name in _LATER_QUOTAS:
+            if not values["quotas"][name]:
+                del values["quotas"][name]
         return json.dumps(values, separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod

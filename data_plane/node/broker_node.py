@@ -168,7 +168,13 @@ class BrokerNode:
             spawn=self._spawn,
         )
         authenticator = Authenticator(view.image, self.config.peppers, self._rules)
-        self._gate = Gate(authenticator, clock, self.stats, self.registration.silence_ms)
+        self._gate = Gate(
+            authenticator,
+            clock,
+            self.stats,
+            self.registration.silence_ms,
+            connections_max=lambda tenant: view.image.quotas_of(tenant).connections_max,
+        )
         key_use = KeyUseCalls(environment, view, self._gate.key_use)
         self.loads = LoadCalls(environment, replicas=replicas, connections=lambda: self._gate.connections)
         self.fairness = Fairness(clock, self.stats)

@@ -22,7 +22,10 @@ def read_head(message: type[M], kind: FrameKind, head: bytes | memoryview) -> M:
 def require_read(waiting: int) -> None:
     """Raise `FrameError` when a client asks on without reading the answers it has."""
     if waiting > limits.UNREAD_ANSWERS_MAX:
-        raise FrameError(f"{waiting} answers are unread, at most {limits.UNREAD_ANSWERS_MAX} are kept")
+        raise FrameError(
+            f"{waiting} answers of the stream are unread, at most {limits.UNREAD_ANSWERS_MAX} are kept; read them, and"
+            " open a new stream"
+        )
 
 
 def require_few(count: int, what: str) -> None:

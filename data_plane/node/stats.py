@@ -3,6 +3,8 @@
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
+from data_plane.node.limit_refusals import LimitRefusals
+
 _BOUNDS_MS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 5_000.0)
 
 
@@ -117,6 +119,9 @@ class NodeStats:
     """Rounds in which no partition of `__usage` took a record."""
     calls_over_limits: int = 0
     """Calls refused because their tenant or their address had too many calls or connections open."""
+    limit_refusals: LimitRefusals = field(default_factory=LimitRefusals)
+    """Batches, calls and requests refused because of a limit, by tenant (empty = of an address, or not counted apart)
+    and limit."""
     authentication_failures: int = 0
     """Callers whose key was wrong, revoked or unknown."""
     streams: int = 0

@@ -62,7 +62,9 @@ def limits_page() -> str:
         "What goes over one of these is refused with `LIMIT_EXCEEDED`, `MESSAGE_TOO_LARGE` or "
         "`INVALID_REQUEST`, naming the "
         "number asked for and the bound. A tenant's own limits are below; `penstock tenant show` "
-        "shows them.",
+        "shows them. Each answer says which limit it is, of what, how much is used, and when or by what it clears; in "
+        "REST the problem document has its name as `limit`. Refusals are counted by tenant and limit: "
+        "`penstock_limit_refusals_total` of brokers, `penstock_http_limit_refusals_total` of the control plane.",
         table(["limit", "value", "why, and of what"], rows),
         "## Limits of a tenant",
         *_tenant_limits(),
@@ -132,6 +134,20 @@ _OUTCOMES = {
     "keys_max": (
         "control plane",
         "`LIMIT_EXCEEDED` for the new key, also of a rotation with an overlap. Those that are there stay valid.",
+    ),
+    "rest_calls_per_s": (
+        "control plane, all web processes together",
+        "429 `THROTTLED` with `Retry-After`, which is never before the count of that second ends. Operators' calls and "
+        "the reading of limits are not counted. A change of it counts within 5 s.",
+    ),
+    "connections_max": (
+        "each broker for itself, beside `CONNECTIONS_PER_TENANT_MAX`",
+        "`LIMIT_EXCEEDED` for a call or stream on one connection more. Connections that are open stay.",
+    ),
+    "groups_max": (
+        "brokers, all together",
+        "`LIMIT_EXCEEDED` for the join or commit that would make a group. Groups that are there stay. A deleted group "
+        "makes room within 2 s.",
     ),
 }
 """Who enforces each limit of a tenant, and what happens above it."""

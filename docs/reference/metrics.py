@@ -58,7 +58,10 @@ def _counted(counted: Any, said: dict[str, str]) -> list[Row]:
     mute = [name for name in fields_of(counted) if not said[name]]
     if mute:
         raise ValueError(f"{type(counted).__name__}: no docstring says what these count: {', '.join(mute)}")
-    return [_row(family(name, getattr(counted, name)), said=said[name]) for name in fields_of(counted)]
+    values = {name: getattr(counted, name) for name in fields_of(counted)}
+    return [
+        _row(family(name, value), getattr(value, "LABELS", ()), said[name]) for name, value in values.items()
+    ]
 
 
 def _row(metric: Metric, labels: Sequence[str] = (), said: str = "") -> Row:

@@ -78,7 +78,8 @@ class ErrorCode(IntEnum):
 class PenstockError(Exception):
     """Root of everything the SDK raises on purpose.
 
-    `message` names the object, the fact and the demand; `remedy` says what to do next.
+    `message` names the object, the fact and the demand; `remedy` says what to do next. `limit` is the name of the limit
+    that was reached, where it was one, as the reference of limits has it; empty on the client's side.
     """
 
     code: ClassVar[ErrorCode] = ErrorCode.INTERNAL
@@ -86,9 +87,10 @@ class PenstockError(Exception):
     belief: ClassVar[Belief] = Belief.NOT_APPLIED
     remedy: ClassVar[str] = ""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, limit: str = "") -> None:
         super().__init__(message)
         self.message = message
+        self.limit = limit
 
     @property
     def retriable(self) -> bool:
@@ -176,6 +178,11 @@ class Throttled(PenstockError):
     code = ErrorCode.THROTTLED
     kind = ErrorKind.RETRIABLE
     remedy = "Wait for the time named and retry."
+
+    def __init__(self, message: str, *, limit: str = "", retry_after_s: int = 1) -> None:
+        """`retry_after_s`: REST names it to the caller."""
+        super().__init__(message, limit=limit)
+        self.retry_after_s = retry_after_s
 
 
 class CorruptBatch(PenstockError):

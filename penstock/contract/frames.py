@@ -45,7 +45,10 @@ class FrameError(Exception):
 def check_few(count: int, what: str, within: str = "request") -> None:
     """Raises `LimitExceeded` for what would hold up the event loop (RL137)."""
     if count > limits.FRAME_ENTRIES_MAX:
-        raise LimitExceeded(f"{count} {what} in one {within}, at most {limits.FRAME_ENTRIES_MAX} allowed")
+        raise LimitExceeded(
+            f"{count} {what} in one {within}, at most {limits.FRAME_ENTRIES_MAX} allowed; send several",
+            limit="FRAME_ENTRIES_MAX",
+        )
 
 
 def pack_frame(kind: FrameKind, head: bytes, payload: Iterable[bytes | bytearray | memoryview] = ()) -> bytes:

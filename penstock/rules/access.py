@@ -103,7 +103,9 @@ class Acl:
         check_resource(self.resource, self.name, self.literal, self.operations)
         if len(self.addresses) > limits.ACL_ADDRESSES_MAX:
             raise LimitExceeded(
-                f"addresses: {len(self.addresses)} ranges, at most {limits.ACL_ADDRESSES_MAX} allowed"
+                f"addresses: {len(self.addresses)} ranges of one entry, at most {limits.ACL_ADDRESSES_MAX} allowed;"
+                " name larger ranges, or several entries",
+                limit="ACL_ADDRESSES_MAX",
             )
         for text in self.addresses:
             parsed_range(text)
@@ -124,24 +126,30 @@ class AccessList:
             raise InvalidRequest(f"default: {self.default[:32]!r} is neither allow nor deny")
         if len(self.acls) > limits.ACLS_PER_TENANT_MAX:
             raise LimitExceeded(
-                f"{len(self.acls)} entries of an access list, at most {limits.ACLS_PER_TENANT_MAX} allowed"
+                f"{len(self.acls)} entries of an access list, at most {limits.ACLS_PER_TENANT_MAX} allowed; name"
+                " prefixes and groups of principals instead of single ones",
+                limit="ACLS_PER_TENANT_MAX",
             )
         ranges = sum(len(acl.addresses) for acl in self.acls)
         if ranges > limits.ACL_ADDRESSES_PER_TENANT_MAX:
             raise LimitExceeded(
                 f"{ranges} ranges of addresses in all entries, at most"
-                f" {limits.ACL_ADDRESSES_PER_TENANT_MAX} allowed"
+                f" {limits.ACL_ADDRESSES_PER_TENANT_MAX} allowed; name larger ranges",
+                limit="ACL_ADDRESSES_PER_TENANT_MAX",
             )
         if len(self.members) > limits.PRINCIPAL_GROUPS_PER_TENANT_MAX:
             raise LimitExceeded(
                 f"{len(self.members)} groups of principals, at most"
-                f" {limits.PRINCIPAL_GROUPS_PER_TENANT_MAX} allowed"
+                f" {limits.PRINCIPAL_GROUPS_PER_TENANT_MAX} allowed; delete some that are not used",
+                limit="PRINCIPAL_GROUPS_PER_TENANT_MAX",
             )
         count = sum(len(members) for _, members in self.members)
         if count > limits.PRINCIPAL_GROUP_MEMBERS_PER_TENANT_MAX:
             raise LimitExceeded(
                 f"{count} members of all groups of principals, at most"
-                f" {limits.PRINCIPAL_GROUP_MEMBERS_PER_TENANT_MAX} allowed"
+                f" {limits.PRINCIPAL_GROUP_MEMBERS_PER_TENANT_MAX} allowed; take some out, or name a group within"
+                " another",
+                limit="PRINCIPAL_GROUP_MEMBERS_PER_TENANT_MAX",
             )
 
 

@@ -26,7 +26,8 @@ def access_list_json(rules: AccessList) -> str:
     if size > limits.ACCESS_LIST_BYTES_MAX:
         raise LimitExceeded(
             f"the access list has {size} bytes, at most {limits.ACCESS_LIST_BYTES_MAX} allowed;"
-            " use fewer or shorter entries"
+            " use fewer or shorter entries",
+            limit="ACCESS_LIST_BYTES_MAX",
         )
     return text
 

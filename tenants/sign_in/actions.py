@@ -179,7 +179,11 @@ def _locked(pending: str) -> PendingSignIn:
         all=Sum("attempts")
     )["all"]
     if (wrong or 0) >= WRONG_MAX:
-        raise Throttled("too many wrong codes; wait an hour and sign in again")
+        raise Throttled(
+            "too many wrong codes; wait an hour and sign in again",
+            limit="rest:codes",
+            retry_after_s=int(WRONG_SPAN.total_seconds()),
+        )
     return row
 
 

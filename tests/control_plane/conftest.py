@@ -74,7 +74,9 @@ def django_db_modify_db_settings() -> Iterator[None]:
 def _fresh_counts() -> Iterator[None]:
     from control_plane.audit.tallies import tallies
     from control_plane.rate_counters import counters
+    from control_plane.rest.tenant_rates import tenant_rates
 
     counters().forget_all()
+    tenant_rates.forget_all()
     tallies().take()
     yield

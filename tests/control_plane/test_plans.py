@@ -1,9 +1,14 @@
 """Plans: what is shipped and published, what a tenant on one may do, and a change that does not fit."""
 
+from typing import Any
+
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from control_plane.access import actions as access
 from control_plane.audit.models import AuditEntry
+from control_plane.rest.tenant_rates import tenant_rates
 from control_plane.topics import actions as topics
 from control_plane.topics import plan_use
 from penstock.contract.errors import InvalidRequest, LimitExceeded, NotFound
@@ -199,3 +204,54 @@ def test_a_plan_below_the_accounts_and_keys_in_use_is_refused_by_name() -> None:
     assert "keys_max: 2 used, at most 1 allowed" in refused.value.message
     with pytest.raises(InvalidRequest, match="keys_max: -1 is not within"):
         actions.set_limits(ACTOR, house.tenant, keys_max=-1)
+
+
+def test_a_tenants_rest_calls_are_bounded_over_all_its_callers_and_the_answer_says_when_it_clears() -> None:
+    house, other = make_house("acme"), make_house("globex")
+    owner, member = house.credentials[Standing.OWNER], house.credentials[Standing.KEY]
+    operator = house.credentials[Standing.OPERATOR]
+    body = {"rest_calls_per_s": 3}
+    assert call("PATCH", "/v1/quotas", body, token=operator, tenant=house.tenant).status in (200, 202)
+    tenant_rates.forget_all()
+    refused = _refused_call(owner, member)
+    assert refused.headers["Retry-After"] == "1" and refused.body["code"] == "throttled"
+    assert refused.body["limit"] == "rest_calls_per_s"
+    said = (
+        f"rest_calls_per_s of tenant {house.tenant.public_id} is 3 a second, and 3 were made; clears in 1 s"
+    )
+    assert said in refused.body["detail"]
+    assert call("GET", "/v1/topics", token=other.credentials[Standing.OWNER]).status == 200
+    for _ in range(4):
+        assert call("GET", "/v1/quotas", token=owner).body["rest_calls_per_s"] == 3, (
+            "it can be read all the same"
+        )
+        assert call("GET", "/v1/topics", token=operator, tenant=house.tenant).status == 200
+    body = {"rest_calls_per_s": 0}
+    assert call("PATCH", "/v1/quotas", body, token=operator, tenant=house.tenant).status in (200, 202)
+    tenant_rates.forget_all()
+    assert {call("GET", "/v1/topics", token=owner).status for _ in range(8)} == {200}
+
+
+def _refused_call(*tokens: str) -> Any:
+    """The first of many calls that is refused, by turns with each token; they all end within a few seconds."""
+    for number in range(200):
+        answer = call("GET", "/v1/topics", token=tokens[number % len(tokens)])
+        if answer.status == 429:
+            return answer
+        assert answer.status == 200
+    raise AssertionError("200 calls were let in")
+
+
+def test_the_limit_of_rest_calls_costs_no_query_once_it_is_known() -> None:
+    house = make_house("acme")
+    owner = house.credentials[Standing.OWNER]
+    actions.set_limits(ACTOR, house.tenant, rest_calls_per_s=0)
+    call("GET", "/v1/topics", token=owner)
+    with CaptureQueriesContext(connection) as without:
+        call("GET", "/v1/topics", token=owner)
+    actions.set_limits(ACTOR, house.tenant, rest_calls_per_s=1_000)
+    tenant_rates.forget_all()
+    call("GET", "/v1/topics", token=owner)
+    with CaptureQueriesContext(connection) as limited:
+        call("GET", "/v1/topics", token=owner)
+    assert len(limited) == len(without)

@@ -139,12 +139,16 @@ def test_the_services_own_topics_stay() -> None:
 def test_topics_in_the_bin_count_against_the_limits_and_the_refusal_says_so(tenant: Tenant) -> None:
     set_limits(ACTOR, tenant, partitions_max=4, topics_max=2)
     topic = binned(tenant)
-    with pytest.raises(LimitExceeded, match="3 of 4 are used; topics in the recycle bin count, and 1 can be"):
+    with pytest.raises(
+        LimitExceeded,
+        match=r"3 of 4 are used by the tenant; .*; topics in the recycle bin count, and 1 can be",
+    ):
         create(tenant, "more", 2)
     create(tenant, "small", 1)
     set_limits(ACTOR, tenant, partitions_max=100)
     with pytest.raises(
-        LimitExceeded, match="topics_max: third needs 1, 2 of 2 are used; topics in the recycle"
+        LimitExceeded,
+        match=r"topics_max: third needs 1, 2 of 2 are used by the tenant; .*; topics in the recycle",
     ):
         create(tenant, "third", 1)
     bin_actions.purge_topic(ACTOR, tenant, topic.public_id)

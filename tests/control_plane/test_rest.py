@@ -53,7 +53,7 @@ def key(tenant: Tenant) -> str:
 def assert_problem(answer: Any, status: int, code: str, detail: str = "") -> None:
     assert answer.status == status, answer.body
     assert answer.headers["Content-Type"] == "application/problem+json"
-    assert {"type", "title", "status", "detail", "code", "fields"} == answer.body.keys()
+    assert {"type", "title", "status", "detail", "code", "fields"} == answer.body.keys() - {"limit"}
     assert (answer.body["status"], answer.body["code"]) == (status, code)
     assert detail in answer.body["detail"]
 
@@ -330,7 +330,11 @@ def test_too_many_requests_are_told_when_to_come_again(monkeypatch: pytest.Monke
     statuses = [call("POST", "/v1/sign-in", body).status for _ in range(3)]
     answer = call("POST", "/v1/sign-in", body)
     assert statuses == [401] * 3
-    assert_problem(answer, 429, "throttled", "too many requests")
+    assert_problem(
+        answer, 429, "throttled", "too many requests: rest:sign-in of this address is 3 a minute, and 3"
+    )
+    assert answer.body["limit"] == "rest:sign-in"
+    assert f"clears in {answer.headers['Retry-After']} s" in answer.body["detail"]
     assert 1 <= int(answer.headers["Retry-After"]) <= 60
     assert call("POST", "/v1/sign-in", {**body, "email": "bob@example.com"}).status == 401
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message
 
 from data_plane.node.ports import CallFailed, ConnectionLost
-from data_plane.testkit.cluster import BrokerState
+from data_plane.testkit.cluster import TENANT, BrokerState
 from data_plane.testkit.swarm import USAGE_PLAN
 from data_plane.testkit.transport import SimTransport
 from penstock.contract import limits, methods
@@ -317,10 +317,34 @@ def test_names_and_times_that_cannot_be_are_refused_and_make_no_group() -> None:
             {"member_id": "\0"},
             {"instance_id": "two\nlines"},
             {"session_timeout_ms": limits.SESSION_TIMEOUT_MS_MIN - 1},
+            {"session_timeout_ms": limits.SESSION_TIMEOUT_MS_MAX + 1},
+            {"rebalance_timeout_ms": limits.REBALANCE_TIMEOUT_MS_MAX + 1},
             {"rebalance_timeout_ms": -1},
         ):
             assert await refused(**changed) == ErrorCode.INVALID_REQUEST, changed
         assert await groups.listed() == {GROUP: 1}
+
+    run_story(story)
+
+
+def test_too_many_topics_and_too_long_notes_are_refused_with_the_limit() -> None:
+    async def story(groups: Groups) -> None:
+        await groups.beat("a", JOIN)
+        request = pb.GroupHeartbeatRequest(group=GROUP, member_id="b", member_epoch=JOIN)
+        request.topics.extend(f"t{number}" for number in range(limits.GROUP_TOPICS_MAX + 1))
+        many = await groups.ask(methods.GROUP_HEARTBEAT, request, pb.GroupHeartbeatResponse)
+        assert many.error == ErrorCode.LIMIT_EXCEEDED
+        assert many.message.startswith(
+            "topics: 1001 of one member, at most 1000 allowed; subscribe with several"
+        )
+        commit = pb.CommitOffsetsRequest(group=GROUP, member_id="a", member_epoch=1)
+        place, note = groups.period.where("orders"), "n" * (limits.COMMIT_METADATA_LENGTH_MAX + 1)
+        commit.offsets.add(topic_id=place.topic_id, partition=0, offset=1, metadata=note)
+        (long,) = (await groups.ask(methods.COMMIT_OFFSETS, commit, pb.CommitOffsetsResponse)).results
+        assert long.error == ErrorCode.INVALID_REQUEST
+        assert long.message == "orders-0: metadata of 4097 characters, at most 4096 allowed"
+        node = groups.period.cluster.broker((await groups.found()).broker_id).node
+        assert node is not None and node.stats.limit_refusals.of(TENANT, "GROUP_TOPICS_MAX") == 1
 
     run_story(story)
 

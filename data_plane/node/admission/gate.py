@@ -16,6 +16,7 @@ from penstock.contract import errors, limits
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import TenantId, TopicId
 
+CONNECTIONS_MAX = "connections_max"
 _EXPIRY_CHECK_MS = 250
 """Between looks at the clock while a key of an open stream has an expiry."""
 _STREAMS_A_TURN = 500
@@ -26,9 +27,16 @@ class Gate:
     """Tenants come from the authenticated key alone; another tenant's object does not exist."""
 
     def __init__(
-        self, authenticator: Authenticator, clock: Clock, stats: NodeStats, image_age_ms: Callable[[], float]
+        self,
+        authenticator: Authenticator,
+        clock: Clock,
+        stats: NodeStats,
+        image_age_ms: Callable[[], float],
+        connections_max: Callable[[TenantId], int],
     ) -> None:
+        """`connections_max`: of the tenant's quotas, 0 = no limit."""
         self.authenticator = authenticator
+        self._connections_max = connections_max
         self._image_age_ms = image_age_ms
         self._clock, self._stats = clock, stats
         self._open: dict[asyncio.Future[None], Principal] = {}
@@ -71,17 +79,13 @@ class Gate:
         """
         connection = caller.connection or caller.peer
         connections = self._of_addresses.would_be(caller.peer, connection)
-        self._check_limit(
-            connections, limits.CONNECTIONS_PER_ADDRESS_MAX, "the address", "connections with calls"
-        )
+        self._check_limit("CONNECTIONS_PER_ADDRESS_MAX", limits.CONNECTIONS_PER_ADDRESS_MAX, connections)
         principal = self.admit(caller)
         tenant = principal.tenant
         calls = self._calls.get(tenant, 0) + 1
-        self._check_limit(calls, limits.CALLS_PER_TENANT_MAX, "the tenant", "streams and calls")
+        self._check_limit("CALLS_PER_TENANT_MAX", limits.CALLS_PER_TENANT_MAX, calls, tenant)
         connections = self._of_tenants.would_be(tenant, connection)
-        self._check_limit(
-            connections, limits.CONNECTIONS_PER_TENANT_MAX, "the tenant", "connections with calls"
-        )
+        self._check_limit(*self._connections_limit(tenant), connections, tenant)
         self._calls[tenant] = calls
         self._of_tenants.begin(tenant, connection)
         self._of_addresses.begin(caller.peer, connection)
@@ -94,14 +98,25 @@ class Gate:
             if not self._calls[tenant]:
                 del self._calls[tenant]
 
-    def _check_limit(self, wanted: int, most: int, whose: str, what: str) -> None:
-        """`wanted`: with the one that comes."""
+    def _connections_limit(self, tenant: TenantId) -> tuple[str, int]:
+        """(name, value) of the lower one of the tenant's own limit and every tenant's."""
+        own = self._connections_max(tenant)
+        if 0 < own < limits.CONNECTIONS_PER_TENANT_MAX:
+            return CONNECTIONS_MAX, own
+        return "CONNECTIONS_PER_TENANT_MAX", limits.CONNECTIONS_PER_TENANT_MAX
+
+    def _check_limit(self, limit: str, most: int, wanted: int, tenant: str = "") -> None:
+        """`wanted`: with the one that comes; of the address where no tenant is named."""
         if wanted > most:
             self._stats.calls_over_limits += 1
+            self._stats.limit_refusals.note(tenant, limit)
+            whose = "the tenant" if tenant else "the address"
+            what = "streams and calls" if limit == "CALLS_PER_TENANT_MAX" else "connections with calls"
+            more = ", or ask for a higher limit" if limit == CONNECTIONS_MAX else ""
             raise CallFailed(
                 ErrorCode.LIMIT_EXCEEDED,
-                f"{whose} has {wanted - 1} {what} open at this broker, at most {most} allowed; close clients "
-                "that are not used",
+                f"{limit}: {whose} has {wanted - 1} {what} open at this broker, at most {most} allowed; close clients "
+                f"that are not used{more}",
             )
 
     def check(self, principal: Principal) -> None:

@@ -75,6 +75,8 @@ class AdminCalls:
                 produce_bytes_per_s=wanted.quotas.produce_bytes_per_s,
                 partitions_max=wanted.quotas.partitions_max,
                 consume_bytes_per_s=wanted.quotas.consume_bytes_per_s,
+                connections_max=wanted.quotas.connections_max,
+                groups_max=wanted.quotas.groups_max,
             )
         elif wanted.generation:
             quotas = model.TenantQuotas()

@@ -69,6 +69,8 @@ def _add_tenant(response: pb.DescribeClusterResponse, image: ClusterImage, tenan
             produce_bytes_per_s=record.quotas.produce_bytes_per_s,
             partitions_max=record.quotas.partitions_max,
             consume_bytes_per_s=record.quotas.consume_bytes_per_s,
+            connections_max=record.quotas.connections_max,
+            groups_max=record.quotas.groups_max,
         ),
         suspended=record.suspended,
         access_list_generation=0 if rules is None else rules.generation,

@@ -20,6 +20,8 @@ from data_plane.groups.requests import (
 from data_plane.metadata.model import TopicRecord
 from data_plane.node.admission.gate import Gate
 from data_plane.node.groups.group_coordinators import GroupCoordinators
+from data_plane.node.groups.group_seats import GroupSeats
+from data_plane.node.limit_refusals import LimitRefusals
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed
 from data_plane.node.replicas.replica import Replica
@@ -55,12 +57,14 @@ class GroupCalls:
     def __init__(
         self,
         coordinators: GroupCoordinators,
+        seats: GroupSeats,
         view: MetadataView,
         gate: Gate,
         find: Callable[[TopicPartition], Replica | None],
+        refusals: LimitRefusals,
         begin_turn: Callable[[], Turn],
     ) -> None:
-        self._begin_turn = begin_turn
+        self._begin_turn, self._seats, self._refusals = begin_turn, seats, refusals
         self._coordinators, self._view, self._gate, self._find = coordinators, view, gate, find
 
     def _enter(self, principal: Principal, operation: Operation, group: str) -> None:
@@ -73,6 +77,10 @@ class GroupCalls:
             raise errors.Forbidden(
                 f"group {group!r}: no scope of the key and no entry of the access list names it"
             ) from None
+
+    def _count(self, principal: Principal, refusal: PenstockError) -> None:
+        if refusal.limit:
+            self._refusals.note(principal.tenant, refusal.limit)
 
     def _may_describe(self, principal: Principal, group: str) -> bool:
         try:
@@ -105,8 +113,14 @@ class GroupCalls:
             def decide(core: Coordinator, now_ms: float) -> Decision[HeartbeatAnswer]:
                 return core.heartbeat(beat, topics, now_ms)
 
-            answer = await self._coordinators.of(beat.tenant, beat.group).carry_out(decide)
+            led = self._coordinators.of(beat.tenant, beat.group)
+            if beat.epoch == JOIN:
+                async with self._seats.seated(led, principal.tenant, beat.group):
+                    answer = await led.carry_out(decide)
+            else:
+                answer = await led.carry_out(decide)
         except PenstockError as refusal:
+            self._count(principal, refusal)
             response.error, response.message = refusal.code, refusal.message
             return response.SerializeToString()
         response.member_epoch, response.heartbeat_ms = answer.epoch, answer.heartbeat_ms
@@ -126,7 +140,9 @@ class GroupCalls:
                 check_printable_name(field, name, limits.MEMBER_ID_LENGTH_MAX)
         if len(wanted.topics) > limits.GROUP_TOPICS_MAX:
             raise errors.LimitExceeded(
-                f"{len(wanted.topics)} topics, a member may subscribe to {limits.GROUP_TOPICS_MAX} at most"
+                f"topics: {len(wanted.topics)} of one member, at most {limits.GROUP_TOPICS_MAX} allowed;"
+                " subscribe with several members or groups",
+                limit="GROUP_TOPICS_MAX",
             )
         check_few(len(wanted.owned), "partitions")
         if wanted.member_epoch < LEAVE:
@@ -177,9 +193,16 @@ class GroupCalls:
                 )
             )
             led = self._coordinators.of(principal.tenant, wanted.group)
-            for answer in await led.carry_out_in_turns([decide(part) for part in commits]):
+            parts = [decide(part) for part in commits]
+            if by_hand:
+                async with self._seats.seated(led, principal.tenant, wanted.group):
+                    answers = await led.carry_out_in_turns(parts)
+            else:
+                answers = await led.carry_out_in_turns(parts)
+            for answer in answers:
                 refused |= answer.refused
         except PenstockError as refusal:
+            self._count(principal, refusal)
             response.error, response.message = refusal.code, refusal.message
             return response.SerializeToString()
         async for one in self._begin_turn().through(wanted.offsets):

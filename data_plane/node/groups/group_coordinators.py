@@ -10,6 +10,7 @@ from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import TopicRecord
 from data_plane.metadata.port import WatchBatch
 from data_plane.node.groups.group_partition import GroupPartition
+from data_plane.node.groups.group_seats import GroupSeats
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Clock
 from data_plane.node.replicas.replica import Replica
@@ -56,6 +57,7 @@ class GroupCoordinators:
         clock: Clock,
         stats: NodeStats,
         confident: Callable[[], bool],
+        seats: GroupSeats,
         *,
         retention_ms: int,
         advance: Callable[[Replica, int], bool],
@@ -63,7 +65,7 @@ class GroupCoordinators:
     ) -> None:
         """`advance` lets the log of a replica begin at an offset, step by step, and says whether it does."""
         self._begin_turn = begin_turn
-        self._advance = advance
+        self._advance, self._seats = advance, seats
         self._view, self._find, self._retention_ms = view, find, retention_ms
         self._disk, self._clock, self._stats, self._confident = disk, clock, stats, confident
         self._led: dict[TopicPartition, GroupPartition] = {}
@@ -83,6 +85,7 @@ class GroupCoordinators:
         await self._topic_known.wait()
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
+            tasks.create_task(self._seats.run(self.serving))
             while True:
                 self._look()
                 for led in list(self._led.values()):

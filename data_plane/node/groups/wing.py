@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 
+from data_plane.metadata.port import MetaStore
 from data_plane.node.admission.gate import Gate
 from data_plane.node.environment import Environment
 from data_plane.node.groups.group_calls import GroupCalls
 from data_plane.node.groups.group_coordinators import GroupCoordinators
+from data_plane.node.groups.group_seats import GroupSeats
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
@@ -19,12 +21,15 @@ class Groups:
         environment: Environment,
         *,
         view: MetadataView,
+        store: MetaStore,
         gate: Gate,
         replicas: ReplicaSet,
         confident: Callable[[], bool],
         advance: Callable[[Replica, int], bool],
     ) -> None:
         """`advance` lets the log of a replica begin at an offset, step by step, and says whether it does."""
+        config, begin_turn = environment.config, environment.begin_turn
+        seats = GroupSeats(view, store, config.timings.call_ms, begin_turn)
         self.coordinators = GroupCoordinators(
             view,
             replicas.find,
@@ -32,8 +37,11 @@ class Groups:
             environment.clock,
             environment.stats,
             confident,
-            retention_ms=environment.config.timings.group_retention_ms,
+            seats,
+            retention_ms=config.timings.group_retention_ms,
             advance=advance,
-            begin_turn=environment.begin_turn,
+            begin_turn=begin_turn,
         )
-        self.calls = GroupCalls(self.coordinators, view, gate, replicas.find, environment.begin_turn)
+        self.calls = GroupCalls(
+            self.coordinators, seats, view, gate, replicas.find, environment.stats.limit_refusals, begin_turn
+        )

@@ -177,7 +177,10 @@ class ConsumeStream:
     def _open(self, wanted: pb.ConsumeOpen, group: str) -> None:
         self._close(wanted.handle)
         if len(self._opened) >= limits.PARTITIONS_PER_STREAM_MAX:
-            raise FrameError(f"more than {limits.PARTITIONS_PER_STREAM_MAX} partitions on one stream")
+            raise FrameError(
+                f"{len(self._opened)} partitions are open on the stream, at most {limits.PARTITIONS_PER_STREAM_MAX}"
+                " allowed; open several streams"
+            )
         where = TopicPartition(TopicId(wanted.topic_id), wanted.partition)
         try:
             replica = self._find(where)

@@ -13,6 +13,7 @@ from data_plane.node.admission.fairness import TenantTurns
 from data_plane.node.admission.gate import Gate
 from data_plane.node.frame_heads import read_head, require_few, require_read
 from data_plane.node.groups.group_coordinators import GROUPS_TOPIC
+from data_plane.node.leasing.pacing import PRODUCE_RATE
 from data_plane.node.ports import Clock, Connection, ConnectionLost, Rng
 from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.replica import ProduceOutcome, Replica
@@ -201,6 +202,7 @@ class ProduceStream:
             self._hold()
         else:
             self._stats.throttle_refusals += 1
+            self._stats.limit_refusals.note(self._principal.tenant, PRODUCE_RATE)
             wait_ms = pace.come_back_in_ms(now_ms)
             self._results.append(
                 pb.ProduceResult(

@@ -66,6 +66,7 @@ class Serving:
         self.groups = Groups(
             environment,
             view=view,
+            store=store,
             gate=gate,
             replicas=replicas,
             confident=confident,

@@ -194,7 +194,7 @@ def test_more_batches_than_a_frame_may_name_end_the_stream_at_once(cluster: Brok
     ended = end_after(cluster, tenant, methods.PRODUCE, pack_frame(FrameKind.PRODUCE, head))
     assert (ended.code, ended.message) == (
         ErrorCode.INVALID_REQUEST,
-        f"{2**21} batches in one frame, at most {limits.FRAME_ENTRIES_MAX} allowed",
+        f"{2**21} batches in one frame, at most {limits.FRAME_ENTRIES_MAX} allowed; send several",
     )
 
 

@@ -142,9 +142,15 @@ def test_a_tenants_groups_are_bounded_and_another_tenants_do_not_count() -> None
     for name in ("one", "two"):
         group.beat("a", 0, group=name)
     for _ in range(2):
-        with pytest.raises(errors.LimitExceeded, match=f"groups: at most {most}"):
+        with pytest.raises(
+            errors.LimitExceeded,
+            match=f"groups: the tenant has {most} at this coordinator, at most {most} allowed",
+        ):
             group.beat("a", 0, group="three")
-        with pytest.raises(errors.LimitExceeded, match=f"groups: at most {most}"):
+        with pytest.raises(
+            errors.LimitExceeded,
+            match=f"groups: the tenant has {most} at this coordinator, at most {most} allowed",
+        ):
             group.commit("", -1, {partition("orders", 0): 1}, group="three")
     group.beat("b", 0, group="two")
     assert [view.group for view in group.core.groups(TENANT)][-2:] == ["one", "two"]

@@ -108,3 +108,15 @@ def test_a_partitions_record_is_read_back_and_says_where_no_log_begins_before_on
     for record in changed:
         assert model.PartitionRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
     assert plain.to_json() == [3, [1, 2], [1, 1], -1, 0, [1, 2], [], [], 1, 1]
+
+
+def test_quotas_that_are_not_set_are_left_out_so_that_earlier_brokers_read_the_tenant() -> None:
+    plain = model.TenantRecord(
+        tenant=ACME, quotas=model.TenantQuotas(produce_bytes_per_s=7, partitions_max=9)
+    )
+    assert json.loads(plain.encode())["quotas"] == {"produce_bytes_per_s": 7, "partitions_max": 9}
+    more = replace(plain, quotas=replace(plain.quotas, connections_max=3, groups_max=4))
+    assert json.loads(more.encode())["quotas"] == {
+        "produce_bytes_per_s": 7, "partitions_max": 9, "connections_max": 3, "groups_max": 4,
+    }  # fmt: skip
+    assert model.TenantRecord.decode(more.encode()) == more

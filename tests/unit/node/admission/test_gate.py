@@ -19,8 +19,8 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
 from tests.unit.authz.setup import ACME, GLOBEX, NOW_MS, Tenants, key_number
 
-INITECH = TenantId("initech")
-NUMBERS = {ACME: 1, GLOBEX: 2, INITECH: 3}
+INITECH, HOOLI = TenantId("initech"), TenantId("hooli")
+NUMBERS = {ACME: 1, GLOBEX: 2, INITECH: 3, HOOLI: 4}
 """Of the tenants' keys."""
 
 
@@ -32,10 +32,16 @@ class Clock:
         return 0.0
 
 
+def own_connections_max(tenant: TenantId) -> int:
+    """As the quotas of tenants say; one has a limit of its own."""
+    return 2 if tenant == HOOLI else 0
+
+
 def gate() -> tuple[Gate, Tenants]:
     tenants = Tenants()
-    tenants.add_key(NUMBERS[INITECH], INITECH)
-    return Gate(tenants.authenticator, Clock(), NodeStats(), lambda: 0.0), tenants
+    for tenant in (INITECH, HOOLI):
+        tenants.add_key(NUMBERS[tenant], tenant)
+    return Gate(tenants.authenticator, Clock(), NodeStats(), lambda: 0.0, own_connections_max), tenants
 
 
 def bearer(number: int) -> str:
@@ -109,9 +115,24 @@ def test_a_tenant_has_calls_on_so_many_connections_and_no_more() -> None:
     assert (door.connections, door._stats.calls_over_limits) == (0, 1)
 
 
+def test_a_tenants_own_limit_of_connections_is_the_lower_one_and_is_counted() -> None:
+    door, _ = gate()
+    said = "connections_max: the tenant has 2 connections with calls open at this broker, at most 2 allowed; close"
+    with door.enter(of(HOOLI, connection="p:1")), door.enter(of(HOOLI, connection="p:2")):
+        for _ in range(2):
+            with pytest.raises(CallFailed, match=said) as refused, door.enter(of(HOOLI, connection="p:3")):
+                pass
+            assert refused.value.code == ErrorCode.LIMIT_EXCEEDED
+        with door.enter(of(HOOLI, connection="p:2")), door.enter(of(ACME, connection="p:3")):
+            pass
+    with door.enter(of(HOOLI, connection="p:3")):
+        pass
+    assert door._stats.limit_refusals.of(HOOLI, "connections_max") == 2
+
+
 def test_an_address_with_too_many_connections_is_refused_before_its_key_is_looked_at() -> None:
     door, _ = gate()
-    admitted = [door.admit(of(tenant)) for tenant in NUMBERS]
+    admitted = [door.admit(of(tenant)) for tenant in NUMBERS if tenant != HOOLI]
     most = limits.CONNECTIONS_PER_ADDRESS_MAX
     with ExitStack() as others:
         for number in range(most - 1):
@@ -139,7 +160,7 @@ class Open:
     def __init__(self, loop: SimLoop) -> None:
         self.clock = SimClock(loop)
         self.tenants, self.stats = Tenants(), NodeStats()
-        self.door = Gate(self.tenants.authenticator, self.clock, self.stats, lambda: 0.0)
+        self.door = Gate(self.tenants.authenticator, self.clock, self.stats, lambda: 0.0, own_connections_max)
         self.tasks: list[asyncio.Task[Any]] = [loop.create_task(self.door.run())]
 
     def begin(self, tenant: TenantId, conversation: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":

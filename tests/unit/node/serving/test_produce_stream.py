@@ -38,7 +38,7 @@ class Slow:
 
     def __init__(self, loop: SimLoop | None = None) -> None:
         self.tenants, self.stats = Tenants(), NodeStats()
-        self.gate = Gate(self.tenants.authenticator, self, self.stats, lambda: 0.0)
+        self.gate = Gate(self.tenants.authenticator, self, self.stats, lambda: 0.0, lambda tenant: 0)
         self.passed_ms = 0.0
         self.refused: list[int] = []
         self.refused_s: list[float] = []
