@@ -101,7 +101,7 @@ class PersonView(TenantView):
 
 
 def _seen_by(access: TenantAccess) -> dict[str, bool]:
-    """Who reads the audit log sees who has no second factor: not everybody needs to know whose account is open."""
+    """Who reads the audit log sees who has no second factor; others need not know whose password alone opens all."""
     return {"factors": allowed(access.standing, Permission.AUDIT_READ)}
 
 

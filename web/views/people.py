@@ -48,7 +48,7 @@ def people(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         "members": _shown(access, page.object_list),
         "invitations": page_of(request, invited, PER_PAGE, "invited"),
         "meanings": [(role.value, text) for role, text in MEANINGS.items()],
-        # Not everyone needs to know whose account a password alone opens.
+        # Others need not know whose account a password alone opens.
         "shows_factors": access.may(Permission.AUDIT_READ),
     }
     return render(request, "web/people.html", context)
