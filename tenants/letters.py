@@ -54,7 +54,8 @@ def change_address(token: str) -> Letter:
     return Letter(
         subject="Your new e-mail address",
         paragraphs=(
-            "This address was given as the new one of an account. Open the link and sign in to make it yours.",
+            "This address was given as the new one of an account. Open the link and sign in to the account as before; "
+            "then it has this address.",
         ),
         link=_url("address/", token),
         link_says="Use this address",
