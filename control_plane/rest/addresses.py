@@ -3,6 +3,7 @@
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.throttling import BaseThrottle
 
 from control_plane.api import etags, shapes
 from control_plane.rest.account_shapes import (
@@ -41,9 +42,11 @@ class AddressView(AccountView):
 class AddressChangeView(AccountView):
     conditional = frozenset({"POST", "DELETE"})
 
-    def get_throttles(self) -> list[PasswordThrottle | MailThrottle]:
-        """Of POST: it takes a password, and sends an e-mail."""
-        return [PasswordThrottle(), MailThrottle()] if self.request.method == "POST" else []
+    def get_throttles(self) -> list[BaseThrottle]:
+        """POST takes a password, and sends an e-mail."""
+        return (
+            [PasswordThrottle(), MailThrottle()] if self.request.method == "POST" else super().get_throttles()
+        )
 
     @extend_schema(
         operation_id="email_change",

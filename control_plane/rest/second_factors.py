@@ -4,6 +4,7 @@ from allauth.mfa.adapter import get_adapter
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.throttling import BaseThrottle
 
 from control_plane.api import etags, shapes
 from control_plane.rest.account_shapes import (
@@ -106,9 +107,9 @@ class AppCodesConfirmView(AccountView):
 
 
 class RecoveryCodesView(AccountView):
-    def get_throttles(self) -> list[PasswordThrottle]:
-        """Of POST: it takes a password."""
-        return [PasswordThrottle()] if self.request.method == "POST" else []
+    def get_throttles(self) -> list[BaseThrottle]:
+        """POST takes a password."""
+        return [PasswordThrottle()] if self.request.method == "POST" else super().get_throttles()
 
     @extend_schema(
         operation_id="recovery_codes_get",
