@@ -13,7 +13,6 @@ from control_plane.rest.account_shapes import (
     TakenBack,
 )
 from control_plane.rest.accounts import AccountView
-from control_plane.rest.tenant_shapes import MailSent
 from control_plane.rest.throttles import MailThrottle, PasswordThrottle
 from control_plane.rest.views import PublicView
 from tenants.accounts import address_actions as actions
@@ -31,12 +30,7 @@ class AddressView(AccountView):
     )
     def get(self, request: Request) -> Response:
         """Your e-mail address, and the change of it that waits for its link."""
-        found = {
-            "email": self.person.email,
-            "verified": is_proved(self.person),
-            "change": queries.pending(self.person),
-        }
-        return Response(AddressShape(found).data, headers={"ETag": _tag(self.person)})
+        return _shown(self.person)
 
 
 class AddressChangeView(AccountView):
@@ -51,8 +45,8 @@ class AddressChangeView(AccountView):
     @extend_schema(
         operation_id="email_change",
         request=AddressChangeInput,
-        parameters=[shapes.IDEMPOTENCY, shapes.IF_MATCH],
-        responses={202: MailSent, **shapes.problems(403, 412)},
+        parameters=[shapes.IDEMPOTENCY, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: AddressShape, **shapes.problems(403, 412)},
     )
     def post(self, request: Request) -> Response:
         """Ask for another e-mail address. It gets a link; your address stays until you use it, signed in.
@@ -63,8 +57,8 @@ class AddressChangeView(AccountView):
         given.is_valid(raise_exception=True)
         confirm(self.actor, self.person, **given.proof, token=self.token)
         with etags.unchanged_within(request, self.person, self._current):
-            row = actions.ask_to_change(self.actor, self.person, email=given.validated_data["email"])
-        return Response(MailSent({"to": row.after}).data, status=202)
+            actions.ask_to_change(self.actor, self.person, email=given.validated_data["email"])
+        return _shown(self.person)
 
     @extend_schema(
         operation_id="email_change_withdraw",
@@ -88,7 +82,7 @@ class AddressConfirmView(AccountView):
     @extend_schema(
         operation_id="email_confirm",
         request=LinkInput,
-        parameters=[shapes.IDEMPOTENCY],
+        parameters=[shapes.IDEMPOTENCY, shapes.ETAG],
         responses={200: AddressShape, **shapes.problems(403, 404, 409)},
     )
     def post(self, request: Request) -> Response:
@@ -99,8 +93,7 @@ class AddressConfirmView(AccountView):
         given = LinkInput(data=request.data)
         given.is_valid(raise_exception=True)
         actions.confirm_change(self.actor, self.person, given.validated_data["token"], keep=self.token)
-        found = {"email": self.person.email, "verified": is_proved(self.person), "change": None}
-        return Response(AddressShape(found).data, headers={"ETag": _tag(self.person)})
+        return _shown(self.person)
 
 
 class AddressTakeBackView(PublicView):
@@ -123,6 +116,11 @@ class AddressTakeBackView(PublicView):
             given.validated_data["token"], request_id=self.request_id(), source=self.source()
         )
         return Response(TakenBack({"email": person.email, "token": token}).data)
+
+
+def _shown(person: Person) -> Response:
+    found = {"email": person.email, "verified": is_proved(person), "change": queries.pending(person)}
+    return Response(AddressShape(found).data, headers={"ETag": _tag(person)})
 
 
 def _tag(person: Person) -> str:
