@@ -41,7 +41,7 @@ from tenants.models import (
     Session,
     Tenant,
 )
-from tenants.queries import role_in, tenants_max_of, tenants_owned
+from tenants.queries import is_kept, role_in, tenants_max_of, tenants_owned
 from tenants.roles import KEY_ROLES, Permission, Role
 
 KIND_TENANT = "tenant"
@@ -72,12 +72,17 @@ def sign_up(
 
 
 def add_person(address: str, hashed_password: str) -> Person:
-    """Part of the caller's transaction. Raises `AlreadyExists` (the address has signed up)."""
+    """Part of the caller's transaction. Raises `AlreadyExists` (the address has signed up, or is kept for a person)."""
+    known = AlreadyExists(f"email: {address} has signed up before")
     try:
         with transaction.atomic():
-            return Person.objects.create(email=address, password=hashed_password)
+            person = Person.objects.create(email=address, password=hashed_password)
+            # After the write: a person who leaves the address at this moment is waited for.
+            if is_kept(address):
+                raise known
+            return person
     except IntegrityError:
-        raise AlreadyExists(f"email: {address} has signed up before") from None
+        raise known from None
 
 
 def sign_out(token: str) -> None:

@@ -26,6 +26,7 @@ _KINDS = MappingProxyType(
         "quotas": "quota",
         "invoices": "invoice",
         "prices": "price_book",
+        "factors": "tenant",
     }
 )
 """Of permissions whose first word is not the kind that changes of such objects have."""

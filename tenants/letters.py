@@ -49,6 +49,85 @@ def prove_address(token: str) -> Letter:
     )
 
 
+def change_address(token: str) -> Letter:
+    """To the address that a person wants to have."""
+    return Letter(
+        subject="Your new e-mail address",
+        paragraphs=(
+            "This address was given as the new one of an account. Open the link and sign in to the account as before; "
+            "then it has this address.",
+        ),
+        link=_url("address/", token),
+        link_says="Use this address",
+        after=(f"The link works once, within 24 hours. {_NOT_YOU} Without the link nothing changes.",),
+    )
+
+
+def address_taken() -> Letter:
+    """To an address that has an account, or had it some days ago, and was given as the new one of another."""
+    return Letter(
+        subject="This address has an account already",
+        paragraphs=(
+            "This address was given as the new one of an account, but it has one already. It was not changed. If you "
+            "want one account only, change the address of the other first.",
+        ),
+        link=_url("sign-in"),
+        link_says="Sign in",
+        after=(_NOT_YOU,),
+    )
+
+
+def address_changed(new: str, until: datetime, token: str) -> Letter:
+    """To the address that a person had until now."""
+    return Letter(
+        subject="The e-mail address of your account was changed",
+        paragraphs=(
+            f"Your account has the address {new} from now on, and every other sign-in has ended. If this was you, you "
+            "need not do anything.",
+            f"If this was not you, take it back until {until:%d %B %Y, %H:%M} UTC: the account has this address again, "
+            "every sign-in ends, and you choose a new password.",
+        ),
+        link=_url("address/take-back/", token),
+        link_says="Take it back",
+        after=("The link works once. Then look at your second factors and at the keys of your tenants.",),
+    )
+
+
+def address_taken_back() -> Letter:
+    """To the address that a person had for some days."""
+    return Letter(
+        subject="The e-mail address of an account was changed back",
+        paragraphs=(
+            "The account that had this address has the one before again: its reader took the change back. Every "
+            "sign-in has ended.",
+        ),
+    )
+
+
+def factors_required(tenant: str, since: datetime) -> Letter:
+    """To a person without a second factor, of a tenant that wants one."""
+    return Letter(
+        subject=f"{tenant} requires a second factor",
+        paragraphs=(
+            f"The tenant {tenant} lets in only people with a second factor from {since:%d %B %Y, %H:%M} UTC on. "
+            "You have none yet. Add codes of an app or a passkey on your account's page.",
+        ),
+        link=_url("account"),
+        link_says="Add a second factor",
+        after=("API keys are not affected.",),
+    )
+
+
+def factors_not_required(tenant: str, by: str) -> Letter:
+    """To the owners of a tenant that lets in people without a second factor again."""
+    return Letter(
+        subject=f"{tenant} requires no second factor any more",
+        paragraphs=(f"{by} ended it: people of the tenant {tenant} sign in without one again.",),
+        link=_url(f"t/{tenant}/second-factors"),
+        link_says="Look at it",
+    )
+
+
 def reset(token: str) -> Letter:
     """To a person who forgot their password."""
     return Letter(

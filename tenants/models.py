@@ -30,6 +30,8 @@ class Tenant(DesiredObject):
     """Until when it can be reopened."""
     purged_at = models.DateTimeField(null=True)
     """When its topics, keys and people went; its invoices and its audit log stay."""
+    factors_from = models.DateTimeField(null=True)
+    """From when on only people with a second factor are let in; None = all of its people are. Keys are not affected."""
 
     @property
     def stopped(self) -> bool:
@@ -192,6 +194,31 @@ class AddressProof(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
+
+
+class AddressChange(models.Model):
+    """A person wants another address, has it since a link to it was used, and the address before can take it back.
+
+    asked for -> confirmed -> taken back; the first ends with `expires_at`, the second with `undo_until`. The links'
+    tokens themselves are not here.
+    """
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
+    person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="address_changes")
+    before = models.EmailField()
+    after = models.EmailField()
+    token_hash = models.CharField(max_length=64, unique=True)
+    undo_hash = models.CharField(max_length=64, unique=True, null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    confirmed_at = models.DateTimeField(null=True)
+    undo_until = models.DateTimeField(null=True)
+    """Until then the address before belongs to no other person."""
+    ended_at = models.DateTimeField(null=True)
+    """When a newer one took its place, it was withdrawn or it was taken back."""
+
+    class Meta:
+        indexes = (models.Index(fields=["before"], name="tenants_address_before"),)
 
 
 class PendingSignIn(models.Model):

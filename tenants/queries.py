@@ -12,7 +12,16 @@ from penstock.contract.limits import TENANTS_PER_PERSON_MAX
 from penstock.rules.credentials import secret_matches
 from tenants import tokens
 from tenants.credentials import pepper
-from tenants.models import ApiKey, Membership, OperatorToken, Person, ServiceAccount, Session, Tenant
+from tenants.models import (
+    AddressChange,
+    ApiKey,
+    Membership,
+    OperatorToken,
+    Person,
+    ServiceAccount,
+    Session,
+    Tenant,
+)
 from tenants.roles import KEY_ROLES, Role
 
 
@@ -71,6 +80,17 @@ def key_shown(text: KeyText) -> tuple[ApiKey | None, bool]:
         secret=text.secret,
     )
     return row, matches
+
+
+def has_account(email: str) -> bool:
+    """Whether a person has that address (lower case). No answer to a stranger shows it."""
+    return Person.objects.filter(email=email).exists()
+
+
+def is_kept(email: str, *, but: Person | None = None) -> bool:
+    """Whether the address is kept for a person who left it and can still have it back; `but` is not asked for."""
+    rows = AddressChange.objects.filter(before=email, undo_until__gt=timezone.now(), ended_at=None)
+    return (rows if but is None else rows.exclude(person=but)).exists()
 
 
 # -- tenants --------------------------------------------------------------------------------------------

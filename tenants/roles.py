@@ -33,6 +33,7 @@ class Permission(StrEnum):
     TENANT_READ = "tenant.read"
     TENANT_SUSPEND = "tenant.suspend"
     TENANT_CLOSE = "tenant.close"
+    FACTORS_REQUIRE = "factors.require"
     PEOPLE_READ = "people.read"
     PEOPLE_WRITE = "people.write"
     TOPICS_READ = "topics.read"
@@ -65,6 +66,7 @@ TABLE = MappingProxyType(
         Permission.TENANT_SUSPEND: frozenset({_S.OPERATOR}),
         # To reopen and to protect it, too.
         Permission.TENANT_CLOSE: frozenset({_S.OWNER, _S.OPERATOR}),
+        Permission.FACTORS_REQUIRE: frozenset({_S.OWNER}),
         Permission.PEOPLE_READ: frozenset({*_PEOPLE, _S.OPERATOR}),
         # Only an owner makes or demotes owners, and every person may leave: the actions check both.
         Permission.PEOPLE_WRITE: frozenset({_S.OWNER, _S.ADMIN}),

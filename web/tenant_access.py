@@ -16,9 +16,10 @@ from control_plane.audit.tallies import tallies
 from penstock.contract.audit_entries import DONE, REFUSED
 from penstock.contract.errors import Forbidden
 from tenants import audited, queries
+from tenants.factors import queries as factors
 from tenants.models import OperatorToken, Person, Tenant
 from tenants.roles import Permission, Standing, allowed
-from web import sessions
+from web import notices, sessions
 
 P = ParamSpec("P")
 
@@ -79,6 +80,8 @@ def in_tenant(
             request: HttpRequest, person: Person, /, tenant: str, *args: P.args, **kwargs: P.kwargs
         ) -> HttpResponse:
             access = access_of(request, person, tenant)
+            if not factors.is_let_in(access.tenant, person):
+                return _to_second_factor(request, access)
             request.access = access  # type: ignore[attr-defined]
             for permission in permissions:
                 request.asked = permission  # type: ignore[attr-defined]
@@ -140,6 +143,16 @@ def access_of(request: HttpRequest, person: Person, name: str) -> TenantAccess:
         actor=sessions.actor_of(request, person),
         others=tuple(b.tenant.name for b in belongings if b.tenant.name != name),
     )
+
+
+def _to_second_factor(request: HttpRequest, access: TenantAccess) -> HttpResponse:
+    """To the page where the person adds what the tenant requires of them."""
+    if request.headers.get("HX-Request"):
+        response = HttpResponse(status=204)
+        response.headers["HX-Redirect"] = reverse("web:account")
+        return response
+    said = f"{access.tenant.name} requires a second factor. Add one here, and you are let in."
+    return notices.put(redirect("web:account"), said, "caution")
 
 
 def _to_sign_in(request: HttpRequest) -> HttpResponse:

@@ -20,8 +20,8 @@ KEY_LENGTH_MAX = 255
 KEPT = timedelta(hours=24)
 ABANDONED = timedelta(seconds=60)
 """A request without an answer after this time has failed; it may be sent again."""
-SECRETS = ("key", "token", "link")
-"""Fields of an answer that, when they are text, are shown once."""
+SECRETS = ("key", "token", "link", "secret", "uri", "recovery_codes")
+"""Fields of an answer that, when they are text or a list, are shown once."""
 
 _FORGOTTEN_MAX = 100
 
@@ -69,7 +69,7 @@ def finish(request: IdempotentRequest, status: int, answer: Any) -> None:
         return
     if isinstance(answer, dict):
         answer = {
-            name: None if name in SECRETS and isinstance(value, str) else value
+            name: None if name in SECRETS and isinstance(value, str | list) else value
             for name, value in answer.items()
         }
     request.status, request.answer = status, answer

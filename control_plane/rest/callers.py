@@ -12,6 +12,7 @@ from control_plane.audit.actor import Actor
 from penstock.contract.errors import Forbidden, InvalidRequest
 from penstock.rules.access import ALTER, DESCRIBE, TENANT, TOPIC
 from tenants import queries
+from tenants.factors import queries as factors
 from tenants.models import ApiKey, OperatorToken, Person, Tenant
 from tenants.roles import Permission, Role, Standing, allowed
 
@@ -103,7 +104,7 @@ def access_of(caller: Caller, wanted: str | None) -> TenantAccess:
     """The caller's access to the tenant `wanted` (a public id), or to their only one.
 
     Raises `NotFound` for a tenant that is not the caller's, `InvalidRequest` if none is named and the caller does not
-    have exactly one.
+    have exactly one, `Forbidden` if the tenant requires a second factor that the person does not have.
     """
     if caller.key is not None:
         if wanted is not None and wanted != caller.key.tenant.public_id:
@@ -129,4 +130,6 @@ def access_of(caller: Caller, wanted: str | None) -> TenantAccess:
         if len(all_of_them) != 1:
             raise InvalidRequest(f"{TENANT_HEADER}: you have {len(all_of_them)} tenants; name one")
         found = all_of_them[0]
+    if not factors.is_let_in(found.tenant, caller.person):
+        raise factors.not_let_in(found.tenant)
     return TenantAccess(tenant=found.tenant, standing=Standing(found.role.value))

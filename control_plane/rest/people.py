@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from control_plane.access import list_actions
 from control_plane.api import etags, shapes
+from control_plane.rest.callers import TenantAccess
 from control_plane.rest.people_shapes import (
     InvitationInput,
     InvitationMade,
@@ -24,7 +25,7 @@ from control_plane.rest.views import CallerView, TenantView
 from penstock.contract.errors import Forbidden
 from tenants.models import Membership
 from tenants.people import actions, queries
-from tenants.roles import Permission
+from tenants.roles import Permission, allowed
 
 
 class PeopleView(TenantView):
@@ -37,7 +38,8 @@ class PeopleView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """The people of the tenant, with their roles."""
-        return self.paged(queries.members(self.tenant), MemberShape)
+        rows = queries.members_with_factors(self.tenant)
+        return self.paged(rows, MemberShape, context=_seen_by(self.access))
 
 
 class PersonView(TenantView):
@@ -84,7 +86,7 @@ class PersonView(TenantView):
         return Response(status=204)
 
     def _shown(self, row: Membership) -> Response:
-        return Response(MemberShape(row).data, headers={"ETag": _tag(row)})
+        return Response(MemberShape(row, context=_seen_by(self.access)).data, headers={"ETag": _tag(row)})
 
     @contextmanager
     def _unchanged(self, person: str) -> Iterator[None]:
@@ -96,6 +98,11 @@ class PersonView(TenantView):
             actions.lock_people(self.tenant)
             etags.check(self.request, _tag(queries.member(self.tenant, person)))
             yield
+
+
+def _seen_by(access: TenantAccess) -> dict[str, bool]:
+    """Who reads the audit log sees who has no second factor; others need not know whose password alone opens all."""
+    return {"factors": allowed(access.standing, Permission.AUDIT_READ)}
 
 
 def _tag(row: Membership) -> str:

@@ -7,17 +7,28 @@ from rest_framework import serializers
 
 from control_plane import config
 from control_plane.api.shapes import Moment, StrictSerializer
-from tenants.models import Invitation
+from tenants.factors.queries import are_asked_for
+from tenants.models import Invitation, Membership
 from tenants.roles import Role
 
 _ROLES = [role.value for role in Role]
 
 
+# The context has `factors`: whether the reader may see who has a second factor.
 class MemberShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="person.public_id")
     email = serializers.CharField(source="person.email")
     role = serializers.ChoiceField(choices=_ROLES)
     joined_at = Moment(source="created_at")
+    second_factor = serializers.SerializerMethodField(
+        help_text="Whether their sign-in asks for a second factor; null for readers who may not read the audit log."
+    )
+
+    def get_second_factor(self, row: Membership) -> bool | None:
+        if not self.context.get("factors", False):
+            return None
+        known = getattr(row, "has_factor", None)
+        return bool(are_asked_for(row.person) if known is None else known)
 
 
 class RoleInput(StrictSerializer):

@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from control_plane.api.shapes import Condition, Delivery, Moment, StrictSerializer
+from tenants.people.requirement_actions import GRACE_DAYS, GRACE_DAYS_MAX
 
 
 class SignUpInput(StrictSerializer):
@@ -58,7 +59,30 @@ class TenantInput(StrictSerializer):
 
 
 class TenantChange(StrictSerializer):
-    deletion_protection = serializers.BooleanField(help_text="true: the tenant cannot be closed.")
+    deletion_protection = serializers.BooleanField(
+        required=False, help_text="true: the tenant cannot be closed."
+    )
+    second_factor_required = serializers.BooleanField(
+        required=False,
+        help_text="Owners with a second factor: true lets in only people who have one; keys are not affected.",
+    )
+    second_factor_grace_days = serializers.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=GRACE_DAYS_MAX,
+        help_text=f"Days until that begins, for people without one; {GRACE_DAYS} unless given. 0 only if all have one.",
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if not {"deletion_protection", "second_factor_required"} & attrs.keys():
+            raise serializers.ValidationError(
+                {"deletion_protection": ["this or second_factor_required is required"]}
+            )
+        if "second_factor_grace_days" in attrs and not attrs.get("second_factor_required", False):
+            raise serializers.ValidationError(
+                {"second_factor_grace_days": ["only with second_factor_required: true"]}
+            )
+        return attrs
 
 
 class PersonShape(serializers.Serializer[Any]):
@@ -72,6 +96,11 @@ class TenantShape(serializers.Serializer[Any]):
     suspended = serializers.BooleanField()
     deletion_protection = serializers.BooleanField(
         source="protected", help_text="true: it cannot be closed until this is false."
+    )
+    second_factor_from = Moment(
+        source="factors_from",
+        allow_null=True,
+        help_text="From when on only people with a second factor are let in; null: all people are.",
     )
     closed_at = Moment(allow_null=True, help_text="When it was closed; null while it is open.")
     purge_at = Moment(

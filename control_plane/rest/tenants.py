@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any, ClassVar
 
+from django.db import transaction
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
@@ -30,6 +31,8 @@ from tenants.addresses import actions as addresses
 from tenants.closing import actions as closing
 from tenants.models import Tenant
 from tenants.people import actions as people
+from tenants.people import requirement_actions as requirement
+from tenants.people.requirement_actions import GRACE_DAYS
 from tenants.roles import Permission
 from tenants.sign_in import actions as sign_ins
 
@@ -215,14 +218,28 @@ class TenantDetailView(OneTenantView):
         responses={200: ChangedTenant, 202: ChangedTenant, **shapes.problems(403, 404, 412)},
     )
     def patch(self, request: Request, tenant: str) -> Response:
-        """Owners and operators: protect a tenant against being closed, or do so no more."""
+        """Owners and operators: protect a tenant against being closed, or do so no more.
+
+        Owners: require a second factor of the tenant's people, or do so no more. Required already, it keeps its date.
+        """
         given = TenantChange(data=request.data)
         given.is_valid(raise_exception=True)
-        with etags.unchanged(request, self.tenant):
-            changed = closing.set_protected(
-                self.actor, self.tenant, given.validated_data["deletion_protection"]
-            )
+        wanted = given.validated_data
+        changed = self.tenant
+        with transaction.atomic(), etags.unchanged(request, self.tenant):
+            if "deletion_protection" in wanted:
+                changed = closing.set_protected(self.actor, changed, wanted["deletion_protection"])
+            if "second_factor_required" in wanted:
+                changed = self._set_required(
+                    wanted["second_factor_required"], wanted.get("second_factor_grace_days", GRACE_DAYS)
+                )
         return answer_change(changed, actions.KIND_TENANT, ChangedTenant)
+
+    def _set_required(self, required: bool, grace_days: int) -> Tenant:
+        self.access.require(Permission.FACTORS_REQUIRE)
+        if required:
+            return requirement.require(self.actor, self.tenant, grace_days=grace_days)
+        return requirement.require_no_more(self.actor, self.tenant)
 
     @extend_schema(
         operation_id="tenants_close",

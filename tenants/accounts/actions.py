@@ -22,7 +22,7 @@ from tenants import letters, tokens
 from tenants.accounts import queries
 from tenants.actions import checked_password, lock_person
 from tenants.addresses.actions import note_proved
-from tenants.models import PasswordReset, PendingSignIn, Person, Session
+from tenants.models import AddressChange, PasswordReset, PendingSignIn, Person, Session
 from tenants.queries import tenants_max_of
 
 RESET_LENGTH = timedelta(hours=24)
@@ -153,13 +153,22 @@ def end_other_sign_ins(actor: Actor, person: Person, *, keep: str) -> int:
     return ended
 
 
+def end_sign_ins_and_links(person: Person, *, keep: str) -> int:
+    """End every sign-in but that of the token `keep`, those that wait for a second factor, reset links, and a change of
+    the address that waits; how many sign-ins. Part of the caller's transaction, under the person's lock.
+    """
+    now = timezone.now()
+    _end_resets(person)
+    PendingSignIn.objects.filter(person=person, ended_at=None).update(ended_at=now)
+    AddressChange.objects.filter(person=person, confirmed_at=None, ended_at=None).update(ended_at=now)
+    return _end_sign_ins(person, keep=keep)
+
+
 def _set_password(person: Person, hashed: str, *, keep: str) -> int:
     person.password = hashed
     person.save(update_fields=["password"])
-    _end_resets(person)
-    PendingSignIn.objects.filter(person=person, ended_at=None).update(ended_at=timezone.now())
     mails.put(person.email, "password-changed", letters.password_changed())
-    return _end_sign_ins(person, keep=keep)
+    return end_sign_ins_and_links(person, keep=keep)
 
 
 def _end_sign_ins(person: Person, *, keep: str) -> int:

@@ -32,6 +32,7 @@ from tenants.actions import (
 )
 from tenants.addresses import queries
 from tenants.models import AddressProof, PendingSignUp, Person, Tenant
+from tenants.queries import has_account, is_kept
 
 SIGN_UP_LENGTH = timedelta(hours=24)
 PROOF_LENGTH = timedelta(hours=24)
@@ -50,7 +51,7 @@ def ask_to_sign_up(*, email: str, tenant_name: str, request_id: str, source: str
     with transaction.atomic():
         if mail_queries.has_enough(address, _KIND_SIGN_UP):
             return
-        if Person.objects.filter(email=address).exists():
+        if has_account(address) or is_kept(address):
             mails.put(address, _KIND_SIGN_UP, letters.signed_up_before())
             return
         token = tokens.new_token(tokens.SIGN_UP_PREFIX)

@@ -9,7 +9,6 @@ from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
 from allauth.mfa.totp.internal import auth as totp
 from allauth.mfa.webauthn.internal.auth import WebAuthn
 from cryptography.fernet import InvalidToken
-from django.contrib.auth.hashers import check_password
 from django.db import transaction
 from django.utils import timezone
 
@@ -23,29 +22,12 @@ from tenants import letters
 from tenants.actions import lock_person
 from tenants.factors import passkeys, queries
 from tenants.factors.queries import Type
-from tenants.models import FactorSetup, Person, Session
-from tenants.tokens import token_hash
+from tenants.models import FactorSetup, Person
 
 SETUP_LENGTH = timedelta(minutes=15)
-FRESH = timedelta(minutes=15)
-"""A person without a password changes second factors within this time after signing in."""
 PASSKEYS_MAX = 10
 NAME_LENGTH_MAX = 40
 _KIND = "second-factor"
-
-
-def check_is_person(person: Person, *, present: str, token: str) -> None:
-    """Raise `InvalidRequest` unless it is the person themselves who acts, not the finder of an open browser.
-
-    `present` is their password. A person who has none has signed in just now; `token` is that of their sign-in.
-    """
-    if person.has_usable_password():
-        if not check_password(present, person.password):
-            raise InvalidRequest("present: this is not your password")
-        return
-    since = timezone.now() - FRESH
-    if not Session.objects.filter(person=person, token_hash=token_hash(token), created_at__gt=since).exists():
-        raise InvalidRequest("you signed in some time ago; sign out and in again, then repeat this")
 
 
 # -- codes of an app ------------------------------------------------------------------------------------
@@ -123,13 +105,21 @@ def add_passkey(actor: Actor, person: Person, *, name: str, answer: dict[str, An
 
 
 def remove(actor: Actor, person: Person, number: int) -> None:
-    """Remove one factor; with the last one the recovery codes go too. Raises `NotFound`."""
+    """Remove one factor; with the last one the recovery codes go too.
+
+    Raises `NotFound`, `InvalidRequest` (it is the last one, and a tenant of theirs requires one).
+    """
     with transaction.atomic():
         lock_person(person)
         row = queries.factor(person, number)
         name = queries.name_of(row)
         row.delete()
         if not queries.are_asked_for(person):
+            wanting = queries.tenants_that_require(person).first()
+            if wanting is not None:
+                raise InvalidRequest(
+                    f"{name} is your last second factor, and {wanting.name} requires one; add another first"
+                )
             Authenticator.objects.filter(user=person).delete()
         _record(actor, person, "person.second_factor_remove", {"factor": name})
         mails.put(person.email, _KIND, letters.factor_removed(f'The second factor "{name}"'))

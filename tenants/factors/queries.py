@@ -1,12 +1,15 @@
 """Reads the second factors of people."""
 
 from allauth.mfa.models import Authenticator
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet
+from django.utils import timezone
 
-from penstock.contract.errors import NotFound
-from tenants.models import Person
+from penstock.contract.errors import Forbidden, NotFound
+from tenants.models import Person, Tenant
 
 Type = Authenticator.Type
+_PREFIX = "sf_"
+_DIGITS_MAX = 18
 PROOFS = (Type.TOTP, Type.WEBAUTHN)
 """What stands for itself; recovery codes are there only beside one of these."""
 
@@ -17,12 +20,55 @@ def factors(person: Person) -> QuerySet[Authenticator]:
     return rows.order_by("pk")
 
 
+def rows_of(person: OuterRef) -> QuerySet[Authenticator]:
+    """As `factors`, of the person of an outer query."""
+    rows: QuerySet[Authenticator] = Authenticator.objects.filter(user=person, type__in=PROOFS)
+    return rows
+
+
+def is_let_in(tenant: Tenant, person: Person) -> bool:
+    """Whether the tenant lets the person in: always, or with a second factor only."""
+    since = tenant.factors_from
+    return since is None or since > timezone.now() or are_asked_for(person)
+
+
+def not_let_in(tenant: Tenant) -> Forbidden:
+    return Forbidden(
+        f"{tenant.name} requires a second factor; add one on your account's page or at /v1/second-factors/codes"
+    )
+
+
+def tenants_that_require(person: Person) -> QuerySet[Tenant]:
+    """The tenants of the person that require a second factor, also those whose time for it still runs."""
+    return Tenant.objects.filter(memberships__person=person, factors_from__isnull=False).order_by("pk")
+
+
 def factor(person: Person, number: int) -> Authenticator:
     """One of the person's. Raises `NotFound`, for another's too."""
     row = factors(person).filter(pk=number).first()
     if row is None:
         raise NotFound(f"second factor {number} does not exist")
     return row
+
+
+def public_id_of(row: Authenticator) -> str:
+    """What programs call the factor."""
+    return f"{_PREFIX}{row.pk}"
+
+
+def factor_of(person: Person, public_id: str) -> Authenticator:
+    """As `factor`, by the id that programs use."""
+    number = public_id.removeprefix(_PREFIX)
+    if (
+        public_id.startswith(_PREFIX)
+        and number.isdecimal()
+        and number.isascii()
+        and len(number) <= _DIGITS_MAX
+    ):
+        row = factors(person).filter(pk=int(number)).first()
+        if row is not None:
+            return row
+    raise NotFound(f"second factor {public_id[:64]!r} does not exist")
 
 
 def are_asked_for(person: Person) -> bool:

@@ -46,7 +46,7 @@ def invite(actor: Actor, tenant: Tenant, *, email: str, role: str) -> tuple[Invi
     address, wanted = checked_email(email), checked_role(role)
     token = tokens.new_token(tokens.INVITATION_PREFIX)
     with transaction.atomic():
-        own = _locked_role(actor, tenant)
+        own = locked_role(actor, tenant)
         _require_people_role(own, wanted)
         if Membership.objects.filter(tenant=tenant, person__email=address).exists():
             raise AlreadyExists(f"email: {address} belongs to {tenant.name} already")
@@ -71,7 +71,7 @@ def invite(actor: Actor, tenant: Tenant, *, email: str, role: str) -> tuple[Invi
 def withdraw(actor: Actor, tenant: Tenant, invitation: str) -> None:
     """End an invitation (a public id) before it is taken. Raises `NotFound`, `Forbidden`."""
     with transaction.atomic():
-        own = _locked_role(actor, tenant)
+        own = locked_role(actor, tenant)
         row = queries.invitations(tenant).filter(public_id=invitation).first()
         if row is None:
             raise queries.invitation_missing()
@@ -131,7 +131,7 @@ def change_role(actor: Actor, tenant: Tenant, person: str, *, role: str) -> Memb
     """
     wanted = checked_role(role)
     with transaction.atomic():
-        own = _locked_role(actor, tenant)
+        own = locked_role(actor, tenant)
         row = queries.member(tenant, person)
         before = Role(row.role)
         _require_people_role(own, wanted)
@@ -162,7 +162,7 @@ def remove(actor: Actor, tenant: Tenant, person: str) -> None:
     Raises `NotFound`, `InvalidRequest` (the last owner), `Forbidden`.
     """
     with transaction.atomic():
-        own = _locked_role(actor, tenant)
+        own = locked_role(actor, tenant)
         leaves = person == actor.id
         if not leaves:
             _require_people_role(own)
@@ -195,7 +195,7 @@ def checked_role(role: str) -> Role:
         raise InvalidRequest(f"role: {role[:40]!r} is none of {known}") from None
 
 
-def _locked_role(actor: Actor, tenant: Tenant) -> Role:
+def locked_role(actor: Actor, tenant: Tenant) -> Role:
     """What the actor is in the tenant now; no other request changes its people until the transaction ends."""
     lock_people(tenant)
     try:

@@ -1,16 +1,27 @@
 """Reads the people of a tenant and its invitations. Any person with its link can read an invitation by its token."""
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from penstock.contract.errors import NotFound
 from tenants import tokens
+from tenants.factors import queries as factors
 from tenants.models import Invitation, Membership, Person, Tenant
 
 
 def members(tenant: Tenant) -> QuerySet[Membership]:
     """All people of a tenant with their roles."""
     return Membership.objects.filter(tenant=tenant).select_related("person", "tenant")
+
+
+def members_with_factors(tenant: Tenant) -> QuerySet[Membership]:
+    """As `members`, each with `has_factor`: whether their sign-in asks for a second factor."""
+    return members(tenant).annotate(has_factor=Exists(factors.rows_of(OuterRef("person"))))
+
+
+def members_without_factor(tenant: Tenant) -> QuerySet[Membership]:
+    """People of a tenant whose sign-in asks for no second factor."""
+    return members(tenant).filter(~Exists(factors.rows_of(OuterRef("person"))))
 
 
 def member(tenant: Tenant, person: str) -> Membership:

@@ -125,14 +125,7 @@ def finish_with_code(pending: str, *, code: str, source: str, browser: str, requ
             return _finish(row, source=source, browser=browser)
         row.attempts += 1
         row.save(update_fields=["attempts"])
-        audit.record(
-            actor,
-            tenant=SYSTEM_TENANT,
-            action="sign_in.wrong_code",
-            object_id=row.person.public_id,
-            after={"name": row.person.email},
-            outcome=REFUSED,
-        )
+        note_wrong_code(actor, row.person)
     raise InvalidRequest("code: it is wrong, or was used before")
 
 
@@ -174,17 +167,34 @@ def _locked(pending: str) -> PendingSignIn:
     lock_person(queries.pending_of(pending).person)
     # Again, now that no other request can finish it.
     row = queries.pending_of(pending)
+    check_wrong_codes(row.person)
+    return row
+
+
+def check_wrong_codes(person: Person) -> None:
+    """Raise `Throttled` if so many codes of the person were wrong that none is looked at. Under the person's lock."""
     since = timezone.now() - WRONG_SPAN
-    wrong = PendingSignIn.objects.filter(person=row.person, created_at__gt=since).aggregate(
-        all=Sum("attempts")
-    )["all"]
+    wrong = PendingSignIn.objects.filter(person=person, created_at__gt=since).aggregate(all=Sum("attempts"))[
+        "all"
+    ]
     if (wrong or 0) >= WRONG_MAX:
         raise Throttled(
             "too many wrong codes; wait an hour and sign in again",
             limit="rest:codes",
             retry_after_s=int(WRONG_SPAN.total_seconds()),
         )
-    return row
+
+
+def note_wrong_code(actor: Actor, person: Person) -> None:
+    """The entry about a wrong code. Part of the caller's transaction, which counts it too."""
+    audit.record(
+        actor,
+        tenant=SYSTEM_TENANT,
+        action="sign_in.wrong_code",
+        object_id=person.public_id,
+        after={"name": person.email},
+        outcome=REFUSED,
+    )
 
 
 def _finish(row: PendingSignIn, *, source: str, browser: str) -> str:

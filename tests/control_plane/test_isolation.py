@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from allauth.mfa.models import Authenticator
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -30,6 +31,7 @@ from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
 from penstock.rules.access import Acl
 from tenants import actions, tokens
+from tenants.factors import queries as factors
 from tenants.models import ApiKey, Membership, OperatorToken, Session, Tenant
 from tenants.people import actions as people
 from tenants.roles import Standing
@@ -99,6 +101,9 @@ def watched_tenant() -> Watched:
     invitation, _ = people.invite(by_owner, tenant, email=f"invited@{CANARY}.example", role="developer")
     member, _ = make_person(f"member@{CANARY}.example")
     Membership.objects.create(tenant=tenant, person=member, role="developer")
+    factor = Authenticator.objects.create(
+        user=owner, type=Authenticator.Type.WEBAUTHN, data={"name": f"{CANARY} passkey"}
+    )
     invoice, credit_note = _billed(tenant)
     return Watched(
         house=house,
@@ -112,6 +117,7 @@ def watched_tenant() -> Watched:
             "acl": acl.public_id,
             "invitation": invitation.public_id,
             "person": member.public_id,
+            "factor": factors.public_id_of(factor),
             "sign_in": Session.objects.get(person=owner).public_id,
             "invoice": invoice,
             "credit_note": credit_note,

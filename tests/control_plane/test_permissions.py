@@ -51,6 +51,17 @@ MAY = {
     ("GET", "v1/sign-ins"): PEOPLE,
     ("DELETE", "v1/sign-ins"): PEOPLE,
     ("DELETE", "v1/sign-ins/<str:sign_in>"): PEOPLE,
+    ("GET", "v1/email"): PEOPLE,
+    ("POST", "v1/email/change"): PEOPLE,
+    ("DELETE", "v1/email/change"): PEOPLE,
+    ("POST", "v1/email/confirm"): PEOPLE,
+    ("GET", "v1/second-factors"): PEOPLE,
+    ("POST", "v1/second-factors/codes"): PEOPLE,
+    ("POST", "v1/second-factors/codes/confirm"): PEOPLE,
+    ("GET", "v1/second-factors/<str:factor>"): PEOPLE,
+    ("POST", "v1/second-factors/<str:factor>/remove"): PEOPLE,
+    ("GET", "v1/recovery-codes"): PEOPLE,
+    ("POST", "v1/recovery-codes"): PEOPLE,
     ("GET", "v1/topics"): EVERYBODY,
     ("POST", "v1/topics"): WRITERS,
     ("POST", "v1/topics:batch"): WRITERS,
@@ -142,6 +153,7 @@ MAY = {
 """Every address that demands a credential, with those who may. The same is checked against the addresses there are."""
 FREE = {
     *("v1/sign-up", "v1/sign-up/finish", "v1/sign-in", "v1/password/forgot", "v1/password/reset"),
+    "v1/email/take-back",
     "v1/openapi.json",
     "healthz",
     "readyz",
@@ -157,6 +169,9 @@ ABOUT_NO_TENANT = {
     "v1/password",
     "v1/sign-ins",
     "v1/sign-ins/<str:sign_in>",
+    *("v1/email", "v1/email/change", "v1/email/confirm", "v1/recovery-codes", "v1/second-factors"),
+    *("v1/second-factors/codes", "v1/second-factors/codes/confirm"),
+    *("v1/second-factors/<str:factor>", "v1/second-factors/<str:factor>/remove"),
 }
 """The tenant that the caller names is not looked at."""
 
@@ -208,6 +223,7 @@ def concrete(route: str, house: House) -> str:
         "<str:person>": somebody.public_id,
         "<str:invitation>": "ivt_none",
         "<str:sign_in>": "sin_none",
+        "<str:factor>": "sf_0",
         "<str:tenant>": house.tenant.public_id,
         "<str:name>": topic.name,
         "<str:topic>": binned(house).public_id,

@@ -11,6 +11,7 @@ from tenants import actions
 from tenants.factors.actions import NAME_LENGTH_MAX
 from tenants.factors.passkeys import ANSWER_LENGTH_MAX
 from tenants.models import TENANT_NAME_LENGTH_MAX, Person
+from tenants.sign_in.confirming import asks_for_code
 from web.forms.console_form import ConsoleForm
 from web.forms.fields import Secret, Text
 
@@ -137,19 +138,52 @@ class CodeForm(ConsoleForm):
 
 
 class OwnForm(ConsoleForm):
-    """A change of the ways in, for which a person with a password gives it."""
+    """A change of the ways in: a person with a password gives it, and with a second factor a code, unless they have
+    just signed in. `token` is that of their sign-in."""
 
     present = Secret(label="Your password", attrs=_OLD)
+    present_code = Text(
+        label="A code of your second factor",
+        help_text="Of your app, or a recovery code: you signed in some time ago. With a passkey alone, sign out and in "
+        "again instead.",
+        widget=forms.TextInput({"autocomplete": "one-time-code", "inputmode": "numeric", "maxlength": 20}),
+    )
 
-    def __init__(self, person: Person, data: Mapping[str, Any] | None = None, **options: Any) -> None:
+    def __init__(
+        self, person: Person, token: str, data: Mapping[str, Any] | None = None, **options: Any
+    ) -> None:
         super().__init__(data, **options)
         if not person.has_usable_password():
             del self.fields["present"]
+        if not asks_for_code(person, token):
+            del self.fields["present_code"]
 
     @property
     def given(self) -> str:
         """The password that was typed; empty for a person without one."""
         return str(self.cleaned_data.get("present", ""))
+
+    @property
+    def given_code(self) -> str:
+        """The code that was typed; empty if none was asked for."""
+        return str(self.cleaned_data.get("present_code", ""))
+
+
+class NewAddressForm(OwnForm):
+    """The address that a person wants to have."""
+
+    email = Text(
+        label="The new address",
+        help_text="It gets a link. Until you use the link, your address stays as it is.",
+        widget=forms.EmailInput({"autocomplete": "email", "maxlength": 254, "autofocus": True}),
+    )
+    field_order = ("email", "present", "present_code")
+
+    def clean(self) -> dict[str, Any]:
+        """Show all errors at once, not only the first one that the action would name."""
+        if "email" in self.cleaned_data:
+            self.ask(lambda: actions.checked_email(self.cleaned_data["email"]))
+        return self.cleaned_data
 
 
 class AppCodesForm(OwnForm):
@@ -159,7 +193,7 @@ class AppCodesForm(OwnForm):
         label="Code that the app shows",
         widget=forms.TextInput({"autocomplete": "one-time-code", "inputmode": "numeric", "maxlength": 10}),
     )
-    field_order = ("code", "present")
+    field_order = ("code", "present", "present_code")
 
 
 class PasskeyForm(OwnForm):
@@ -172,7 +206,7 @@ class PasskeyForm(OwnForm):
         widget=forms.TextInput({"maxlength": NAME_LENGTH_MAX, "autocomplete": "off"}),
     )
     answer = Text(widget=forms.HiddenInput, required=False)
-    field_order = ("name", "present")
+    field_order = ("name", "present", "present_code")
 
     def clean_answer(self) -> dict[str, Any]:
         return checked_answer(self.cleaned_data["answer"])

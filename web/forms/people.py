@@ -1,14 +1,15 @@
 """Forms about the people of a tenant."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.utils.html import format_html
 
+from tenants.people.requirement_actions import GRACE_DAYS, GRACE_DAYS_MAX
 from tenants.roles import Role
 from web.forms.console_form import ConsoleForm, choose
-from web.forms.fields import Choice, Text
+from web.forms.fields import Choice, Text, Whole
 
 
 class InviteForm(ConsoleForm):
@@ -45,3 +46,16 @@ class RoleForm(ConsoleForm):
         super().__init__(data, initial=initial, auto_id=False)
         choose(self, "role", [(name, name) for name in roles])
         self.fields["role"].widget.attrs["aria-label"] = f"Role of {of}"
+
+
+class RequireFactorsForm(ConsoleForm):
+    """How long people without a second factor have to add one."""
+
+    lands: ClassVar = {"second_factor_grace_days": "grace_days"}
+    grace_days = Whole(
+        label="Days to add one",
+        help_text=f"0 to {GRACE_DAYS_MAX}. Until then people without one are let in as before.",
+        initial=GRACE_DAYS,
+        min_value=0,
+        max_value=GRACE_DAYS_MAX,
+    )

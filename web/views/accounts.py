@@ -8,7 +8,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from control_plane import config
 from penstock.contract.errors import PenstockError
-from tenants.accounts import actions, queries
+from tenants.accounts import actions, address_queries, queries
 from tenants.addresses import queries as addresses
 from tenants.factors import passkeys
 from tenants.factors import queries as factors
@@ -56,6 +56,7 @@ def account(request: HttpRequest, person: Person) -> HttpResponse:
         "page": page,
         "items": items,
         "proved": proved,
+        "waiting": address_queries.pending(person),
         "may_prove": not proved and config.current().mail is not None,
         "factors": [(row, factors.name_of(row)) for row in factors.factors(person)],
         "identities": [(row, providers.name_of(row)) for row in identities],

@@ -40,7 +40,7 @@ JOIN_PER_ADDRESS = 60
 @require_safe
 def people(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """All people with their roles, and open invitations."""
-    page = page_of(request, queries.members(access.tenant).order_by("pk"), PER_PAGE)
+    page = page_of(request, queries.members_with_factors(access.tenant).order_by("pk"), PER_PAGE)
     invited = queries.invitations(access.tenant).order_by("pk")
     context = {
         "here": "people",
@@ -48,6 +48,8 @@ def people(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         "members": _shown(access, page.object_list),
         "invitations": page_of(request, invited, PER_PAGE, "invited"),
         "meanings": [(role.value, text) for role, text in MEANINGS.items()],
+        # Others need not know whose account a password alone opens.
+        "shows_factors": access.may(Permission.AUDIT_READ),
     }
     return render(request, "web/people.html", context)
 

@@ -9,7 +9,6 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from control_plane.audit.actor import Actor, ActorKind
 from penstock.contract.errors import NotFound, PenstockError
-from tenants.factors.actions import check_is_person
 from tenants.models import Person
 from tenants.providers import actions, queries
 from web import notices, rate_limit, sessions
@@ -18,6 +17,7 @@ from web.forms.console_form import posted
 from web.refusals import as_sentence
 from web.tenant_access import signed_in
 from web.views.account import go_on
+from web.views.confirming import confirm_by
 
 TRIES_PER_ADDRESS = 30
 CHANGES_PER_PERSON = 10
@@ -61,10 +61,10 @@ def back(request: HttpRequest, provider: str) -> HttpResponse:
 def link(request: HttpRequest, person: Person, provider: str) -> HttpResponse:
     """Link a provider: after the password, a page with the way to it. Forms do not lead to other hosts."""
     found = queries.provider(provider)
-    form = OwnForm(person, posted(request))
+    form = OwnForm(person, sessions.token_of(request), posted(request))
     if form.is_valid():
         try:
-            _check_person(request, person, form)
+            confirm_by(request, person, form)
             token, url = actions.begin(found, person=person)
         except PenstockError as error:
             form.refuse(error)
@@ -83,10 +83,10 @@ def unlink(request: HttpRequest, person: Person, identity: str) -> HttpResponse:
     if row is None:
         raise NotFound(f"identity {identity[:64]!r} does not exist")
     name = queries.name_of(row)
-    form = OwnForm(person, posted(request))
+    form = OwnForm(person, sessions.token_of(request), posted(request))
     if form.is_valid():
         try:
-            _check_person(request, person, form)
+            confirm_by(request, person, form)
             actions.unlink(sessions.actor_of(request, person), person, identity)
         except PenstockError as error:
             form.refuse(error)
@@ -122,11 +122,6 @@ def _came_back(request: HttpRequest, provider: str, person: Person | None) -> Ht
         raise NotFound("you have signed out, or in as another person, meanwhile; link it again")
     actions.link(sessions.actor_of(request, person), person, found, identity)
     return notices.put(redirect("web:account"), f"You can sign in with {found.name} from now on.")
-
-
-def _check_person(request: HttpRequest, person: Person, form: OwnForm) -> None:
-    rate_limit.spend("second-factor-change", person.public_id, CHANGES_PER_PERSON)
-    check_is_person(person, present=form.given, token=sessions.token_of(request))
 
 
 def _to_sign_in(error: PenstockError) -> HttpResponse:

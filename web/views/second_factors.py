@@ -19,10 +19,10 @@ from web.forms.accounts import AppCodesForm, CodeForm, OwnForm, PasskeyAnswerFor
 from web.forms.console_form import ConsoleForm, posted
 from web.tenant_access import signed_in
 from web.views.account import inside
+from web.views.confirming import confirm_by
 from web.views.entering import welcome
 
 CODES_PER_ADDRESS = 30
-CHANGES_PER_PERSON = 10
 """Attempts within a minute."""
 
 
@@ -78,10 +78,10 @@ def second_factor(request: HttpRequest) -> HttpResponse:
 def add_codes(request: HttpRequest, person: Person) -> HttpResponse:
     """Set up codes of an app: the secret as a drawing and as text, then the first code."""
     secret = actions.begin_totp(person)
-    form = AppCodesForm(person, posted(request))
+    form = AppCodesForm(person, sessions.token_of(request), posted(request))
     if form.is_valid():
         try:
-            _check_person(request, person, form)
+            confirm_by(request, person, form)
             codes = actions.add_totp(
                 sessions.actor_of(request, person), person, code=form.cleaned_data["code"]
             )
@@ -99,10 +99,10 @@ def add_codes(request: HttpRequest, person: Person) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def add_passkey(request: HttpRequest, person: Person) -> HttpResponse:
     """Add a passkey. A browser without scripts cannot ask one; the page says so."""
-    form = PasskeyForm(person, posted(request))
+    form = PasskeyForm(person, sessions.token_of(request), posted(request))
     if form.is_valid():
         try:
-            _check_person(request, person, form)
+            confirm_by(request, person, form)
             codes = actions.add_passkey(
                 sessions.actor_of(request, person),
                 person,
@@ -123,10 +123,10 @@ def remove(request: HttpRequest, person: Person, factor: int) -> HttpResponse:
     """Remove a second factor, after a confirmation."""
     row = queries.factor(person, factor)
     name = queries.name_of(row)
-    form = OwnForm(person, posted(request))
+    form = OwnForm(person, sessions.token_of(request), posted(request))
     if form.is_valid():
         try:
-            _check_person(request, person, form)
+            confirm_by(request, person, form)
             actions.remove(sessions.actor_of(request, person), person, factor)
         except PenstockError as error:
             form.refuse(error)
@@ -142,10 +142,10 @@ def recovery_codes(request: HttpRequest, person: Person) -> HttpResponse:
     """New recovery codes instead of the earlier ones."""
     if not queries.are_asked_for(person):
         raise NotFound("recovery codes stand in for a second factor; add one first")
-    form = OwnForm(person, posted(request))
+    form = OwnForm(person, sessions.token_of(request), posted(request))
     if form.is_valid():
         try:
-            _check_person(request, person, form)
+            confirm_by(request, person, form)
             codes = actions.renew_recovery_codes(sessions.actor_of(request, person), person)
         except PenstockError as error:
             form.refuse(error)
@@ -153,11 +153,6 @@ def recovery_codes(request: HttpRequest, person: Person) -> HttpResponse:
             return render(request, "web/recovery_codes.html", {"codes": codes})
     context = {"form": form, "left": queries.recovery_codes_left(person)}
     return render(request, "web/recovery_renew.html", context, status=form.status)
-
-
-def _check_person(request: HttpRequest, person: Person, form: OwnForm) -> None:
-    rate_limit.spend("second-factor-change", person.public_id, CHANGES_PER_PERSON)
-    actions.check_is_person(person, present=form.given, token=sessions.token_of(request))
 
 
 def _added(request: HttpRequest, codes: list[str], said: str) -> HttpResponse:

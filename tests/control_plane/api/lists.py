@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import grpc
+from allauth.mfa.models import Authenticator
 
 from billing.models import (
     BillingEntry,
@@ -128,6 +129,14 @@ def sign_ins(house: House, said: Cluster, numbers: range) -> None:
             browser="test",
             expires_at=LATER,
         )
+        for n in numbers
+    )
+
+
+def second_factors(house: House, said: Cluster, numbers: range) -> None:
+    owner = Person.objects.get(memberships__tenant=house.tenant, memberships__role=Role.OWNER)
+    Authenticator.objects.bulk_create(
+        Authenticator(user=owner, type=Authenticator.Type.WEBAUTHN, data={"name": f"passkey {n}"})
         for n in numbers
     )
 
@@ -434,6 +443,7 @@ LISTS: Mapping[str, Listed] = {
     "/v1/people": Listed(fill=people),
     "/v1/invitations": Listed(fill=invitations),
     "/v1/sign-ins": Listed(fill=sign_ins),
+    "/v1/second-factors": Listed(fill=second_factors),
     "/v1/topics": Listed(fill=topics),
     "/v1/bin/topics": Listed(fill=binned_topics),
     "/v1/keys": Listed(fill=keys),

@@ -157,6 +157,8 @@ def test_the_document_tells_of_conditions_where_they_are_heeded() -> None:
             assert "204" in operation["responses"] or "ETag" in told, (method, path)
             heeded.add((method, path))
     assert heeded == {
+        ("post", "/v1/email/change"),
+        ("delete", "/v1/email/change"),
         ("patch", "/v1/topics/{name}"),
         ("delete", "/v1/topics/{name}"),
         ("delete", "/v1/keys/{key}"),

@@ -24,6 +24,7 @@ from penstock.rules.access import Acl
 from tenants import actions
 from tenants.accounts import actions as accounts
 from tenants.models import (
+    AddressChange,
     AddressProof,
     ApiKey,
     Invitation,
@@ -202,6 +203,18 @@ def house() -> House:
         token_hash=token_hash(INVITED),
         expires_at=timezone.now() + timedelta(days=1),
     )
+    for name in ("waiting", "confirmed"):
+        AddressChange.objects.create(
+            person=owner,
+            public_id=f"adc_{name}",
+            before="before@else.example",
+            after="after@else.example",
+            token_hash=token_hash(INVITED if name == "waiting" else "used"),
+            undo_hash=token_hash(INVITED) if name == "confirmed" else None,
+            expires_at=timezone.now() + timedelta(days=1),
+            confirmed_at=None if name == "waiting" else timezone.now(),
+            undo_until=None if name == "waiting" else timezone.now() + timedelta(days=1),
+        )
     Session.objects.create(
         person=owner,
         public_id="sin_other",
@@ -219,6 +232,7 @@ def test_every_form_asks_for_its_token(house: House) -> None:
     before = (Session.objects.count(), ApiKey.objects.count(), Topic.objects.count())
     assert {"/sign-in", "/sign-up", "/sign-out", "/new-tenant", "/t/acme/new-topic", "/account"} <= set(forms)
     assert {"/t/acme/bin/top_binned/restore", "/t/acme/bin/top_binned/purge"} <= set(forms)
+    assert {"/account/address", f"/address/{INVITED}", f"/address/take-back/{INVITED}"} <= set(forms)
     assert {f"/reset/{RESET}", "/account/sign-ins/sin_other/end"} <= set(forms)
     assert all("csrfmiddlewaretoken" in fields for fields in forms.values()), forms
     for client in (signed_in(house, csrf=True), Client(enforce_csrf_checks=True)):

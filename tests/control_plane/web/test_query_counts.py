@@ -14,7 +14,15 @@ from django.urls import reverse
 from control_plane.brokers import client as brokers
 from control_plane.outbox import in_request
 from control_plane.rate_counters import counters
-from tenants.models import AddressProof, Invitation, OperatorToken, PasswordReset, PendingSignUp, Person
+from tenants.models import (
+    AddressChange,
+    AddressProof,
+    Invitation,
+    OperatorToken,
+    PasswordReset,
+    PendingSignUp,
+    Person,
+)
 from tenants.roles import Standing
 from tenants.tokens import token_hash
 from tests.control_plane.web.filling import FAR, Described, described, fill
@@ -59,6 +67,10 @@ PAGES = {
     "forgot": ONE,
     "prove-address": ONE,
     "account": LISTS,
+    "change-address": ONE,
+    "confirm-address": ONE,
+    "take-back-address": ONE,
+    "require-factors": LISTS,
     "add-codes": ONE,
     "add-passkey": Page(status=400),
     "recovery-codes": Page(status=404),
@@ -129,6 +141,8 @@ POSTS = {
     "reopen-tenant",
     "protect-tenant",
     "ask-for-proof",
+    "withdraw-address",
+    "require-no-factors",
     "operator-remove-factors",
     "verify",
     "withdraw-invitation",
@@ -189,6 +203,18 @@ def house() -> House:
         token_hash=token_hash("known"),
         expires_at=FAR,
     )
+    for state in ("waiting", "confirmed"):
+        AddressChange.objects.create(
+            person=owner,
+            public_id=f"adc_{state}",
+            before="before@acme.example",
+            after="after@acme.example",
+            token_hash=token_hash("known" if state == "waiting" else "used"),
+            undo_hash=token_hash("known") if state == "confirmed" else None,
+            expires_at=FAR,
+            confirmed_at=None if state == "waiting" else owner.created_at,
+            undo_until=None if state == "waiting" else FAR,
+        )
     PasswordReset.objects.create(
         person=owner, public_id="rst_known", token_hash=token_hash("known"), expires_at=FAR
     )

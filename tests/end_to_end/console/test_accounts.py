@@ -203,6 +203,64 @@ def test_a_forgotten_password_is_chosen_anew(new_visitor: NewVisitor, mails: Mai
     picture_of_mails(visitor, mails)
 
 
+def test_an_address_is_changed_by_its_link_and_taken_back_by_the_one_before(
+    new_visitor: NewVisitor, mails: MailServer
+) -> None:
+    visitor = new_visitor()
+    address = sign_up(visitor, mails)
+    page = visitor.page
+    visitor.go("/account")
+    page.get_by_role("link", name="Change the address").click()
+    expect(page.get_by_role("heading", name="Change your e-mail address")).to_be_visible()
+    examine_in_all_ways(page)
+    look(visitor, "address-change")
+    page.get_by_label("The new address").fill(f"new-{address}")
+    page.get_by_label("Your password").fill(PASSWORD)
+    page.get_by_role("button", name="Send the link").click()
+    expect(page.get_by_role("button", name="Withdraw")).to_be_visible()
+    examine_in_all_ways(page)
+    page.goto(link_in(mails, f"new-{address}", "Your new e-mail address"))
+    examine_in_all_ways(page)
+    look(visitor, "address-confirm")
+    page.get_by_role("button", name="Use it from now on").click()
+    expect(page.get_by_role("heading", name="Your account")).to_be_visible()
+    page.goto(link_in(mails, address, "The e-mail address of your account was changed"))
+    examine_in_all_ways(page)
+    look(visitor, "address-take-back")
+    page.get_by_role("button", name="Take it back").click()
+    expect(page.get_by_role("heading", name="Choose a password")).to_be_visible()
+    expect(page.get_by_text(address).first).to_be_visible()
+    visitor.go("/account")
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+def test_a_tenants_owner_sees_who_has_no_second_factor(new_visitor: NewVisitor, mails: MailServer) -> None:
+    visitor = new_visitor()
+    address = sign_up(visitor, mails)
+    page = visitor.page
+    visitor.go(f"/t/{visitor.tenant}/people")
+    expect(page.get_by_role("row", name=address)).to_contain_text("none")
+    examine_in_all_ways(page)
+    page.get_by_role("link", name="Second factors").click()
+    expect(page.get_by_text("You have no second factor yourself")).to_be_visible()
+    examine_in_all_ways(page)
+    visitor.go("/account/second-factors/codes")
+    secret = page.locator("#the-key").inner_text().replace(" ", "")
+    page.get_by_label("Code that the app shows").fill(code_of(secret))
+    page.get_by_label("Your password").fill(PASSWORD)
+    page.get_by_role("button", name="Ask for codes").click()
+    expect(page.get_by_role("heading", name="Keep your recovery codes")).to_be_visible()
+    visitor.go(f"/t/{visitor.tenant}/second-factors")
+    examine_in_all_ways(page)
+    look(visitor, "require-factors")
+    page.get_by_label("Days to add one").fill("0")
+    page.get_by_role("button", name="Require a second factor").click()
+    expect(page.get_by_text("A second factor is required from")).to_be_visible()
+    visitor.go(f"/t/{visitor.tenant}/second-factors")
+    examine_in_all_ways(page)
+    look(visitor, "factors-required")
+
+
 def test_a_provider_is_linked_and_signs_in(
     new_visitor: NewVisitor, mails: MailServer, provider: Provider
 ) -> None:
