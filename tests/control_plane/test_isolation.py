@@ -20,6 +20,8 @@ from billing import price_actions
 from billing.models import Cut, CutUsage, Invoice, PriceBook
 from control_plane.access import actions as access
 from control_plane.access import list_actions
+from control_plane.access_reports import actions as reports
+from control_plane.access_reports.months import Month
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit.models import AuditEntry
@@ -66,6 +68,10 @@ MALFORMED = (
 )
 
 
+MONTH = Month(2004, 2)
+"""That of no other date in these tests."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Watched:
     """A tenant that has one thing of every kind, each known by a name or an id."""
@@ -99,6 +105,8 @@ def watched_tenant() -> Watched:
     invitation, _ = people.invite(by_owner, tenant, email=f"invited@{CANARY}.example", role="developer")
     member, _ = make_person(f"member@{CANARY}.example")
     Membership.objects.create(tenant=tenant, person=member, role="developer")
+    report = reports.make(tenant, MONTH)
+    assert report is not None
     invoice, credit_note = _billed(tenant)
     return Watched(
         house=house,
@@ -110,6 +118,7 @@ def watched_tenant() -> Watched:
             "account": account.public_id,
             "group": group.public_id,
             "acl": acl.public_id,
+            "month": report.month,
             "invitation": invitation.public_id,
             "person": member.public_id,
             "sign_in": Session.objects.get(person=owner).public_id,
