@@ -100,9 +100,8 @@ def report(
     found["unused"] = _unused(found, now, _topic_names(tenant))
     names = {one["id"]: one.get("email") or one["name"] for one in (*found["people"], *found["keys"])}
     within = audit.entries(tenant.public_id).filter(at__gte=since, at__lt=until)
-    found["refusals"] = _counted("refusals", within.filter(outcome=REFUSED), names, left_out)
-    changing = within.filter(outcome=DONE, object_kind__in=ACTIVITY_KINDS).exclude(action__endswith=_READ)
-    found["activity"] = _counted("activity", changing, names, left_out)
+    found["refusals"] = counted("refusals", within.filter(outcome=REFUSED), names, left_out)
+    found["activity"] = counted("activity", changing(within), names, left_out)
     return found
 
 
@@ -299,7 +298,12 @@ def _principals(found: Mapping[str, Any]) -> Iterable[str]:
 # -- what was done and refused --------------------------------------------------------------------------
 
 
-def _counted(
+def changing(rows: QuerySet[AuditEntry]) -> QuerySet[AuditEntry]:
+    """Those about what decides who may do what, without reads."""
+    return rows.filter(outcome=DONE, object_kind__in=ACTIVITY_KINDS).exclude(action__endswith=_READ)
+
+
+def counted(
     name: str, rows: QuerySet[AuditEntry], names: Mapping[str, str], left_out: dict[str, int]
 ) -> list[dict[str, Any]]:
     """How often, by actor and action, the most frequent first."""
