@@ -52,7 +52,8 @@ def safe_cell(text: str) -> str:
 
 def as_csv(report: Mapping[str, Any]) -> Iterator[str]:
     """The report as CSV (RFC 4180), a line at a time, with `COLUMNS` first. No cell is a formula."""
-    for row in ({name: name for name in COLUMNS}, *_rows(report)):
+    heads: dict[str, object] = {name: name for name in COLUMNS}
+    for row in (heads, *_rows(report)):
         line = io.StringIO()
         csv.writer(line, lineterminator="\r\n", quoting=csv.QUOTE_ALL).writerow(
             [safe_cell(str(row.get(name) or "")) for name in COLUMNS]

@@ -358,6 +358,24 @@ def test_a_round_with_nothing_to_do_asks_once_however_many_tenants_there_are(hou
     assert len(captured.captured_queries) == 1
 
 
+def test_a_report_asks_the_database_as_often_for_many_rows_as_for_few(house: House) -> None:
+    def asked(month: Month) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            made(house, month)
+        return len(captured.captured_queries)
+
+    account = list_actions.create_account(ACTOR, house.tenant, name="first")
+    keys.create_key(ACTOR, house.tenant, name="first", account=account)
+    list_actions.create_group(ACTOR, house.tenant, name="first", members=[])
+    list_actions.create_account(ACTOR, house.tenant, name="without a key")
+    few = [asked(OCTOBER.earlier(n)) for n in (3, 2)][-1]
+    for n in range(20):
+        account = list_actions.create_account(ACTOR, house.tenant, name=f"more-{n}")
+        keys.create_key(ACTOR, house.tenant, name=f"more {n}", account=account, topic_prefix=f"t{n}")
+        list_actions.create_group(ACTOR, house.tenant, name=f"more-{n}", members=[])
+    assert asked(OCTOBER) == few <= 25
+
+
 def test_the_time_of_a_round_is_bounded_and_the_next_goes_on(house: House) -> None:
     assert actions.make_due(FIRST, within_s=0.0) == 0
     assert actions.make_due(FIRST) == 1

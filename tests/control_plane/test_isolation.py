@@ -369,7 +369,7 @@ def _pages() -> list[Any]:
 
 PAGES = _pages()
 _AS_IN_REST = {"member": "person"}
-_OF_ANY = {"partition": "0", "offset": "0", "meter": "messages_in"}
+_OF_ANY = {"partition": "0", "offset": "0", "meter": "messages_in", "form": "csv"}
 
 
 def _page(watched: Watched, name: str, parts: list[str], *, tenant: str, real: bool = True) -> str:

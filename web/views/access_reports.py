@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.core.paginator import Page
@@ -11,6 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from control_plane.access_reports import actions, queries
 from control_plane.access_reports.queries import NOW
+from penstock.rules import access as rules
 from penstock.rules import access_report
 from tenants.roles import Permission
 from web import notices
@@ -34,7 +36,8 @@ class Section:
     empty: str
     columns: tuple[str, ...]
     page: Page[Mapping[str, Any]]
-    rows: list[tuple[str, ...]]
+    rows: list[list[tuple[str, str]]]
+    """Cells with their columns."""
 
 
 @in_tenant(Permission.ACCESS_REPORT)
@@ -62,7 +65,8 @@ def report(request: HttpRequest, access: TenantAccess, month: str) -> HttpRespon
         "is_now": month == NOW,
         "report": found,
         "sha256": access_report.digest(found),
-        "sections": [_section(request, found, *given) for given in _SECTIONS],
+        "made_at": datetime.fromisoformat(found["made_at"]),
+        "sections": [_section(request, found, _names(found), *given) for given in _SECTIONS],
         "left_out": list(found["left_out"].items()),
     }
     return render(request, "web/access_report.html", context)
@@ -103,12 +107,25 @@ def _found(access: TenantAccess, month: str) -> dict[str, Any]:
     return queries.document(queries.report(access.tenant, month))
 
 
-_Row = Callable[[Mapping[str, Any]], tuple[str, ...]]
+_Names = Mapping[str, str]
+_Row = Callable[[Mapping[str, Any], _Names], tuple[str, ...]]
+
+
+def _names(found: Mapping[str, Any]) -> dict[str, str]:
+    """Principals -> what people call them."""
+    return {
+        rules.EVERYONE: "everyone",
+        rules.SERVICE: "the service",
+        **{f"{rules.PERSON_KIND}{one['id']}": one["email"] for one in found["people"]},
+        **{f"{rules.ACCOUNT_KIND}{one['id']}": one["name"] for one in found["service_accounts"]},
+        **{f"{rules.GROUP_KIND}{one['id']}": f"group {one['name']}" for one in found["groups"]},
+    }
 
 
 def _section(
     request: HttpRequest,
     found: Mapping[str, Any],
+    names: _Names,
     name: str,
     title: str,
     empty: str,
@@ -117,37 +134,41 @@ def _section(
 ) -> Section:
     rows: Sequence[Mapping[str, Any]] = found[name]
     page = page_of(request, rows, PER_PAGE, name)
-    return Section(
-        name=name, title=title, empty=empty, columns=columns, page=page, rows=[row(one) for one in page]
-    )
+    shown = [list(zip(columns, row(one, names), strict=True)) for one in page]
+    return Section(name=name, title=title, empty=empty, columns=columns, page=page, rows=shown)
 
 
 def _day(at: str | None) -> str:
     return "never" if at is None else at[:10]
 
 
-def _change(one: Mapping[str, Any]) -> tuple[str, ...]:
+def _called(names: _Names, principal: str) -> str:
+    return names.get(principal, principal)
+
+
+def _change(one: Mapping[str, Any], names: _Names) -> tuple[str, ...]:
     fields = ", ".join(field["field"].replace("_", " ") for field in one["fields"])
     return one["name"], one["kind"].replace("_", " "), one["change"], fields
 
 
-def _person(one: Mapping[str, Any]) -> tuple[str, ...]:
+def _person(one: Mapping[str, Any], names: _Names) -> tuple[str, ...]:
     factors = ", ".join({"totp": "codes", "webauthn": "passkey"}.get(f, f) for f in one["second_factors"])
     return one["email"], one["role"], factors or "none", _day(one["last_sign_in_at"])
 
 
-def _key(one: Mapping[str, Any]) -> tuple[str, ...]:
+def _key(one: Mapping[str, Any], names: _Names) -> tuple[str, ...]:
     scopes = "; ".join(f"{', '.join(s['operations']) or 'all'} on {s['on']}" for s in one["scopes"])
     expires = "never" if one["expires_at"] is None else _day(one["expires_at"])
-    return one["name"], one["principal"], scopes or "all", expires, _day(one["last_used_at"])
+    return one["name"], _called(names, one["principal"]), scopes or "all", expires, _day(one["last_used_at"])
 
 
-def _entry(one: Mapping[str, Any]) -> tuple[str, ...]:
+def _entry(one: Mapping[str, Any], names: _Names) -> tuple[str, ...]:
     operations = ", ".join(one["operations"]) or "everything"
-    return one["principal"], one["effect"], operations, one["on"], ", ".join(one["addresses"]) or "anywhere"
+    addresses = ", ".join(one["addresses"]) or "anywhere"
+    return _called(names, one["principal"]), one["effect"], operations, one["on"], addresses
 
 
-def _counted(one: Mapping[str, Any]) -> tuple[str, ...]:
+def _counted(one: Mapping[str, Any], names: _Names) -> tuple[str, ...]:
     who = one["name"] or f"{one['actor_kind']} {one['actor_id']}"
     return who, one["action"], f"{one['times']:,}"
 
@@ -159,7 +180,7 @@ _SECTIONS: tuple[tuple[str, str, str, tuple[str, ...], _Row], ...] = (
         "Looks unused",
         "Nothing.",
         ("What", "Kind", "Why"),
-        lambda one: (one["name"], one["kind"].replace("_", " "), one["reason"]),
+        lambda one, names: (one["name"], one["kind"].replace("_", " "), one["reason"]),
     ),
     ("refusals", "Refused", "Nothing.", ("Who", "What", "Times"), _counted),
     ("activity", "Changes by", "Nothing.", ("Who", "What", "Times"), _counted),
@@ -169,7 +190,7 @@ _SECTIONS: tuple[tuple[str, str, str, tuple[str, ...], _Row], ...] = (
         "Service accounts",
         "None.",
         ("Name", "Id", "Made"),
-        lambda one: (one["name"], one["id"], _day(one["created_at"])),
+        lambda one, names: (one["name"], one["id"], _day(one["created_at"])),
     ),
     ("keys", "Keys", "None.", ("Name", "Of", "May", "Ends", "Last used"), _key),
     (
@@ -177,7 +198,10 @@ _SECTIONS: tuple[tuple[str, str, str, tuple[str, ...], _Row], ...] = (
         "Groups of principals",
         "None.",
         ("Name", "Members"),
-        lambda one: (one["name"], ", ".join(one["members"]) or "none"),
+        lambda one, names: (
+            one["name"],
+            ", ".join(_called(names, member) for member in one["members"]) or "none",
+        ),
     ),
     ("entries", "Entries of the access list", "None.", ("Who", "Effect", "What", "On", "From"), _entry),
     (
@@ -185,8 +209,8 @@ _SECTIONS: tuple[tuple[str, str, str, tuple[str, ...], _Row], ...] = (
         "Presets that entries make up",
         "None.",
         ("Who", "Is", "Of", "Groups that begin with"),
-        lambda one: (
-            one["principal"],
+        lambda one, names: (
+            _called(names, one["principal"]),
             one["preset"],
             one["on"],
             ", ".join(prefix or "(all)" for prefix in one["group_prefixes"]),
@@ -197,6 +221,6 @@ _SECTIONS: tuple[tuple[str, str, str, tuple[str, ...], _Row], ...] = (
         "Open invitations",
         "None.",
         ("Address", "Role", "Until"),
-        lambda one: (one["email"], one["role"], _day(one["expires_at"])),
+        lambda one, names: (one["email"], one["role"], _day(one["expires_at"])),
     ),
 )

@@ -490,7 +490,6 @@ NO_LISTS = {
     "/v1/keys/{key}",
     "/v1/access",
     "/v1/access/who",
-    "/v1/access/reports/{month}",
     "/v1/acls/{acl}",
     "/v1/principal-groups/{group}",
     "/v1/quotas/preview",
