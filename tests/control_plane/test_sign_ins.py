@@ -48,7 +48,8 @@ def sign_in(password: str = PASSWORD) -> str:
 
 def recorded(person: Person) -> list[str]:
     """What the service's own audit log says was done with the person."""
-    return [entry.action for entry in audit.entries(SYSTEM_TENANT).filter(object_id=person.public_id)]
+    entries = audit.entries(SYSTEM_TENANT).filter(object_id=person.public_id)
+    return [entry.action for entry in entries.order_by("sequence")]
 
 
 def reread(person: Person) -> Person:
