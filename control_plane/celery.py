@@ -23,6 +23,7 @@ KEY_USE_S = 60.0
 CLOSED_S = 10.0
 BINS_S = 30.0
 AUDIT_S = 20.0
+ACCESS_REPORTS_S = 60.0
 POLL_S = 0.1
 """How often the embedded transport looks for messages."""
 
@@ -111,6 +112,11 @@ app.conf.update(
             "task": "cluster.note_key_use",
             "schedule": KEY_USE_S,
             "options": {"expires": KEY_USE_S},
+        },
+        "access-reports": {
+            "task": "access_reports.make",
+            "schedule": ACCESS_REPORTS_S,
+            "options": {"expires": ACCESS_REPORTS_S},
         },
         "audit": {"task": "audit.chain", "schedule": AUDIT_S, "options": {"expires": AUDIT_S * 2}},
         "mail": {"task": "mail.send", "schedule": MAIL_S, "options": {"expires": MAIL_S * 2}},

@@ -91,7 +91,7 @@ def sign_out(token: str) -> None:
 
 
 def open_session(person: Person, *, source: str, browser: str) -> str:
-    """The token of a new session, which is nowhere afterwards."""
+    """The token of a new session, which is nowhere afterwards. That the person signed in is noted."""
     token = tokens.new_token(tokens.SESSION_PREFIX)
     Session.objects.create(
         person=person,
@@ -100,6 +100,7 @@ def open_session(person: Person, *, source: str, browser: str) -> str:
         browser=browser[:BROWSER_LENGTH_MAX],
         expires_at=timezone.now() + SESSION_LENGTH,
     )
+    Person.objects.filter(pk=person.pk).update(last_login=timezone.now())
     return token
 
 

@@ -8,6 +8,7 @@ SENSITIVE_READS = frozenset(
     {
         Permission.KEYS_READ,
         Permission.ACCESS_READ,
+        Permission.ACCESS_REPORT,
         Permission.PEOPLE_READ,
         Permission.MESSAGES_READ,
         Permission.AUDIT_READ,

@@ -46,6 +46,7 @@ class Permission(StrEnum):
     KEYS_WRITE = "keys.write"
     ACCESS_READ = "access.read"
     ACCESS_WRITE = "access.write"
+    ACCESS_REPORT = "access.report"
     QUOTAS_READ = "quotas.read"
     QUOTAS_WRITE = "quotas.write"
     AUDIT_READ = "audit.read"
@@ -85,6 +86,8 @@ TABLE = MappingProxyType(
         ),
         # Access lists, groups of principals, service accounts and their keys: who may write them may do all they grant.
         Permission.ACCESS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.KEY}),
+        # Reports name every person and key together, so who may look some of it up may not read them.
+        Permission.ACCESS_REPORT: frozenset({_S.OWNER, _S.ADMIN, _S.AUDITOR, _S.OPERATOR}),
         Permission.QUOTAS_READ: frozenset({*_PEOPLE, _S.KEY, _S.OPERATOR}),
         Permission.QUOTAS_WRITE: frozenset({_S.OPERATOR}),
         Permission.AUDIT_READ: frozenset({_S.OWNER, _S.ADMIN, _S.AUDITOR, _S.OPERATOR}),

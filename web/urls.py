@@ -4,6 +4,7 @@ from django.urls import URLPattern, path
 
 from web.views import (
     access,
+    access_reports,
     account,
     accounts,
     addresses,
@@ -95,6 +96,10 @@ urlpatterns: list[URLPattern] = [
     path(f"{TENANT}/access/new-entry", access.new_entry, name="new-entry"),
     path(f"{TENANT}/access/entries/<str:acl>/remove", access.remove_entry, name="remove-entry"),
     path(f"{TENANT}/access/who", access.who_may, name="who-may"),
+    path(f"{TENANT}/access/reports", access_reports.reports, name="access-reports"),
+    path(f"{TENANT}/access/reports/<str:month>", access_reports.report, name="access-report"),
+    path(f"{TENANT}/access/reports/<str:month>/<str:form>", access_reports.file, name="access-report-file"),
+    path(f"{TENANT}/access/report-mails", access_reports.set_mails, name="access-report-mails"),
     path(f"{TENANT}/access/new-account", principals.new_account, name="new-account"),
     path(f"{TENANT}/access/accounts/<str:account>/delete", principals.delete_account, name="delete-account"),
     path(f"{TENANT}/access/new-group", principals.new_group, name="new-principal-group"),

@@ -6,6 +6,7 @@ from drf_spectacular.views import SpectacularAPIView
 
 from control_plane.rest import (
     access,
+    access_reports,
     accounts,
     addresses,
     audit,
@@ -71,6 +72,10 @@ urlpatterns = [
     path("access", access.AccessListView.as_view()),
     path("access/check", access.AccessCheckView.as_view()),
     path("access/who", access.WhoView.as_view()),
+    path("access/reports", access_reports.AccessReportsView.as_view()),
+    path("access/reports/<str:month>", access_reports.AccessReportView.as_view()),
+    path("access/reports/<str:month>/csv", access_reports.AccessReportCsvView.as_view()),
+    path("access/report-mails", access_reports.AccessReportMailsView.as_view()),
     path("acls", access.AclsView.as_view()),
     path("acls:preset", access.AclPresetView.as_view()),
     path("acls/<str:acl>", access.AclView.as_view()),

@@ -17,7 +17,15 @@ from penstock.rest.client import segment
 from penstock.rules.access import ALLOW, DENY, PRESETS
 
 
-@click.group(name="access", cls=Group, path=("access",))
+@click.group(
+    name="access",
+    cls=Group,
+    path=("access",),
+    homes={
+        "report": "penstock.cli.access_reports:access_report",
+        "reports": "penstock.cli.access_reports:access_reports",
+    },
+)
 def access() -> None:
     """Who may do what: entries that allow and deny, and why not."""
 

@@ -2,46 +2,31 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import click
 
 from penstock.cli.audit import Noted, read_expected
-from penstock.cli.cluster import operator_token, token_option
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Command, current
 from penstock.cli.invoice import moment
 from penstock.cli.output import print_json, print_table, progress, say
-from penstock.cli.rest import settings
 from penstock.cli.topic_changes import timeout_option
+from penstock.cli.whose import client_for, whose_option
 from penstock.contract.audit_entries import OUTCOMES, ChainCheck
 from penstock.contract.errors import ConfigurationError, InvalidRequest
 from penstock.contract.limits import AUDIT_EXPORT_ENTRIES_MAX
-from penstock.rest.client import RestClient
 
-_FunctionT = TypeVar("_FunctionT", bound=Callable[..., object])
 _LINE_BYTES_MAX = 16 * 1024 * 1024
 """An entry is some kilobytes; whatever is longer is none."""
 _LISTED = 50
 
 
-def _whose(command: _FunctionT) -> _FunctionT:
-    """Keys may not read the log: people and operators may."""
-    named = click.option(
-        "--tenant", metavar="ID", help="Whose log; needed by operators, and by people with several tenants."
-    )(command)
-    return token_option(named)
-
-
-@contextmanager
-def _client(token_file: Path | None, tenant: str | None) -> Iterator[RestClient]:
-    chosen = settings()
-    token = chosen.api_key if token_file is None else operator_token(token_file)
-    with RestClient(chosen.api_url, token, chosen.ca_file, tenant=tenant) as rest:
-        yield rest
+_whose = whose_option("log")
+_client = client_for
 
 
 @click.command(

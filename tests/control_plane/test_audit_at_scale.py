@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from control_plane.access_reports import content
 from control_plane.audit import queries
 from control_plane.audit.queries import Search
 from tests.conftest import FULL
@@ -91,3 +92,25 @@ def test_a_page_of_a_search_reads_a_bounded_number_of_entries() -> None:
     bounds = dict.fromkeys(SEARCHES, 2.0 * PAGE)
     bounds |= {"name": ENTRIES / 1_000, "name and kind": ENTRIES / 1_000, "actor, refused": ENTRIES / 50}
     assert {name: read for name, read in wide.items() if read > bounds[name]} == {}
+
+
+def test_the_counts_of_an_access_report_read_what_they_count_alone() -> None:
+    """Of a month: its refusals and its changes of a few kinds, however long the log is."""
+    with connection.cursor() as cursor:
+        cursor.execute(FILL)
+        cursor.execute("UPDATE audit_auditentry SET object_kind = 'key' WHERE object_kind = 'kind3'")
+        cursor.execute("ANALYZE audit_auditentry")
+    within = queries.entries(TENANT).filter(at__gte=MIDDLE, at__lt=MIDDLE + timedelta(hours=1))
+    counted = {
+        "refusals": within.filter(outcome="refused"),
+        "activity": content.changing(within),
+    }
+    for name, rows in counted.items():
+        left_out: dict[str, int] = {}
+        with CaptureQueriesContext(connection) as caught:
+            shown = content.counted(name, rows, {}, left_out)
+        expected = rows.count()
+        assert sum(one["times"] for one in shown) == expected > 0 and left_out == {}
+        read = sum(_rows_read(query["sql"]) for query in caught.captured_queries)
+        # A tenth of the log is another tenant's, and refusals are of every kind.
+        assert read <= 1.3 * expected + PAGE, name

@@ -48,6 +48,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("PATCH", "v1/principal-groups/<str:group>"): {"members": []},
     ("DELETE", "v1/principal-groups/<str:group>"): {},
     ("PATCH", "v1/access"): {"default": "deny"},
+    ("PATCH", "v1/access/report-mails"): {"to_owners": False},
     ("POST", "v1/acls"): ENTRY | {"name": "fresh"},
     ("POST", "v1/acls:preset"): {
         "preset": "producer",

@@ -21,6 +21,8 @@ from billing import price_actions
 from billing.models import Cut, CutUsage, Invoice, PriceBook
 from control_plane.access import actions as access
 from control_plane.access import list_actions
+from control_plane.access_reports import actions as reports
+from control_plane.access_reports.months import Month
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit.models import AuditEntry
@@ -68,6 +70,10 @@ MALFORMED = (
 )
 
 
+MONTH = Month(2004, 2)
+"""That of no other date in these tests."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Watched:
     """A tenant that has one thing of every kind, each known by a name or an id."""
@@ -104,6 +110,8 @@ def watched_tenant() -> Watched:
     factor = Authenticator.objects.create(
         user=owner, type=Authenticator.Type.WEBAUTHN, data={"name": f"{CANARY} passkey"}
     )
+    report = reports.make(tenant, MONTH)
+    assert report is not None
     invoice, credit_note = _billed(tenant)
     return Watched(
         house=house,
@@ -115,6 +123,7 @@ def watched_tenant() -> Watched:
             "account": account.public_id,
             "group": group.public_id,
             "acl": acl.public_id,
+            "month": report.month,
             "invitation": invitation.public_id,
             "person": member.public_id,
             "factor": factors.public_id_of(factor),
@@ -366,7 +375,7 @@ def _pages() -> list[Any]:
 
 PAGES = _pages()
 _AS_IN_REST = {"member": "person"}
-_OF_ANY = {"partition": "0", "offset": "0", "meter": "messages_in"}
+_OF_ANY = {"partition": "0", "offset": "0", "meter": "messages_in", "form": "csv"}
 
 
 def _page(watched: Watched, name: str, parts: list[str], *, tenant: str, real: bool = True) -> str:

@@ -27,6 +27,7 @@ OPERATOR = frozenset({S.OPERATOR})
 USAGE = PEOPLE | {S.KEY, S.OPERATOR}
 INVOICES = frozenset({S.OWNER, S.ADMIN, S.BILLING, S.AUDITOR, S.KEY, S.OPERATOR})
 ACCESS_READERS = frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.OPERATOR})
+AUDITORS = frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR})
 ACCESS_WRITERS = frozenset({S.OWNER, S.ADMIN, S.KEY})
 
 MAY = {
@@ -91,6 +92,11 @@ MAY = {
     ("PATCH", "v1/access"): ACCESS_WRITERS,
     ("GET", "v1/access/check"): ACCESS_READERS,
     ("GET", "v1/access/who"): ACCESS_READERS,
+    ("GET", "v1/access/reports"): AUDITORS,
+    ("GET", "v1/access/reports/<str:month>"): AUDITORS,
+    ("GET", "v1/access/reports/<str:month>/csv"): AUDITORS,
+    ("GET", "v1/access/report-mails"): AUDITORS,
+    ("PATCH", "v1/access/report-mails"): frozenset({S.OWNER, S.ADMIN}),
     ("GET", "v1/acls"): ACCESS_READERS,
     ("POST", "v1/acls"): ACCESS_WRITERS,
     ("POST", "v1/acls:preset"): ACCESS_WRITERS,

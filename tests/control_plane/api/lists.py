@@ -23,6 +23,7 @@ from billing.models import (
     UsageDay,
 )
 from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup
+from control_plane.access_reports.models import AccessReport
 from control_plane.audit.models import AuditEntry
 from control_plane.placement.models import (
     BrokerOrder,
@@ -210,6 +211,21 @@ def acls(house: House, said: Cluster, numbers: range) -> None:
             resource="topic",
             name=f"topic-{n}",
             fingerprint=f"{n:064x}",
+        )
+        for n in numbers
+    )
+
+
+def access_reports(house: House, said: Cluster, numbers: range) -> None:
+    AccessReport.objects.bulk_create(
+        AccessReport(
+            public_id=f"arp_{n}",
+            tenant=house.tenant,
+            month=f"{2000 + n // 12}-{n % 12 + 1:02}",
+            made_at=BEGINNING,
+            sha256=f"{n:064x}",
+            document=b"",
+            counts={"people": n},
         )
         for n in numbers
     )
@@ -450,6 +466,7 @@ LISTS: Mapping[str, Listed] = {
     "/v1/service-accounts": Listed(fill=service_accounts),
     "/v1/principal-groups": Listed(fill=principal_groups),
     "/v1/acls": Listed(fill=acls),
+    "/v1/access/reports": Listed(fill=access_reports),
     "/v1/audit": Listed(fill=audit),
     "/v1/cluster/brokers": Listed(fill=brokers, by=OPERATOR),
     "/v1/cluster/losses": Listed(fill=losses, by=OPERATOR),

@@ -125,6 +125,8 @@ VALID: dict[str, Any] = {
     "scopes": [{"resource": "topic", "pattern": "prefix", "name": "orders", "operations": ["produce"]}],
     "service_account": "sa_nothing",
     "overlap_s": 60,
+    "to_owners": False,
+    "to_me": True,
     "members": ["person:us_nothing"],
     "kind": "rebalance",
     "cell": "",

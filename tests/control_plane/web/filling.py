@@ -1,5 +1,6 @@
 """A service in which there is as much as a test asks for of everything that a page of the console lists."""
 
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from billing.models import (
     UsageDay,
 )
 from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup
+from control_plane.access_reports.models import AccessReport
 from control_plane.audit import actions as audit
 from control_plane.outbox.models import Delivery
 from control_plane.topics.models import Topic
@@ -31,6 +33,7 @@ from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
 from penstock.contract.limits import PRINCIPAL_GROUPS_PER_TENANT_MAX
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.access_report import LISTS, canonical, digest
 from quotas.models import Quota
 from tenants.models import (
     ApiKey,
@@ -47,6 +50,7 @@ from tests.control_plane.billing import invoice_rows
 from tests.control_plane.billing.invoice_rows import METERS
 from tests.control_plane.world import ACTOR
 
+EMPTY_REPORT = {"month": "2000-01", "default": "allow", **{name: [] for name in LISTS}}
 BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
 TODAY = timezone.now().date()
@@ -120,6 +124,18 @@ def _keys(tenant: Tenant, owner: Person, numbers: range) -> None:
 
 
 def _access(tenant: Tenant, numbers: range) -> None:
+    AccessReport.objects.bulk_create(
+        AccessReport(
+            tenant=tenant,
+            public_id=f"arp_{number}",
+            month=f"{2000 + number // 12}-{number % 12 + 1:02}",
+            made_at=BEGINNING,
+            sha256=digest(EMPTY_REPORT),
+            document=zlib.compress(canonical(EMPTY_REPORT)),
+            counts={"changes": 0, "unused": 0, "refusals": 0},
+        )
+        for number in numbers
+    )
     ServiceAccount.objects.bulk_create(
         ServiceAccount(tenant=tenant, public_id=f"sa_{number}", name=f"account-{number:03}")
         for number in numbers

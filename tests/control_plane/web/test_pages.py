@@ -67,6 +67,7 @@ NEW_TOPIC = {
 }
 ARGUMENTS |= {"partition": "0", "offset": "0"}
 ARGUMENTS |= {"member": "usr_nothing", "invitation": "ivt_nothing"}
+ARGUMENTS |= {"month": "2004-02", "form": "csv"}
 ARGUMENTS |= {"acl": "acl_nothing", "account": "sa_nothing", "group": "grp_nothing"}
 
 
@@ -258,7 +259,7 @@ def test_what_one_may_not_do_is_not_offered(house: House) -> None:
     [
         *("", "/topics", "/topics/orders", "/new-topic", "/topics/orders/settings", "/topics/orders/delete"),
         *("/topics/orders/send", "/groups", "/keys", "/new-key", "/usage", "/invoices", "/audit", "/nothing"),
-        *("/people", "/invite", "/bin"),
+        *("/people", "/invite", "/bin", "/access/reports", "/access/reports/now"),
     ],
 )
 def test_pages_have_a_strict_policy_and_nothing_inline(house: House, page: str) -> None:

@@ -1,0 +1,37 @@
+"""Commands about a tenant that API keys may not give: the options that say whose, and the client that they make."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from penstock.cli.cluster import operator_token, token_option
+from penstock.cli.rest import settings
+from penstock.rest.client import RestClient
+
+_FunctionT = TypeVar("_FunctionT", bound=Callable[..., object])
+
+
+def whose_option(of: str) -> Callable[[_FunctionT], _FunctionT]:
+    """`--token-file` and `--tenant`: people and operators may do it. `of` says what of the tenant is meant."""
+
+    def decorate(command: _FunctionT) -> _FunctionT:
+        named = click.option(
+            "--tenant",
+            metavar="ID",
+            help=f"Whose {of}; needed by operators, and by people with several tenants.",
+        )(command)
+        return token_option(named)
+
+    return decorate
+
+
+@contextmanager
+def client_for(token_file: Path | None, tenant: str | None) -> Iterator[RestClient]:
+    """REST as the operator of the file, else as the caller of the settings."""
+    chosen = settings()
+    token = chosen.api_key if token_file is None else operator_token(token_file)
+    with RestClient(chosen.api_url, token, chosen.ca_file, tenant=tenant) as rest:
+        yield rest
