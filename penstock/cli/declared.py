@@ -110,7 +110,11 @@ def diff(
 @click.command(
     "apply",
     cls=Command,
-    examples=["penstock apply -f team.yaml", "penstock apply -f team.yaml --prune --yes"],
+    examples=[
+        "penstock apply -f team.yaml --keys-to team.keys",
+        "penstock apply -f team.yaml --prune --yes",
+        "penstock apply -f team.yaml --dry-run",
+    ],
 )
 @_file
 @_prune
@@ -123,6 +127,9 @@ def diff(
     " output.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show what would change, and change nothing; as diff, but it ends with 0."
+)
 @_for_operators
 @_tenant
 @timeout_option
@@ -133,6 +140,7 @@ def apply(
     prune_keys: bool,
     keys_to: str | None,
     yes: bool,
+    dry_run: bool,
     token_file: Path | None,
     tenant: str | None,
     timeout: float,
@@ -149,6 +157,9 @@ def apply(
                 wanted, present, prune=prune, prune_topics=prune_topics, prune_keys=prune_keys
             )
             _must_be_able(rest, changes, timeout)
+        if dry_run:
+            _foresee(changes)
+            return
         makes_keys = any(one.kind is Kind.KEY and one.sign is Sign.ADD for one in changes)
         place = new_keys.place_for(keys_to, as_json=current().json) if makes_keys else None
         if not current().json:
@@ -172,6 +183,14 @@ def apply(
         print_json({"changes": [_document(one) for one in changes], "applied": len(work.done)})
     elif changes:
         say(f"Applied: {len(changes)}.")
+
+
+def _foresee(changes: Sequence[Change]) -> None:
+    if current().json:
+        print_json({"changes": [_document(one) for one in changes], "applied": 0})
+        return
+    _show(changes)
+    say("Nothing was changed: this was a dry run.")
 
 
 def _client(wanted: Declared, token_file: Path | None, tenant: str | None) -> RestClient:

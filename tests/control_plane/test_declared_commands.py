@@ -240,3 +240,24 @@ def test_a_file_of_a_hundred_megabytes_is_refused_without_being_read(
         output.truncate(100_000_000)
     assert run(["apply", "-f", str(file), "--yes"]) == 5
     assert "over 10000000 bytes" in capsys.readouterr().err
+
+
+def test_a_dry_run_shows_what_would_be_applied_and_changes_nothing(
+    apply: Apply, house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert apply("topics: [{name: fresh, partitions: 3}]", "--dry-run", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in shown["changes"]] == ["fresh"] and shown["applied"] == 0
+    assert not queries.topics(house.tenant).exists()
+
+
+def test_a_dry_run_of_a_command_is_the_services_own(house: House, capsys: pytest.CaptureFixture[str]) -> None:
+    actions.create_topic(ACTOR, house.tenant, name="orders", partitions=3, settings={})
+    everything_delivered()
+    assert run(["topic", "alter", "orders", "--partitions", "5", "--dry-run"]) == 0
+    shown = capsys.readouterr()
+    assert "\tpartitions\t3\t5" in shown.out and "Nothing was changed" in shown.err
+    assert run(["topic", "delete", "orders", "--dry-run"]) == 0
+    assert run(["topic", "alter", "orders", "--partitions", "2", "--dry-run"]) == 5, "as without it"
+    assert run(["topic", "create", "orders", "--partitions", "1", "--dry-run"]) == 5
+    assert queries.topic(house.tenant, "orders").partitions == 3
