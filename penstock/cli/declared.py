@@ -161,13 +161,13 @@ def apply(
             _foresee(changes)
             return
         makes_keys = any(one.kind is Kind.KEY and one.sign is Sign.ADD for one in changes)
-        place = new_keys.place_for(keys_to, as_json=current().json) if makes_keys else None
+        keys_output = new_keys.output_for(keys_to, as_json=current().json) if makes_keys else None
         if not current().json:
             _show(changes, beside_keys=keys_to == new_keys.STANDARD_OUTPUT)
         if changes and not yes:
             must_agree(_question(changes))
-        with place or nullcontext():
-            work = Work(rest, ids_of(present), timeout, place)
+        with keys_output or nullcontext():
+            work = Work(rest, ids_of(present), timeout, keys_output)
             try:
                 with progress("Applying", len(changes)) as bar:
                     work.run(changes, bar)

@@ -121,7 +121,7 @@ class Work:
     def _make_key(self, key: DeclaredKey) -> None:
         """A key whose text cannot be written down is of no use: it is revoked again. Raises `ConfigurationError`."""
         if self._new_keys is None:
-            raise AssertionError("a key is made, and there is no place for its text")
+            raise AssertionError("a key is made, and there is no output for its text")
         account = self._ids[f"service_account:{key.service_account}"].partition(":")[2]
         body: dict[str, Any] = {"name": key.name, "service_account": account}
         if key.expires_at is not None:

@@ -18,7 +18,7 @@ _PRIVATE = 0o600
 
 
 class NewKeys:
-    """Takes the texts. Opened before anything is changed, so that a place that cannot be written makes no key.
+    """Takes the texts. Opened before anything is changed, so that an output that cannot be written makes no key.
 
     In a file each key is one line of JSON behind what is there already; it is on the disk when `keep` returns.
     """
@@ -69,8 +69,8 @@ def _opened(file: Path) -> int:
     return descriptor
 
 
-def place_for(to: str | None, *, as_json: bool) -> NewKeys:
-    """Raises `click.UsageError` where no place is named, or the one of the JSON document."""
+def output_for(to: str | None, *, as_json: bool) -> NewKeys:
+    """Raises `click.UsageError` where no output is named, or that of the JSON document."""
     if to is None:
         raise click.UsageError(
             "The file makes keys, and their texts are shown once: say where with --keys-to FILE, or -."
