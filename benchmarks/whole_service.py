@@ -33,6 +33,8 @@ class WholeService:
     """Up within the block. The usage pipeline is paused: its Spark is another figure's, and takes what it can get."""
 
     def __init__(self, folder: Path) -> None:
+        folder = folder.absolute()
+        folder.chmod(0o711)  # the database's own user gets through it
         os.environ["PENSTOCK_PROFILE_FILE"] = str(folder / "profiles.toml")
         self.directory = DataDirectory(folder / "service")
         self.dev = DevService(self.directory)
