@@ -37,6 +37,7 @@ def ten_thousand_topics(folder: Path) -> list[Measured]:
             time.sleep(_SETTLED_S)
             pages_ms = _pages_ms(rest, PAGE_ITEMS_DEFAULT)
             large_ms = _pages_ms(rest, PAGE_ITEMS_MAX)
+            print(f"pages: p50 {median(pages_ms):.0f} ms", file=sys.stderr, flush=True)
         apply_s = [_apply_s(service, folder) for _ in range(_TURNS)]
     return [
         Measured(
