@@ -23,6 +23,7 @@ from benchmarks.key_changes import BENCHMARK as KEY_CHANGES
 from benchmarks.latency import steady_load
 from benchmarks.links import BENCHMARK as LINKS
 from benchmarks.many_partitions import BENCHMARK as MANY_PARTITIONS
+from benchmarks.many_tenants import BENCHMARK as MANY_TENANTS
 from benchmarks.metering import BENCHMARK as METERING
 from benchmarks.metering import NOISE as METERING_NOISE
 from benchmarks.noisy_neighbour import BENCHMARK as NOISY_NEIGHBOUR
@@ -31,6 +32,7 @@ from benchmarks.placement import BENCHMARK as PLACEMENT
 from benchmarks.planned_moves import planned_moves
 from benchmarks.quotas import BENCHMARK as QUOTAS
 from benchmarks.recovery import BENCHMARK as RECOVERY
+from benchmarks.ten_thousand_topics import BENCHMARK as TEN_THOUSAND_TOPICS
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
 from benchmarks.topic_creation import BENCHMARK as TOPIC_CREATION
 from benchmarks.topic_creation import TOGETHER_BENCHMARK
@@ -84,6 +86,8 @@ BENCHMARKS = (
     KEY_CHANGES,
     TOPIC_CREATION,
     TOGETHER_BENCHMARK,
+    TEN_THOUSAND_TOPICS,
+    MANY_TENANTS,
     MANY_PARTITIONS,
     IDLE_CLIENTS,
     FOLDS,

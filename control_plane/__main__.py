@@ -2,8 +2,10 @@
 
 import os
 import sys
+from typing import NoReturn
 
 from control_plane import config, logs
+from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import ConfigurationError
 
 
@@ -21,9 +23,14 @@ def main() -> None:
         said = server_checks.database_failure(config.current())
         if said is None:
             raise
-        sys.exit(f"penstock: {said}")
+        _cannot_start(said)
     except ConfigurationError as error:
-        sys.exit(f"penstock: {error}")
+        _cannot_start(error.message)
+
+
+def _cannot_start(why: str) -> NoReturn:
+    print(f"penstock: {why}", file=sys.stderr)
+    sys.exit(ProcessEnd.CANNOT_START)
 
 
 if __name__ == "__main__":

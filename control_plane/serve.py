@@ -8,6 +8,7 @@ import sys
 
 from control_plane import config, logs
 from control_plane.http_server import Server
+from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import ConfigurationError
 
 DRAIN_S = 10.0
@@ -25,7 +26,8 @@ def main() -> None:
         settings = config.current()
         from control_plane.wsgi import application
     except ConfigurationError as error:
-        sys.exit(f"penstock: {error}")
+        print(f"penstock: {error}", file=sys.stderr)
+        sys.exit(ProcessEnd.CANNOT_START)
     # It imports models, which need what the application has set up.
     from control_plane import server_checks
     from control_plane.audit.tallies import tallies

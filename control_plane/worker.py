@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from control_plane import config, logs
 from daemon.http_listener import HttpListener
+from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import ConfigurationError
 from penstock.rules.addresses import split_address
 
@@ -161,7 +162,7 @@ class _Gauges(Collector):
 
 
 def main() -> int:
-    """Serve until SIGTERM, and then finish the tasks that have begun. Exit status 1 when it cannot start."""
+    """Serve until SIGTERM, and then finish the tasks that have begun. Returns what to exit with."""
     logs.set_up("worker")
     try:
         worker = _connected()
@@ -169,9 +170,11 @@ def main() -> int:
 
         worker.serve()
     except ConfigurationError as error:
-        sys.exit(f"penstock: {error}")
+        print(f"penstock: {error}", file=sys.stderr)
+        return ProcessEnd.CANNOT_START
     except OSError as error:
-        sys.exit(f"penstock: worker_listen: {error.strerror}")
+        print(f"penstock: worker_listen: {error.strerror}", file=sys.stderr)
+        return ProcessEnd.CANNOT_START
     try:
         # No talk between workers: it would only fill the embedded transport.
         app.worker_main(
@@ -181,7 +184,7 @@ def main() -> int:
             ]
         )
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else 1
+        return ended.code if isinstance(ended.code, int) else ProcessEnd.ABORTED
     finally:
         worker.stop()
     return 0

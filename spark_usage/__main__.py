@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from daemon.data_set_store import StoreUnavailable
+from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import ConfigurationError, PenstockError
 from spark_usage import configuration, datasets
 from spark_usage.cluster import ClusterLost
@@ -37,7 +38,7 @@ def main() -> int:
         )
     except ConfigurationError as error:
         print(f"spark_usage: {error}", file=sys.stderr)
-        return 2
+        return ProcessEnd.CANNOT_START
     try:
         return _show(chosen) if arguments.command == "show" else _once(chosen, again=arguments.again)
     except (NotYet, CheckFailed, ClusterLost, StoreUnavailable, Unavailable, PenstockError) as error:

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from daemon import logs
 from daemon.data_set_store import StoreUnavailable
 from daemon.http_listener import HttpListener
+from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import ConfigurationError
 from penstock.rules.addresses import split_address
 from spark_usage.cluster import ClusterLost
@@ -29,9 +30,6 @@ from spark_usage.pipeline import NotYet, Pipeline
 from spark_usage.rounds import Round
 
 log = logging.getLogger("spark_usage.runner")
-EXIT_CANNOT_START = 2
-EXIT_LOST = 75
-"""Another runner works: this one is to be started again, and waits then."""
 _WAITING_S = 1.0
 """Interval of the tries while the service is being set up, and of the looks at the lease while another runner works."""
 _PAUSE_RATIO, _PAUSE_MAX_S = 4.0, 60.0
@@ -141,7 +139,7 @@ class Runner:
         )
         self._heartbeat.report(state="stopped", busy=False, error="another runner works")
         logging.shutdown()
-        os._exit(EXIT_LOST)
+        os._exit(ProcessEnd.LEASE_LOST)
 
     def _warm_up(self, heartbeat: Heartbeat) -> None:
         """Spark takes seconds to start. On a cluster that is away the rounds try again, and say so."""
@@ -216,7 +214,7 @@ class Runner:
         time.sleep(_PATIENCE_S)
         self._pipeline.cancel()
         time.sleep(_PATIENCE_S)
-        os._exit(1)
+        os._exit(ProcessEnd.ABORTED)
 
 
 def pause_s(round_s: float, interval_s: float) -> float:
@@ -254,10 +252,10 @@ def main() -> int:
         listener = runner.serve()
     except ConfigurationError as error:
         log.error("%s", error)
-        return EXIT_CANNOT_START
+        return ProcessEnd.CANNOT_START
     except OSError as error:
         log.error("runner_listen or datasets: %s", error)
-        return EXIT_CANNOT_START
+        return ProcessEnd.CANNOT_START
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: runner.stop())
     runner.run()

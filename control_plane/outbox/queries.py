@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from django.db.models import Min, Q
+from django.db.models import Max, Min, Q
 from django.utils import timezone
 
 from control_plane.outbox.models import Delivery
@@ -25,6 +25,11 @@ def is_delivered(kind: str, object_id: str, generation: int) -> bool:
     return not Delivery.objects.filter(
         kind=kind, object_id=object_id, generation__lte=generation, delivered_at=None
     ).exists()
+
+
+def newest_row() -> int:
+    """Number of the row that was written last; 0 without any. Every change that brokers must hear of writes one."""
+    return Delivery.objects.aggregate(newest=Max("pk"))["newest"] or 0
 
 
 def is_with_somebody(kind: str, object_id: str) -> bool:

@@ -6,12 +6,13 @@ from celery import shared_task
 
 from control_plane.brokers import client
 from control_plane.reconciliation import purging
-from control_plane.reconciliation.reconcile import reconcile as reconcile_once
+from control_plane.reconciliation.rounds import Rounds
 from penstock.contract.errors import BrokerUnavailable
 from tenants.key_use import actions
 
 KEY_USE_WITHIN_S = 600.0
 """Ten rounds: what a broker did not tell in one, it tells in the next."""
+_rounds = Rounds()
 _log = logging.getLogger(__name__)
 
 
@@ -40,8 +41,8 @@ def note_key_use() -> None:
 
 @shared_task(name="cluster.reconcile")
 def reconcile() -> None:
-    """Compare once; brokers that are away are compared the next time."""
+    """Compare once, if anything has changed; brokers that are away are compared the next time."""
     try:
-        reconcile_once()
+        _rounds.turn()
     except BrokerUnavailable as error:
         _log.warning("nothing was reconciled", extra={"error": error.message})

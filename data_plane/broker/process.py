@@ -50,6 +50,7 @@ from data_plane.node.broker_node import BrokerNode
 from data_plane.node.log_directory.directory import WrongDirectory
 from data_plane.node.membership.only_one import IdTaken
 from data_plane.node.replicas.committer import LogDirectoryFailed
+from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract import limits
 from penstock.contract.errors import ConfigurationError
 from penstock.contract.ids import TopicPartition
@@ -65,10 +66,6 @@ GC_THRESHOLDS = (5_000, 3, 1_000)
 fifth of all time under small batches. No request is served meanwhile, so the two younger generations stay small (20,000
 objects, 10 ms; 200,000 took 100) and all of them are seldom looked at."""
 ADDRESS_FILE = "address.json"
-EXIT_ABORTED = 1
-EXIT_CANNOT_START = 2
-EXIT_FAULT = 70
-"""Our own bug, or a log directory or metadata file that can no longer be trusted: start again and recover."""
 _CANNOT_START = (ConfigurationError, DiskFault, IdTaken, OSError, StoreFault, WrongDirectory)
 _LOOP_BEAT_S = 0.5
 _LAST_STEPS_S = 10.0
@@ -364,7 +361,7 @@ class BrokerProcess:
             _log.critical("the broker cannot take part any more", extra={"fault": str(error)})
         else:
             _log.critical("the broker failed", exc_info=error)
-        self._end_with(EXIT_FAULT)
+        self._end_with(ProcessEnd.FAILED)
 
     def _end_with(self, status: int) -> None:
         if not self._end.done():
@@ -375,7 +372,7 @@ class BrokerProcess:
         self._signals += 1
         if self._signals > 1 or not self._node.booted.is_set():
             _log.warning("aborted")
-            self._end_with(EXIT_ABORTED)
+            self._end_with(ProcessEnd.ABORTED)
             return
         _log.info("draining")
         self._start(self._node.drain())
@@ -385,7 +382,7 @@ class BrokerProcess:
         """What waits for disk space, or for an unknown reason, is given up: no client has a promise of it."""
         await asyncio.sleep(self._node.config.timings.drain_ms / 1000 + _LAST_STEPS_S)
         _log.warning("not drained in time; the next start recovers")
-        self._end_with(EXIT_ABORTED)
+        self._end_with(ProcessEnd.ABORTED)
 
 
 def _on_signals(numbers: Sequence[signal.Signals], action: Callable[[], None]) -> None:
@@ -462,4 +459,4 @@ def main(arguments: list[str]) -> NoReturn:
         uvloop.run(_run(config))
     except _CANNOT_START as wrong:
         print(f"penstock-broker: {wrong}", file=sys.stderr, flush=True)
-        _end_process(EXIT_CANNOT_START)
+        _end_process(ProcessEnd.CANNOT_START)

@@ -8,7 +8,7 @@ import click
 from docs.reference.markdown import code, page, said_of, table
 from penstock.cli import exit_codes
 from penstock.cli.__main__ import cli
-from penstock.cli.exit_codes import ExitCode
+from penstock.cli.exit_codes import ExitCode, ProcessEnd
 from penstock.cli.invocation import Command, shared_options
 
 _SHARED = {"--help", "--version"}.union(*(option.opts for option in shared_options()))
@@ -38,19 +38,26 @@ def commands_page() -> str:
 
 def exit_codes_page() -> str:
     """What a command may end with."""
-    said = said_of(exit_codes, "ExitCode")
-    rows = [
-        (int(member), member.name.lower().replace("_", " "), said[member.name] or "Done.")
-        for member in ExitCode
-    ]
     return page(
         "Exit codes",
         "`penstock/cli/exit_codes.py`",
         "A script can rely on these. With `--json` a failure is one JSON document on the standard error "
         "stream, with `code` "
         "(a name of the [error table](errors.md)), `message`, `remedy`, `retriable`, `belief` and `exit_code`.",
-        table(["code", "name", "meaning"], rows),
+        _codes(ExitCode),
+        "## Processes",
+        "`penstock broker run` and `penstock server web`, `worker` and `runner` end with these instead, for what "
+        "starts them:",
+        _codes(ProcessEnd),
     )
+
+
+def _codes(of: type[ExitCode] | type[ProcessEnd]) -> str:
+    said = said_of(exit_codes, of.__name__)
+    rows = [
+        (int(member), member.name.lower().replace("_", " "), said[member.name] or "Done.") for member in of
+    ]
+    return table(["code", "name", "meaning"], rows)
 
 
 def leaves(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:

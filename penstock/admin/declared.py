@@ -1,13 +1,15 @@
 """The difference between what a declarative file wants and what a tenant has. Pure."""
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from penstock.admin.declared_file import Declared, DeclaredAcl
+from penstock.admin.declared_file import Declared, DeclaredAcl, DeclaredKey, DeclaredScope
 from penstock.contract.errors import InvalidRequest
-from penstock.rules.access import ALLOW, circle_among
+from penstock.rules.access import ALLOW, circle_among, described_resource
 
 _FIXED = ("replication", "timestamp_type")
 """Settings of a topic that are chosen when it is made."""
@@ -16,11 +18,13 @@ _FIXED = ("replication", "timestamp_type")
 class Kind(StrEnum):
     """What a change is about."""
 
+    QUOTAS = "quotas"
     SERVICE_ACCOUNT = "service_account"
     PRINCIPAL_GROUP = "principal_group"
     TOPIC = "topic"
     ACL = "acl"
     ACCESS = "access"
+    KEY = "key"
 
 
 class Sign(StrEnum):
@@ -41,7 +45,8 @@ class Change:
     id: str = ""
     fields: tuple[tuple[str, Any, Any], ...] = ()
     body: Any = None
-    """What the file says of it: the members of a group, the body of a topic, a `DeclaredAcl`, or the default."""
+    """What the file says of it: the members of a group, the body of a topic or of limits, a `DeclaredAcl`, a
+    `DeclaredKey`, or the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +59,11 @@ class Present:
     topics: tuple[Mapping[str, Any], ...] = ()
     acls: tuple[Mapping[str, Any], ...] = ()
     default: str = ALLOW
+    quotas: Mapping[str, Any] | None = None
+    keys: tuple[Mapping[str, Any], ...] = ()
+    """Valid ones only: a revoked or ended one is as none."""
+    own_key: str = ""
+    """Id of the key that the caller uses; empty: none."""
 
 
 def ids_of(present: Present) -> dict[str, str]:
@@ -67,7 +77,12 @@ def ids_of(present: Present) -> dict[str, str]:
 
 
 def difference(
-    wanted: Declared, present: Present, *, prune: bool = False, prune_topics: bool = False
+    wanted: Declared,
+    present: Present,
+    *,
+    prune: bool = False,
+    prune_topics: bool = False,
+    prune_keys: bool = False,
 ) -> tuple[Change, ...]:
     """Changes in the order in which they are to be applied; none when the tenant has what the file wants.
 
@@ -92,10 +107,12 @@ def difference(
     _refuse_circles(wanted, present, prune, names)
     topics = _topics(wanted, present, removals, prune_topics)
     acls = _acls(wanted, present, removals, prune, names, known)
+    keys = _keys(wanted, present, removals, prune_keys, names, known)
     # What names another goes before it; data goes last.
-    order = (Kind.ACL, Kind.PRINCIPAL_GROUP, Kind.SERVICE_ACCOUNT, Kind.TOPIC)
+    order = (Kind.ACL, Kind.PRINCIPAL_GROUP, Kind.KEY, Kind.SERVICE_ACCOUNT, Kind.TOPIC)
     removals.sort(key=lambda one: order.index(one.kind))
-    steps = [*accounts, *groups, *topics, *acls, *removals]
+    # Limits are first, for what needs higher ones; keys come when what they may do is there.
+    steps = [*_quotas(wanted, present), *accounts, *groups, *topics, *acls, *keys, *removals]
     return tuple([*default, *steps] if wanted.default == ALLOW else [*steps, *default])
 
 
@@ -288,6 +305,115 @@ def _acls(
         for acl in wanted.acls
         if acl not in there
     ]
+
+
+def _quotas(wanted: Declared, present: Present) -> list[Change]:
+    if wanted.quotas is None or present.quotas is None:
+        return []
+    there = present.quotas
+    known = [
+        name
+        for name, value in there.items()
+        if isinstance(value, int) and not isinstance(value, bool) and name != "plan_version"
+    ]
+    for name in wanted.quotas.limits:
+        if name not in known:
+            near = difflib.get_close_matches(name[:64], known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+            raise InvalidRequest(f"quotas: {name[:64]!r} is no limit of this service; {hint}")
+    body: dict[str, Any] = dict(wanted.quotas.limits)
+    fields: list[tuple[str, Any, Any]] = []
+    if wanted.quotas.plan:
+        asked: dict[str, Any] = {"plan": wanted.quotas.plan}
+        if wanted.quotas.plan_version is not None:
+            asked["plan_version"] = wanted.quotas.plan_version
+        moved = [(name, there[name], value) for name, value in asked.items() if there[name] != value]
+        fields += moved
+        body |= asked if moved else {}
+    fields += [
+        (name, there[name], value)
+        for name, value in sorted(wanted.quotas.limits.items())
+        if there[name] != value
+    ]
+    if not fields:
+        return []
+    return [Change(kind=Kind.QUOTAS, sign=Sign.CHANGE, name=there["tenant"], fields=tuple(fields), body=body)]
+
+
+def _keys(
+    wanted: Declared,
+    present: Present,
+    removals: list[Change],
+    prune: bool,
+    names: Mapping[str, str],
+    known: set[str],
+) -> list[Change]:
+    if wanted.keys is None:
+        return []
+    there: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for one in present.keys:
+        account = names.get(f"service_account:{one['service_account']}", "").partition(":")[2]
+        if account:
+            there.setdefault((account, one["name"]), []).append(one)
+    named = {(one.service_account, one.name) for one in wanted.keys}
+    if prune:
+        for (account, name), keys in sorted(there.items()):
+            if (account, name) in named:
+                continue
+            for one in keys:
+                if one["id"] == present.own_key:
+                    raise InvalidRequest(
+                        f"key {name} of {account}: this command uses it; name it in the file, or use another key"
+                    )
+                removals.append(
+                    Change(kind=Kind.KEY, sign=Sign.REMOVE, name=f"{name} of {account}", id=one["id"])
+                )
+    changes: list[Change] = []
+    for key in wanted.keys:
+        _require([f"service_account:{key.service_account}"], known, f"key {key.name}")
+        same_name = there.get((key.service_account, key.name), [])
+        if not same_name:
+            changes.append(
+                Change(kind=Kind.KEY, sign=Sign.ADD, name=f"{key.name} of {key.service_account}", body=key)
+            )
+            continue
+        differing = [_key_differs(key, one) for one in same_name]
+        # While a key is exchanged there are two of its name.
+        if all(differing):
+            raise InvalidRequest(
+                f"key {key.name} of {key.service_account}: {differing[0]}; a key never changes:"
+                " declare it by another name, and revoke this one when nothing uses it"
+            )
+    return changes
+
+
+def _key_differs(key: DeclaredKey, there: Mapping[str, Any]) -> str:
+    """What the key that is there has otherwise than the file; empty: nothing."""
+    scopes = {
+        DeclaredScope(
+            resource=one["resource"],
+            name=one["name"],
+            pattern=one["pattern"],
+            operations=tuple(sorted(set(one["operations"]))),
+        )
+        for one in there["scopes"]
+    }
+    if scopes != set(key.scopes):
+        return f"its scopes are {_scopes_text(scopes)}, the file says {_scopes_text(key.scopes)}"
+    ends = there["expires_at"]
+    if (None if ends is None else datetime.fromisoformat(ends)) != key.expires_at:
+        said = "never" if key.expires_at is None else key.expires_at.isoformat()
+        return f"it ends {ends or 'never'}, the file says {said}"
+    return ""
+
+
+def _scopes_text(scopes: Iterable[DeclaredScope]) -> str:
+    texts = (
+        f"{', '.join(one.operations) or 'all'} on "
+        + described_resource(one.resource, one.name, one.pattern == "literal")
+        for one in scopes
+    )
+    return "; ".join(sorted(texts))[:300] or "none"
 
 
 def acl_text(acl: DeclaredAcl) -> str:

@@ -7,6 +7,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -15,7 +16,7 @@ import yaml
 from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest, PenstockError
 from penstock.contract.topic_settings import TopicSettings
-from penstock.rules.access import ALLOW, DENY, TENANT, Acl, check_can_exist
+from penstock.rules.access import ALLOW, DENY, TENANT, Acl, Scope, check_can_exist, check_scope
 from penstock.rules.names import check_printable_name, check_topic_name
 
 FILE_BYTES_MAX: Final = 10_000_000
@@ -30,6 +31,8 @@ _SETTINGS: Final = tuple(field.name for field in fields(TopicSettings))
 _TOGETHER: Final = ("replication", "min_insync_replicas")
 """Each is bounded by the other, and by the service: only that can check them."""
 _ENUMS: Final = ("durability", "timestamp_type", "retention_basis")
+_KINDS: Final = ("quotas", "service_accounts", "principal_groups", "topics", "access", "acls", "keys")
+_EMPTY: Final = "the file is empty; it has at least one of topics, service_accounts, acls …"
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -56,15 +59,46 @@ class DeclaredAcl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredScope:
+    """A part of what a key may do, as REST shows it; `operations` are sorted."""
+
+    resource: str
+    name: str
+    pattern: str
+    operations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredKey:
+    """A key of a service account, known by its name there; `scopes` are sorted. It never changes."""
+
+    name: str
+    service_account: str
+    expires_at: datetime | None = None
+    scopes: tuple[DeclaredScope, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredQuotas:
+    """`limits` are those that the file names; the service knows which there are. `plan` empty: as it is."""
+
+    plan: str = ""
+    plan_version: int | None = None
+    limits: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
     """What a file wants. None: the file says nothing of this kind, and nothing of it changes."""
 
+    quotas: DeclaredQuotas | None = None
     service_accounts: tuple[str, ...] | None = None
     principal_groups: Mapping[str, tuple[str, ...]] | None = None
     """Members by name of the group, each `kind:name`, sorted."""
     topics: tuple[DeclaredTopic, ...] | None = None
     acls: tuple[DeclaredAcl, ...] | None = None
     default: str | None = None
+    keys: tuple[DeclaredKey, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +127,14 @@ class _Reader:
             self._check_events(text)
             node = yaml.compose(text, Loader=_LOADER)
             if node is None:
-                self._refuse(1, "the file is empty; it has at least one of topics, service_accounts, acls …")
-            whole = self._fields(
-                self._plain(node), ("service_accounts", "principal_groups", "topics", "access", "acls")
-            )
+                self._refuse(1, _EMPTY)
+            whole = self._fields(self._plain(node), _KINDS)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             line = 1 if mark is None else mark.line + 1
             self._refuse(line, f"this is no YAML: {getattr(error, 'problem', None) or error}")
         if not whole:
-            self._refuse(1, "the file is empty; it has at least one of topics, service_accounts, acls …")
+            self._refuse(1, _EMPTY)
         accounts = self._unique(whole, "service_accounts", self._account, lambda one: one)
         groups = self._unique(whole, "principal_groups", self._group, lambda one: one[0])
         default = None
@@ -112,11 +144,13 @@ class _Reader:
             if default not in (ALLOW, DENY):
                 self._refuse(access["default"].line, f"default: {default[:32]!r} is neither allow nor deny")
         return Declared(
+            quotas=self._quotas(whole["quotas"]) if "quotas" in whole else None,
             service_accounts=accounts,
             principal_groups=None if groups is None else dict(groups),
             topics=self._unique(whole, "topics", self._topic, lambda one: one.name),
             acls=self._unique(whole, "acls", self._acl, lambda one: one),
             default=default,
+            keys=self._unique(whole, "keys", self._key, lambda one: (one.service_account, one.name)),
         )
 
     # -- text ------------------------------------------------------------------------------------------------
@@ -243,6 +277,79 @@ class _Reader:
     def _account(self, given: _Value) -> str:
         return self._name(self._fields(given, ("name",), required=("name",))["name"])
 
+    def _quotas(self, given: _Value) -> DeclaredQuotas:
+        if not isinstance(given.value, dict):
+            self._refuse(given.line, "quotas: fields required, as topics_max: 100")
+        rest: dict[str, _Value] = dict(given.value)
+        plan, version = rest.pop("plan", None), rest.pop("plan_version", None)
+        if version is not None and plan is None:
+            self._refuse(version.line, "plan_version: name the plan too")
+        limits_wanted: dict[str, int] = {}
+        for name, one in rest.items():
+            limits_wanted[name] = self._number(name[:64], one)
+            if limits_wanted[name] < 0:
+                self._refuse(one.line, f"{name[:64]}: {limits_wanted[name]} is below 0, which means no limit")
+        if plan is None and not limits_wanted:
+            self._refuse(given.line, "quotas: a plan or a limit required, as topics_max: 100")
+        return DeclaredQuotas(
+            plan="" if plan is None else self._filled("plan", plan),
+            plan_version=None if version is None else self._number("plan_version", version),
+            limits=limits_wanted,
+        )
+
+    def _filled(self, field: str, given: _Value) -> str:
+        text = self._text(field, given)
+        self._checked(given.line, lambda: check_printable_name(field, text, _NAME_LENGTH_MAX))
+        return text
+
+    def _key(self, given: _Value) -> DeclaredKey:
+        named = self._fields(
+            given,
+            ("name", "service_account", "expires_at", "scopes"),
+            required=("name", "service_account"),
+        )
+        scopes = self._list("scopes", named["scopes"]) if "scopes" in named else []
+        if len(scopes) > limits.KEY_BINDINGS_MAX:
+            self._refuse(
+                named["scopes"].line,
+                f"scopes: {len(scopes)} of one key, at most {limits.KEY_BINDINGS_MAX} allowed",
+            )
+        return DeclaredKey(
+            name=self._name(named["name"]),
+            service_account=self._filled("service_account", named["service_account"]),
+            expires_at=self._moment("expires_at", named["expires_at"]) if "expires_at" in named else None,
+            scopes=tuple(sorted({self._scope(one) for one in scopes}, key=repr)),
+        )
+
+    def _moment(self, field: str, given: _Value) -> datetime:
+        text = self._text(field, given)
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            self._refuse(given.line, f"{field}: {text[:32]!r} is no moment, as 2030-01-31T00:00:00Z")
+        if moment.tzinfo is None:
+            self._refuse(given.line, f"{field}: {text[:32]!r} has no time zone, as Z at its end")
+        return moment
+
+    def _scope(self, given: _Value) -> DeclaredScope:
+        named = self._fields(given, ("resource", "name", "pattern", "operations"), required=("resource",))
+        resource, name, pattern = self._resource(named)
+        operations = self._texts("operations", named.get("operations"))
+        scope = Scope(resource=resource, name=name, literal=pattern == "literal", operations=operations)
+        self._checked(given.line, lambda: check_scope(scope))
+        return DeclaredScope(resource=resource, name=name, pattern=pattern, operations=operations)
+
+    def _resource(self, named: Mapping[str, _Value]) -> tuple[str, str, str]:
+        """Kind, name and pattern of what an entry or a scope is about."""
+        resource = self._text("resource", named["resource"])
+        name = self._text("name", named["name"]) if "name" in named else ""
+        pattern = self._text("pattern", named["pattern"]) if "pattern" in named else "literal"
+        if pattern not in ("literal", "prefix"):
+            self._refuse(named["pattern"].line, f"pattern: {pattern[:32]!r} is neither literal nor prefix")
+        if resource == TENANT:
+            pattern = "prefix"  # as REST shows it: a tenant has no name
+        return resource, name, pattern
+
     def _principal(self, given: _Value) -> str:
         """`kind:name` or `everyone`; a file may also write `kind: name`."""
         if isinstance(given.value, dict):
@@ -302,14 +409,9 @@ class _Reader:
             ("effect", "principal", "resource", "name", "pattern", "operations", "addresses"),
             required=("effect", "principal", "resource"),
         )
-        effect, resource = (self._text(field, named[field]) for field in ("effect", "resource"))
+        effect = self._text("effect", named["effect"])
         principal = self._principal(named["principal"])
-        name = self._text("name", named["name"]) if "name" in named else ""
-        pattern = self._text("pattern", named["pattern"]) if "pattern" in named else "literal"
-        if pattern not in ("literal", "prefix"):
-            self._refuse(named["pattern"].line, f"pattern: {pattern[:32]!r} is neither literal nor prefix")
-        if resource == TENANT:
-            pattern = "prefix"  # as REST shows it: a tenant has no name
+        resource, name, pattern = self._resource(named)
         operations = self._texts("operations", named.get("operations"))
         addresses = self._texts("addresses", named.get("addresses"))
         self._checked(

@@ -42,7 +42,8 @@ COMMANDS = {
 _EPILOG = """\b
 Exit codes: 0 done; 1 a bug; 2 wrong usage; 3 not found; 4 key wrong or not allowed;
 5 refused for good; 6 not applied, may succeed later; 7 outcome unknown;
-8 the server part is not installed; 9 output could not be written; 130 interrupted.
+8 the server part is not installed; 9 output could not be written;
+10 not all could be shown to be right; 130 interrupted.
 
 Something does not work? `penstock doctor` says what and why."""
 

@@ -8,6 +8,7 @@ import click
 from penstock.cli.access_arguments import resource_of
 from penstock.cli.confirmation import must_agree
 from penstock.cli.display import line
+from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.rest import rest_client
@@ -95,6 +96,7 @@ _FROM = click.option(
 
 @access.command(
     "allow",
+    cls=ChangingCommand,
     examples=["penstock access allow service_account:sa_... --on topic:orders.* --operation consume"],
 )
 @click.argument("principal")
@@ -109,7 +111,11 @@ def access_allow(
     _add(ALLOW, principal, on, operations, ranges, timeout)
 
 
-@access.command("deny", examples=["penstock access deny everyone --on topic:secrets --from 192.0.2.0/24"])
+@access.command(
+    "deny",
+    cls=ChangingCommand,
+    examples=["penstock access deny everyone --on topic:secrets --from 192.0.2.0/24"],
+)
 @click.argument("principal")
 @_ON
 @_OPERATIONS
@@ -124,6 +130,7 @@ def access_deny(
 
 @access.command(
     "preset",
+    cls=ChangingCommand,
     examples=[
         "penstock access preset consumer service_account:sa_... --topic orders.* --group-prefix billing"
     ],
@@ -148,7 +155,11 @@ def access_preset(preset: str, principal: str, topic: str, group_prefix: str, ti
     _show_entries(made, made["items"])
 
 
-@access.command("remove", examples=["penstock access remove acl_...", "penstock access remove acl_... --yes"])
+@access.command(
+    "remove",
+    cls=ChangingCommand,
+    examples=["penstock access remove acl_...", "penstock access remove acl_... --yes"],
+)
 @click.argument("entry")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @timeout_option
@@ -168,7 +179,11 @@ def access_remove(entry: str, yes: bool, timeout: float) -> None:
     _say_delivered(answer)
 
 
-@access.command("default", examples=["penstock access default deny", "penstock access default allow --yes"])
+@access.command(
+    "default",
+    cls=ChangingCommand,
+    examples=["penstock access default deny", "penstock access default allow --yes"],
+)
 @click.argument("default", type=click.Choice((ALLOW, DENY)))
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @timeout_option

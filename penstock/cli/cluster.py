@@ -11,7 +11,7 @@ import click
 from penstock.cli.confirmation import must_agree
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, progress, say
-from penstock.cli.rest import settings
+from penstock.cli.rest import client_with, settings
 from penstock.cli.topic_changes import timeout_option
 from penstock.contract.errors import ConfigurationError
 
@@ -242,11 +242,8 @@ def cluster_move_leader(
 @contextmanager
 def operator_client(token_file: Path | None) -> "Iterator[RestClient]":
     """A client with the operator's token. Raises `ConfigurationError` when there is none."""
-    from penstock.rest.client import RestClient
-
     token = operator_token(token_file)
-    chosen = settings()
-    with RestClient(chosen.api_url, token, chosen.ca_file) as rest:
+    with client_with(settings(), token) as rest:
         yield rest
 
 

@@ -8,10 +8,12 @@ from penstock.cli.invocation import current
 
 
 def ask(question: str, *, instead: str = "--yes") -> bool:
-    """What the person at the terminal answers; no is the answer to an empty line.
+    """What the person at the terminal answers; no is the answer to an empty line. A dry run is not asked about.
 
     Raises `click.UsageError` with `--json` and where standard input is no terminal: `instead` names the option.
     """
+    if current().dry_run:
+        return True
     if current().json:
         raise click.UsageError(f"with --json say {instead}.")
     if not sys.stdin.isatty():

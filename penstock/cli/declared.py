@@ -1,25 +1,28 @@
 """`penstock diff` and `penstock apply`: a declarative file against what the tenant has; over REST."""
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
 from penstock.admin.declared import Change, Kind, Present, Sign, difference, ids_of
-from penstock.admin.declared_file import FILE_BYTES_MAX, Declared, DeclaredAcl, declared_of
-from penstock.cli import failures
+from penstock.admin.declared_file import FILE_BYTES_MAX, Declared, declared_of
+from penstock.cli import failures, new_keys
+from penstock.cli.cluster import operator_token, token_option
 from penstock.cli.confirmation import must_agree
+from penstock.cli.declared_work import Work
 from penstock.cli.display import line
 from penstock.cli.invocation import Command, current
-from penstock.cli.output import Bar, print_json, progress, say
-from penstock.cli.rest import rest_client
+from penstock.cli.output import print_json, progress, say
+from penstock.cli.rest import rest_client, settings
 from penstock.cli.topic_changes import timeout_option
 from penstock.contract import limits
-from penstock.contract.errors import PenstockError
-from penstock.rest.client import RestClient, segment
-from penstock.rest.problems import problem_error
+from penstock.contract.api_keys import MalformedApiKey, parse_api_key
+from penstock.contract.errors import Forbidden, InvalidRequest, PenstockError
+from penstock.rest.client import RestClient
 
 DIFFERENT = 2
 """What `penstock diff` ends with where something differs; 1 is an error of any kind."""
@@ -53,11 +56,18 @@ _file = click.option(
 _prune = click.option(
     "--prune",
     is_flag=True,
-    help="Remove what the file does not name, of the kinds that it has; topics excepted.",
+    help="Remove what the file does not name, of the kinds that it has; topics and keys excepted.",
 )
 _prune_topics = click.option(
     "--prune-topics", is_flag=True, help="Delete topics that the file does not name, with their messages."
 )
+_prune_keys = click.option(
+    "--prune-keys", is_flag=True, help="Revoke keys of service accounts that the file does not name."
+)
+_tenant = click.option(
+    "--tenant", metavar="ID", help="For operators: whose limits the file has, with --token-file."
+)
+_for_operators = token_option
 
 
 @click.command(
@@ -66,12 +76,29 @@ _prune_topics = click.option(
 @_file
 @_prune
 @_prune_topics
+@_prune_keys
+@_for_operators
+@_tenant
 @timeout_option
-def diff(stream: BinaryIO, prune: bool, prune_topics: bool, timeout: float) -> None:
+def diff(
+    stream: BinaryIO,
+    prune: bool,
+    prune_topics: bool,
+    prune_keys: bool,
+    token_file: Path | None,
+    tenant: str | None,
+    timeout: float,
+) -> None:
     """Show what `penstock apply` would change. Exit codes: 0 nothing, 2 something, 1 an error."""
     wanted = _read(stream)
-    with closing(rest_client()) as rest, progress("Reading"):
-        changes = difference(wanted, _present(rest, wanted, timeout), prune=prune, prune_topics=prune_topics)
+    with closing(_client(wanted, token_file, tenant)) as rest, progress("Reading"):
+        changes = difference(
+            wanted,
+            _present(rest, wanted, timeout),
+            prune=prune,
+            prune_topics=prune_topics,
+            prune_keys=prune_keys,
+        )
     if current().json:
         print_json({"changes": [_document(one) for one in changes]})
     else:
@@ -83,43 +110,115 @@ def diff(stream: BinaryIO, prune: bool, prune_topics: bool, timeout: float) -> N
 @click.command(
     "apply",
     cls=Command,
-    examples=["penstock apply -f team.yaml", "penstock apply -f team.yaml --prune --yes"],
+    examples=[
+        "penstock apply -f team.yaml --keys-to team.keys",
+        "penstock apply -f team.yaml --prune --yes",
+        "penstock apply -f team.yaml --dry-run",
+    ],
 )
 @_file
 @_prune
 @_prune_topics
+@_prune_keys
+@click.option(
+    "--keys-to",
+    metavar="FILE",
+    help="Where the texts of new keys go, each once: behind what the file has, one line of JSON each; - = standard"
+    " output.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show what would change, and change nothing; as diff, but it ends with 0."
+)
+@_for_operators
+@_tenant
 @timeout_option
-def apply(stream: BinaryIO, prune: bool, prune_topics: bool, yes: bool, timeout: float) -> None:
+def apply(
+    stream: BinaryIO,
+    prune: bool,
+    prune_topics: bool,
+    prune_keys: bool,
+    keys_to: str | None,
+    yes: bool,
+    dry_run: bool,
+    token_file: Path | None,
+    tenant: str | None,
+    timeout: float,
+) -> None:
     """Make the tenant as a file says. It shows the changes and asks before, and needs --yes where there is no terminal.
 
     After a failure the changes before it stay; the same command goes on with the rest.
     """
     wanted = _read(stream)
-    with closing(rest_client()) as rest:
+    with closing(_client(wanted, token_file, tenant)) as rest:
         with progress("Reading"):
             present = _present(rest, wanted, timeout)
-            changes = difference(wanted, present, prune=prune, prune_topics=prune_topics)
+            changes = difference(
+                wanted, present, prune=prune, prune_topics=prune_topics, prune_keys=prune_keys
+            )
+            _must_be_able(rest, changes, timeout)
+        if dry_run:
+            _foresee(changes)
+            return
+        makes_keys = any(one.kind is Kind.KEY and one.sign is Sign.ADD for one in changes)
+        keys_output = new_keys.output_for(keys_to, as_json=current().json) if makes_keys else None
         if not current().json:
-            _show(changes)
+            _show(changes, beside_keys=keys_to == new_keys.STANDARD_OUTPUT)
         if changes and not yes:
             must_agree(_question(changes))
-        work = _Work(rest, ids_of(present), timeout)
-        try:
-            with progress("Applying", len(changes)) as bar:
-                work.run(changes, bar)
-        except (PenstockError, KeyboardInterrupt):
-            if current().json:
-                print_json({"changes": [_document(one) for one in changes], "applied": len(work.done)})
-            say(f"{len(work.done)} of {len(changes)} changes are applied:")
-            for one in work.done:
-                say(line(f"  {one.sign} {one.kind} {one.name}"))
-            say("Repeat the command: it goes on with the rest.")
-            raise
+        with keys_output or nullcontext():
+            work = Work(rest, ids_of(present), timeout, keys_output)
+            try:
+                with progress("Applying", len(changes)) as bar:
+                    work.run(changes, bar)
+            except (PenstockError, KeyboardInterrupt):
+                if current().json:
+                    print_json({"changes": [_document(one) for one in changes], "applied": len(work.done)})
+                say(f"{len(work.done)} of {len(changes)} changes are applied:")
+                for one in work.done:
+                    say(line(f"  {one.sign} {one.kind} {one.name}"))
+                say("Repeat the command: it goes on with the rest.")
+                raise
     if current().json:
         print_json({"changes": [_document(one) for one in changes], "applied": len(work.done)})
     elif changes:
         say(f"Applied: {len(changes)}.")
+
+
+def _foresee(changes: Sequence[Change]) -> None:
+    if current().json:
+        print_json({"changes": [_document(one) for one in changes], "applied": 0})
+        return
+    _show(changes)
+    say("Nothing was changed: this was a dry run.")
+
+
+def _client(wanted: Declared, token_file: Path | None, tenant: str | None) -> RestClient:
+    """Of the tenant's key; with `tenant` of an operator. Raises `click.UsageError`, `InvalidRequest`."""
+    if tenant is None:
+        if token_file is not None:
+            raise click.UsageError("--token-file is for limits of a tenant: name it with --tenant.")
+        return rest_client()
+    if wanted.quotas is None or wanted != Declared(quotas=wanted.quotas):
+        raise InvalidRequest(
+            "--tenant: an operator sets quotas and nothing else of a tenant; keep them in a file of their own"
+        )
+    chosen = settings()
+    return RestClient(chosen.api_url, operator_token(token_file), chosen.ca_file, tenant=tenant)
+
+
+def _must_be_able(rest: RestClient, changes: Sequence[Change], timeout: float) -> None:
+    """Limits are the one kind that most callers may not set: asked before anything is done. Raises `Forbidden`, and
+    what the service says of limits that cannot be.
+    """
+    for one in changes:
+        if one.kind is Kind.QUOTAS:
+            try:
+                rest.patch("/v1/quotas?dry_run=true", one.body, timeout_s=timeout)
+            except Forbidden as error:
+                raise Forbidden(
+                    "quotas: they differ, and operators set them: penstock apply --token-file FILE --tenant ID"
+                ) from error
 
 
 def _read(stream: BinaryIO) -> Declared:
@@ -136,28 +235,47 @@ def _present(rest: RestClient, wanted: Declared, timeout: float) -> Present:
     named += [one for members in (wanted.principal_groups or {}).values() for one in members]
     lists_principals = wanted.acls is not None or wanted.principal_groups is not None
     has_people = any(one.startswith("person:") for one in named)
-    needs_accounts = wanted.service_accounts is not None or lists_principals
+    has_keys = wanted.keys is not None
+    needs_accounts = wanted.service_accounts is not None or lists_principals or has_keys
+    now = datetime.now(UTC)
     return Present(
         service_accounts=listed("/v1/service-accounts") if needs_accounts else (),
         people=listed("/v1/people") if has_people else (),
         principal_groups=listed("/v1/principal-groups") if lists_principals else (),
         topics=listed("/v1/topics") if wanted.topics is not None else (),
         acls=listed("/v1/acls") if wanted.acls is not None else (),
+        quotas=rest.get("/v1/quotas", timeout_s=timeout) if wanted.quotas is not None else None,
+        keys=tuple(one for one in listed("/v1/keys") if _is_valid(one, now)) if has_keys else (),
+        own_key=_own_key() if has_keys else "",
         **({"default": rest.get("/v1/access", timeout_s=timeout)["default"]} if wanted.default else {}),
     )
+
+
+def _is_valid(key: dict[str, Any], now: datetime) -> bool:
+    ends = key["expires_at"]
+    return key["revoked_at"] is None and (ends is None or datetime.fromisoformat(ends) > now)
+
+
+def _own_key() -> str:
+    """Id of the key that this command uses, if it is one."""
+    try:
+        return f"key_{parse_api_key(settings().api_key or '').key_id}"
+    except MalformedApiKey:
+        return ""
 
 
 def _shown(value: Any) -> str:
     return "none" if value is None else ", ".join(value) or "none" if isinstance(value, list) else str(value)
 
 
-def _show(changes: Sequence[Change]) -> None:
+def _show(changes: Sequence[Change], *, beside_keys: bool = False) -> None:
+    """Where the output is for keys, people read it on the other stream."""
     if not changes:
         say("Nothing differs.")
     for one in changes:
-        click.echo(line(f"{one.sign} {one.kind} {one.name}"))
+        click.echo(line(f"{one.sign} {one.kind} {one.name}"), err=beside_keys)
         for name, before, after in one.fields:
-            click.echo(line(f"    {name}: {_shown(before)} → {_shown(after)}"))
+            click.echo(line(f"    {name}: {_shown(before)} → {_shown(after)}"), err=beside_keys)
 
 
 def _document(change: Change) -> dict[str, Any]:
@@ -170,128 +288,10 @@ def _question(changes: Sequence[Change]) -> str:
     removed = {one.kind for one in changes if one.sign is Sign.REMOVE}
     if Kind.SERVICE_ACCOUNT in removed:
         text += " All keys of a removed service account are refused for good."
+    if Kind.KEY in removed:
+        text += " A revoked key is refused for good, on open connections too."
     if Kind.TOPIC in removed:
         text += " A removed topic goes into the recycle bin; where the plan has none, its messages are gone for good."
     if any(name == "partitions" for one in changes for name, _, _ in one.fields):
         text += " With more partitions keys may move to another one."
     return f"{text} Go on?"
-
-
-class _Work:
-    """Applies changes in their order. `done` are those that the service confirmed."""
-
-    def __init__(self, rest: RestClient, ids: dict[str, str], timeout: float) -> None:
-        self.done: list[Change] = []
-        self._rest, self._ids, self._timeout = rest, ids, timeout
-
-    def run(self, changes: Sequence[Change], bar: Bar) -> None:
-        """Raises what the service answers first."""
-        new_groups = [one for one in changes if one.kind is Kind.PRINCIPAL_GROUP and one.sign is Sign.ADD]
-        cleared = False
-        waiting: list[Change] = []
-        for change in changes:
-            if change.kind is Kind.TOPIC and change.sign is Sign.ADD:
-                waiting.append(change)
-                continue
-            self._make_topics(waiting, bar)
-            waiting = []
-            if change in new_groups:
-                self._make_groups(new_groups)
-                self.done += new_groups
-                new_groups = []
-            elif change.kind is Kind.PRINCIPAL_GROUP and change.sign is Sign.ADD:
-                continue
-            else:
-                if change.kind is Kind.PRINCIPAL_GROUP and change.sign is Sign.REMOVE and not cleared:
-                    self._clear_groups(changes)
-                    cleared = True
-                self._one(change)
-                self.done.append(change)
-            bar.to(len(self.done), change.name)
-        self._make_topics(waiting, bar)
-
-    def _call(self, send: Callable[..., Any], path: str, *body: Any) -> Any:
-        return send(path, *body, timeout_s=self._timeout)
-
-    def _members(self, names: Sequence[str]) -> list[str]:
-        return [self._ids[name] for name in names]
-
-    def _make_groups(self, groups: Sequence[Change]) -> None:
-        """All of them empty, then their members: a group may hold another one that is new too."""
-        for one in groups:
-            made = self._call(self._rest.post, "/v1/principal-groups", {"name": one.name})
-            self._ids[f"group:{one.name}"] = f"group:{made['id']}"
-        for one in groups:
-            if one.body:
-                path = f"/v1/principal-groups/{segment(self._ids[f'group:{one.name}'].partition(':')[2])}"
-                self._call(self._rest.patch, path, {"members": self._members(one.body)})
-
-    def _clear_groups(self, changes: Sequence[Change]) -> None:
-        """Groups that go may hold each other, and a group that is held cannot go."""
-        for one in changes:
-            if one.kind is Kind.PRINCIPAL_GROUP and one.sign is Sign.REMOVE and one.body:
-                self._call(self._rest.patch, f"/v1/principal-groups/{segment(one.id)}", {"members": []})
-
-    def _make_topics(self, topics: Sequence[Change], bar: Bar) -> None:
-        for batch in _batches(topics):
-            answer = self._call(self._rest.post, "/v1/topics:batch", {"topics": [one.body for one in batch]})
-            refused: PenstockError | None = None
-            for change, outcome in zip(batch, answer["topics"], strict=True):
-                if outcome["problem"] is None:
-                    self.done.append(change)
-                elif refused is None:
-                    problem = json.dumps(outcome["problem"]).encode()
-                    refused = problem_error(outcome["status"], problem, f"topic {change.name}")
-            bar.to(len(self.done), "topics")
-            if refused is not None:
-                raise refused
-
-    def _one(self, change: Change) -> None:
-        rest, where = self._rest, segment(change.id)
-        if change.sign is Sign.REMOVE:
-            path = {
-                Kind.ACL: f"/v1/acls/{where}",
-                Kind.PRINCIPAL_GROUP: f"/v1/principal-groups/{where}",
-                Kind.SERVICE_ACCOUNT: f"/v1/service-accounts/{where}",
-                Kind.TOPIC: f"/v1/topics/{segment(change.name)}",
-            }[change.kind]
-            self._call(rest.delete, path)
-        elif change.kind is Kind.ACCESS:
-            self._call(rest.patch, "/v1/access", {"default": change.body})
-        elif change.kind is Kind.SERVICE_ACCOUNT:
-            made = self._call(rest.post, "/v1/service-accounts", {"name": change.name})
-            self._ids[f"service_account:{change.name}"] = f"service_account:{made['id']}"
-        elif change.kind is Kind.PRINCIPAL_GROUP:
-            self._call(rest.patch, f"/v1/principal-groups/{where}", {"members": self._members(change.body)})
-        elif change.kind is Kind.TOPIC:
-            self._call(rest.patch, f"/v1/topics/{segment(change.name)}", change.body)
-        else:
-            self._call(rest.post, "/v1/acls", self._acl(change.body))
-
-    def _acl(self, acl: DeclaredAcl) -> dict[str, Any]:
-        principal = "everyone" if acl.principal == "everyone" else self._ids[acl.principal]
-        body: dict[str, Any] = {"effect": acl.effect, "principal": principal, "resource": acl.resource}
-        if acl.resource != "tenant":
-            body |= {"name": acl.name, "pattern": acl.pattern}
-        if acl.operations:
-            body["operations"] = list(acl.operations)
-        if acl.addresses:
-            body["addresses"] = list(acl.addresses)
-        return body
-
-
-def _batches(topics: Sequence[Change]) -> Iterator[list[Change]]:
-    """As many topics as one request may make."""
-    batch: list[Change] = []
-    partitions = 0
-    for one in topics:
-        count = one.body["partitions"]
-        if batch and (
-            len(batch) == limits.TOPICS_PER_CALL_MAX or partitions + count > limits.PARTITIONS_PER_TOPIC_MAX
-        ):
-            yield batch
-            batch, partitions = [], 0
-        batch.append(one)
-        partitions += count
-    if batch:
-        yield batch

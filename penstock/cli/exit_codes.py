@@ -33,6 +33,21 @@ class ExitCode(IntEnum):
     """Ctrl-C."""
 
 
+class ProcessEnd(IntEnum):
+    """What a process of the service ends with: a broker, the web application, a worker or a runner."""
+
+    STOPPED = 0
+    """It was asked to stop, and what had begun is finished."""
+    ABORTED = 1
+    """It was made to stop before that."""
+    CANNOT_START = 2
+    """Its configuration is wrong, or what that names cannot be used; one line says what. A restart does not help."""
+    FAILED = 70
+    """Its disk or the process itself failed: start it again, it recovers."""
+    LEASE_LOST = 75
+    """A runner only: another one may be at work. Start it again, and it waits for its turn."""
+
+
 class ServerPartMissing(ConfigurationError):
     """A command of the server was called where only the SDK is installed."""
 

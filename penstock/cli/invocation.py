@@ -19,6 +19,8 @@ class Invocation:
 
     profile: str | None = None
     json: bool = False
+    dry_run: bool = False
+    """Changes are only foreseen."""
 
 
 def current() -> Invocation:

@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.access_arguments import scope_of
 from penstock.cli.confirmation import must_agree
+from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.rest import admin_client
@@ -26,6 +27,7 @@ def key() -> None:
 
 @key.command(
     "create",
+    cls=ChangingCommand,
     examples=[
         "penstock key create --name shop",
         "penstock key create --name till --topic-prefix orders. --operation produce --expires-at 2027-01-31",
@@ -75,7 +77,9 @@ def key_create(
 
 
 @key.command(
-    "rotate", examples=["penstock key rotate key_...", "penstock key rotate key_... --overlap-s 600"]
+    "rotate",
+    cls=ChangingCommand,
+    examples=["penstock key rotate key_...", "penstock key rotate key_... --overlap-s 600"],
 )
 @click.argument("key_id", metavar="KEY")
 @click.option(
@@ -122,7 +126,11 @@ def key_list(timeout: float) -> None:
     )
 
 
-@key.command("revoke", examples=["penstock key revoke key_...", "penstock key revoke key_... --yes"])
+@key.command(
+    "revoke",
+    cls=ChangingCommand,
+    examples=["penstock key revoke key_...", "penstock key revoke key_... --yes"],
+)
 @click.argument("key_id", metavar="KEY")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @timeout_option

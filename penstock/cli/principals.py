@@ -5,6 +5,7 @@ from contextlib import closing
 import click
 
 from penstock.cli.confirmation import must_agree
+from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.rest import rest_client
@@ -17,7 +18,7 @@ def service_account() -> None:
     """Principals that are no people: create, list, delete."""
 
 
-@service_account.command("create", examples=["penstock service-account create billing"])
+@service_account.command("create", cls=ChangingCommand, examples=["penstock service-account create billing"])
 @click.argument("name")
 @timeout_option
 def service_account_create(name: str, timeout: float) -> None:
@@ -46,7 +47,9 @@ def service_account_list(timeout: float) -> None:
     )
 
 
-@service_account.command("delete", examples=["penstock service-account delete sa_... --yes"])
+@service_account.command(
+    "delete", cls=ChangingCommand, examples=["penstock service-account delete sa_... --yes"]
+)
 @click.argument("account", metavar="ID")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @timeout_option
@@ -68,7 +71,9 @@ def principal_group() -> None:
 
 
 @principal_group.command(
-    "create", examples=["penstock principal-group create payments --member service_account:sa_..."]
+    "create",
+    cls=ChangingCommand,
+    examples=["penstock principal-group create payments --member service_account:sa_..."],
 )
 @click.argument("name")
 @click.option(
@@ -102,7 +107,9 @@ def principal_group_list(timeout: float) -> None:
 
 
 @principal_group.command(
-    "members", examples=["penstock principal-group members grp_... service_account:sa_..."]
+    "members",
+    cls=ChangingCommand,
+    examples=["penstock principal-group members grp_... service_account:sa_..."],
 )
 @click.argument("group", metavar="ID")
 @click.argument("members", nargs=-1, metavar="[PRINCIPAL]...")
@@ -119,7 +126,7 @@ def principal_group_members(group: str, members: tuple[str, ...], timeout: float
     say(f"{changed['name']}: {', '.join(changed['members']) or 'no members'}.")
 
 
-@principal_group.command("delete", examples=["penstock principal-group delete grp_..."])
+@principal_group.command("delete", cls=ChangingCommand, examples=["penstock principal-group delete grp_..."])
 @click.argument("group", metavar="ID")
 @timeout_option
 def principal_group_delete(group: str, timeout: float) -> None:

@@ -1,7 +1,11 @@
 """The way of commands to the control plane."""
 
+from typing import Any, NoReturn
+
 from penstock.admin.blocking import Admin
 from penstock.cli.connection import chosen_profile
+from penstock.cli.dry_run import Foreseen
+from penstock.cli.invocation import current
 from penstock.client.settings import ConnectionSettings
 from penstock.profiles import connection_settings
 from penstock.rest.client import RestClient
@@ -12,10 +16,47 @@ def settings() -> ConnectionSettings:
     return connection_settings(profile=chosen_profile())
 
 
+class ForeseeingClient(RestClient):
+    """Asks for a dry run of every change, and raises `Foreseen` with the answer: nothing that is built on the change
+    happens.
+    """
+
+    def post(
+        self,
+        path: str,
+        body: Any = None,
+        *,
+        timeout_s: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> NoReturn:
+        """As the client's, of a dry run. Raises `Foreseen`."""
+        raise Foreseen(super().post(_foreseen(path), body, timeout_s=timeout_s))
+
+    def patch(self, path: str, body: Any, *, timeout_s: float | None = None) -> NoReturn:
+        """As the client's, of a dry run. Raises `Foreseen`."""
+        raise Foreseen(super().patch(_foreseen(path), body, timeout_s=timeout_s))
+
+    def delete(self, path: str, *, timeout_s: float | None = None) -> NoReturn:
+        """As the client's, of a dry run. Raises `Foreseen`."""
+        raise Foreseen(super().delete(_foreseen(path), timeout_s=timeout_s))
+
+
+def _foreseen(path: str) -> str:
+    return f"{path}{'&' if '?' in path else '?'}dry_run=true"
+
+
+def client_with(
+    chosen: ConnectionSettings, credential: str | None, *, tenant: str | None = None
+) -> RestClient:
+    """A client of the invocation, with a credential other than its key."""
+    kind = ForeseeingClient if current().dry_run else RestClient
+    return kind(chosen.api_url, credential, chosen.ca_file, tenant=tenant)
+
+
 def rest_client(chosen: ConnectionSettings | None = None) -> RestClient:
     """A client with the invocation's key. It opens no connection before its first call."""
     chosen = settings() if chosen is None else chosen
-    return RestClient(chosen.api_url, chosen.api_key, chosen.ca_file)
+    return client_with(chosen, chosen.api_key)
 
 
 def admin_client(chosen: ConnectionSettings | None = None) -> Admin:

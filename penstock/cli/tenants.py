@@ -10,6 +10,7 @@ import click
 from penstock.cli.cluster import operator_client, token_option
 from penstock.cli.confirmation import must_agree
 from penstock.cli.display import line
+from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, say
 from penstock.cli.rest import admin_client
@@ -108,7 +109,9 @@ def tenant_reopen(tenant_id: str, token_file: Path | None, timeout: float) -> No
     _show(changed, "open again")
 
 
-@tenant.command("protect", examples=["penstock tenant protect tn_4fZ8 --token-file operator.token"])
+@tenant.command(
+    "protect", cls=ChangingCommand, examples=["penstock tenant protect tn_4fZ8 --token-file operator.token"]
+)
 @click.argument("tenant_id")
 @click.option("--off", is_flag=True, help="End the protection.")
 @token_option

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.confirmation import must_agree
+from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.rest import admin_client
@@ -36,7 +37,7 @@ def topic_bin(timeout: float) -> None:
 
 @click.command(
     "restore",
-    cls=Command,
+    cls=ChangingCommand,
     short_help="Take a topic out of the recycle bin.",
     examples=["penstock topic restore orders", "penstock topic restore orders --as orders-before"],
 )
@@ -62,7 +63,7 @@ def topic_restore(topic: str, name: str | None, timeout: float) -> None:
     say(f"{restored.name} is to be restored{f': {why}' if why else ', once the brokers can be reached'}.")
 
 
-@click.command("purge", cls=Command, examples=["penstock topic purge orders --yes"])
+@click.command("purge", cls=ChangingCommand, examples=["penstock topic purge orders --yes"])
 @click.argument("topic")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @timeout_option

@@ -10,8 +10,9 @@ import click
 
 from penstock.admin.objects import NewTopic, TopicOutcome
 from penstock.cli.confirmation import must_agree
+from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.exit_codes import exit_code
-from penstock.cli.invocation import Command, current
+from penstock.cli.invocation import current
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.quantities import Duration, Size
 from penstock.cli.rest import admin_client
@@ -75,7 +76,7 @@ def _changeable(command: _FunctionT) -> _FunctionT:
 
 @click.command(
     "create",
-    cls=Command,
+    cls=ChangingCommand,
     short_help="Create a topic, or many.",
     examples=[
         "penstock topic create orders --partitions 6",
@@ -110,6 +111,8 @@ def topic_create(
     """
     if bool(names) == (stream is not None):
         raise click.UsageError("Give names, or a file of them with --file.")
+    if current().dry_run and (stream is not None or len(names) > 1):
+        raise click.UsageError("--dry-run is of one topic; for many: penstock diff -f FILE.")
     if stream is None and len(names) == 1:
         with closing(admin_client()) as admin, progress(f"Creating {names[0]}"):
             topic = admin.create_topic(names[0], partitions, timeout=timeout, **_settings(options))
@@ -187,7 +190,7 @@ def _outcome_json(outcome: TopicOutcome) -> dict[str, Any]:
 
 @click.command(
     "alter",
-    cls=Command,
+    cls=ChangingCommand,
     short_help="Change settings of a topic, or add partitions.",
     examples=[
         "penstock topic alter orders --retention-ms 7d",
@@ -223,7 +226,7 @@ def topic_alter(name: str, partitions: int | None, timeout: float, **options: An
 
 @click.command(
     "delete",
-    cls=Command,
+    cls=ChangingCommand,
     short_help="Delete a topic: into the recycle bin, or for good.",
     examples=["penstock topic delete orders", "penstock topic delete orders --purge --yes"],
 )

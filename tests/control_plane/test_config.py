@@ -104,7 +104,7 @@ def test_a_process_says_in_one_line_what_is_wrong_with_its_configuration(
         text=True,
         timeout=PATIENCE_S,
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr == f"penstock: PENSTOCK_SERVER_{setting}: host:port required, '8080' given\n"
 
 
@@ -117,7 +117,7 @@ def test_a_worker_whose_address_is_taken_says_so_in_one_line(file: Path) -> None
             text=True,
             timeout=PATIENCE_S,
         )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr == "penstock: worker_listen: Address already in use\n"
 
 

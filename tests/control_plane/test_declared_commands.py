@@ -1,5 +1,8 @@
 """`penstock diff` and `apply` against the real REST."""
 
+import json
+import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +10,13 @@ import pytest
 
 from control_plane.access.actions import create_key
 from control_plane.topics import actions, queries
+from penstock.cli import new_keys
 from penstock.cli.__main__ import run
-from tests.control_plane.world import ACTOR, make_house
+from quotas.queries import limits_of
+from tenants import queries as tenants
+from tenants.models import ApiKey, ServiceAccount
+from tenants.roles import Standing
+from tests.control_plane.world import ACTOR, House, everything_delivered, make_house
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
 
@@ -47,3 +55,209 @@ def test_what_is_applied_differs_no_more(
     file.write_text("service_accounts: []\nprincipal_groups: []\nacls: []\n")
     assert run(["apply", "-f", str(file), "--yes", "--prune"]) == 0, capsys.readouterr()
     assert run(["diff", "-f", str(file), "--prune"]) == 0, capsys.readouterr()
+
+
+Apply = Callable[..., int]
+
+
+@pytest.fixture
+def house(live_server: Any, monkeypatch: pytest.MonkeyPatch) -> House:
+    """With the command line set up for its key."""
+    made = make_house("acme")
+    monkeypatch.setenv("PENSTOCK_API_URL", live_server.url)
+    monkeypatch.setenv("PENSTOCK_API_KEY", made.credentials[Standing.KEY])
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "127.0.0.1:9")
+    everything_delivered()
+    return made
+
+
+@pytest.fixture
+def apply(house: House, tmp_path: Path) -> Apply:
+    def applied(text: str, *options: str, command: str = "apply") -> int:
+        file = tmp_path / "team.yaml"
+        file.write_text(text)
+        return run([command, "-f", str(file), *(("--yes",) if command == "apply" else ()), *options])
+
+    return applied
+
+
+KEYS = """
+service_accounts: [{name: billing}]
+keys:
+  - {name: till, service_account: billing, scopes: [{resource: topic, name: a, operations: [consume]}]}
+  - {name: desk, service_account: billing, expires_at: "2099-01-31T00:00:00Z"}
+"""
+
+
+def written(file: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_keys_are_made_once_and_their_texts_stand_in_a_private_file(
+    apply: Apply, house: House, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = tmp_path / "keys.jsonl"
+    assert apply(KEYS, "--keys-to", str(texts)) == 0, capsys.readouterr()
+    assert stat.S_IMODE(texts.stat().st_mode) == 0o600
+    rows = written(texts)
+    assert [(one["name"], one["service_account"]) for one in rows] == [
+        ("till", "billing"),
+        ("desk", "billing"),
+    ]
+    shown = capsys.readouterr()
+    assert not any(one["api_key"] in shown.out + shown.err for one in rows)
+    assert {one["id"] for one in rows} == {
+        key.public_id for key in ApiKey.objects.exclude(service_account=None)
+    }
+    assert apply(KEYS, "--keys-to", str(texts)) == 0
+    assert apply(KEYS) == 0, "nothing is made, so no place is needed"
+    assert apply(KEYS, command="diff") == 0
+    assert written(texts) == rows
+
+
+def test_a_text_that_goes_to_the_standard_output_is_all_that_stands_there(
+    apply: Apply, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert apply(KEYS, "--keys-to", "-") == 0
+    shown = capsys.readouterr()
+    rows = [row.split("\t") for row in shown.out.splitlines()]
+    assert [row[:2] for row in rows] == [["till", "billing"], ["desk", "billing"]]
+    assert all(row[3].startswith("penstock_") and row[3] not in shown.err for row in rows)
+    assert "+ key till of billing" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "say where with --keys-to"),
+        (("--keys-to", "-", "--json"), "--keys-to a file"),
+        (("--keys-to", "/nowhere/keys"), "No such file"),
+        (("--keys-to", "/dev/null"), "chmod 600"),
+    ],
+)
+def test_without_a_place_for_texts_nothing_is_made(
+    options: tuple[str, ...], said: str, apply: Apply, house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert apply(KEYS, *options) in (2, 5)
+    assert said in capsys.readouterr().err
+    assert not ServiceAccount.objects.filter(tenant=house.tenant).exists()
+
+
+def test_a_file_that_others_may_read_is_refused_and_stays(
+    apply: Apply, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = tmp_path / "keys.jsonl"
+    texts.write_text("mine\n")
+    texts.chmod(0o644)
+    assert apply(KEYS, "--keys-to", str(texts)) == 5
+    assert "only its owner reads" in capsys.readouterr().err and texts.read_text() == "mine\n"
+
+
+def test_a_key_whose_text_is_lost_is_revoked_and_the_next_apply_goes_on(
+    apply: Apply, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = tmp_path / "keys.jsonl"
+    kept = new_keys.NewKeys.keep
+
+    def full(self: new_keys.NewKeys, account: str, made: dict[str, Any]) -> None:
+        if made["name"] == "desk":
+            raise OSError("the disk is full")
+        kept(self, account, made)
+
+    monkeypatch.setattr(new_keys.NewKeys, "keep", full)
+    assert apply(KEYS, "--keys-to", str(texts)) == 5
+    said = capsys.readouterr().err
+    assert "2 of 3 changes are applied" in said and "the key is revoked again" in said
+    assert ApiKey.objects.get(name="desk").revoked_at is not None
+    monkeypatch.setattr(new_keys.NewKeys, "keep", kept)
+    assert apply(KEYS, "--keys-to", str(texts)) == 0
+    assert [one["name"] for one in written(texts)] == ["till", "desk"]
+
+
+def test_keys_that_the_file_does_not_name_are_revoked_where_that_is_asked_for(
+    apply: Apply, house: House, tmp_path: Path
+) -> None:
+    assert apply(KEYS, "--keys-to", str(tmp_path / "keys")) == 0
+    assert apply("keys: []", "--prune", command="diff") == 0
+    assert apply("keys: []", "--prune-keys", command="diff") == 2
+    assert apply("keys: []", "--prune-keys") == 0
+    valid = tenants.counted_keys(house.tenant).exclude(service_account=None)
+    assert not valid.exists()
+
+
+def test_limits_that_differ_are_refused_to_a_tenants_key_before_anything_is_done(
+    apply: Apply, house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = limits_of(house.tenant).partitions_max
+    text = "topics: [{name: fresh}]\nquotas: {partitions_max: %d}"
+    assert apply(text % (there + 1), command="diff") == 2
+    assert f"partitions_max: {there} → {there + 1}" in capsys.readouterr().out
+    assert apply(text % (there + 1)) == 4
+    assert "quotas: they differ, and operators set them" in capsys.readouterr().err
+    assert not queries.topics(house.tenant).exists()
+    assert apply(text % there) == 0, "limits that are as the file says are no difference"
+    assert queries.topics(house.tenant).exists()
+
+
+def test_an_operator_sets_the_limits_of_one_tenant_and_nothing_else(
+    apply: Apply, house: House, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = tmp_path / "operator.token"
+    token.write_text(house.credentials[Standing.OPERATOR])
+    other = make_house("other").tenant
+    before = limits_of(other)
+    options = ("--token-file", str(token), "--tenant", house.tenant.public_id)
+    assert apply("quotas: {plan: committed, topics_max: 12}", *options) == 0, capsys.readouterr()
+    assert limits_of(house.tenant).topics_max == 12
+    assert limits_of(other) == before
+    assert apply("quotas: {plan: committed, topics_max: 12}", *options, command="diff") == 0
+    assert apply("quotas: {topics_max: 1}\ntopics: []", *options) == 5
+    assert "an operator sets quotas and nothing else" in capsys.readouterr().err
+    assert apply("quotas: {topics_maxx: 1}", *options) == 5
+    assert "did you mean topics_max?" in capsys.readouterr().err
+    assert apply("quotas: {bin_days: 100000}", *options) == 5
+    assert "bin_days" in capsys.readouterr().err
+
+
+def test_a_half_done_apply_says_what_is_done_and_goes_on_when_it_is_repeated(
+    apply: Apply, house: House, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "service_accounts: [{name: a}]\ntopics: [{name: x}, {name: y, settings: {replication: 99}}]"
+    assert apply(text) == 5
+    said = capsys.readouterr().err
+    assert "2 of 3 changes are applied" in said and "+ topic x" in said and "+ topic y" not in said
+    assert "it goes on with the rest" in said and "topic y is refused: replication: 99" in said
+    assert apply(text.replace(", settings: {replication: 99}", "")) == 0
+    assert [one.name for one in queries.topics(house.tenant)] == ["x", "y"]
+    assert ServiceAccount.objects.filter(tenant=house.tenant, name="a").count() == 1
+
+
+def test_a_file_of_a_hundred_megabytes_is_refused_without_being_read(
+    house: House, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "large.yaml"
+    with file.open("wb") as output:
+        output.truncate(100_000_000)
+    assert run(["apply", "-f", str(file), "--yes"]) == 5
+    assert "over 10000000 bytes" in capsys.readouterr().err
+
+
+def test_a_dry_run_shows_what_would_be_applied_and_changes_nothing(
+    apply: Apply, house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert apply("topics: [{name: fresh, partitions: 3}]", "--dry-run", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in shown["changes"]] == ["fresh"] and shown["applied"] == 0
+    assert not queries.topics(house.tenant).exists()
+
+
+def test_a_dry_run_of_a_command_is_the_services_own(house: House, capsys: pytest.CaptureFixture[str]) -> None:
+    actions.create_topic(ACTOR, house.tenant, name="orders", partitions=3, settings={})
+    everything_delivered()
+    assert run(["topic", "alter", "orders", "--partitions", "5", "--dry-run"]) == 0
+    shown = capsys.readouterr()
+    assert "\tpartitions\t3\t5" in shown.out and "Nothing was changed" in shown.err
+    assert run(["topic", "delete", "orders", "--dry-run"]) == 0
+    assert run(["topic", "alter", "orders", "--partitions", "2", "--dry-run"]) == 5, "as without it"
+    assert run(["topic", "create", "orders", "--partitions", "1", "--dry-run"]) == 5
+    assert queries.topic(house.tenant, "orders").partitions == 3

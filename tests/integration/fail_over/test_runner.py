@@ -16,9 +16,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from penstock.cli.exit_codes import ProcessEnd
 from spark_usage.lease import DatabaseLease, Unavailable, hold_within
 from spark_usage.manifest import Catalog
-from spark_usage.runner import EXIT_LOST
 from tests.control_plane import configuration
 from tests.integration.fail_over.database_pair import pair
 from tests.spark_usage.service import PROJECT, Service, service
@@ -164,7 +164,7 @@ def test_of_two_runners_one_works_and_a_paused_or_killed_one_is_followed_by_the_
     (datasets / "wake").touch()
     second.wait_for_records(18)
     first.signal(signal.SIGCONT)
-    assert first.process.wait(PATIENCE_S) == EXIT_LOST, first.last_words()
+    assert first.process.wait(PATIENCE_S) == ProcessEnd.LEASE_LOST, first.last_words()
     assert max(numbers(datasets)) == 2 and records_that_count(datasets) == 18
 
     first = made.start("first")

@@ -1,9 +1,11 @@
 """What a declarative file says, and what is refused with its line."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from penstock import InvalidRequest
-from penstock.admin.declared_file import FILE_BYTES_MAX, declared_of
+from penstock.admin.declared_file import FILE_BYTES_MAX, DeclaredKey, DeclaredScope, declared_of
 
 WHOLE = b"""
 service_accounts: [{name: billing}]
@@ -15,6 +17,12 @@ topics:
 access: {default: deny}
 acls:
   - {effect: allow, principal: {group: team}, resource: topic, name: orders, operations: [produce]}
+quotas: {plan: committed, topics_max: 50}
+keys:
+  - name: till
+    service_account: billing
+    expires_at: "2030-01-31T00:00:00Z"
+    scopes: [{resource: topic, name: orders., pattern: prefix, operations: [produce, describe]}, {resource: tenant}]
 """
 
 
@@ -27,6 +35,21 @@ def test_every_kind_is_read() -> None:
         "durability": "fsync",
     }
     assert wanted.acls is not None and wanted.acls[0].principal == "group:team"
+    assert wanted.quotas is not None and wanted.quotas.plan == "committed"
+    assert wanted.quotas.limits == {"topics_max": 50}
+    assert wanted.keys == (
+        DeclaredKey(
+            name="till",
+            service_account="billing",
+            expires_at=datetime(2030, 1, 31, tzinfo=UTC),
+            scopes=(
+                DeclaredScope(resource="tenant", name="", pattern="prefix", operations=()),
+                DeclaredScope(
+                    resource="topic", name="orders.", pattern="prefix", operations=("describe", "produce")
+                ),
+            ),
+        ),
+    )
 
 
 def test_json_is_taken() -> None:
@@ -58,7 +81,33 @@ def refusal(text: bytes) -> str:
         (b"topics:\n- name: a\n  partition: 3\n", "f.yaml:3: 'partition' is no known field; did you mean partitions?"),
         (b"topics:\n- name: a\n  settings: {retention_mss: 3}\n", "did you mean retention_ms?"),
         (b"topic: []\n", "did you mean topics?"),
-        (b"quotas: []\n", "known: service_accounts"),
+        (b"queues: []\n", "known: quotas, service_accounts"),
+        (b"quotas: []\n", "f.yaml:1: quotas: fields required"),
+        (b"quotas: {}\n", "a plan or a limit required"),
+        (b"quotas: {topics_max: many}\n", "topics_max: a whole number required"),
+        (b"quotas: {topics_max: -1}\n", "topics_max: -1 is below 0"),
+        (b"quotas: {plan_version: 2, topics_max: 1}\n", "plan_version: name the plan too"),
+        (b"quotas: {plan: ''}\n", "printable characters required"),
+        (b"quotas:\n  topics_max: 1\n  topics_max: 2\n", "f.yaml:3: 'topics_max' stands twice"),
+        (b"keys:\n- {name: till}\n", "f.yaml:2: service_account is missing"),
+        (b"keys:\n- {name: till, service_account: a, key: x}\n", "'key' is no known field"),
+        (
+            b"keys:\n- {name: till, service_account: a}\n- {name: till, service_account: a}\n",
+            "f.yaml:3: keys: the same stands on line 2",
+        ),
+        (b"keys:\n- {name: k, service_account: a, expires_at: 2030-01-31}\n", "put it in quotes"),
+        (b"keys:\n- {name: k, service_account: a, expires_at: '2030-01-31'}\n", "has no time zone"),
+        (b"keys:\n- {name: k, service_account: a, expires_at: soon}\n", "'soon' is no moment"),
+        (b"keys:\n- {name: k, service_account: a, scopes: [{name: x}]}\n", "resource is missing"),
+        (b"keys:\n- {name: k, service_account: a, scopes: [{resource: queue, name: x}]}\n", "resource"),
+        (
+            b"keys:\n- {name: k, service_account: a, scopes: [{resource: group, name: x, operations: [produce]}]}\n",
+            "'produce' of a group is not one of",
+        ),
+        (
+            b"keys:\n- {name: k, service_account: a, scopes: [" + b"{resource: tenant}," * 200 + b"]}\n",
+            "scopes: 200 of one key, at most",
+        ),
         (b"topics: 3\n", "topics: a list required"),
         (b"- topics\n", "fields required"),
         (b"topics:\n- name: no\n", "f.yaml:2: name: text required; put it in quotes"),

@@ -1,0 +1,182 @@
+"""Makes a tenant as a declarative file says: the changes of `penstock apply`, one after the other, over REST."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from penstock.admin.declared import Change, Kind, Sign
+from penstock.admin.declared_file import DeclaredAcl, DeclaredKey, DeclaredScope
+from penstock.cli.display import line
+from penstock.cli.new_keys import NewKeys
+from penstock.cli.output import Bar, say
+from penstock.contract import limits
+from penstock.contract.errors import ConfigurationError, OutcomeUnknown, PenstockError
+from penstock.rest.client import RestClient, segment
+from penstock.rest.problems import problem_error
+from penstock.rules.access import TENANT
+
+
+class Work:
+    """Applies changes in their order. `done` are those that the service confirmed. Without `new_keys` there is no key
+    among them.
+    """
+
+    def __init__(
+        self, rest: RestClient, ids: dict[str, str], timeout: float, new_keys: NewKeys | None = None
+    ) -> None:
+        self.done: list[Change] = []
+        self._rest, self._ids, self._timeout, self._new_keys = rest, ids, timeout, new_keys
+
+    def run(self, changes: Sequence[Change], bar: Bar) -> None:
+        """Raises what the service answers first."""
+        new_groups = [one for one in changes if one.kind is Kind.PRINCIPAL_GROUP and one.sign is Sign.ADD]
+        cleared = False
+        waiting: list[Change] = []
+        for change in changes:
+            if change.kind is Kind.TOPIC and change.sign is Sign.ADD:
+                waiting.append(change)
+                continue
+            self._make_topics(waiting, bar)
+            waiting = []
+            if change in new_groups:
+                self._make_groups(new_groups)
+                self.done += new_groups
+                new_groups = []
+            elif change.kind is Kind.PRINCIPAL_GROUP and change.sign is Sign.ADD:
+                continue
+            else:
+                if change.kind is Kind.PRINCIPAL_GROUP and change.sign is Sign.REMOVE and not cleared:
+                    self._clear_groups(changes)
+                    cleared = True
+                self._one(change)
+                self.done.append(change)
+            bar.to(len(self.done), change.name)
+        self._make_topics(waiting, bar)
+
+    def _call(self, send: Callable[..., Any], path: str, *body: Any) -> Any:
+        return send(path, *body, timeout_s=self._timeout)
+
+    def _members(self, names: Sequence[str]) -> list[str]:
+        return [self._ids[name] for name in names]
+
+    def _make_groups(self, groups: Sequence[Change]) -> None:
+        """All of them empty, then their members: a group may hold another one that is new too."""
+        for one in groups:
+            made = self._call(self._rest.post, "/v1/principal-groups", {"name": one.name})
+            self._ids[f"group:{one.name}"] = f"group:{made['id']}"
+        for one in groups:
+            if one.body:
+                path = f"/v1/principal-groups/{segment(self._ids[f'group:{one.name}'].partition(':')[2])}"
+                self._call(self._rest.patch, path, {"members": self._members(one.body)})
+
+    def _clear_groups(self, changes: Sequence[Change]) -> None:
+        """Groups that go may hold each other, and a group that is held cannot go."""
+        for one in changes:
+            if one.kind is Kind.PRINCIPAL_GROUP and one.sign is Sign.REMOVE and one.body:
+                self._call(self._rest.patch, f"/v1/principal-groups/{segment(one.id)}", {"members": []})
+
+    def _make_topics(self, topics: Sequence[Change], bar: Bar) -> None:
+        for batch in _batches(topics):
+            answer = self._call(self._rest.post, "/v1/topics:batch", {"topics": [one.body for one in batch]})
+            refused: PenstockError | None = None
+            for change, outcome in zip(batch, answer["topics"], strict=True):
+                if outcome["problem"] is None:
+                    self.done.append(change)
+                    continue
+                problem = json.dumps(outcome["problem"]).encode()
+                error = problem_error(outcome["status"], problem, f"topic {change.name}")
+                say(line(f"topic {change.name} is refused: {error.message}"))
+                refused = refused or error
+            bar.to(len(self.done), "topics")
+            if refused is not None:
+                raise refused
+
+    def _one(self, change: Change) -> None:
+        rest, where = self._rest, segment(change.id)
+        if change.sign is Sign.REMOVE:
+            path = {
+                Kind.ACL: f"/v1/acls/{where}",
+                Kind.KEY: f"/v1/keys/{where}",
+                Kind.PRINCIPAL_GROUP: f"/v1/principal-groups/{where}",
+                Kind.SERVICE_ACCOUNT: f"/v1/service-accounts/{where}",
+                Kind.TOPIC: f"/v1/topics/{segment(change.name)}",
+            }[change.kind]
+            self._call(rest.delete, path)
+        elif change.kind is Kind.QUOTAS:
+            self._call(rest.patch, "/v1/quotas", change.body)
+        elif change.kind is Kind.KEY:
+            self._make_key(change.body)
+        elif change.kind is Kind.ACCESS:
+            self._call(rest.patch, "/v1/access", {"default": change.body})
+        elif change.kind is Kind.SERVICE_ACCOUNT:
+            made = self._call(rest.post, "/v1/service-accounts", {"name": change.name})
+            self._ids[f"service_account:{change.name}"] = f"service_account:{made['id']}"
+        elif change.kind is Kind.PRINCIPAL_GROUP:
+            self._call(rest.patch, f"/v1/principal-groups/{where}", {"members": self._members(change.body)})
+        elif change.kind is Kind.TOPIC:
+            self._call(rest.patch, f"/v1/topics/{segment(change.name)}", change.body)
+        else:
+            self._call(rest.post, "/v1/acls", self._acl(change.body))
+
+    def _make_key(self, key: DeclaredKey) -> None:
+        """A key whose text cannot be written down is of no use: it is revoked again. Raises `ConfigurationError`."""
+        if self._new_keys is None:
+            raise AssertionError("a key is made, and there is no output for its text")
+        account = self._ids[f"service_account:{key.service_account}"].partition(":")[2]
+        body: dict[str, Any] = {"name": key.name, "service_account": account}
+        if key.expires_at is not None:
+            body["expires_at"] = key.expires_at.isoformat()
+        if key.scopes:
+            body["scopes"] = [_scope(one) for one in key.scopes]
+        try:
+            made = self._call(self._rest.post, "/v1/keys", body)
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(
+                f"{error.message}; if penstock key list shows {key.name} now, its text is lost: revoke it, then go on"
+            ) from error
+        try:
+            self._new_keys.keep(key.service_account, made)
+        except OSError as error:
+            why = f"the text of key {key.name} could not be written: {error.strerror or error}"
+            try:
+                self._call(self._rest.delete, f"/v1/keys/{segment(made['id'])}")
+            except PenstockError as left:
+                raise ConfigurationError(
+                    f"{why}; it could not be revoked: penstock key revoke {made['id']}"
+                ) from left
+            raise ConfigurationError(f"{why}; the key is revoked again") from error
+
+    def _acl(self, acl: DeclaredAcl) -> dict[str, Any]:
+        principal = "everyone" if acl.principal == "everyone" else self._ids[acl.principal]
+        body: dict[str, Any] = {"effect": acl.effect, "principal": principal, "resource": acl.resource}
+        if acl.resource != "tenant":
+            body |= {"name": acl.name, "pattern": acl.pattern}
+        if acl.operations:
+            body["operations"] = list(acl.operations)
+        if acl.addresses:
+            body["addresses"] = list(acl.addresses)
+        return body
+
+
+def _scope(scope: DeclaredScope) -> dict[str, Any]:
+    body: dict[str, Any] = {"resource": scope.resource}
+    if scope.resource != TENANT:
+        body |= {"name": scope.name, "pattern": scope.pattern}
+    return body | ({"operations": list(scope.operations)} if scope.operations else {})
+
+
+def _batches(topics: Sequence[Change]) -> Iterator[list[Change]]:
+    """As many topics as one request may make."""
+    batch: list[Change] = []
+    partitions = 0
+    for one in topics:
+        count = one.body["partitions"]
+        if batch and (
+            len(batch) == limits.TOPICS_PER_CALL_MAX or partitions + count > limits.PARTITIONS_PER_TOPIC_MAX
+        ):
+            yield batch
+            batch, partitions = [], 0
+        batch.append(one)
+        partitions += count
+    if batch:
+        yield batch

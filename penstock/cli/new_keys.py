@@ -1,0 +1,80 @@
+"""Where `penstock apply` puts the texts of new keys: a private file or the standard output, each text once."""
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import click
+
+from penstock.cli.output import print_row
+from penstock.contract.errors import ConfigurationError
+
+STANDARD_OUTPUT = "-"
+_PRIVATE = 0o600
+
+
+class NewKeys:
+    """Takes the texts. Opened before anything is changed, so that an output that cannot be written makes no key.
+
+    In a file each key is one line of JSON behind what is there already; it is on the disk when `keep` returns.
+    """
+
+    def __init__(self, to: str) -> None:
+        """Raises `ConfigurationError` for a file that others may read, or that cannot be written."""
+        self._file = None if to == STANDARD_OUTPUT else Path(to)
+        self._descriptor = -1 if self._file is None else _opened(self._file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def keep(self, account: str, made: dict[str, Any]) -> None:
+        """Write down a key that REST has made for `account`. Raises `OSError`; the file is then as it was."""
+        if self._descriptor < 0:
+            print_row([made["name"], account, made["id"], made["key"]])
+            sys.stdout.flush()
+            return
+        row = {"name": made["name"], "service_account": account, "id": made["id"], "api_key": made["key"]}
+        before = os.fstat(self._descriptor).st_size
+        line = (json.dumps(row, ensure_ascii=False) + "\n").encode()
+        try:
+            if os.write(self._descriptor, line) != len(line):
+                raise OSError("the disk is full")
+            os.fsync(self._descriptor)
+        except OSError:
+            os.ftruncate(self._descriptor, before)
+            raise
+
+
+def _opened(file: Path) -> int:
+    try:
+        descriptor = os.open(
+            file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, _PRIVATE
+        )
+    except OSError as error:
+        raise ConfigurationError(f"--keys-to {file}: {error.strerror or error}") from error
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode) or stat.S_IMODE(mode) & ~_PRIVATE:
+        os.close(descriptor)
+        raise ConfigurationError(f"--keys-to {file}: a file that only its owner reads is required: chmod 600")
+    return descriptor
+
+
+def output_for(to: str | None, *, as_json: bool) -> NewKeys:
+    """Raises `click.UsageError` where no output is named, or that of the JSON document."""
+    if to is None:
+        raise click.UsageError(
+            "The file makes keys, and their texts are shown once: say where with --keys-to FILE, or -."
+        )
+    if to == STANDARD_OUTPUT and as_json:
+        raise click.UsageError("With --json give --keys-to a file: the output is one document.")
+    return NewKeys(to)
