@@ -37,6 +37,8 @@ from quotas.queries import limits_of
 from tenants.models import Tenant
 
 KIND_TOPIC = "topic"
+CREATE, UPDATE, UPDATE_REFUSED = "topic.create", "topic.update", "topic.update_refused"
+RESTORED = "topic.settings_restored"
 FIXED = ("durability",)
 """Settings that a topic keeps from its creation on."""
 
@@ -125,7 +127,7 @@ def _store(actor: Actor, tenant: Tenant, made: Sequence[Topic]) -> None:
         tenant=tenant.public_id,
         entries=[
             audit.Entry(
-                action="topic.create",
+                action=CREATE,
                 object_id=topic.public_id,
                 after={"name": topic.name, "partitions": topic.partitions, "settings": topic.settings},
             )
@@ -146,8 +148,10 @@ def update_topic(
     *,
     partitions: int | None = None,
     settings: Mapping[str, Any] | None = None,
+    restores: int | None = None,
 ) -> Topic:
-    """Change the settings named and add partitions. Changing nothing is no change.
+    """Change the settings named and add partitions. Changing nothing is no change. `restores` is the number of the
+    version that the settings come from, for the audit log.
 
     Another replication is reached a copy at a time, by moves. Raises `NotFound`, `InvalidRequest` (partitions are never
     removed, and nothing is demanded of copies that are not there yet), `LimitExceeded`.
@@ -183,10 +187,14 @@ def update_topic(
         audit.record(
             actor,
             tenant=tenant.public_id,
-            action="topic.update",
+            action=UPDATE if restores is None else RESTORED,
             object_id=topic.public_id,
             before=before,
-            after={"partitions": wanted, "settings": merged},
+            after={
+                "partitions": wanted,
+                "settings": merged,
+                **({} if restores is None else {"restored_version": restores}),
+            },
         )
         deliver_topic(topic)
     return topic
@@ -263,7 +271,7 @@ def take_back(actor: Actor, topic: Topic, before: Topic, why: str) -> bool:
         tell(
             actor,
             locked,
-            "topic.update_refused",
+            UPDATE_REFUSED,
             refused,
             {"partitions": locked.partitions, "settings": locked.settings, "why": why},
         )
