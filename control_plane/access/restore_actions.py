@@ -4,6 +4,7 @@ Each is a change like any other: checked by today's rules, and written into the 
 key that was revoked stays so, and its scopes go to a new one.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -162,7 +163,7 @@ def _put(actor: Actor, tenant: Tenant, public_id: str, acl: Acl) -> tuple[bool, 
     return True, entry
 
 
-def _check_there(missing: dict[str, str], called: str) -> None:
+def _check_there(missing: Mapping[str, str], called: str) -> None:
     if missing:
         raise NotFound(
             f"{called}: {history.in_words(missing)} is gone; restore that first, or leave out what names it"

@@ -24,6 +24,7 @@ from billing.models import (
 )
 from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup
 from control_plane.audit import actions as audit
+from control_plane.audit.actor import system
 from control_plane.outbox.models import Delivery
 from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
@@ -60,6 +61,7 @@ def fill(tenant: Tenant, owner: Person, numbers: range) -> None:
         _topics(tenant, numbers)
         _keys(tenant, owner, numbers)
         _access(tenant, numbers)
+        _history(tenant, numbers)
         _people(tenant, owner, numbers)
         _tenants(owner, numbers)
         _usage(tenant, numbers)
@@ -148,6 +150,33 @@ def _access(tenant: Tenant, numbers: range) -> None:
         )
         for number in numbers
         if number < PRINCIPAL_GROUPS_PER_TENANT_MAX
+    )
+
+
+def _history(tenant: Tenant, numbers: range) -> None:
+    """Versions of one topic, of the access list and of one group; and removals, of which keys are none."""
+    state = {"settings": TopicSettings().to_dict()}
+    entries = []
+    for number in numbers:
+        gone = {"entry": f"allow everyone everything on topic {number}"}
+        gone["acl"] = {
+            "effect": "allow",
+            "principal": "everyone",
+            "resource": "topic",
+            "name": f"gone-{number}",
+        }
+        entries += [
+            audit.Entry(action="topic.update", object_id="top_0", before={"settings": {}}, after=state),
+            audit.Entry(action="acl.delete", object_id=f"acl_gone_{number}", before=gone),
+            audit.Entry(action="principal_group.change", object_id="grp_0", after={"members": []}),
+            audit.Entry(
+                action="service_account.delete", object_id=f"sa_gone_{number}", before={"name": "gone"}
+            ),
+        ]
+    audit.record_all(system("test"), tenant=tenant.public_id, entries=entries)
+    ServiceAccount.objects.bulk_create(
+        ServiceAccount(tenant=tenant, public_id=f"sa_gone_{n}", name=f"gone-{n}", ended_at=BEGINNING)
+        for n in numbers
     )
 
 
