@@ -228,6 +228,13 @@ def gone(tenant: Tenant, principals: Collection[str]) -> dict[str, str]:
     return {principal: _called(tenant, principal) for principal in missing}
 
 
+def called(tenant: Tenant, principals: Collection[str]) -> dict[str, str]:
+    """What service accounts are called, deleted ones too, by principal."""
+    ids = [one.removeprefix(rules.ACCOUNT_KIND) for one in principals if one.startswith(rules.ACCOUNT_KIND)]
+    rows = ServiceAccount.objects.filter(tenant=tenant, public_id__in=ids)
+    return {f"{rules.ACCOUNT_KIND}{row.public_id}": row.name for row in rows}
+
+
 def _called(tenant: Tenant, principal: str) -> str:
     kind, _, public_id = principal.partition(":")
     if f"{kind}:" == rules.ACCOUNT_KIND:

@@ -81,9 +81,9 @@ class TopicRestoreView(TenantView):
     )
     def post(self, request: Request, name: str) -> Response:
         """Give a topic the settings of an earlier version again. Messages and the number of partitions stay."""
+        before = topics.topic(self.tenant, name, self.access.visible)
         given = VersionInput(data=request.data)
         given.is_valid(raise_exception=True)
-        before = topics.topic(self.tenant, name, self.access.visible)
         self.access.require_topic(ALTER, name)
         with etags.unchanged(request, before):
             topic = topic_history.restore_settings(

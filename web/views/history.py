@@ -21,6 +21,7 @@ from penstock.contract.errors import NotFound, PenstockError
 from penstock.rules import access as rules
 from quotas.queries import limits_of
 from tenants import queries as tenants
+from tenants.models import Tenant
 from tenants.roles import Permission
 from web import notices
 from web.forms.console_form import posted
@@ -92,6 +93,7 @@ def restore_settings(request: HttpRequest, access: TenantAccess, name: str, vers
     ]
     return _ask(
         request,
+        access.tenant,
         form,
         title=f"Restore the settings of {name}",
         what=found.entry,
@@ -139,6 +141,7 @@ def restore_list(request: HttpRequest, access: TenantAccess, version: str) -> Ht
         )
     return _ask(
         request,
+        access.tenant,
         form,
         title="Restore the access list",
         what=found.entry,
@@ -146,7 +149,6 @@ def restore_list(request: HttpRequest, access: TenantAccess, version: str) -> Ht
         back=access.url("access-history"),
         note="It holds at once, on open connections too. Groups keep their members.",
         gone=way.gone,
-        names=names_of(tenant),
     )
 
 
@@ -185,15 +187,13 @@ def restore_group(request: HttpRequest, access: TenantAccess, group: str, versio
             form.refuse(error)
         else:
             return answer(access, done.row, f"The group {done.group.name} is as it was.")
-    names = names_of(tenant) | gone
     now = [] if known is None else known.members
     steps = [] if known is not None else [Step(what="The group comes back", after=name or "")]
-    steps += [Step(what="Member again", after=names.get(one) or one) for one in members if one not in now]
-    steps += [
-        Step(what="No member any more", before=names.get(one) or one) for one in now if one not in members
-    ]
+    steps += [Step(what="Member again", after=one) for one in members if one not in now]
+    steps += [Step(what="No member any more", before=one) for one in now if one not in members]
     return _ask(
         request,
+        access.tenant,
         form,
         title=f"Restore the group {name if known is None else known.name}",
         what=found.entry,
@@ -201,7 +201,6 @@ def restore_group(request: HttpRequest, access: TenantAccess, group: str, versio
         back=access.url("group-history", group),
         note="It keeps its id: entries that name it mean it.",
         gone=gone,
-        names=names,
     )
 
 
@@ -216,9 +215,10 @@ def removed(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     found = access_history.removed(access.tenant, below, PER_PAGE + 1)
     emails = access_history.people_called(access.tenant)
     page = found[:PER_PAGE]
+    names = _names(access.tenant, [item.text for item in page])
     context = {
         "here": HERE,
-        "items": [(item, _who(item.entry, emails)) for item in page],
+        "items": [(item, _named(item.text, names), _who(item.entry, emails)) for item in page],
         "older": page[-1].entry.sequence if len(found) > PER_PAGE else 0,
         "newest": below is None,
         "days": limits_of(access.tenant).bin_days,
@@ -231,7 +231,8 @@ def removed(request: HttpRequest, access: TenantAccess) -> HttpResponse:
 def restore_entry(request: HttpRequest, access: TenantAccess, acl: str) -> HttpResponse:
     """An entry that was removed, once more."""
     tenant = access.tenant
-    removal = access_history.removal_of_acl(tenant, acl)
+    there = queries.acls(tenant).filter(public_id=acl).exists()
+    removal = None if there else access_history.removal_of_acl(tenant, acl)
     form = RestoreForm(posted(request))
     if form.is_valid():
         try:
@@ -242,13 +243,14 @@ def restore_entry(request: HttpRequest, access: TenantAccess, acl: str) -> HttpR
             return answer(access, row, "The entry is restored.")
     return _ask(
         request,
+        access.tenant,
         form,
         title="Restore an entry",
         what=removal,
-        steps=[Step(what="Comes back", after=str(removal.before.get("entry", "")))],
+        steps=[Step(what="Comes back", after=str(removal.before.get("entry", "")))] if removal else [],
         back=access.url("removed"),
+        back_to="What was removed",
         note="It holds at once, on open connections too.",
-        names=names_of(tenant),
     )
 
 
@@ -257,9 +259,10 @@ def restore_entry(request: HttpRequest, access: TenantAccess, acl: str) -> HttpR
 def restore_account(request: HttpRequest, access: TenantAccess, account: str) -> HttpResponse:
     """A deleted service account with what named it, and without its secrets."""
     tenant = access.tenant
-    removal = access_history.removal_of_account(tenant, account)
-    name = str(removal.before.get("name", ""))
-    form = RestoreForm(posted(request), name=name)
+    present = tenants.service_accounts(tenant).filter(public_id=account).first()
+    removal = None if present is not None else access_history.removal_of_account(tenant, account)
+    name = _name_in(removal) if present is None else present.name
+    form = RestoreForm(posted(request), name=None if removal is None else name)
     if form.is_valid():
         try:
             done = restore_actions.restore_account(access.actor, tenant, account, **form.cleaned_data)
@@ -267,21 +270,23 @@ def restore_account(request: HttpRequest, access: TenantAccess, account: str) ->
             form.refuse(error)
         else:
             return answer(access, done.row, f"{done.account.name} is restored. Make a key of it.")
-    steps = [Step(what="The service account comes back", after=name)]
-    for change in access_history.gone_with(removal, f"{rules.ACCOUNT_KIND}{account}"):
+    steps = [] if removal is None else [Step(what="The service account comes back", after=name)]
+    principal = f"{rules.ACCOUNT_KIND}{account}"
+    for change in [] if removal is None else access_history.gone_with(removal, principal):
         if change.action == access_history.ACL_DELETE:
             steps.append(Step(what="Entry comes back", after=str(change.before.get("entry", ""))))
         else:
             steps.append(Step(what="Member again of group", after=change.object_id))
     return _ask(
         request,
+        access.tenant,
         form,
         title=f"Restore {name}",
         what=removal,
         steps=steps,
         back=access.url("removed"),
+        back_to="What was removed",
         note="Its keys stay revoked: restore one of them for a new secret, or make a key.",
-        names=names_of(tenant),
     )
 
 
@@ -304,11 +309,13 @@ def restore_key(request: HttpRequest, access: TenantAccess, key: str) -> HttpRes
     ]
     return _ask(
         request,
+        access.tenant,
         form,
         title=f"A new key with the scopes of {row.name}",
         what=None,
         steps=[Step(what="May", after=text) for text in scopes or ["all that its principal may"]],
         back=access.url("removed"),
+        back_to="What was removed",
         note="It gets a secret of its own. The old key stays refused.",
     )
 
@@ -321,17 +328,27 @@ def _history(request: HttpRequest, access: TenantAccess, changes: Changes) -> di
     found = changes.page(below, PER_PAGE + 1)
     emails = access_history.people_called(access.tenant)
     page = found[:PER_PAGE]
+    fields = [
+        [
+            Field(field=one.field, before=_text(one.before), after=_text(one.after))
+            for one in access_history.fields_in_words(version.fields)
+        ]
+        for version in page
+    ]
+    names = _names(
+        access.tenant, [text for some in fields for one in some for text in (one.before, one.after)]
+    )
     return {
         "rows": [
             Row(
                 version=version,
                 who=_who(version.entry, emails),
                 fields=[
-                    Field(field=one.field, before=_text(one.before), after=_text(one.after))
-                    for one in access_history.fields_in_words(version.fields)
+                    Field(field=one.field, before=_named(one.before, names), after=_named(one.after, names))
+                    for one in some
                 ],
             )
-            for version in page
+            for version, some in zip(page, fields, strict=True)
         ],
         "older": page[-1].number if len(found) > PER_PAGE else 0,
         "newest": below is None,
@@ -341,6 +358,7 @@ def _history(request: HttpRequest, access: TenantAccess, changes: Changes) -> di
 
 def _ask(
     request: HttpRequest,
+    tenant: Tenant,
     form: RestoreForm,
     *,
     title: str,
@@ -349,11 +367,11 @@ def _ask(
     back: str,
     note: str,
     gone: Mapping[str, str] | None = None,
-    names: Mapping[str, str] | None = None,
+    back_to: str = "History",
     here: str = HERE,
 ) -> HttpResponse:
     """The page that shows what would change, with its form."""
-    called = {principal: name for principal, name in (names or {}).items() if name}
+    called = _names(tenant, [text for step in steps for text in (step.before, step.after)])
     context = {
         "here": here,
         "form": form,
@@ -364,15 +382,30 @@ def _ask(
             for step in steps
         ],
         "back": back,
+        "back_to": back_to,
         "note": note,
         "gone": [name or principal for principal, name in (gone or {}).items()],
     }
     return render(request, "web/restore.html", context, status=form.status)
 
 
+def _names(tenant: Tenant, texts: list[str]) -> dict[str, str]:
+    """Principals that stand in the texts, deleted ones too -> what people call them."""
+    named = {word.rstrip(",") for text in texts for word in text.split(" ") if ":" in word}
+    if not named:
+        return {}
+    return access_history.called(tenant, named) | {
+        principal: name for principal, name in names_of(tenant).items() if principal in named
+    }
+
+
 def _named(text: str, names: Mapping[str, str]) -> str:
-    """An entry in words, with the name that people give its principal."""
-    return " ".join(names.get(word, word) for word in text.split(" "))
+    """An entry or members in words, with the names that people give principals."""
+    words = []
+    for word in text.split(" "):
+        name = names.get(word.rstrip(","))
+        words.append(word if name is None else name + ("," if word.endswith(",") else ""))
+    return " ".join(words)
 
 
 def _text(value: object) -> str:
@@ -385,6 +418,10 @@ def _text(value: object) -> str:
 
 def _who(entry: AuditEntry, emails: Mapping[str, str]) -> str:
     return emails.get(entry.actor_id) or f"{entry.actor_kind} {entry.actor_id}"
+
+
+def _name_in(removal: AuditEntry | None) -> str:
+    return "" if removal is None else str(removal.before.get("name", ""))
 
 
 def _number(text: str) -> int:
