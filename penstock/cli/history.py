@@ -193,7 +193,7 @@ def restore_access(
         "/v1/access/restore",
         body,
         lambda answer: (
-            f"Restored: {len(answer['added'])} entries added, {len(answer['removed'])} removed;"
+            f"Restored; entries added: {len(answer['added'])}, removed: {len(answer['removed'])};"
             f" what no entry speaks of: {answer['default']}."
         ),
         dry_run=dry_run,
@@ -270,8 +270,8 @@ def restore_account(account: str, name: str | None, dry_run: bool, yes: bool, ti
         f"/v1/service-accounts/{segment(account)}/restore",
         {} if name is None else {"name": name},
         lambda answer: (
-            f"{answer['name']} is there again, with {len(answer['acls'])} entries and in"
-            f" {len(answer['groups'])} groups. Make a key: penstock restore key KEY, or"
+            f"{answer['name']} is there again; entries that came back: {len(answer['acls'])}, groups that hold it"
+            f" again: {len(answer['groups'])}. Make a key: penstock restore key KEY, or"
             f" penstock key create --service-account {answer['id']}"
         ),
         dry_run=dry_run,

@@ -276,7 +276,7 @@ def restore_account(request: HttpRequest, access: TenantAccess, account: str) ->
         if change.action == access_history.ACL_DELETE:
             steps.append(Step(what="Entry comes back", after=str(change.before.get("entry", ""))))
         else:
-            steps.append(Step(what="Member again of group", after=change.object_id))
+            steps.append(Step(what="Member again", after=f"{rules.GROUP_KIND}{change.object_id}"))
     return _ask(
         request,
         access.tenant,
