@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import grpc
 from django.db import transaction
@@ -47,6 +48,7 @@ from tests.certificates import identity, server_credentials
 from tests.control_plane.billing import invoice_rows
 from tests.control_plane.billing.invoice_rows import METERS
 from tests.control_plane.world import ACTOR
+from web.broker_access import KEY_NAME
 
 BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
@@ -58,10 +60,10 @@ def fill(tenant: Tenant, owner: Person, numbers: range) -> None:
     if not PriceBook.objects.exists():
         price_actions.publish_first_price_book(BEGINNING)
     with transaction.atomic():
+        _history(tenant, numbers)
         _topics(tenant, numbers)
         _keys(tenant, owner, numbers)
         _access(tenant, numbers)
-        _history(tenant, numbers)
         _people(tenant, owner, numbers)
         _tenants(owner, numbers)
         _usage(tenant, numbers)
@@ -155,10 +157,12 @@ def _access(tenant: Tenant, numbers: range) -> None:
 
 def _history(tenant: Tenant, numbers: range) -> None:
     """Versions of one topic, of the access list and of one group; and removals, of which keys are none."""
-    state = {"settings": TopicSettings().to_dict()}
+    # The overview counts the last changes, and leaves out what is named so.
+    named = {"name": KEY_NAME}
+    state = {"settings": {"retention_ms": 7_200_000}, **named}
     entries = []
     for number in numbers:
-        gone = {"entry": f"allow everyone everything on topic {number}"}
+        gone: dict[str, Any] = {"entry": f"allow topic {number}", **named}
         gone["acl"] = {
             "effect": "allow",
             "principal": "everyone",
@@ -166,12 +170,10 @@ def _history(tenant: Tenant, numbers: range) -> None:
             "name": f"gone-{number}",
         }
         entries += [
-            audit.Entry(action="topic.update", object_id="top_0", before={"settings": {}}, after=state),
+            audit.Entry(action="topic.update", object_id="top_0", after=state),
             audit.Entry(action="acl.delete", object_id=f"acl_gone_{number}", before=gone),
-            audit.Entry(action="principal_group.change", object_id="grp_0", after={"members": []}),
-            audit.Entry(
-                action="service_account.delete", object_id=f"sa_gone_{number}", before={"name": "gone"}
-            ),
+            audit.Entry(action="principal_group.change", object_id="grp_0", after={"members": [], **named}),
+            audit.Entry(action="service_account.delete", object_id=f"sa_gone_{number}", before=named),
         ]
     audit.record_all(system("test"), tenant=tenant.public_id, entries=entries)
     ServiceAccount.objects.bulk_create(

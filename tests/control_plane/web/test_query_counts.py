@@ -301,7 +301,9 @@ def test_every_page_asks_the_database_as_often_for_200_rows_as_for_one(
     for name, page in PAGES.items():
         assert (few[name].status, many[name].status) == (page.status, page.status), name
         if page.lists:
-            assert many[name].length > few[name].length, f"{name} lists nothing"
+            # A row more may be shorter than the others: a list of entries that are written in other words.
+            more_rows = many[name].listed > few[name].listed
+            assert more_rows or many[name].length > few[name].length, f"{name} lists nothing"
     more = {
         name: (Counter(many[name].statements) - Counter(few[name].statements)).most_common(3)
         for name in PAGES
