@@ -31,6 +31,8 @@ from web.views.access import HERE, answer, names_of
 from web.views.keys import shown_once
 
 PER_PAGE = 50
+STEPS_SHOWN = 50
+"""Of a restore that changes more, so many are shown, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,7 +373,8 @@ def _ask(
     here: str = HERE,
 ) -> HttpResponse:
     """The page that shows what would change, with its form."""
-    called = _names(tenant, [text for step in steps for text in (step.before, step.after)])
+    shown = steps[:STEPS_SHOWN]
+    called = _names(tenant, [text for step in shown for text in (step.before, step.after)])
     context = {
         "here": here,
         "form": form,
@@ -379,12 +382,13 @@ def _ask(
         "entry": what,
         "steps": [
             Step(what=step.what, before=_named(step.before, called), after=_named(step.after, called))
-            for step in steps
+            for step in shown
         ],
+        "more": len(steps) - len(shown),
         "back": back,
         "back_to": back_to,
         "note": note,
-        "gone": [name or principal for principal, name in (gone or {}).items()],
+        "gone": access_history.in_words(gone or {}),
     }
     return render(request, "web/restore.html", context, status=form.status)
 
