@@ -19,10 +19,10 @@ from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, L
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules import access as rules
 from penstock.rules.access import AccessList, Acl
-from penstock.rules.access_document import access_list_json
+from penstock.rules.access_document import access_list_json, acl_document
 from penstock.rules.names import check_printable_name
 from quotas.queries import limits_of
-from tenants.models import ApiKey, Membership, ServiceAccount, Tenant
+from tenants.models import ApiKey, ServiceAccount, Tenant
 from tenants.people import actions as people
 from tenants.service_accounts import actions as accounts
 
@@ -36,21 +36,14 @@ def set_default(actor: Actor, tenant: Tenant, default: str) -> TenantAccessList:
     """What holds for what no entry speaks of. Raises `InvalidRequest`, `Forbidden` (it would lock its actor out)."""
     AccessList(default=default)
     with transaction.atomic():
-        row = _locked(tenant)
+        row = locked_list(tenant)
         before = row.default
         if before == default:
             return row
         row.default = default
         row.save(update_fields=["default", "updated_at"])
-        audit.record(
-            actor,
-            tenant=tenant.public_id,
-            action="access.default",
-            object_id=row.public_id,
-            before={"default": before},
-            after={"default": default},
-        )
-        return _changed(actor, row)
+        record_default(actor, row, before=before)
+        return list_changed(actor, row)
 
 
 def add_acls(actor: Actor, tenant: Tenant, wanted: Sequence[Acl]) -> tuple[TenantAccessList, list[AclEntry]]:
@@ -62,25 +55,14 @@ def add_acls(actor: Actor, tenant: Tenant, wanted: Sequence[Acl]) -> tuple[Tenan
     for acl in wanted:
         rules.check_can_exist(acl)
     with transaction.atomic():
-        row = _locked(tenant)
+        row = locked_list(tenant)
         _check_principals(tenant, (acl.principal for acl in wanted), everyone=True)
         known = {entry.fingerprint: entry for entry in queries.acls(tenant)}
         entries, made = [], []
         for acl in wanted:
             fingerprint = fingerprint_of(acl)
             if fingerprint not in known:
-                known[fingerprint] = AclEntry.objects.create(
-                    public_id=new_id("acl"),
-                    tenant=tenant,
-                    effect=acl.effect,
-                    principal=acl.principal,
-                    resource=acl.resource,
-                    name=acl.name,
-                    literal=acl.literal,
-                    operations=sorted(set(acl.operations)),
-                    addresses=sorted(set(acl.addresses)),
-                    fingerprint=fingerprint,
-                )
+                known[fingerprint] = entry_of(tenant, acl, new_id("acl"))
                 made.append(known[fingerprint])
             entries.append(known[fingerprint])
         if not made:
@@ -97,36 +79,74 @@ def add_acls(actor: Actor, tenant: Tenant, wanted: Sequence[Acl]) -> tuple[Tenan
                 tenant=tenant.public_id,
                 action="acl.create",
                 object_id=entry.public_id,
-                after={"entry": rules.described(entry.acl)},
+                after=in_audit(entry.acl),
             )
-        return _changed(actor, row), entries
+        return list_changed(actor, row), entries
 
 
 def remove_acl(actor: Actor, tenant: Tenant, public_id: str) -> tuple[TenantAccessList, AclEntry]:
     """The entry holds no longer. Raises `NotFound`, `Forbidden` (it would lock its actor out)."""
     with transaction.atomic():
-        row = _locked(tenant)
+        row = locked_list(tenant)
         entry = queries.acl(tenant, public_id)
-        audit.record(
-            actor,
-            tenant=tenant.public_id,
-            action="acl.delete",
-            object_id=entry.public_id,
-            before={"entry": rules.described(entry.acl)},
-        )
+        record_removal(actor, tenant, entry)
         AclEntry.objects.filter(pk=entry.pk).delete()
-        return _changed(actor, row), entry
+        return list_changed(actor, row), entry
 
 
 def touch(actor: Actor, row: TenantAccessList, *, at_least: int = 0) -> TenantAccessList:
     """Brokers must get the list again, with a generation above `at_least`. The caller writes the audit entry."""
     with transaction.atomic():
-        return _deliver(_locked(row.tenant), at_least)
+        return _deliver(locked_list(row.tenant), at_least)
 
 
 def fingerprint_of(acl: Acl) -> str:
     """The same for entries that say the same."""
     return hashlib.sha256(access_list_json(AccessList(acls=(acl,))).encode()).hexdigest()
+
+
+def entry_of(tenant: Tenant, acl: Acl, public_id: str) -> AclEntry:
+    """The entry in the tenant's list. The caller has the list's lock, and knows that no entry says the same."""
+    return AclEntry.objects.create(
+        public_id=public_id,
+        tenant=tenant,
+        effect=acl.effect,
+        principal=acl.principal,
+        resource=acl.resource,
+        name=acl.name,
+        literal=acl.literal,
+        operations=sorted(set(acl.operations)),
+        addresses=sorted(set(acl.addresses)),
+        fingerprint=fingerprint_of(acl),
+    )
+
+
+def in_audit(acl: Acl) -> dict[str, object]:
+    """What the audit log says of an entry: in words, and so that it can be made again."""
+    return {"entry": rules.described(acl), "acl": acl_document(acl)}
+
+
+def record_removal(actor: Actor, tenant: Tenant, entry: AclEntry) -> None:
+    """Part of the transaction that removes the entry."""
+    audit.record(
+        actor,
+        tenant=tenant.public_id,
+        action="acl.delete",
+        object_id=entry.public_id,
+        before=in_audit(entry.acl),
+    )
+
+
+def record_default(actor: Actor, row: TenantAccessList, *, before: str) -> None:
+    """Part of the transaction that sets the default."""
+    audit.record(
+        actor,
+        tenant=row.tenant.public_id,
+        action="access.default",
+        object_id=row.public_id,
+        before={"default": before},
+        after={"default": row.default},
+    )
 
 
 # -- groups of principals -------------------------------------------------------------------------------
@@ -138,7 +158,7 @@ def create_group(
     """Raises `InvalidRequest`, `NotFound` (a member is not the tenant's), `AlreadyExists`, `LimitExceeded`."""
     check_printable_name("name", name, limits.KEY_NAME_LENGTH_MAX)
     with transaction.atomic():
-        row = _locked(tenant)
+        row = locked_list(tenant)
         _check_principals(tenant, members, everyone=False)
         try:
             with transaction.atomic():
@@ -154,7 +174,7 @@ def create_group(
             object_id=group.public_id,
             after={"name": name, "members": group.members},
         )
-        return _changed(actor, row), group
+        return list_changed(actor, row), group
 
 
 def set_members(
@@ -162,7 +182,7 @@ def set_members(
 ) -> tuple[TenantAccessList, PrincipalGroup]:
     """The members, all of them. Raises as `create_group`; `InvalidRequest` for groups in a circle."""
     with transaction.atomic():
-        row = _locked(tenant)
+        row = locked_list(tenant)
         group = queries.group(tenant, public_id)
         _check_principals(tenant, members, everyone=False)
         before, group.members = group.members, sorted(set(members))
@@ -177,13 +197,13 @@ def set_members(
             before={"members": before},
             after={"members": group.members},
         )
-        return _changed(actor, row), group
+        return list_changed(actor, row), group
 
 
 def remove_group(actor: Actor, tenant: Tenant, public_id: str) -> tuple[TenantAccessList, PrincipalGroup]:
     """Raises `NotFound`, `InvalidRequest` (an entry or another group names it)."""
     with transaction.atomic():
-        row = _locked(tenant)
+        row = locked_list(tenant)
         group = queries.group(tenant, public_id)
         principal = f"{rules.GROUP_KIND}{public_id}"
         naming = queries.acls(tenant).filter(principal=principal).first()
@@ -204,7 +224,7 @@ def remove_group(actor: Actor, tenant: Tenant, public_id: str) -> tuple[TenantAc
             before={"name": group.name, "members": group.members},
         )
         PrincipalGroup.objects.filter(pk=group.pk).delete()
-        return _changed(actor, row), group
+        return list_changed(actor, row), group
 
 
 # -- service accounts -----------------------------------------------------------------------------------
@@ -215,23 +235,30 @@ def create_account(actor: Actor, tenant: Tenant, *, name: str) -> ServiceAccount
     check_printable_name("name", name, limits.KEY_NAME_LENGTH_MAX)
     with transaction.atomic():
         Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
-        there = ServiceAccount.objects.filter(tenant=tenant, ended_at=None)
-        if there.filter(name=name).exists():
-            raise AlreadyExists(f"name: the tenant has a service account called {name!r}")
-        used, allowed = there.count(), limits_of(tenant).service_accounts_max
-        if allowed and used >= allowed:
-            raise LimitExceeded(
-                f"service_accounts_max: {name} needs 1, {used} of {allowed} are used by the tenant; delete one first,"
-                " or ask for a higher limit",
-                limit="service_accounts_max",
-            )
-        if used >= limits.SERVICE_ACCOUNTS_PER_TENANT_MAX:
-            raise LimitExceeded(
-                f"the tenant has {used} service accounts, at most {limits.SERVICE_ACCOUNTS_PER_TENANT_MAX} allowed;"
-                " delete one first",
-                limit="SERVICE_ACCOUNTS_PER_TENANT_MAX",
-            )
+        check_new_account(tenant, name)
         return accounts.create_service_account(actor, tenant, name=name)
+
+
+def check_new_account(tenant: Tenant, name: str) -> None:
+    """May there be one more service account, of this name? Under the tenant's lock. Raises `AlreadyExists`,
+    `LimitExceeded`.
+    """
+    there = ServiceAccount.objects.filter(tenant=tenant, ended_at=None)
+    if there.filter(name=name).exists():
+        raise AlreadyExists(f"name: the tenant has a service account called {name!r}")
+    used, allowed = there.count(), limits_of(tenant).service_accounts_max
+    if allowed and used >= allowed:
+        raise LimitExceeded(
+            f"service_accounts_max: {name} needs 1, {used} of {allowed} are used by the tenant; delete one first,"
+            " or ask for a higher limit",
+            limit="service_accounts_max",
+        )
+    if used >= limits.SERVICE_ACCOUNTS_PER_TENANT_MAX:
+        raise LimitExceeded(
+            f"the tenant has {used} service accounts, at most {limits.SERVICE_ACCOUNTS_PER_TENANT_MAX} allowed;"
+            " delete one first",
+            limit="SERVICE_ACCOUNTS_PER_TENANT_MAX",
+        )
 
 
 def end_account(actor: Actor, tenant: Tenant, account: ServiceAccount) -> None:
@@ -262,19 +289,13 @@ def _forget(actor: Actor, tenant: Tenant, principal: str) -> None:
     """Part of the caller's transaction, under the tenant's lock."""
     if queries.access_of(tenant) is None:
         return
-    row = _locked(tenant)
+    row = locked_list(tenant)
     named = queries.acls(tenant).filter(principal=principal)
     holding = [group for group in queries.groups(tenant) if principal in group.members]
     if not named.exists() and not holding:
         return
     for entry in named:
-        audit.record(
-            actor,
-            tenant=tenant.public_id,
-            action="acl.delete",
-            object_id=entry.public_id,
-            before={"entry": rules.described(entry.acl)},
-        )
+        record_removal(actor, tenant, entry)
     named.delete()
     for group in holding:
         before = list(group.members)
@@ -288,13 +309,13 @@ def _forget(actor: Actor, tenant: Tenant, principal: str) -> None:
             before={"members": before},
             after={"members": group.members},
         )
-    _changed(actor, row)
+    list_changed(actor, row)
 
 
 # -- parts ----------------------------------------------------------------------------------------------
 
 
-def _locked(tenant: Tenant) -> TenantAccessList:
+def locked_list(tenant: Tenant) -> TenantAccessList:
     """The tenant's list under the tenant's lock, made if it is not there. Raises `InvalidRequest`."""
     if tenant.public_id == SYSTEM_TENANT:
         raise InvalidRequest(f"{SYSTEM_TENANT} is the service's own tenant; it has no access list")
@@ -305,7 +326,7 @@ def _locked(tenant: Tenant) -> TenantAccessList:
     return TenantAccessList.objects.select_for_update(no_key=True).select_related("tenant").get(pk=row.pk)
 
 
-def _changed(actor: Actor, row: TenantAccessList) -> TenantAccessList:
+def list_changed(actor: Actor, row: TenantAccessList) -> TenantAccessList:
     """Check the list as it is now, and deliver it. Raises `InvalidRequest`, `LimitExceeded`, `Forbidden`."""
     now = queries.access_list(row.tenant)
     circle = rules.circle_among(now.members)
@@ -359,21 +380,7 @@ def _check_principals(tenant: Tenant, principals: Iterable[str], *, everyone: bo
             raise InvalidRequest(
                 "members: everyone is no member of a group; name everyone in the entry instead"
             )
-    known = {rules.EVERYONE}
-    known |= {
-        f"{rules.PERSON_KIND}{one}"
-        for one in Membership.objects.filter(tenant=tenant).values_list("person__public_id", flat=True)
-    }
-    known |= {
-        f"{rules.ACCOUNT_KIND}{one}"
-        for one in ServiceAccount.objects.filter(tenant=tenant, ended_at=None).values_list(
-            "public_id", flat=True
-        )
-    }
-    known |= {
-        f"{rules.GROUP_KIND}{one}" for one in queries.groups(tenant).values_list("public_id", flat=True)
-    }
-    missing = sorted(wanted - known)
+    missing = sorted(wanted - queries.known_principals(tenant))
     if missing:
         raise NotFound(f"principal {missing[0]!r} does not exist")
 

@@ -103,6 +103,23 @@ def principals(tenant: Tenant) -> dict[str, str]:
     return names
 
 
+def known_principals(tenant: Tenant) -> set[str]:
+    """Everyone whom entries and groups may name: the tenant's people, service accounts and groups, and everyone."""
+    known = {rules.EVERYONE}
+    known |= {
+        f"{rules.PERSON_KIND}{one}"
+        for one in Membership.objects.filter(tenant=tenant).values_list("person__public_id", flat=True)
+    }
+    known |= {
+        f"{rules.ACCOUNT_KIND}{one}"
+        for one in ServiceAccount.objects.filter(tenant=tenant, ended_at=None).values_list(
+            "public_id", flat=True
+        )
+    }
+    known |= {f"{rules.GROUP_KIND}{one}" for one in groups(tenant).values_list("public_id", flat=True)}
+    return known
+
+
 def group_names(tenant: Tenant) -> dict[str, str]:
     """The tenant's groups of principals: principal -> name."""
     return {f"{rules.GROUP_KIND}{row.public_id}": row.name for row in groups(tenant).order_by("name")}

@@ -21,6 +21,7 @@ from control_plane.placement.models import (
 )
 from control_plane.placement.weighing import Weighed, weighed
 from control_plane.topics import actions as topic_actions
+from control_plane.topics import observed
 from control_plane.topics import queries as topics
 from control_plane.topics.models import Topic
 from data_plane.placement import moves
@@ -197,14 +198,12 @@ def _plan_copies(actor: Actor, topic: Topic, cluster: Weighed) -> int:
         return 0
     copies = topic.settings["replication"]
     if all(len(p.replicas) == copies and not p.target for p in found):
-        return int(topic_actions.note_copies(topic))
+        return int(observed.note_copies(topic))
     try:
         planned = moves.towards(copies, cluster.only(topic.topic_id), cluster.brokers)
     except PlacementRefused as refused:
-        if not conditions.has(topic.conditions, topic_actions.COPIES, refused.message):
-            topic_actions.put_condition(
-                topic.public_id, topic_actions.COPIES, "not_enough_brokers", refused.message
-            )
+        if not conditions.has(topic.conditions, observed.COPIES, refused.message):
+            observed.put_condition(topic.public_id, observed.COPIES, "not_enough_brokers", refused.message)
         return 0
     tenants_of = _with_tenants(cluster, planned[:PLANNED_MAX])
     return len(actions.plan_moves(actor, "replication", tenants_of, object_id=topic.public_id))

@@ -13,6 +13,7 @@ from control_plane.outbox.registry import Delivered
 from control_plane.placement import cell_actions, choice
 from control_plane.placement import queries as placement
 from control_plane.topics import actions as topic_actions
+from control_plane.topics import observed
 from control_plane.topics import queries as topics
 from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
@@ -231,7 +232,7 @@ class TopicDeliverer:
                 raise
             # Internal topics may have been created when the brokers were started; they are never deleted.
             topic.topic_id = found.topic_id
-            topic_actions.note_found(topic.public_id, topic.topic_id)
+            observed.note_found(topic.public_id, topic.topic_id)
             return self._update(topic)
         return answer.outcome
 
@@ -324,13 +325,13 @@ class TopicDeliverer:
             return pb.Outcome()  # it never reached them, or an attempt whose answer was lost did it
 
     def delivered(self, object_id: str, done: Delivered) -> None:
-        topic_actions.note_delivered({object_id: done})
+        observed.note_delivered({object_id: done})
 
     def all_delivered(self, done: Mapping[str, Delivered]) -> None:
-        topic_actions.note_delivered(done)
+        observed.note_delivered(done)
 
     def failed(self, object_id: str, reason: str, message: str) -> None:
-        topic_actions.put_condition(object_id, DELIVERY, reason, message)
+        observed.put_condition(object_id, DELIVERY, reason, message)
 
 
 def ms_of(at: datetime | None) -> int:

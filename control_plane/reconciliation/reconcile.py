@@ -27,7 +27,7 @@ from control_plane.outbox import conditions
 from control_plane.outbox.models import DesiredObject
 from control_plane.reconciliation import loss_actions
 from control_plane.reconciliation.deliverers import ms_of
-from control_plane.topics import actions as topic_actions
+from control_plane.topics import observed
 from control_plane.topics import queries as topics
 from control_plane.topics.models import Topic
 from penstock.contract.errors import PenstockError
@@ -176,21 +176,21 @@ def _gone_from_the_bin(row: Topic, seen: view.ClusterView) -> str:
     why = "it was in the recycle bin, and is gone on the brokers with all its messages"
     if not _has_been_there(row, seen) or conditions.has(row.conditions, conditions.DRIFT, why):
         return ""
-    topic_actions.put_condition(row.public_id, conditions.DRIFT, "removed_on_brokers", why)
+    observed.put_condition(row.public_id, conditions.DRIFT, "removed_on_brokers", why)
     return why
 
 
 def _redeliver(actor: Actor, row: Topic, found: view.TopicSeen, why: str) -> str:
     with transaction.atomic():
-        if not topic_actions.touch(actor, row, "topic.reassert", at_least=found.generation, why=why):
+        if not observed.touch(actor, row, "topic.reassert", at_least=found.generation, why=why):
             return ""
-        topic_actions.put_condition(row.public_id, conditions.DRIFT, "changed_on_brokers", why)
+        observed.put_condition(row.public_id, conditions.DRIFT, "changed_on_brokers", why)
     return why
 
 
 def _recreated(actor: Actor, row: Topic) -> str:
     why = "it was gone on the brokers"
-    return why if topic_actions.recreate(actor, row, why=why) else ""
+    return why if observed.recreate(actor, row, why=why) else ""
 
 
 def _replaced(actor: Actor, row: Topic, other: view.TopicSeen) -> str:
@@ -228,7 +228,7 @@ def _topic_difference(row: Topic, found: view.TopicSeen) -> str:
 
 
 def _adopt(actor: Actor, row: Topic, found: view.TopicSeen, why: str) -> bool:
-    return topic_actions.adopt(
+    return observed.adopt(
         actor,
         row,
         topic_id=found.topic_id,
@@ -368,7 +368,7 @@ def _clear_drift(row: DesiredObject) -> None:
     if not any(c["type"] == conditions.DRIFT for c in row.conditions):
         return
     if isinstance(row, Topic):
-        topic_actions.clear_condition(row.public_id, conditions.DRIFT)
+        observed.clear_condition(row.public_id, conditions.DRIFT)
     elif isinstance(row, Tenant):
         tenant_actions.clear_condition(Tenant, row.public_id, conditions.DRIFT)
     elif isinstance(row, TenantAccessList):

@@ -1,4 +1,7 @@
-"""Writes topics: created, changed and deleted as desired state; each change with audit entry and outbox row."""
+"""Writes topics: created, changed and deleted as desired state; each change with audit entry and outbox row.
+
+What is only observed of them is in `observed`.
+"""
 
 import json
 import secrets
@@ -16,7 +19,6 @@ from control_plane.audit.actor import Actor
 from control_plane.ids import new_topic_id
 from control_plane.outbox import actions as outbox
 from control_plane.outbox import conditions
-from control_plane.outbox.registry import Delivered
 from control_plane.topics.models import Topic
 from control_plane.topics.queries import cluster_size, cluster_size_now, copies_possible
 from penstock.contract import limits
@@ -35,10 +37,10 @@ from quotas.queries import limits_of
 from tenants.models import Tenant
 
 KIND_TOPIC = "topic"
+CREATE, UPDATE, UPDATE_REFUSED = "topic.create", "topic.update", "topic.update_refused"
+RESTORED = "topic.settings_restored"
 FIXED = ("durability",)
 """Settings that a topic keeps from its creation on."""
-COPIES = "copies"
-"""Condition of a topic whose number of copies cannot be reached now: why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,7 @@ def _store(actor: Actor, tenant: Tenant, made: Sequence[Topic]) -> None:
         tenant=tenant.public_id,
         entries=[
             audit.Entry(
-                action="topic.create",
+                action=CREATE,
                 object_id=topic.public_id,
                 after={"name": topic.name, "partitions": topic.partitions, "settings": topic.settings},
             )
@@ -147,8 +149,10 @@ def update_topic(
     *,
     partitions: int | None = None,
     settings: Mapping[str, Any] | None = None,
+    restores: int | None = None,
 ) -> Topic:
-    """Change the settings named and add partitions. Changing nothing is no change.
+    """Change the settings named and add partitions. Changing nothing is no change. `restores` is the number of the
+    version that the settings come from, for the audit log.
 
     Another replication is reached a copy at a time, by moves. Raises `NotFound`, `InvalidRequest` (partitions are never
     removed, and nothing is demanded of copies that are not there yet), `LimitExceeded`.
@@ -184,25 +188,17 @@ def update_topic(
         audit.record(
             actor,
             tenant=tenant.public_id,
-            action="topic.update",
+            action=UPDATE if restores is None else RESTORED,
             object_id=topic.public_id,
             before=before,
-            after={"partitions": wanted, "settings": merged},
+            after={
+                "partitions": wanted,
+                "settings": merged,
+                **({} if restores is None else {"restored_version": restores}),
+            },
         )
         deliver_topic(topic)
     return topic
-
-
-def note_copies(topic: Topic) -> bool:
-    """Every partition has as many copies as the topic's replication says. False if it was changed meanwhile."""
-    with transaction.atomic():
-        locked = _unchanged(topic)
-        if locked is None:
-            return False
-        locked.copies_due = False
-        locked.conditions = conditions.without(locked.conditions, COPIES)
-        locked.save(update_fields=["copies_due", "conditions", "updated_at"])
-    return True
 
 
 def delete_topic(actor: Actor, tenant: Tenant, name: str) -> Topic:
@@ -236,7 +232,7 @@ def delete_topic(actor: Actor, tenant: Tenant, name: str) -> Topic:
 def withdraw(actor: Actor, topic: Topic, why: str) -> bool:
     """The brokers refused to make the topic: it never existed. False if a process delivers it or it was changed."""
     with transaction.atomic():
-        locked = _unchanged(topic)
+        locked = unchanged(topic)
         if locked is None or locked.on_brokers or not outbox.withdraw(KIND_TOPIC, topic.public_id):
             return False
         audit.record(
@@ -258,7 +254,7 @@ def take_back(actor: Actor, topic: Topic, before: Topic, why: str) -> bool:
     Its generation is a new one: an attempt whose answer was lost may reach the brokers late, and is outdated then.
     """
     with transaction.atomic():
-        locked = _unchanged(topic)
+        locked = unchanged(topic)
         if (
             locked is None
             or topic.generation != before.generation + 1
@@ -273,132 +269,15 @@ def take_back(actor: Actor, topic: Topic, before: Topic, why: str) -> bool:
         locked.save(
             update_fields=["partitions", "settings", "copies_due", "generation", "conditions", "updated_at"]
         )
-        _tell(
+        tell(
             actor,
             locked,
-            "topic.update_refused",
+            UPDATE_REFUSED,
             refused,
             {"partitions": locked.partitions, "settings": locked.settings, "why": why},
         )
         deliver_topic(locked)
     return True
-
-
-# -- what reconciliation finds --------------------------------------------------------------------------
-#
-# Each returns False, and changes nothing, if the topic was changed since it was read.
-
-
-def touch(actor: Actor, topic: Topic, action: str, *, at_least: int = 0, why: str) -> bool:
-    """Deliver the desired state again. Its generation becomes higher than `at_least`, the brokers' one."""
-    with transaction.atomic():
-        locked = _unchanged(topic)
-        if locked is None:
-            return False
-        locked.generation = max(locked.generation, at_least) + 1
-        locked.save(update_fields=["generation", "updated_at"])
-        _tell(actor, locked, action, {"generation": topic.generation}, {"why": why})
-        deliver_topic(locked)
-    return True
-
-
-def recreate(actor: Actor, topic: Topic, *, why: str) -> bool:
-    """The brokers have lost the topic: it is made again, empty, under a new topic id, and says so."""
-    with transaction.atomic():
-        locked = _unchanged(topic)
-        if locked is None:
-            return False
-        lost = locked.topic_id
-        locked.topic_id = secrets.token_hex(16)
-        locked.on_brokers = False
-        locked.generation += 1
-        # Nothing of the new topic is delivered: until it is, no view of the brokers is judged for it.
-        locked.delivered_generation = locked.delivered_revision = 0
-        locked.conditions = conditions.put(
-            locked.conditions,
-            conditions.RECREATED,
-            "removed_on_brokers",
-            f"{why}; it was made again, empty; the topic id before was {lost}",
-            timezone.now(),
-        )
-        locked.save()
-        _tell(actor, locked, "topic.recreate", {"topic_id": lost}, {"topic_id": locked.topic_id, "why": why})
-        deliver_topic(locked)
-    return True
-
-
-def adopt(actor: Actor, topic: Topic, *, topic_id: str, partitions: int, generation: int, why: str) -> bool:
-    """The brokers have a topic of this name under another id, or with more partitions: it is taken as it is.
-
-    Nothing is deleted: what was written into it belongs to the tenant.
-    """
-    with transaction.atomic():
-        locked = _unchanged(topic)
-        if locked is None:
-            return False
-        before = {"topic_id": locked.topic_id, "partitions": locked.partitions}
-        locked.topic_id, locked.on_brokers = topic_id, True
-        locked.partitions = max(locked.partitions, partitions)
-        locked.generation = max(locked.generation, generation) + 1
-        locked.conditions = conditions.put(
-            locked.conditions, conditions.ADOPTED, "changed_on_brokers", why, timezone.now()
-        )
-        locked.save(
-            update_fields=["topic_id", "on_brokers", "partitions", "generation", "conditions", "updated_at"]
-        )
-        after = {"topic_id": locked.topic_id, "partitions": locked.partitions, "why": why}
-        _tell(actor, locked, "topic.adopt", before, after)
-        deliver_topic(locked)
-    return True
-
-
-def _unchanged(topic: Topic) -> Topic | None:
-    """The row under its lock; None if it was changed since `topic` was read and judged."""
-    locked = Topic.objects.select_for_update(no_key=True).select_related("tenant").get(pk=topic.pk)
-    return locked if locked.generation == topic.generation else None
-
-
-# -- what became of a delivery --------------------------------------------------------------------------
-
-
-def note_found(public_id: str, topic_id: str) -> None:
-    """The brokers have the topic already, under this id."""
-    Topic.objects.filter(public_id=public_id).update(on_brokers=True, topic_id=topic_id)
-
-
-def note_delivered(done: Mapping[str, Delivered]) -> None:
-    """The brokers have these generations of topics, by public id. In a transaction."""
-    rows = Topic.objects.select_for_update(no_key=True).filter(public_id__in=list(done))
-    alike: dict[str, tuple[dict[str, Any], list[int]]] = {}
-    for topic in rows:
-        one = done[topic.public_id]
-        after: dict[str, Any] = {
-            "delivered_generation": max(topic.delivered_generation, one.generation),
-            "delivered_revision": max(topic.delivered_revision, one.revision),
-            # An older generation may be of another topic id, which the brokers have lost since.
-            "on_brokers": topic.on_brokers
-            or (one.generation == topic.generation and topic.deleted_at is None and topic.binned_at is None),
-            "conditions": conditions.without(topic.conditions, conditions.DELIVERY),
-        }
-        alike.setdefault(json.dumps(after), (after, []))[1].append(topic.pk)
-    for after, pks in alike.values():
-        Topic.objects.filter(pk__in=pks).update(**after, updated_at=timezone.now())
-
-
-def put_condition(public_id: str, kind: str, reason: str, message: str) -> None:
-    """Show a condition on the topic."""
-    with transaction.atomic():
-        topic = Topic.objects.select_for_update(no_key=True).get(public_id=public_id)
-        topic.conditions = conditions.put(topic.conditions, kind, reason, message, timezone.now())
-        topic.save(update_fields=["conditions", "updated_at"])
-
-
-def clear_condition(public_id: str, kind: str) -> None:
-    """Show it no more."""
-    with transaction.atomic():
-        topic = Topic.objects.select_for_update(no_key=True).get(public_id=public_id)
-        topic.conditions = conditions.without(topic.conditions, kind)
-        topic.save(update_fields=["conditions", "updated_at"])
 
 
 # -- rules ----------------------------------------------------------------------------------------------
@@ -535,7 +414,13 @@ def locked_topic(tenant: Tenant, name: str) -> Topic:
     return topic
 
 
-def _tell(actor: Actor, topic: Topic, action: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+def unchanged(topic: Topic) -> Topic | None:
+    """The row under its lock; None if it was changed since `topic` was read and judged."""
+    locked = Topic.objects.select_for_update(no_key=True).select_related("tenant").get(pk=topic.pk)
+    return locked if locked.generation == topic.generation else None
+
+
+def tell(actor: Actor, topic: Topic, action: str, before: dict[str, Any], after: dict[str, Any]) -> None:
     audit.record(
         actor,
         tenant=topic.tenant.public_id,

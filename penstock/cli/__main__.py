@@ -19,6 +19,8 @@ COMMANDS = {
     "service-account": "penstock.cli.principals:service_account",
     "principal-group": "penstock.cli.principals:principal_group",
     "access": "penstock.cli.access:access",
+    "history": "penstock.cli.history:history",
+    "restore": "penstock.cli.history:restore",
     "diff": "penstock.cli.declared:diff",
     "apply": "penstock.cli.declared:apply",
     "tenant": "penstock.cli.tenants:tenant",

@@ -16,7 +16,7 @@ _ACL_FIELDS: Final = frozenset(
 
 def access_list_json(rules: AccessList) -> str:
     """Entries in an order of their own, groups by name. Raises `LimitExceeded` when it is too long to store."""
-    rows = [json.dumps(_acl_document(acl), separators=(",", ":"), sort_keys=True) for acl in rules.acls]
+    rows = [json.dumps(acl_document(acl), separators=(",", ":"), sort_keys=True) for acl in rules.acls]
     groups = {group: sorted(set(members)) for group, members in rules.members}
     text = (
         f'{{"acls":[{",".join(sorted(set(rows)))}],"default":{json.dumps(rules.default)},'
@@ -45,7 +45,7 @@ def access_list_of(text: str) -> AccessList:
         raise InvalidRequest("access list: acls is a list, groups an object")
     return AccessList(
         default=_text("default", values.get("default", "allow")),
-        acls=tuple(_acl(row) for row in rows),
+        acls=tuple(acl_of_document(row) for row in rows),
         members=tuple((group, _texts("groups", groups[group])) for group in sorted(groups)),
     )
 
@@ -55,7 +55,8 @@ def access_list_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _acl_document(acl: Acl) -> dict[str, Any]:
+def acl_document(acl: Acl) -> dict[str, Any]:
+    """One entry as the written form has it."""
     values: dict[str, Any] = {"effect": acl.effect, "principal": acl.principal, "resource": acl.resource}
     if acl.name:
         values["name"] = acl.name
@@ -68,7 +69,8 @@ def _acl_document(acl: Acl) -> dict[str, Any]:
     return values
 
 
-def _acl(row: object) -> Acl:
+def acl_of_document(row: object) -> Acl:
+    """The entry that was written so. Raises `InvalidRequest`."""
     if not isinstance(row, dict) or not row.keys() <= _ACL_FIELDS:
         raise InvalidRequest(f"access list: an entry has other fields than {', '.join(sorted(_ACL_FIELDS))}")
     literal = row.get("literal", False)

@@ -1,6 +1,7 @@
 """Dry runs and conditions, of every operation that changes what a tenant configures: derived from the table of
 operations, so that a new one has to take a side."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,11 +13,13 @@ from django.utils import timezone
 from control_plane.access import list_actions
 from control_plane.access.actions import create_key
 from control_plane.audit.actor import Actor, ActorKind
+from control_plane.audit.models import AuditEntry
 from control_plane.outbox import delivery
 from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
 from penstock.rules import access as rules
 from tenants import queries as tenants
+from tenants.actions import revoke_key
 from tenants.models import Membership
 from tenants.roles import Role, Standing
 from tests.control_plane.test_permissions import ABOUT_NO_TENANT, MAY, routes
@@ -58,6 +61,12 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
         "group_prefix": "fresh",
     },
     ("DELETE", "v1/acls/<str:acl>"): {},
+    ("POST", "v1/topics/<str:name>/restore"): {"version": "<topic>"},
+    ("POST", "v1/access/restore"): {"version": "<list>"},
+    ("POST", "v1/acls/<str:acl>/restore"): {},
+    ("POST", "v1/principal-groups/<str:group>/restore"): {},
+    ("POST", "v1/service-accounts/<str:account>/restore"): {},
+    ("POST", "v1/keys/<str:key>/restore"): {},
     ("PATCH", "v1/quotas"): {"plan": "committed"},
     ("POST", "v1/plans"): {"name": "fresh", "limits": {"topics_max": 5}},
 }
@@ -123,7 +132,7 @@ class _World:
     def __init__(self) -> None:
         self.house: House = make_house("acme")
         tenant = self.house.tenant
-        topics.create_topic(ACTOR, tenant, name="orders", partitions=1, settings={})
+        orders = topics.create_topic(ACTOR, tenant, name="orders", partitions=1, settings={})
         binned = topics.create_topic(ACTOR, tenant, name="binned", partitions=1, settings={})
         binned.on_brokers, binned.binned_at = True, timezone.now()
         binned.purge_at = binned.binned_at + timedelta(days=7)
@@ -149,11 +158,41 @@ class _World:
             "<str:acl>": acl.public_id,
         }
         self.acl = acl
+        # What is restored was changed or removed before.
+        self.versions = {
+            "<topic>": AuditEntry.objects.get(tenant=tenant.public_id, object_id=orders.public_id).sequence
+        }
+        topics.update_topic(ACTOR, tenant, "orders", settings={"retention_ms": 3_600_000})
+        removed, _ = create_key(Actor(kind=ActorKind.PERSON, id=owner.public_id), tenant, name="removed")
+        revoke_key(ACTOR, removed)
+        ended = list_actions.create_account(ACTOR, tenant, name="ended")
+        list_actions.end_account(ACTOR, tenant, ended)
+        _, group = list_actions.create_group(ACTOR, tenant, name="removed", members=[])
+        list_actions.remove_group(ACTOR, tenant, group.public_id)
+        _, (gone,) = list_actions.add_acls(ACTOR, tenant, [replace(acl.acl, name="removed")])
+        self.versions["<list>"] = AuditEntry.objects.get(object_id=gone.public_id).sequence
+        list_actions.remove_acl(ACTOR, tenant, gone.public_id)
+        everything_delivered()
+        self.removed = {
+            **self.ids,
+            "<str:key>": removed.public_id,
+            "<str:account>": ended.public_id,
+            "<str:group>": group.public_id,
+            "<str:acl>": gone.public_id,
+        }
 
     def path(self, route: str) -> str:
-        for name, value in self.ids.items():
+        for name, value in (self.removed if route.endswith("/restore") else self.ids).items():
             route = route.replace(name, value)
         return f"/{route}"
+
+    def body(self, method: str, route: str) -> dict[str, Any]:
+        """What changes something there."""
+        body = BODIES[method, route]
+        return {
+            name: self.versions.get(value, value) if name == "version" else value
+            for name, value in body.items()
+        }
 
     def may(self, method: str, route: str) -> dict[str, Any]:
         """A credential that may do it, for `call`."""
@@ -211,7 +250,7 @@ def test_a_dry_run_says_what_would_change_and_changes_nothing(method: str, route
     answer = call(
         method,
         f"{world.path(route)}?dry_run=true",
-        BODIES[method, route],
+        world.body(method, route),
         **world.may(method, route),
         Idempotency_Key="once",
     )
@@ -231,11 +270,11 @@ def test_a_dry_run_is_permitted_to_those_who_may_make_the_change(
     path = f"{world.path(route)}?dry_run=true"
     stranger = make_house("other")
     before = rows()
-    assert call(method, path, BODIES[method, route]).status == 401
+    assert call(method, path, world.body(method, route)).status == 401
     for standing in Standing:
         tenant = world.house.tenant if standing is Standing.OPERATOR else None
         token = world.house.credentials[standing]
-        answer = call(method, path, BODIES[method, route], token=token, tenant=tenant)
+        answer = call(method, path, world.body(method, route), token=token, tenant=tenant)
         if standing in MAY[method, route]:
             assert answer.status not in (401, 403), (
                 standing,
@@ -245,7 +284,7 @@ def test_a_dry_run_is_permitted_to_those_who_may_make_the_change(
             assert answer.status == 403, (standing, answer.body)
     if route not in ABOUT_NO_TENANT:
         token = stranger.credentials[Standing.OWNER]
-        answer = call(method, path, BODIES[method, route], token=token, tenant=world.house.tenant)
+        answer = call(method, path, world.body(method, route), token=token, tenant=world.house.tenant)
         assert answer.status == 404
     assert rows() == before
 
@@ -303,10 +342,12 @@ def test_a_change_is_made_only_of_what_its_caller_read(method: str, route: str, 
     read = call("GET", path, **who)
     assert read.status == 200, read.body
     before = rows()
-    stale = call(method, path, BODIES[method, route], **who, If_Match='"stale"')
+    stale = call(method, path, world.body(method, route), **who, If_Match='"stale"')
     assert (stale.status, stale.body["code"]) == (412, "precondition_failed")
     assert rows() == before
-    fresh = call(method, f"{path}?dry_run=true", BODIES[method, route], **who, If_Match=read.headers["ETag"])
+    fresh = call(
+        method, f"{path}?dry_run=true", world.body(method, route), **who, If_Match=read.headers["ETag"]
+    )
     assert fresh.status == 200, fresh.body
 
 

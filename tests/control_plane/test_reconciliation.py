@@ -13,6 +13,7 @@ from control_plane.outbox.models import Delivery
 from control_plane.reconciliation.deliverers import ms_of
 from control_plane.reconciliation.reconcile import repair
 from control_plane.topics import actions as topic_actions
+from control_plane.topics import observed
 from control_plane.topics.models import Topic
 from quotas.actions import set_limits
 from quotas.queries import limits_of
@@ -302,9 +303,9 @@ def test_a_topic_that_is_being_made_is_not_missed(tenant: Tenant) -> None:
 def test_what_was_changed_since_it_was_judged_is_left_to_the_next_round(tenant: Tenant) -> None:
     judged = Topic.objects.get()
     topic_actions.delete_topic(ACTOR, tenant, "orders")
-    assert not topic_actions.recreate(ACTOR, judged, why="x")
-    assert not topic_actions.touch(ACTOR, judged, "topic.reassert", why="x")
-    assert not topic_actions.adopt(ACTOR, judged, topic_id="0" * 32, partitions=9, generation=9, why="x")
+    assert not observed.recreate(ACTOR, judged, why="x")
+    assert not observed.touch(ACTOR, judged, "topic.reassert", why="x")
+    assert not observed.adopt(ACTOR, judged, topic_id="0" * 32, partitions=9, generation=9, why="x")
     assert Topic.objects.get().topic_id == judged.topic_id
 
 

@@ -17,7 +17,7 @@ from control_plane.outbox import in_request
 from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import Delivered
 from control_plane.reconciliation import purging
-from control_plane.topics import actions, bin_actions, queries
+from control_plane.topics import actions, bin_actions, observed, queries
 from control_plane.topics.models import Topic
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
@@ -54,7 +54,7 @@ def tenant(house: House) -> Tenant:
 def create(tenant: Tenant, name: str = "orders", partitions: int = 3) -> Topic:
     """A topic that the brokers have."""
     made = actions.create_topic(ACTOR, tenant, name=name, partitions=partitions, settings={})
-    actions.note_delivered({made.public_id: Delivered(generation=1, revision=1)})
+    observed.note_delivered({made.public_id: Delivered(generation=1, revision=1)})
     made.refresh_from_db()
     return made
 
@@ -198,7 +198,7 @@ def test_what_the_brokers_refuse_to_restore_is_in_the_bin_again(tenant: Tenant) 
 def test_a_late_delivery_of_the_bin_does_not_make_a_topic_one_of_the_brokers(tenant: Tenant) -> None:
     topic = binned(tenant)
     Topic.objects.filter(pk=topic.pk).update(on_brokers=False)
-    actions.note_delivered({topic.public_id: Delivered(generation=2, revision=1)})
+    observed.note_delivered({topic.public_id: Delivered(generation=2, revision=1)})
     topic.refresh_from_db()
     assert not topic.on_brokers
 

@@ -22,6 +22,7 @@ from control_plane.rest import health
 from control_plane.rest.topics import ChangedTopic
 from control_plane.rest.views import answer_change
 from control_plane.topics import actions as topics
+from control_plane.topics import observed
 from control_plane.topics.models import Topic
 from penstock.contract.errors import BrokerUnavailable, LimitExceeded, PenstockError, Throttled
 from penstock.contract.ids import SYSTEM_TENANT
@@ -405,7 +406,7 @@ def test_the_openapi_document_validates_and_tells_every_address(tmp_path: Any) -
 
 def test_who_makes_a_topic_that_brokers_refuse_is_told_why(tenant: Tenant, key: str) -> None:
     topic = topics.create_topic(ACTOR, tenant, name="orders", partitions=1, settings={})
-    topics.put_condition(
+    observed.put_condition(
         topic.public_id, conditions.DELIVERY, "invalid_request", "3 brokers required, 2 active"
     )
     Topic.objects.update(topic_id="ab" * 16)
@@ -429,10 +430,10 @@ class Answering:
         return Delivered(generation=generation, revision=3)
 
     def delivered(self, object_id: str, done: Delivered) -> None:
-        topics.note_delivered({object_id: done})
+        observed.note_delivered({object_id: done})
 
     def failed(self, object_id: str, reason: str, message: str) -> None:
-        topics.put_condition(object_id, conditions.DELIVERY, reason, message)
+        observed.put_condition(object_id, conditions.DELIVERY, reason, message)
 
 
 @pytest.fixture

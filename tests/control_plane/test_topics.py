@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from control_plane.brokers.models import KnownBroker
 from control_plane.outbox.models import Delivery
-from control_plane.topics import actions, queries
+from control_plane.topics import actions, observed, queries
 from control_plane.topics.models import Topic
 from data_plane.controller.tenants import put_tenant
 from data_plane.metadata.image import ClusterImage
@@ -207,8 +207,8 @@ def test_another_replication_is_due_until_it_is_noted_and_demands_nothing_of_cop
     assert grown.copies_due and grown.settings["min_insync_replicas"] == 1
     with pytest.raises(InvalidRequest, match="has not 2 copies of every partition yet"):
         actions.update_topic(ACTOR, tenant, "orders", settings={"min_insync_replicas": 2})
-    assert not actions.note_copies(topic), "it was changed since it was looked at"
-    assert actions.note_copies(grown)
+    assert not observed.note_copies(topic), "it was changed since it was looked at"
+    assert observed.note_copies(grown)
     strict = actions.update_topic(ACTOR, tenant, "orders", settings={"min_insync_replicas": 2})
     assert not strict.copies_due
 

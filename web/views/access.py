@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from control_plane.access import list_actions as actions
 from control_plane.access import queries
@@ -12,6 +12,7 @@ from control_plane.access.models import AclEntry, PrincipalGroup, TenantAccessLi
 from control_plane.outbox import in_request
 from penstock.contract.errors import PenstockError
 from penstock.rules import access as rules
+from quotas.queries import limits_of
 from tenants import queries as tenants
 from tenants.models import ApiKey, Tenant
 from tenants.roles import Permission
@@ -77,9 +78,13 @@ def new_entry(request: HttpRequest, access: TenantAccess) -> HttpResponse:
 
 
 @in_tenant(Permission.ACCESS_WRITE)
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def remove_entry(request: HttpRequest, access: TenantAccess, acl: str) -> HttpResponse:
-    """The entry holds no longer."""
+    """The entry holds no longer. A page shows before what that means."""
+    if request.method != "POST":
+        entry = ShownEntry.of(queries.acl(access.tenant, acl), names_of(access.tenant))
+        context = {"here": HERE, "entry": entry, "days": limits_of(access.tenant).bin_days}
+        return render(request, "web/access_entry_remove.html", context)
     row, _ = actions.remove_acl(access.actor, access.tenant, acl)
     return answer(access, row, "The entry is removed.")
 

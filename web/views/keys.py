@@ -78,7 +78,7 @@ def new_key(request: HttpRequest, access: TenantAccess) -> HttpResponse:
                 operations=form.operations_bound,
                 account=queries.service_account(access.tenant, account) if account else None,
             )
-            return _shown_once(request, access, key, text.reveal())
+            return shown_once(request, access, key, text.reveal())
         except PenstockError as error:
             form.refuse(error)
     return render(request, "web/key_new.html", {"here": "keys", "form": form}, status=form.status)
@@ -100,7 +100,7 @@ def rotate_key(request: HttpRequest, access: TenantAccess, key: str) -> HttpResp
         scopes=key_queries.scopes_of(old),
         account=old.service_account,
     )
-    return _shown_once(request, access, new, text.reveal(), old)
+    return shown_once(request, access, new, text.reveal(), old)
 
 
 @in_tenant(Permission.KEYS_WRITE)
@@ -133,7 +133,7 @@ def state_of(row: ApiKey) -> tuple[str, str]:
     return "valid", "ok"
 
 
-def _shown_once(
+def shown_once(
     request: HttpRequest, access: TenantAccess, key: ApiKey, text: str, old: ApiKey | None = None
 ) -> HttpResponse:
     """The new key. Raises what the brokers refused it with for good; it is withdrawn then."""

@@ -249,6 +249,51 @@ def audit(house: House, said: Cluster, numbers: range) -> None:
     )
 
 
+def _changes(house: House, numbers: range, action: str, object_id: str, **before: object) -> None:
+    AuditEntry.objects.bulk_create(
+        AuditEntry(
+            tenant=house.tenant.public_id,
+            sequence=2_000 + n,
+            at=datetime.now(UTC),
+            actor_kind="system",
+            actor_id="test",
+            action=action,
+            object_kind=action.partition(".")[0],
+            object_id=object_id.format(n),
+            before=before,
+            after={"n": n},
+            previous_hash=f"{n:064x}",
+            hash=f"{n + 1:064x}",
+        )
+        for n in numbers
+    )
+
+
+def removed_access(house: House, said: Cluster, numbers: range) -> None:
+    _changes(house, numbers, "acl.delete", "acl_{}", entry="allow everyone")
+
+
+def access_history(house: House, said: Cluster, numbers: range) -> None:
+    _changes(house, numbers, "acl.create", "acl_{}")
+
+
+def topic_history(house: House, said: Cluster, numbers: range) -> None:
+    if not Topic.objects.filter(public_id="top_history").exists():
+        Topic.objects.create(
+            public_id="top_history",
+            tenant=house.tenant,
+            name="history",
+            topic_id="f" * 32,
+            partitions=1,
+            settings={"retention_ms": -1},
+        )
+    _changes(house, numbers, "topic.update", "top_history")
+
+
+def group_history(house: House, said: Cluster, numbers: range) -> None:
+    _changes(house, numbers, "principal_group.change", "grp_history")
+
+
 # -- the cluster ---------------------------------------------------------------------------------------
 
 
@@ -449,6 +494,8 @@ class Listed:
     fill: Callable[[House, Cluster, range], object]
     by: Standing = Standing.OWNER
     query: str = ""
+    of: str = ""
+    """The id or name of what it is the list of."""
     a_number: int = 1
     """How many items there are for each number."""
 
@@ -462,6 +509,10 @@ LISTS: Mapping[str, Listed] = {
     "/v1/second-factors": Listed(fill=second_factors),
     "/v1/topics": Listed(fill=topics),
     "/v1/bin/topics": Listed(fill=binned_topics),
+    "/v1/bin/access": Listed(fill=removed_access),
+    "/v1/access/history": Listed(fill=access_history),
+    "/v1/topics/{name}/history": Listed(fill=topic_history, of="history"),
+    "/v1/principal-groups/{group}/history": Listed(fill=group_history, of="grp_history"),
     "/v1/keys": Listed(fill=keys),
     "/v1/service-accounts": Listed(fill=service_accounts),
     "/v1/principal-groups": Listed(fill=principal_groups),

@@ -10,6 +10,7 @@ from drf_spectacular.generators import SchemaGenerator
 
 from control_plane.outbox import in_request
 from control_plane.topics import actions as topics
+from control_plane.topics import observed
 from control_plane.topics.models import Topic
 from tenants.models import Membership
 from tenants.roles import Standing
@@ -116,7 +117,7 @@ def test_without_a_condition_and_with_a_star_everything_is_as_before(house: Hous
 def test_what_is_observed_of_an_object_does_not_make_a_tag_stale(house: House) -> None:
     tag = asked(house, "GET", "/v1/topics/orders").headers["ETag"]
     topic = Topic.objects.get()
-    topics.put_condition(topic.public_id, "delivery", "x", "y")
+    observed.put_condition(topic.public_id, "delivery", "x", "y")
     assert asked(house, "PATCH", "/v1/topics/orders", {"partitions": 2}, If_Match=tag).status == 202
 
 

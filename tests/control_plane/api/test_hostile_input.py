@@ -135,6 +135,9 @@ VALID: dict[str, Any] = {
     "mode": "advise",
     "bytes_per_s": 2**26,
     "moves_at_once": 10,
+    "version": 1,
+    "at": "2026-01-01T00:00:00Z",
+    "leave_out_gone": True,
 }
 """Of every field of every request: a new field without a value here is a failure of the test below."""
 

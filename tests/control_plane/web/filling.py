@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import grpc
 from django.db import transaction
@@ -26,6 +27,7 @@ from billing.models import (
 from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup
 from control_plane.access_reports.models import AccessReport
 from control_plane.audit import actions as audit
+from control_plane.audit.actor import system
 from control_plane.outbox.models import Delivery
 from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
@@ -49,6 +51,7 @@ from tests.certificates import identity, server_credentials
 from tests.control_plane.billing import invoice_rows
 from tests.control_plane.billing.invoice_rows import METERS
 from tests.control_plane.world import ACTOR
+from web.broker_access import KEY_NAME
 
 EMPTY_REPORT = {"month": "2000-01", "default": "allow", **{name: [] for name in LISTS}}
 BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
@@ -61,6 +64,7 @@ def fill(tenant: Tenant, owner: Person, numbers: range) -> None:
     if not PriceBook.objects.exists():
         price_actions.publish_first_price_book(BEGINNING)
     with transaction.atomic():
+        _history(tenant, numbers)
         _topics(tenant, numbers)
         _keys(tenant, owner, numbers)
         _access(tenant, numbers)
@@ -164,6 +168,33 @@ def _access(tenant: Tenant, numbers: range) -> None:
         )
         for number in numbers
         if number < PRINCIPAL_GROUPS_PER_TENANT_MAX
+    )
+
+
+def _history(tenant: Tenant, numbers: range) -> None:
+    """Versions of one topic, of the access list and of one group; and removals, of which keys are none."""
+    # The overview counts the last changes, and leaves out what is named so.
+    named = {"name": KEY_NAME}
+    state = {"settings": {"retention_ms": 7_200_000}, **named}
+    entries = []
+    for number in numbers:
+        gone: dict[str, Any] = {"entry": f"allow topic {number}", **named}
+        gone["acl"] = {
+            "effect": "allow",
+            "principal": "everyone",
+            "resource": "topic",
+            "name": f"gone-{number}",
+        }
+        entries += [
+            audit.Entry(action="topic.update", object_id="top_0", after=state),
+            audit.Entry(action="acl.delete", object_id=f"acl_gone_{number}", before=gone),
+            audit.Entry(action="principal_group.change", object_id="grp_0", after={"members": [], **named}),
+            audit.Entry(action="service_account.delete", object_id=f"sa_gone_{number}", before=named),
+        ]
+    audit.record_all(system("test"), tenant=tenant.public_id, entries=entries)
+    ServiceAccount.objects.bulk_create(
+        ServiceAccount(tenant=tenant, public_id=f"sa_gone_{n}", name=f"gone-{n}", ended_at=BEGINNING)
+        for n in numbers
     )
 
 

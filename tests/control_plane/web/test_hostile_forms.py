@@ -15,6 +15,7 @@ from django.utils import timezone
 from control_plane.access import actions as access
 from control_plane.access import list_actions
 from control_plane.access.models import AclEntry, PrincipalGroup
+from control_plane.audit.models import AuditEntry
 from control_plane.outbox import in_request
 from control_plane.rate_counters import counters
 from control_plane.topics import actions as topics
@@ -99,6 +100,14 @@ class _Forms(HTMLParser):
             self._inside = False
 
 
+def _version_of(house: House, route: str) -> int:
+    """Of what the route restores: the number of the audit entry that made it."""
+    made = {"topics": "topic.create", "access/history": "acl.create", "groups": "principal_group.create"}
+    action = next((action for part, action in made.items() if f"/{part}/" in route), "")
+    found = AuditEntry.objects.filter(tenant=house.tenant.public_id, action=action).first()
+    return 0 if found is None else found.sequence
+
+
 def _arguments(house: House, route: str) -> list[str]:
     known = {
         "tenant": house.tenant.public_id if route.startswith("operator/") else "acme",
@@ -120,6 +129,7 @@ def _arguments(house: House, route: str) -> list[str]:
         "acl": AclEntry.objects.get(tenant=house.tenant).public_id,
         "account": ServiceAccount.objects.get(tenant=house.tenant).public_id,
         "group": PrincipalGroup.objects.get(tenant=house.tenant).public_id,
+        "version": str(_version_of(house, route)),
     }
     return [known[name] for name in re.findall(r"<(?:str|int):(\w+)>", route)]
 

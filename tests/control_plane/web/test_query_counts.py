@@ -11,6 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from control_plane.audit.models import AuditEntry
 from control_plane.brokers import client as brokers
 from control_plane.outbox import in_request
 from control_plane.rate_counters import counters
@@ -84,6 +85,8 @@ PAGES = {
     "topic": ONE,
     "topic-live": ONE,
     "edit-topic": ONE,
+    "topic-history": LISTS,
+    "restore-settings": ONE,
     "delete-topic": ONE,
     "bin": LISTS,
     "restore-topic": ONE,
@@ -106,6 +109,15 @@ PAGES = {
     "access-reports": LISTS,
     "access-report": LISTS,
     "access-report-file": LISTS,
+    "access-history": LISTS,
+    "restore-access": ONE,
+    "removed": LISTS,
+    "remove-entry": ONE,
+    "restore-entry": ONE,
+    "restore-account": ONE,
+    "group-history": LISTS,
+    "restore-principal-group": ONE,
+    "restore-key": ONE,
     "new-entry": ONE,
     "who-may": Page(lists=True, query="?operation=consume&resource=topic&name=topic-000"),
     "new-account": ONE,
@@ -139,7 +151,6 @@ POSTS = {
     "end-other-sign-ins",
     "end-sign-in",
     "rotate-key",
-    "remove-entry",
     "access-report-mails",
     "delete-principal-group",
     "reopen-tenant",
@@ -238,6 +249,17 @@ def signed_in(house: House) -> Client:
     return client
 
 
+def version_of(page: str) -> int:
+    """The oldest one that can be restored there: the number of its audit entry."""
+    actions = {
+        "restore-settings": "topic.update",
+        "restore-access": "acl.delete",
+        "restore-principal-group": "principal_group.change",
+    }
+    found = AuditEntry.objects.filter(action=actions.get(page, "")).order_by("sequence").first()
+    return 0 if found is None else found.sequence
+
+
 def address_of(house: House, name: str, route: str) -> str:
     known = {
         "tenant": house.tenant.public_id if route.startswith("operator/") else "acme",
@@ -252,15 +274,16 @@ def address_of(house: House, name: str, route: str) -> str:
         "token": "known",
         "token_id": OperatorToken.objects.get(name="op").public_id,
         "invitation": "ivt_0",
-        "acl": "acl_0",
+        "acl": "acl_gone_0" if name == "restore-entry" else "acl_0",
         "month": "now",
         "form": "csv",
-        "account": "sa_0",
+        "account": "sa_gone_0" if name == "restore-account" else "sa_0",
         "group": "grp_0",
         "sign_in": "sin_0",
         "factor": "0",
         "provider": "acme",
         "identity": "idn_0",
+        "version": str(version_of(name)),
     }
     arguments = [known[argument] for argument in re.findall(r"<(?:str|int):(\w+)>", route)]
     return reverse(f"web:{name}", args=arguments)
@@ -310,7 +333,9 @@ def test_every_page_asks_the_database_as_often_for_200_rows_as_for_one(
     for name, page in PAGES.items():
         assert (few[name].status, many[name].status) == (page.status, page.status), name
         if page.lists:
-            assert many[name].length > few[name].length, f"{name} lists nothing"
+            # A row more may be shorter than the others: a list of entries that are written in other words.
+            more_rows = many[name].listed > few[name].listed
+            assert more_rows or many[name].length > few[name].length, f"{name} lists nothing"
     more = {
         name: (Counter(many[name].statements) - Counter(few[name].statements)).most_common(3)
         for name in PAGES
