@@ -35,6 +35,7 @@ INSTALLED_APPS = [
     "quotas",
     "control_plane.topics",
     "control_plane.access",
+    "control_plane.webhooks",
     "control_plane.brokers",
     "control_plane.reconciliation",
     "control_plane.rest",

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -15,6 +15,9 @@ from control_plane import config, logs
 from daemon.http_listener import HttpListener
 from penstock.contract.errors import ConfigurationError
 from penstock.rules.addresses import split_address
+
+if TYPE_CHECKING:
+    from control_plane.webhooks.couriers import Couriers
 
 _TURN_S = 1.0
 _log = logging.getLogger(__name__)
@@ -40,6 +43,7 @@ class Worker:
         self.state = "starting"
         self._turned = time.monotonic()
         self._listener: HttpListener | None = None
+        self._couriers: Couriers | None = None
 
     def serve(self) -> None:
         """Open the listener. Raises `OSError` when its address cannot be bound."""
@@ -54,6 +58,20 @@ class Worker:
         if self._listener is not None:
             self._listener.abandon()
             self._listener = None
+
+    def deliver_webhooks(self) -> None:
+        """Start the couriers, on threads of this process."""
+        from control_plane.webhooks.couriers import Couriers
+
+        configured = config.current()
+        ca_file = None if configured.webhooks is None else configured.webhooks.ca_file
+        self._couriers = Couriers(allowed=configured.webhook_networks, ca_file=ca_file)
+        self._couriers.start()
+
+    def stop_webhooks(self) -> None:
+        """Hand out nothing more. Attempts under way have a moment; what is not written down comes again."""
+        if self._couriers is not None:
+            self._couriers.stop(_TURN_S)
 
     def turn(self) -> None:
         """Show that the worker's loop turns."""
@@ -166,11 +184,13 @@ def _connected() -> Worker:
         worker.turn()
         sender.timer.call_repeatedly(_TURN_S, worker.turn)
         _on_a_thread(lambda: actions.beat("ready"))
+        worker.deliver_webhooks()
 
     def stopping(**_: Any) -> None:
         from control_plane.processes import actions
 
         worker.state = "stopping"
+        worker.stop_webhooks()
         _on_a_thread(actions.say_stopping)
 
     def stopped(**_: Any) -> None:

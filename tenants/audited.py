@@ -11,6 +11,7 @@ SENSITIVE_READS = frozenset(
         Permission.PEOPLE_READ,
         Permission.MESSAGES_READ,
         Permission.AUDIT_READ,
+        Permission.WEBHOOKS_READ,
     }
 )
 """Who has keys and what they may do, who belongs to the tenant, messages in the console, and the log itself. What an
@@ -26,6 +27,7 @@ _KINDS = MappingProxyType(
         "quotas": "quota",
         "invoices": "invoice",
         "prices": "price_book",
+        "webhooks": "webhook",
     }
 )
 """Of permissions whose first word is not the kind that changes of such objects have."""

@@ -20,7 +20,7 @@ KEY_LENGTH_MAX = 255
 KEPT = timedelta(hours=24)
 ABANDONED = timedelta(seconds=60)
 """A request without an answer after this time has failed; it may be sent again."""
-SECRETS = ("key", "token", "link")
+SECRETS = ("key", "token", "link", "secret")
 """Fields of an answer that, when they are text, are shown once."""
 
 _FORGOTTEN_MAX = 100

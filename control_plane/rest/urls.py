@@ -20,6 +20,7 @@ from control_plane.rest import (
     recycle_bin,
     tenants,
     topics,
+    webhooks,
 )
 
 urlpatterns = [
@@ -65,6 +66,12 @@ urlpatterns = [
     path("quotas", quotas.QuotasView.as_view()),
     path("quotas/preview", quotas.PreviewView.as_view()),
     path("plans", quotas.PlansView.as_view()),
+    path("webhooks", webhooks.WebhooksView.as_view()),
+    path("webhooks/<str:webhook>", webhooks.WebhookView.as_view()),
+    path("webhooks/<str:webhook>/attempts", webhooks.AttemptsView.as_view()),
+    path("webhooks/<str:webhook>/ping", webhooks.PingView.as_view()),
+    path("webhooks/<str:webhook>/resume", webhooks.ResumeView.as_view()),
+    path("webhooks/<str:webhook>/rotate", webhooks.RotationView.as_view()),
     path("audit", audit.AuditView.as_view()),
     path("audit/export", audit.AuditExportView.as_view()),
     path("audit/head", audit.AuditHeadView.as_view()),
