@@ -19,6 +19,7 @@ COMMANDS = {
     "service-account": "penstock.cli.principals:service_account",
     "principal-group": "penstock.cli.principals:principal_group",
     "access": "penstock.cli.access:access",
+    "webhook": "penstock.cli.webhooks:webhook",
     "diff": "penstock.cli.declared:diff",
     "apply": "penstock.cli.declared:apply",
     "tenant": "penstock.cli.tenants:tenant",

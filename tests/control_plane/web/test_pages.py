@@ -67,6 +67,7 @@ NEW_TOPIC = {
 }
 ARGUMENTS |= {"partition": "0", "offset": "0"}
 ARGUMENTS |= {"member": "usr_nothing", "invitation": "ivt_nothing"}
+ARGUMENTS |= {"webhook": "whk_nothing"}
 ARGUMENTS |= {"acl": "acl_nothing", "account": "sa_nothing", "group": "grp_nothing"}
 
 
