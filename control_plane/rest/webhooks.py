@@ -47,7 +47,7 @@ class ResumeInput(shapes.StrictSerializer):
     )
 
 
-class RotationInput(shapes.StrictSerializer):
+class SecretRotationInput(shapes.StrictSerializer):
     overlap_s = serializers.IntegerField(
         required=False,
         default=OVERLAP_S,
@@ -256,13 +256,13 @@ class RotationView(TenantView):
 
     @extend_schema(
         operation_id="webhooks_rotate",
-        request=RotationInput,
+        request=SecretRotationInput,
         parameters=[shapes.TENANT, shapes.IDEMPOTENCY, shapes.ETAG],
         responses={201: NewWebhookShape, **shapes.problems(403, 404)},
     )
     def post(self, request: Request, webhook: str) -> Response:
         """A new secret. Until the overlap is over, each event has a signature by the old one too."""
-        given = RotationInput(data=request.data)
+        given = SecretRotationInput(data=request.data)
         given.is_valid(raise_exception=True)
         overlap = timedelta(seconds=max(-1, min(given.validated_data["overlap_s"], 10**9)))
         row, secret = actions.rotate(self.actor, self.tenant, webhook, overlap=overlap)

@@ -61,11 +61,15 @@ class Couriers:
             thread.join(within_s)
 
     def _run(self) -> None:
+        begun = False
         try:
             while not self._stopping.is_set():
                 self._wake.clear()
                 close_old_connections()
                 try:
+                    if not begun:
+                        outcomes.begin_sources()
+                        begun = True
                     self._hand_out()
                 except DatabaseError as error:
                     _log.warning("webhooks wait for the database", extra={"error": str(error)})

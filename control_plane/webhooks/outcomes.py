@@ -22,6 +22,7 @@ from control_plane.webhooks.models import (
     WebhookAttempt,
     WebhookPosition,
 )
+from control_plane.webhooks.sources import SOURCES
 from penstock.contract.limits import WEBHOOK_ATTEMPTS_KEPT
 from tenants.models import Membership, Tenant
 from tenants.roles import Permission, Role, Standing, allowed
@@ -49,6 +50,19 @@ class Outcome:
     @property
     def delivered(self) -> bool:
         return self.status is not None and 200 <= self.status < 300
+
+
+def begin_sources() -> None:
+    """Webhooks that were made before a source was there get what it has from now on."""
+    for source in SOURCES.values():
+        without = Webhook.objects.exclude(positions__source=source.name).select_related("tenant")
+        WebhookPosition.objects.bulk_create(
+            (
+                WebhookPosition(webhook=row, source=source.name, position=source.newest(row.tenant.public_id))
+                for row in without.iterator()
+            ),
+            ignore_conflicts=True,
+        )
 
 
 def claim(row: Webhook) -> Webhook | None:
