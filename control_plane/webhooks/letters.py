@@ -13,7 +13,7 @@ def switched_off(tenant: str, name: str, public_id: str, why: str) -> Letter:
         subject=f"The webhook {name} is switched off",
         paragraphs=(
             f"The webhook {name} of {tenant} gets no more events: {why}.",
-            "No event is lost. Mend the endpoint and resume the webhook: it goes on with the first event that the "
+            "No event is lost. Repair the endpoint and resume the webhook: it goes on with the first event that the "
             "endpoint did not take.",
         ),
         link=url,

@@ -25,7 +25,7 @@ ANSWER_BYTES_MAX = 64 * 1024
 """An endpoint whose answer begins with more than that has not answered."""
 _READ_BYTES = 16 * 1024
 _BODY_S = 1.0
-"""For the rest of an answer whose status is known, so that its server is not cut off in it."""
+"""For the rest of an answer whose status is known, so that its server can end it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,7 +97,7 @@ def test_what_operators_open_is_open_and_nothing_beside() -> None:
     ],
 )
 def test_what_is_no_public_https_address_is_refused_at_once(url: str) -> None:
-    with pytest.raises(InvalidRequest, match="^url: "):
+    with pytest.raises(InvalidRequest, match=r"^url: "):
         check_url(url, ())
 
 
@@ -158,7 +158,7 @@ def test_patterns_are_read_by_whole_words(pattern: str, event: str, fits: bool) 
     ],
 )
 def test_patterns_that_mean_nothing_are_refused(patterns: list[str]) -> None:
-    with pytest.raises(InvalidRequest, match="^events: "):
+    with pytest.raises(InvalidRequest, match=r"^events: "):
         checked_patterns(patterns, ["audit"])
     assert checked_patterns(["audit.b", "audit.a.*", "audit.b", "*"], ["audit"]) == [
         "*",
