@@ -5,6 +5,7 @@ A tenant with several slow ones holds up no other tenant.
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,14 +52,15 @@ class Couriers:
         self._thread.start()
 
     def stop(self, within_s: float) -> None:
-        """Take nothing more, and wait for attempts under way."""
+        """Take nothing more, and wait so long for attempts under way, all together."""
+        ends = time.monotonic() + within_s
         self._stopping.set()
         self._wake.set()
         self._thread.join(within_s)
         with self._lock:
             under_way = [thread for _, thread in self._busy.values()]
         for thread in under_way:
-            thread.join(within_s)
+            thread.join(max(0.0, ends - time.monotonic()))
 
     def _run(self) -> None:
         begun = False
