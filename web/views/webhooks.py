@@ -28,10 +28,10 @@ WHY = {
 @in_tenant(Permission.WEBHOOKS_READ)
 @require_safe
 def webhooks(request: HttpRequest, access: TenantAccess) -> HttpResponse:
-    """All of them, with their state."""
-    rows = queries.webhooks(access.tenant).order_by("name")
-    items = [(row, state_of(row)) for row in rows]
-    return render(request, "web/webhooks.html", {"here": HERE, "items": items})
+    """The tenant's, with their state."""
+    page = page_of(request, queries.webhooks(access.tenant).order_by("name"), PER_PAGE)
+    context = {"here": HERE, "page": page, "items": [(row, state_of(row)) for row in page]}
+    return render(request, "web/webhooks.html", context)
 
 
 @in_tenant(Permission.WEBHOOKS_WRITE)
