@@ -111,6 +111,27 @@ class ProviderConfig(Settings, frozen=True, kw_only=True):
             raise Refused("issuer", f"https://host required, {self.issuer[:80]!r} given")
 
 
+class WebhooksConfig(Settings, frozen=True, kw_only=True):
+    """Where webhooks of tenants may lead."""
+
+    allowed_networks: tuple[str, ...] = ()
+    """Networks and addresses that are not public and that tenants' webhooks may lead to all the same, as 10.20.0.0/16.
+    Without them only public addresses are connected to."""
+    ca_file: Path | None = None
+    """File with CAs that may sign the certificates of endpoints, beside those of the system."""
+
+    def __post_init__(self) -> None:
+        try:
+            _networks(self.allowed_networks)
+        except ValueError as error:
+            raise Refused("allowed_networks", f"{error}; addresses and networks required") from error
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """The networks of `allowed_networks`."""
+        return _networks(self.allowed_networks)
+
+
 class Config(Settings, frozen=True, kw_only=True):
     """The settings of the control plane. Times are in seconds."""
 
@@ -150,6 +171,8 @@ class Config(Settings, frozen=True, kw_only=True):
     not verified, and signing up takes effect at once."""
     sign_in_providers: tuple[ProviderConfig, ...] = ()
     """Providers with which people may sign in besides their password."""
+    webhooks: WebhooksConfig | None = None
+    """Where webhooks of tenants may lead. Without it only to public addresses."""
     price_book_file: Path | None = None
     """File with the price book; without it the built-in prices apply."""
     trusted_proxies: tuple[str, ...] = ()
@@ -189,6 +212,11 @@ class Config(Settings, frozen=True, kw_only=True):
     def trusted_networks(self) -> tuple[Network, ...]:
         """The networks of `trusted_proxies`."""
         return _networks(self.trusted_proxies)
+
+    @property
+    def webhook_networks(self) -> tuple[Network, ...]:
+        """Networks that are not public and that webhooks may lead to."""
+        return () if self.webhooks is None else self.webhooks.networks
 
     @property
     def data_set_store(self) -> DataSetStore:

@@ -36,6 +36,7 @@ INSTALLED_APPS = [
     "control_plane.topics",
     "control_plane.access",
     "control_plane.access_reports",
+    "control_plane.webhooks",
     "control_plane.brokers",
     "control_plane.reconciliation",
     "control_plane.rest",

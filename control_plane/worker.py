@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -17,6 +17,9 @@ from daemon.http_listener import HttpListener
 from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import ConfigurationError
 from penstock.rules.addresses import split_address
+
+if TYPE_CHECKING:
+    from control_plane.webhooks.couriers import Couriers
 
 _TURN_S = 1.0
 _LOOK_S = 2.0
@@ -49,6 +52,7 @@ class Worker:
         self._listener: HttpListener | None = None
         self._looking = threading.Lock()
         self._seen: tuple[float, dict[str, float] | None] | None = None
+        self._couriers: Couriers | None = None
 
     def serve(self) -> None:
         """Open the listener. Raises `OSError` when its address cannot be bound."""
@@ -67,6 +71,20 @@ class Worker:
     def end_with_parent(self) -> None:
         """In a process that the worker forked: it would go on when the worker is killed, and no stop would reach it."""
         threading.Thread(target=_end_with, args=(self._pid,), name="parent", daemon=True).start()
+
+    def deliver_webhooks(self) -> None:
+        """Start the couriers, on threads of this process."""
+        from control_plane.webhooks.couriers import Couriers
+
+        configured = config.current()
+        ca_file = None if configured.webhooks is None else configured.webhooks.ca_file
+        self._couriers = Couriers(allowed=configured.webhook_networks, ca_file=ca_file)
+        self._couriers.start()
+
+    def stop_webhooks(self) -> None:
+        """Hand out nothing more. Attempts under way have a moment; what is not written down comes again."""
+        if self._couriers is not None:
+            self._couriers.stop(_TURN_S)
 
     def turn(self) -> None:
         """Show that the worker's loop turns."""
@@ -210,11 +228,13 @@ def _connected() -> Worker:
         worker.turn()
         sender.timer.call_repeatedly(_TURN_S, worker.turn)
         _on_a_thread(lambda: actions.beat("ready"))
+        worker.deliver_webhooks()
 
     def stopping(**_: Any) -> None:
         from control_plane.processes import actions
 
         worker.state = "stopping"
+        worker.stop_webhooks()
         _on_a_thread(actions.say_stopping)
 
     def stopped(**_: Any) -> None:

@@ -12,6 +12,7 @@ SENSITIVE_READS = frozenset(
         Permission.PEOPLE_READ,
         Permission.MESSAGES_READ,
         Permission.AUDIT_READ,
+        Permission.WEBHOOKS_READ,
     }
 )
 """Who has keys and what they may do, who belongs to the tenant, messages in the console, and the log itself. What an
@@ -28,6 +29,7 @@ _KINDS = MappingProxyType(
         "invoices": "invoice",
         "prices": "price_book",
         "factors": "tenant",
+        "webhooks": "webhook",
     }
 )
 """Of permissions whose first word is not the kind that changes of such objects have."""

@@ -50,6 +50,8 @@ class Permission(StrEnum):
     QUOTAS_READ = "quotas.read"
     QUOTAS_WRITE = "quotas.write"
     AUDIT_READ = "audit.read"
+    WEBHOOKS_READ = "webhooks.read"
+    WEBHOOKS_WRITE = "webhooks.write"
     USAGE_READ = "usage.read"
     INVOICES_READ = "invoices.read"
     CLUSTER_READ = "cluster.read"
@@ -91,6 +93,9 @@ TABLE = MappingProxyType(
         Permission.QUOTAS_READ: frozenset({*_PEOPLE, _S.KEY, _S.OPERATOR}),
         Permission.QUOTAS_WRITE: frozenset({_S.OPERATOR}),
         Permission.AUDIT_READ: frozenset({_S.OWNER, _S.ADMIN, _S.AUDITOR, _S.OPERATOR}),
+        # A webhook hands the audit log on: those alone make one who may read the log, and no key is among them.
+        Permission.WEBHOOKS_READ: frozenset({_S.OWNER, _S.ADMIN, _S.AUDITOR, _S.OPERATOR}),
+        Permission.WEBHOOKS_WRITE: frozenset({_S.OWNER, _S.ADMIN}),
         Permission.USAGE_READ: frozenset({*_PEOPLE, _S.KEY, _S.OPERATOR}),
         Permission.INVOICES_READ: frozenset(
             {_S.OWNER, _S.ADMIN, _S.BILLING, _S.AUDITOR, _S.KEY, _S.OPERATOR}

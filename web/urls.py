@@ -28,6 +28,7 @@ from web.views import (
     second_factors,
     topics,
     usage,
+    webhooks,
 )
 
 app_name = "web"
@@ -128,6 +129,14 @@ urlpatterns: list[URLPattern] = [
         name="restore-principal-group",
     ),
     path(f"{TENANT}/keys/<str:key>/restore", history.restore_key, name="restore-key"),
+    path(f"{TENANT}/webhooks", webhooks.webhooks, name="webhooks"),
+    path(f"{TENANT}/new-webhook", webhooks.new_webhook, name="new-webhook"),
+    path(f"{TENANT}/webhooks/<str:webhook>", webhooks.webhook, name="webhook"),
+    path(f"{TENANT}/webhooks/<str:webhook>/change", webhooks.edit_webhook, name="edit-webhook"),
+    path(f"{TENANT}/webhooks/<str:webhook>/ping", webhooks.ping_webhook, name="ping-webhook"),
+    path(f"{TENANT}/webhooks/<str:webhook>/switch", webhooks.switch_webhook, name="switch-webhook"),
+    path(f"{TENANT}/webhooks/<str:webhook>/rotate", webhooks.rotate_webhook, name="rotate-webhook"),
+    path(f"{TENANT}/webhooks/<str:webhook>/delete", webhooks.delete_webhook, name="delete-webhook"),
     path(f"{TENANT}/usage", usage.usage, name="usage"),
     path(f"{TENANT}/invoices", invoices.invoices, name="invoices"),
     path(f"{TENANT}/invoices/<str:invoice>", invoices.invoice, name="invoice"),

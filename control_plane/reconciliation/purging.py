@@ -14,6 +14,7 @@ from control_plane.audit.actor import system
 from control_plane.topics import actions as topics
 from control_plane.topics import bin_actions as bins
 from control_plane.topics import queries as topic_queries
+from control_plane.webhooks import actions as webhooks
 from penstock.contract.errors import InvalidRequest, NotFound
 from tenants.closing import actions, queries
 from tenants.models import Tenant
@@ -75,6 +76,7 @@ def _drive(tenant: Tenant) -> bool:
             pass  # another worker was first
     if topic_queries.topics(tenant).exists() or topic_queries.binned_topics(tenant).exists():
         return False
+    webhooks.delete_all(ACTOR, tenant)
     actions.purge(ACTOR, tenant)
     _log.info("a tenant is purged", extra={"tenant": tenant.public_id})
     return True

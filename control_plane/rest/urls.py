@@ -24,6 +24,7 @@ from control_plane.rest import (
     second_factors,
     tenants,
     topics,
+    webhooks,
 )
 
 urlpatterns = [
@@ -93,6 +94,12 @@ urlpatterns = [
     path("quotas", quotas.QuotasView.as_view()),
     path("quotas/preview", quotas.PreviewView.as_view()),
     path("plans", quotas.PlansView.as_view()),
+    path("webhooks", webhooks.WebhooksView.as_view()),
+    path("webhooks/<str:webhook>", webhooks.WebhookView.as_view()),
+    path("webhooks/<str:webhook>/attempts", webhooks.AttemptsView.as_view()),
+    path("webhooks/<str:webhook>/ping", webhooks.PingView.as_view()),
+    path("webhooks/<str:webhook>/resume", webhooks.ResumeView.as_view()),
+    path("webhooks/<str:webhook>/rotate", webhooks.RotationView.as_view()),
     path("audit", audit.AuditView.as_view()),
     path("audit/export", audit.AuditExportView.as_view()),
     path("audit/head", audit.AuditHeadView.as_view()),

@@ -21,6 +21,7 @@ COMMANDS = {
     "access": "penstock.cli.access:access",
     "history": "penstock.cli.history:history",
     "restore": "penstock.cli.history:restore",
+    "webhook": "penstock.cli.webhooks:webhook",
     "diff": "penstock.cli.declared:diff",
     "apply": "penstock.cli.declared:apply",
     "tenant": "penstock.cli.tenants:tenant",

@@ -120,6 +120,16 @@ ACCESS_LIST_BYTES_MAX: Final = 512 * KIB
 """The access list as brokers store it. A value of the metadata store may be 1.5 MB."""
 SERVICE_ACCOUNTS_PER_TENANT_MAX: Final = 1_000
 """Service accounts. Lists and explanations go through all of them."""
+WEBHOOKS_PER_TENANT_MAX: Final = 10
+"""Webhooks of one tenant."""
+WEBHOOK_URL_LENGTH_MAX: Final = 1_000
+"""Characters of a webhook's address."""
+WEBHOOK_EVENTS_MAX: Final = 50
+"""Patterns of event types that one webhook takes."""
+WEBHOOK_PAYLOAD_BYTES_MAX: Final = 256 * KIB
+"""The body of one event. A larger one comes without `before` and `after`, and with `truncated`."""
+WEBHOOK_ATTEMPTS_KEPT: Final = 100
+"""Attempts to deliver that are kept for each webhook."""
 PRODUCE_BYTES_PER_S_MAX: Final = 2**50
 """The highest produce rate that can be set for a tenant."""
 CONSUME_BYTES_PER_S_MAX: Final = 2**50

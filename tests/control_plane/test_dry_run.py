@@ -17,6 +17,7 @@ from control_plane.audit.models import AuditEntry
 from control_plane.outbox import delivery
 from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
+from control_plane.webhooks import actions as webhooks
 from penstock.rules import access as rules
 from tenants import queries as tenants
 from tenants.actions import revoke_key
@@ -67,6 +68,12 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "v1/principal-groups/<str:group>/restore"): {},
     ("POST", "v1/service-accounts/<str:account>/restore"): {},
     ("POST", "v1/keys/<str:key>/restore"): {},
+    ("POST", "v1/webhooks"): {"name": "fresh", "url": "https://hooks.example.com/", "events": ["audit.*"]},
+    ("PATCH", "v1/webhooks/<str:webhook>"): {"state": "off"},
+    ("DELETE", "v1/webhooks/<str:webhook>"): {},
+    ("POST", "v1/webhooks/<str:webhook>/ping"): {},
+    ("POST", "v1/webhooks/<str:webhook>/resume"): {"skip_waiting": True},
+    ("POST", "v1/webhooks/<str:webhook>/rotate"): {"overlap_s": 60},
     ("PATCH", "v1/quotas"): {"plan": "committed"},
     ("POST", "v1/plans"): {"name": "fresh", "limits": {"topics_max": 5}},
 }
@@ -147,6 +154,9 @@ class _World:
             "read-only", principal=self.member, resource_name="orders", literal=False, group_prefix="robots"
         )[0]
         _, (acl,) = list_actions.add_acls(ACTOR, tenant, [entry])
+        webhook, _ = webhooks.create(
+            ACTOR, tenant, name="siem", url="https://hooks.example.com/", events=["audit.*"]
+        )
         everything_delivered()
         self.ids = {
             "<str:tenant>": tenant.public_id,
@@ -156,6 +166,7 @@ class _World:
             "<str:account>": account.public_id,
             "<str:group>": self.holding.public_id,
             "<str:acl>": acl.public_id,
+            "<str:webhook>": webhook.public_id,
         }
         self.acl = acl
         # What is restored was changed or removed before.

@@ -31,6 +31,7 @@ from control_plane.outbox.models import Delivery
 from control_plane.placement import driving
 from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
+from control_plane.webhooks import actions as webhooks
 from penstock.rules.access import Acl
 from tenants import actions, tokens
 from tenants.factors import queries as factors
@@ -104,6 +105,8 @@ def watched_tenant() -> Watched:
         effect="deny", principal=f"service_account:{account.public_id}", resource="topic", name=CANARY
     )
     _, (acl,) = list_actions.add_acls(by_owner, tenant, [entry])
+    url = f"https://{CANARY}.example.com/hook"
+    webhook, _ = webhooks.create(by_owner, tenant, name=f"{CANARY}-webhook", url=url, events=["audit.*"])
     invitation, _ = people.invite(by_owner, tenant, email=f"invited@{CANARY}.example", role="developer")
     member, _ = make_person(f"member@{CANARY}.example")
     Membership.objects.create(tenant=tenant, person=member, role="developer")
@@ -124,6 +127,7 @@ def watched_tenant() -> Watched:
             "group": group.public_id,
             "acl": acl.public_id,
             "month": report.month,
+            "webhook": webhook.public_id,
             "invitation": invitation.public_id,
             "person": member.public_id,
             "factor": factors.public_id_of(factor),

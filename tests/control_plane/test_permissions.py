@@ -29,6 +29,8 @@ INVOICES = frozenset({S.OWNER, S.ADMIN, S.BILLING, S.AUDITOR, S.KEY, S.OPERATOR}
 ACCESS_READERS = frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.OPERATOR})
 AUDITORS = frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR})
 ACCESS_WRITERS = frozenset({S.OWNER, S.ADMIN, S.KEY})
+WEBHOOK_READERS = frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR})
+WEBHOOK_WRITERS = frozenset({S.OWNER, S.ADMIN})
 
 MAY = {
     ("GET", "v1/tenants"): EVERYBODY,
@@ -117,6 +119,15 @@ MAY = {
     ("GET", "v1/quotas/preview"): PEOPLE | {S.KEY, S.OPERATOR},
     ("GET", "v1/plans"): EVERYBODY,
     ("POST", "v1/plans"): OPERATOR,
+    ("GET", "v1/webhooks"): WEBHOOK_READERS,
+    ("POST", "v1/webhooks"): WEBHOOK_WRITERS,
+    ("GET", "v1/webhooks/<str:webhook>"): WEBHOOK_READERS,
+    ("PATCH", "v1/webhooks/<str:webhook>"): WEBHOOK_WRITERS,
+    ("DELETE", "v1/webhooks/<str:webhook>"): WEBHOOK_WRITERS,
+    ("GET", "v1/webhooks/<str:webhook>/attempts"): WEBHOOK_READERS,
+    ("POST", "v1/webhooks/<str:webhook>/ping"): WEBHOOK_WRITERS,
+    ("POST", "v1/webhooks/<str:webhook>/resume"): WEBHOOK_WRITERS,
+    ("POST", "v1/webhooks/<str:webhook>/rotate"): WEBHOOK_WRITERS,
     ("GET", "v1/audit"): frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR}),
     ("GET", "v1/audit/export"): frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR}),
     ("GET", "v1/audit/head"): EVERYBODY,
@@ -249,6 +260,7 @@ def concrete(route: str, house: House) -> str:
         "<str:account>": "sa_none",
         "<str:group>": "grp_none",
         "<str:acl>": "acl_none",
+        "<str:webhook>": "whk_none",
         "<int:broker>": "1",
         "<str:move>": "mov_none",
         "<str:plan>": "plc_none",

@@ -35,6 +35,7 @@ from control_plane.placement.models import (
     PlanKind,
 )
 from control_plane.topics.models import Topic
+from control_plane.webhooks.models import Webhook
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
@@ -197,6 +198,21 @@ def service_accounts(house: House, said: Cluster, numbers: range) -> None:
 def principal_groups(house: House, said: Cluster, numbers: range) -> None:
     PrincipalGroup.objects.bulk_create(
         PrincipalGroup(public_id=f"grp_{n}", tenant=house.tenant, name=f"group-{n}", members=["person:usr_1"])
+        for n in numbers
+    )
+
+
+def webhooks(house: House, said: Cluster, numbers: range) -> None:
+    Webhook.objects.bulk_create(
+        Webhook(
+            public_id=f"whk_{n}",
+            tenant=house.tenant,
+            name=f"webhook-{n}",
+            url="https://hooks.example.com/",
+            events=["audit.*"],
+            secret="x",
+            due_at=BEGINNING,
+        )
         for n in numbers
     )
 
@@ -518,6 +534,7 @@ LISTS: Mapping[str, Listed] = {
     "/v1/principal-groups": Listed(fill=principal_groups),
     "/v1/acls": Listed(fill=acls),
     "/v1/access/reports": Listed(fill=access_reports),
+    "/v1/webhooks": Listed(fill=webhooks),
     "/v1/audit": Listed(fill=audit),
     "/v1/cluster/brokers": Listed(fill=brokers, by=OPERATOR),
     "/v1/cluster/losses": Listed(fill=losses, by=OPERATOR),
@@ -553,6 +570,8 @@ NO_LISTS = {
     "/v1/access/who",
     "/v1/acls/{acl}",
     "/v1/principal-groups/{group}",
+    "/v1/webhooks/{webhook}",
+    "/v1/webhooks/{webhook}/attempts",
     "/v1/quotas/preview",
     "/v1/tenants/{tenant}",
     "/v1/topics/{name}",

@@ -168,6 +168,8 @@ def test_the_document_tells_of_conditions_where_they_are_heeded() -> None:
         ("delete", "/v1/principal-groups/{group}"),
         ("patch", "/v1/access"),
         ("delete", "/v1/acls/{acl}"),
+        ("patch", "/v1/webhooks/{webhook}"),
+        ("delete", "/v1/webhooks/{webhook}"),
         ("patch", "/v1/quotas"),
         ("patch", "/v1/tenants/{tenant}"),
         ("delete", "/v1/tenants/{tenant}"),

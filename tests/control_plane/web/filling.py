@@ -30,6 +30,7 @@ from control_plane.audit import actions as audit
 from control_plane.audit.actor import system
 from control_plane.outbox.models import Delivery
 from control_plane.topics.models import Topic
+from control_plane.webhooks.models import Webhook, WebhookAttempt, WebhookPosition
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
@@ -68,6 +69,7 @@ def fill(tenant: Tenant, owner: Person, numbers: range) -> None:
         _topics(tenant, numbers)
         _keys(tenant, owner, numbers)
         _access(tenant, numbers)
+        _webhooks(tenant, numbers)
         _people(tenant, owner, numbers)
         _tenants(owner, numbers)
         _usage(tenant, numbers)
@@ -195,6 +197,37 @@ def _history(tenant: Tenant, numbers: range) -> None:
     ServiceAccount.objects.bulk_create(
         ServiceAccount(tenant=tenant, public_id=f"sa_gone_{n}", name=f"gone-{n}", ended_at=BEGINNING)
         for n in numbers
+    )
+
+
+def _webhooks(tenant: Tenant, numbers: range) -> None:
+    rows = Webhook.objects.bulk_create(
+        Webhook(
+            public_id=f"whk_{number}",
+            tenant=tenant,
+            name=f"webhook-{number}",
+            url="https://hooks.example.com/",
+            events=["audit.*"],
+            secret="x",
+            due_at=BEGINNING,
+        )
+        for number in numbers
+    )
+    WebhookPosition.objects.bulk_create(
+        WebhookPosition(webhook=row, source="audit", position=0) for row in rows
+    )
+    WebhookAttempt.objects.bulk_create(
+        WebhookAttempt(
+            webhook=Webhook.objects.get(public_id="whk_0"),
+            event_id=f"audit_{number}",
+            event_type="audit.topic.create",
+            number=1,
+            at=BEGINNING,
+            duration_ms=1,
+            status=200,
+            delivered=True,
+        )
+        for number in numbers
     )
 
 

@@ -1,0 +1,270 @@
+"""REST: a tenant's webhooks, their secrets, test events, and what became of their attempts."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.api import etags, shapes
+from control_plane.api.pages import Key, KeyedList
+from control_plane.rest.views import TenantView
+from control_plane.webhooks import actions, queries
+from control_plane.webhooks.models import ASKED, FAILING, GONE, OFF, ON, Webhook, WebhookAttempt
+from penstock.contract.limits import KEY_NAME_LENGTH_MAX
+from tenants.roles import Permission
+
+OVERLAP_S = 24 * 3600
+_EVENTS = "Types of events that it gets: a type, its beginning with `.*`, or `*`, as `audit.*`."
+
+
+class WebhookInput(shapes.StrictSerializer):
+    name = serializers.CharField(max_length=KEY_NAME_LENGTH_MAX, trim_whitespace=False)
+    url = serializers.CharField(trim_whitespace=False, help_text="https, on a public address.")
+    events = serializers.ListField(child=serializers.CharField(), help_text=_EVENTS)
+
+
+class WebhookChange(shapes.StrictSerializer):
+    name = serializers.CharField(required=False, max_length=KEY_NAME_LENGTH_MAX, trim_whitespace=False)
+    url = serializers.CharField(
+        required=False, trim_whitespace=False, help_text="Another address is tried at once."
+    )
+    events = serializers.ListField(required=False, child=serializers.CharField(), help_text=_EVENTS)
+    state = serializers.ChoiceField(
+        required=False,
+        choices=[OFF, ON],
+        help_text="`off`: nothing is sent until it is on; `on`: it goes on where it stopped.",
+    )
+
+
+class ResumeInput(shapes.StrictSerializer):
+    skip_waiting = serializers.BooleanField(
+        required=False, default=False, help_text="Leave out what happened until now."
+    )
+
+
+class SecretRotationInput(shapes.StrictSerializer):
+    overlap_s = serializers.IntegerField(
+        required=False,
+        default=OVERLAP_S,
+        help_text=f"How long the old secret signs beside the new one, 0 to "
+        f"{actions.OVERLAP_MAX.total_seconds():.0f} seconds.",
+    )
+
+
+class WebhookShape(serializers.Serializer[Any]):
+    id = serializers.CharField(source="public_id")
+    name = serializers.CharField()
+    url = serializers.CharField()
+    events = serializers.ListField(child=serializers.CharField())
+    state = serializers.ChoiceField(choices=[ON, OFF])
+    reason = serializers.ChoiceField(
+        choices=[ASKED, GONE, FAILING],
+        allow_blank=True,
+        help_text="Why it is off: a caller switched it off, its endpoint answered 410, or no event was taken for days.",
+    )
+    off_at = shapes.Moment(allow_null=True)
+    created_at = shapes.Moment()
+    delivered_at = shapes.Moment(allow_null=True, help_text="When an event was taken last.")
+    failures = serializers.IntegerField(help_text="Failed attempts of the event whose turn it is.")
+    failing_since = shapes.Moment(allow_null=True)
+    next_attempt_at = shapes.Moment(source="due_at", help_text="Not before then.")
+    old_secret_until = shapes.Moment(
+        source="previous_until", allow_null=True, help_text="Until when the secret before signs too."
+    )
+
+
+class OneWebhookShape(WebhookShape):
+    waiting = serializers.SerializerMethodField(
+        help_text="Events of its sources that it has not come to, whatever it takes of them."
+    )
+
+    def get_waiting(self, row: Webhook) -> int:
+        return queries.waiting(row)
+
+
+class NewWebhookShape(OneWebhookShape):
+    secret = serializers.SerializerMethodField(help_text="Shown once: what its events are signed with.")
+
+    def get_secret(self, row: Webhook) -> str:
+        return str(self.context["secret"])
+
+
+class PingShape(serializers.Serializer[Any]):
+    event_id = serializers.CharField(help_text="As the attempt has it in the log.")
+
+
+class AttemptShape(serializers.Serializer[Any]):
+    event_id = serializers.CharField()
+    event_type = serializers.CharField()
+    number = serializers.IntegerField(help_text="1 is the first attempt of the event.")
+    at = shapes.Moment()
+    duration_ms = serializers.IntegerField()
+    status = serializers.IntegerField(allow_null=True, help_text="null: there was no answer.")
+    delivered = serializers.BooleanField()
+    error = serializers.CharField(help_text="Why it was not delivered; empty: it was.")
+
+
+def tag_of(row: Webhook) -> str:
+    return etags.of_content(row.public_id, row.name, row.url, row.events, row.state, row.secret)
+
+
+class _WebhookView(TenantView):
+    def unchanged(self, request: Request, webhook: str) -> AbstractContextManager[None]:
+        """The block changes it if it is still as the request's condition says."""
+        return etags.unchanged_within(
+            request, self.tenant, lambda: tag_of(queries.webhook(self.tenant, webhook))
+        )
+
+    def shown(self, row: Webhook) -> Response:
+        return Response(OneWebhookShape(row).data, headers={"ETag": tag_of(row)})
+
+
+class WebhooksView(TenantView):
+    permissions: ClassVar[Any] = {"GET": Permission.WEBHOOKS_READ, "POST": Permission.WEBHOOKS_WRITE}
+    dry_run = frozenset({"POST"})
+
+    @extend_schema(
+        operation_id="webhooks_list",
+        parameters=[shapes.TENANT, *shapes.PAGING],
+        responses={200: shapes.listed("Webhook", WebhookShape(many=True)), **shapes.problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """The tenant's webhooks."""
+        return self.paged(queries.webhooks(self.tenant), WebhookShape)
+
+    @extend_schema(
+        operation_id="webhooks_create",
+        request=WebhookInput,
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY, shapes.ETAG],
+        responses={201: NewWebhookShape, **shapes.problems(403, 404, 409, 422)},
+    )
+    def post(self, request: Request) -> Response:
+        """Make a webhook. It gets what happens from now on, signed with the secret of this answer."""
+        given = WebhookInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        row, secret = actions.create(self.actor, self.tenant, **given.validated_data)
+        shown = NewWebhookShape(row, context={"secret": secret})
+        return Response(shown.data, status=201, headers={"ETag": tag_of(row)})
+
+
+class WebhookView(_WebhookView):
+    permissions: ClassVar[Any] = {
+        "GET": Permission.WEBHOOKS_READ,
+        "PATCH": Permission.WEBHOOKS_WRITE,
+        "DELETE": Permission.WEBHOOKS_WRITE,
+    }
+    conditional = frozenset({"PATCH", "DELETE"})
+    dry_run = frozenset({"PATCH", "DELETE"})
+
+    @extend_schema(
+        operation_id="webhooks_get",
+        parameters=[shapes.TENANT, shapes.ETAG],
+        responses={200: OneWebhookShape, **shapes.problems(403, 404)},
+    )
+    def get(self, request: Request, webhook: str) -> Response:
+        """One webhook, and how much waits for it."""
+        return self.shown(queries.webhook(self.tenant, webhook))
+
+    @extend_schema(
+        operation_id="webhooks_change",
+        request=WebhookChange,
+        parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
+        responses={200: OneWebhookShape, **shapes.problems(403, 404, 409, 412)},
+    )
+    def patch(self, request: Request, webhook: str) -> Response:
+        """Change what is given. What the events left out before does not come later."""
+        given = WebhookChange(data=request.data)
+        given.is_valid(raise_exception=True)
+        asked = dict(given.validated_data)
+        with self.unchanged(request, webhook):
+            return self.shown(actions.change(self.actor, self.tenant, webhook, **asked))
+
+    @extend_schema(
+        operation_id="webhooks_delete",
+        parameters=[shapes.TENANT, shapes.IF_MATCH],
+        responses={204: None, **shapes.problems(403, 404, 412)},
+    )
+    def delete(self, request: Request, webhook: str) -> Response:
+        """Delete a webhook with its secret and its log. What waits for it is not sent."""
+        with self.unchanged(request, webhook):
+            actions.delete(self.actor, self.tenant, webhook)
+        return Response(status=204)
+
+
+class AttemptsView(TenantView):
+    permissions: ClassVar[Any] = {"GET": Permission.WEBHOOKS_READ}
+
+    @extend_schema(
+        operation_id="webhooks_attempts",
+        parameters=[shapes.TENANT, *shapes.PAGING],
+        responses={
+            200: shapes.listed("WebhookAttempt", AttemptShape(many=True)),
+            **shapes.problems(403, 404),
+        },
+    )
+    def get(self, request: Request, webhook: str) -> Response:
+        """The last attempts, newest first."""
+        row = queries.webhook(self.tenant, webhook)
+
+        def read_after(after: Key | None, most: int) -> Sequence[WebhookAttempt]:
+            return queries.attempts_before(row, None if after is None else -int(after[0]), most)
+
+        return self.paged(KeyedList(read_after=read_after, key=lambda one: (-one.pk,)), AttemptShape)
+
+
+class PingView(TenantView):
+    permissions: ClassVar[Any] = {"POST": Permission.WEBHOOKS_WRITE}
+    dry_run = frozenset({"POST"})
+
+    @extend_schema(
+        operation_id="webhooks_ping",
+        request=None,
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY],
+        responses={202: PingShape, **shapes.problems(403, 404)},
+    )
+    def post(self, request: Request, webhook: str) -> Response:
+        """Send a test event of the type `webhook.ping`, also while it is off. Tried once; the log has the result."""
+        _, event_id = actions.ping(self.actor, self.tenant, webhook)
+        return Response(PingShape({"event_id": event_id}).data, status=202)
+
+
+class ResumeView(_WebhookView):
+    permissions: ClassVar[Any] = {"POST": Permission.WEBHOOKS_WRITE}
+    dry_run = frozenset({"POST"})
+
+    @extend_schema(
+        operation_id="webhooks_resume",
+        request=ResumeInput,
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY, shapes.ETAG],
+        responses={200: OneWebhookShape, **shapes.problems(403, 404)},
+    )
+    def post(self, request: Request, webhook: str) -> Response:
+        """Go on with the first event that was not taken, at once, instead of after the pause or never."""
+        given = ResumeInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        return self.shown(actions.resume(self.actor, self.tenant, webhook, **given.validated_data))
+
+
+class RotationView(TenantView):
+    permissions: ClassVar[Any] = {"POST": Permission.WEBHOOKS_WRITE}
+    dry_run = frozenset({"POST"})
+
+    @extend_schema(
+        operation_id="webhooks_rotate",
+        request=SecretRotationInput,
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY, shapes.ETAG],
+        responses={201: NewWebhookShape, **shapes.problems(403, 404)},
+    )
+    def post(self, request: Request, webhook: str) -> Response:
+        """A new secret. Until the overlap is over, each event has a signature by the old one too."""
+        given = SecretRotationInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        overlap = timedelta(seconds=max(-1, min(given.validated_data["overlap_s"], 10**9)))
+        row, secret = actions.rotate(self.actor, self.tenant, webhook, overlap=overlap)
+        shown = NewWebhookShape(row, context={"secret": secret})
+        return Response(shown.data, status=201, headers={"ETag": tag_of(row)})

@@ -1,0 +1,127 @@
+"""The couriers of a worker: threads that deliver to one webhook each, so that a slow endpoint holds up no other one.
+
+A tenant with several slow ones holds up no other tenant.
+"""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from django.db import DatabaseError, close_old_connections, connection
+from django.utils import timezone
+
+from control_plane.config import Network
+from control_plane.webhooks import outcomes, queries, sending
+from control_plane.webhooks.delivering import Turn
+from control_plane.webhooks.models import Webhook
+
+EVERY_S = 1.0
+"""Between two looks for what is due."""
+COURIERS = 16
+PER_TENANT = 2
+"""Couriers that one tenant's webhooks have at a time."""
+_LOOKED_AT = 200
+_log = logging.getLogger(__name__)
+
+
+class Couriers:
+    """Start it once a process; `stop` lets attempts under way end. Whatever is not written down comes again."""
+
+    def __init__(
+        self,
+        *,
+        allowed: Sequence[Network] = (),
+        ca_file: Path | None = None,
+        every_s: float = EVERY_S,
+        couriers: int = COURIERS,
+        per_tenant: int = PER_TENANT,
+        within_s: float = sending.WITHIN_S,
+    ) -> None:
+        self._allowed, self._ca_file, self._within_s = allowed, ca_file, within_s
+        self._every_s, self._couriers, self._per_tenant = every_s, couriers, per_tenant
+        self._stopping, self._wake = threading.Event(), threading.Event()
+        self._lock = threading.Lock()
+        self._busy: dict[int, tuple[int, threading.Thread]] = {}
+        """Webhook -> tenant and thread, both by row."""
+        self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, within_s: float) -> None:
+        """Take nothing more, and wait so long for attempts under way, all together."""
+        ends = time.monotonic() + within_s
+        self._stopping.set()
+        self._wake.set()
+        self._thread.join(within_s)
+        with self._lock:
+            under_way = [thread for _, thread in self._busy.values()]
+        for thread in under_way:
+            thread.join(max(0.0, ends - time.monotonic()))
+
+    def _run(self) -> None:
+        begun = False
+        try:
+            while not self._stopping.is_set():
+                self._wake.clear()
+                close_old_connections()
+                try:
+                    if not begun:
+                        outcomes.begin_sources()
+                        begun = True
+                    self._hand_out()
+                except DatabaseError as error:
+                    _log.warning("webhooks wait for the database", extra={"error": str(error)})
+                except Exception:
+                    # The thread goes on: what is due stays due.
+                    _log.exception("webhooks were not handed out")
+                self._wake.wait(self._every_s)
+        finally:
+            connection.close()
+
+    def _hand_out(self) -> None:
+        """Give what is due to free couriers."""
+        with self._lock:
+            busy = {webhook: tenant for webhook, (tenant, _) in self._busy.items()}
+        if len(busy) >= self._couriers:
+            return
+        of_tenant = Counter(busy.values())
+        for row in queries.due(timezone.now(), most=_LOOKED_AT, without=busy):
+            if len(busy) >= self._couriers or self._stopping.is_set():
+                return
+            if of_tenant[row.tenant_id] >= self._per_tenant:
+                continue
+            claimed = outcomes.claim(row)
+            if claimed is None:
+                continue
+            busy[claimed.pk] = claimed.tenant_id
+            of_tenant[claimed.tenant_id] += 1
+            thread = threading.Thread(
+                target=self._deliver, args=(claimed,), name=f"courier {claimed.public_id}", daemon=True
+            )
+            with self._lock:
+                self._busy[claimed.pk] = (claimed.tenant_id, thread)
+            thread.start()
+
+    def _deliver(self, claimed: Webhook) -> None:
+        try:
+            Turn(
+                claimed,
+                allowed=self._allowed,
+                ca_file=self._ca_file,
+                stopping=self._stopping.is_set,
+                within_s=self._within_s,
+            ).take()
+        except DatabaseError as error:
+            _log.warning("a webhook waits for the database", extra={"error": str(error)})
+        except Exception:
+            _log.exception("a webhook was not delivered to", extra={"webhook": claimed.public_id})
+        finally:
+            connection.close()
+            with self._lock:
+                self._busy.pop(claimed.pk, None)
+            # There may be more for it, or another one waits for this courier.
+            self._wake.set()

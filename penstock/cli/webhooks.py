@@ -1,0 +1,267 @@
+"""`penstock webhook …`: endpoints that get the tenant's events, signed; over REST."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from penstock.cli.cluster import operator_token, token_option
+from penstock.cli.confirmation import must_agree
+from penstock.cli.exit_codes import ExitCode
+from penstock.cli.invocation import Group, current
+from penstock.cli.output import print_json, print_table, progress, say
+from penstock.cli.rest import settings
+from penstock.cli.topic_changes import timeout_option
+from penstock.contract.errors import TimedOut
+from penstock.rest.client import RestClient, segment
+
+_FunctionT = TypeVar("_FunctionT", bound=Callable[..., object])
+_LOOK_S = 0.5
+
+
+@click.group(name="webhook", cls=Group, path=("webhook",))
+def webhook() -> None:
+    """Endpoints that get the tenant's audit entries, signed: create, list, show, ping, log, resume, rotate."""
+
+
+def _whose(command: _FunctionT) -> _FunctionT:
+    """Keys have no webhooks: owners and admins make them, auditors and operators see them."""
+    named = click.option(
+        "--tenant", metavar="ID", help="Whose; needed by operators, and by people with several tenants."
+    )(command)
+    return timeout_option(token_option(named))
+
+
+@contextmanager
+def _client(token_file: Path | None, tenant: str | None) -> Iterator[RestClient]:
+    chosen = settings()
+    token = chosen.api_key if token_file is None else operator_token(token_file)
+    with RestClient(chosen.api_url, token, chosen.ca_file, tenant=tenant) as rest:
+        yield rest
+
+
+@webhook.command(
+    "create",
+    examples=[
+        "penstock webhook create siem --url https://siem.example.com/penstock",
+        "penstock webhook create keys --url https://hooks.example.com/k --event audit.key.* --event audit.acl.*",
+    ],
+)
+@click.argument("name")
+@click.option("--url", required=True, help="Where events go: https, on a public address.")
+@click.option(
+    "--event",
+    "events",
+    multiple=True,
+    default=("audit.*",),
+    show_default=True,
+    help="A type of events, or its beginning with .*; repeatable.",
+)
+@_whose
+def webhook_create(
+    name: str, url: str, events: tuple[str, ...], token_file: Path | None, tenant: str | None, timeout: float
+) -> None:
+    """Make a webhook. It gets what happens from now on. Its secret is shown once."""
+    body = {"name": name, "url": url, "events": list(events)}
+    with _client(token_file, tenant) as rest, progress("Making a webhook"):
+        made = rest.post("/v1/webhooks", body, timeout_s=timeout)
+    _show_secret(made)
+
+
+@webhook.command("list", examples=["penstock webhook list"])
+@_whose
+def webhook_list(token_file: Path | None, tenant: str | None, timeout: float) -> None:
+    """List the tenant's webhooks."""
+    with _client(token_file, tenant) as rest:
+        found = list(rest.items("/v1/webhooks", timeout_s=timeout))
+    if current().json:
+        print_json({"webhooks": found})
+        return
+    print_table(
+        ["webhook", "name", "state", "events", "url"],
+        [[one["id"], one["name"], _state(one), ", ".join(one["events"]), one["url"]] for one in found],
+        empty="No webhooks. Make one: penstock webhook create siem --url https://siem.example.com/penstock",
+    )
+
+
+@webhook.command("show", examples=["penstock webhook show whk_..."])
+@click.argument("webhook_id", metavar="ID")
+@_whose
+def webhook_show(webhook_id: str, token_file: Path | None, tenant: str | None, timeout: float) -> None:
+    """Show a webhook: its state, how much waits for it, and when it is tried next."""
+    with _client(token_file, tenant) as rest:
+        found = rest.get(f"/v1/webhooks/{segment(webhook_id)}", timeout_s=timeout)
+    _show(found)
+
+
+@webhook.command(
+    "change",
+    examples=[
+        "penstock webhook change whk_... --url https://siem.example.com/new",
+        "penstock webhook change whk_... --state off",
+    ],
+)
+@click.argument("webhook_id", metavar="ID")
+@click.option("--name", help="Another name.")
+@click.option("--url", help="Another address. It is tried at once.")
+@click.option("--event", "events", multiple=True, help="All types that it gets from now on; repeatable.")
+@click.option("--state", type=click.Choice(("on", "off")), help="off: nothing is sent until it is on again.")
+@_whose
+def webhook_change(
+    webhook_id: str,
+    name: str | None,
+    url: str | None,
+    events: tuple[str, ...],
+    state: str | None,
+    token_file: Path | None,
+    tenant: str | None,
+    timeout: float,
+) -> None:
+    """Change what is given."""
+    given = {"name": name, "url": url, "events": list(events) or None, "state": state}
+    body = {field: value for field, value in given.items() if value is not None}
+    if not body:
+        raise click.UsageError("one of --name, --url, --event and --state is required")
+    with _client(token_file, tenant) as rest, progress("Changing"):
+        changed = rest.patch(f"/v1/webhooks/{segment(webhook_id)}", body, timeout_s=timeout)
+    _show(changed)
+
+
+@webhook.command("ping", examples=["penstock webhook ping whk_..."])
+@click.argument("webhook_id", metavar="ID")
+@_whose
+def webhook_ping(webhook_id: str, token_file: Path | None, tenant: str | None, timeout: float) -> int:
+    """Send a test event, and wait for what the endpoint answers. Exit code 5 where it does not take it."""
+    path = f"/v1/webhooks/{segment(webhook_id)}"
+    with _client(token_file, tenant) as rest, progress("Waiting for the endpoint"):
+        event_id = rest.post(f"{path}/ping", None, timeout_s=timeout)["event_id"]
+        ends = time.monotonic() + timeout
+        while True:
+            log = rest.get(f"{path}/attempts", timeout_s=timeout)["items"]
+            found = next((one for one in log if one["event_id"] == event_id), None)
+            if found is not None:
+                break
+            if time.monotonic() >= ends:
+                raise TimedOut(f"no worker sent {event_id} within {timeout:g} s; see: penstock webhook log")
+            time.sleep(_LOOK_S)
+    if current().json:
+        print_json(found)
+    else:
+        say(f"It answered {found['status']}." if found["delivered"] else f"Not taken: {found['error']}.")
+    return ExitCode.OK if found["delivered"] else ExitCode.REFUSED
+
+
+@webhook.command("log", examples=["penstock webhook log whk_...", "penstock webhook log whk_... --json"])
+@click.argument("webhook_id", metavar="ID")
+@_whose
+def webhook_log(webhook_id: str, token_file: Path | None, tenant: str | None, timeout: float) -> None:
+    """List the last attempts, newest first."""
+    with _client(token_file, tenant) as rest:
+        found = list(rest.items(f"/v1/webhooks/{segment(webhook_id)}/attempts", timeout_s=timeout))
+    if current().json:
+        print_json({"attempts": found})
+        return
+    print_table(
+        ["at", "event", "type", "attempt", "status", "ms", "result"],
+        [
+            [
+                one["at"],
+                one["event_id"],
+                one["event_type"],
+                one["number"],
+                one["status"] or "-",
+                one["duration_ms"],
+                one["error"] or "taken",
+            ]
+            for one in found
+        ],
+        empty="No attempts yet. Try it: penstock webhook ping ID",
+    )
+
+
+@webhook.command(
+    "resume", examples=["penstock webhook resume whk_...", "penstock webhook resume whk_... --skip-waiting"]
+)
+@click.argument("webhook_id", metavar="ID")
+@click.option("--skip-waiting", is_flag=True, help="Leave out what happened until now.")
+@_whose
+def webhook_resume(
+    webhook_id: str, skip_waiting: bool, token_file: Path | None, tenant: str | None, timeout: float
+) -> None:
+    """Go on at once with the first event that was not taken."""
+    with _client(token_file, tenant) as rest, progress("Resuming"):
+        changed = rest.post(
+            f"/v1/webhooks/{segment(webhook_id)}/resume", {"skip_waiting": skip_waiting}, timeout_s=timeout
+        )
+    _show(changed)
+
+
+@webhook.command(
+    "rotate", examples=["penstock webhook rotate whk_...", "penstock webhook rotate whk_... --overlap-s 0"]
+)
+@click.argument("webhook_id", metavar="ID")
+@click.option(
+    "--overlap-s",
+    type=click.IntRange(0, 7 * 86_400),
+    default=86_400,
+    show_default=True,
+    help="How long the old secret signs beside the new one, in seconds.",
+)
+@_whose
+def webhook_rotate(
+    webhook_id: str, overlap_s: int, token_file: Path | None, tenant: str | None, timeout: float
+) -> None:
+    """Make a new secret. It is shown once."""
+    with _client(token_file, tenant) as rest, progress("Making a secret"):
+        made = rest.post(
+            f"/v1/webhooks/{segment(webhook_id)}/rotate", {"overlap_s": overlap_s}, timeout_s=timeout
+        )
+    _show_secret(made)
+
+
+@webhook.command("delete", examples=["penstock webhook delete whk_... --yes"])
+@click.argument("webhook_id", metavar="ID")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_whose
+def webhook_delete(
+    webhook_id: str, yes: bool, token_file: Path | None, tenant: str | None, timeout: float
+) -> None:
+    """Delete a webhook with its log. It asks before, and needs --yes where there is no terminal."""
+    if not yes:
+        must_agree(f"{webhook_id} gets nothing more, and what waits for it is not sent. Go on?")
+    with _client(token_file, tenant) as rest, progress("Deleting"):
+        rest.delete(f"/v1/webhooks/{segment(webhook_id)}", timeout_s=timeout)
+    if current().json:
+        print_json({"id": webhook_id, "deleted": True})
+        return
+    say(f"Deleted {webhook_id}.")
+
+
+def _show_secret(made: dict[str, Any]) -> None:
+    if current().json:
+        print_json(made)
+        return
+    click.echo(made["secret"])
+    say(f"Webhook {made['id']}. Keep its secret now: it will not be shown again.")
+
+
+def _show(found: dict[str, Any]) -> None:
+    if current().json:
+        print_json(found)
+        return
+    print_table(["", ""], [[name, _cell(value)] for name, value in found.items()])
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "-" if value in (None, "") else str(value)
+
+
+def _state(one: dict[str, Any]) -> str:
+    if one["state"] == "off":
+        return f"off: {one['reason']}"
+    return f"failing since {one['failing_since']}" if one["failing_since"] else "on"

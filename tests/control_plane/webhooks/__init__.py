@@ -1,0 +1,1 @@
+"""Tests of webhooks: what is sent where, what becomes of it, and who may say so."""

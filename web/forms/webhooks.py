@@ -1,0 +1,53 @@
+"""Forms about webhooks: one of them, and the rotation of its secret."""
+
+from typing import Any
+
+from django import forms
+
+from penstock.contract.limits import KEY_NAME_LENGTH_MAX, WEBHOOK_URL_LENGTH_MAX
+from web.forms.console_form import ConsoleForm
+from web.forms.fields import Choice, Text
+
+_EXACT = {"spellcheck": "false", "autocapitalize": "off"}
+
+
+class WebhookForm(ConsoleForm):
+    """A name, an address, and patterns of event types, one a line."""
+
+    name = Text(
+        label="Name",
+        help_text="Say what gets the events, for instance: security monitoring.",
+        widget=forms.TextInput({"maxlength": KEY_NAME_LENGTH_MAX, "autofocus": True}),
+    )
+    url = Text(
+        label="Address",
+        help_text="An https address that the internet can reach, for instance https://hooks.example.com/penstock.",
+        widget=forms.TextInput({"maxlength": WEBHOOK_URL_LENGTH_MAX, "inputmode": "url", **_EXACT}),
+    )
+    events = Text(
+        label="Events",
+        help_text="One a line: audit.* for every entry of the audit log, audit.topic.* for those about topics, or a "
+        "whole type like audit.key.revoke.",
+        widget=forms.Textarea({"rows": 4, **_EXACT}),
+    )
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """As the actions take it."""
+        found = self.cleaned_data
+        return {"name": found["name"], "url": found["url"], "events": found["events"].split()}
+
+
+class RotateForm(ConsoleForm):
+    """How long the old secret signs beside the new one."""
+
+    overlap = Choice(
+        label="The old secret signs too",
+        initial="24",
+        choices=[
+            ("1", "for 1 hour"),
+            ("24", "for 1 day"),
+            ("168", "for 7 days"),
+            ("0", "no longer: it ends at once"),
+        ],
+    )
