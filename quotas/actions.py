@@ -134,6 +134,11 @@ def check_produce_rate(bytes_per_s: int | None) -> None:
     _bounded("produce_bytes_per_s", bytes_per_s, PRODUCE_BYTES_PER_S_MAX)
 
 
+def check_limit(name: str, value: int | None) -> None:
+    """Raises `InvalidRequest` unless the limit of that name can have the value."""
+    _bounded(name, value, HIGHEST[name])
+
+
 def check_partitions_max(partitions_max: int | None) -> None:
     """Raises `InvalidRequest` unless it can be a limit."""
     _bounded("partitions_max", partitions_max, PARTITIONS_MAX_MAX)

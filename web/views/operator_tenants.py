@@ -58,7 +58,7 @@ def tenant(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpRe
     """One tenant: a form for its limits, and the last changes."""
     row = _tenant(tenant)
     limits = limits_of(row)
-    present = {"produce_bytes_per_s": limits.produce_bytes_per_s, "partitions_max": limits.partitions_max}
+    present = {name: getattr(limits, name) for name in LimitsForm.base_fields}
     form = LimitsForm(posted(request), initial=present)
     if form.is_valid():
         try:
