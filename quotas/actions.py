@@ -9,7 +9,7 @@ from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
-from penstock.contract.limits import CONSUME_BYTES_PER_S_MAX, PRODUCE_BYTES_PER_S_MAX
+from penstock.contract.limits import PRODUCE_BYTES_PER_S_MAX
 from quotas.models import PlanVersion, Quota
 from quotas.plans import COUNT_MAX, HIGHEST, LIMIT_NAMES, Limits, Plan, check_plan_name
 from quotas.queries import limits_of, plan_of, plans
@@ -136,9 +136,9 @@ def check_produce_rate(bytes_per_s: int | None) -> None:
     _bounded("produce_bytes_per_s", bytes_per_s, PRODUCE_BYTES_PER_S_MAX)
 
 
-def check_consume_rate(bytes_per_s: int | None) -> None:
-    """Raises `InvalidRequest` unless it can be a limit."""
-    _bounded("consume_bytes_per_s", bytes_per_s, CONSUME_BYTES_PER_S_MAX)
+def check_limit(name: str, value: int | None) -> None:
+    """Raises `InvalidRequest` unless the limit of that name can have the value."""
+    _bounded(name, value, HIGHEST[name])
 
 
 def check_partitions_max(partitions_max: int | None) -> None:

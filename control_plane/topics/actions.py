@@ -20,6 +20,7 @@ from control_plane.ids import new_topic_id
 from control_plane.outbox import actions as outbox
 from control_plane.outbox import conditions
 from control_plane.topics.models import Topic
+from control_plane.topics.plan_refusals import above_limits, partitions_reached, topics_reached
 from control_plane.topics.queries import cluster_size, cluster_size_now, copies_possible
 from penstock.contract import limits
 from penstock.contract.errors import (
@@ -30,9 +31,8 @@ from penstock.contract.errors import (
     PenstockError,
 )
 from penstock.contract.ids import SYSTEM_TENANT
-from penstock.contract.topic_settings import UNLIMITED, TopicSettings
+from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.names import check_topic_name
-from quotas.plans import Limits
 from quotas.queries import limits_of
 from tenants.models import Tenant
 
@@ -91,16 +91,10 @@ def create_topics(actor: Actor, tenant: Tenant, asked: Sequence[TopicAsked]) -> 
             elif topic.name in taken:
                 found.append(AlreadyExists(f"topic {topic.name!r} exists"))
             elif allowed and used + topic.partitions > allowed:
-                found.append(_limit_reached(tenant, topic.name, topic.partitions, used, allowed))
+                found.append(partitions_reached(tenant, topic.name, topic.partitions, used, allowed))
             elif plan.topics_max and topics >= plan.topics_max:
-                found.append(
-                    LimitExceeded(
-                        f"topics_max: {topic.name} needs 1, {topics} of {plan.topics_max} are used by the tenant;"
-                        f" {_DELETE_SOME}{_in_the_bin(tenant)}",
-                        limit="topics_max",
-                    )
-                )
-            elif above := _above_limits(plan, topic.name, whole.to_dict()):
+                found.append(topics_reached(tenant, topic.name, topics, plan.topics_max))
+            elif above := above_limits(plan, topic.name, whole.to_dict()):
                 found.append(above)
             else:
                 used += topic.partitions
@@ -178,7 +172,7 @@ def update_topic(
         if wanted == topic.partitions and merged == topic.settings:
             return topic
         changed = {key: value for key, value in merged.items() if value != topic.settings[key]}
-        if above := _above_limits(limits_of(tenant), name, changed):
+        if above := above_limits(limits_of(tenant), name, changed):
             raise above
         if merged["replication"] != topic.settings["replication"]:
             topic.copies_due = True
@@ -358,47 +352,13 @@ def _within_limit(tenant: Tenant, name: str, more: int) -> None:
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     allowed, used = _limit(tenant)
     if allowed and used + more > allowed:
-        raise _limit_reached(tenant, name, more, used, allowed)
+        raise partitions_reached(tenant, name, more, used, allowed)
 
 
 def _limit(tenant: Tenant) -> tuple[int, int]:
     """How many partitions the tenant may have (0: any number), and how many its topics have."""
     used = Topic.objects.filter(tenant=tenant, deleted_at=None).aggregate(n=Sum("partitions"))["n"] or 0
     return limits_of(tenant).partitions_max, used
-
-
-def _above_limits(plan: Limits, name: str, settings: Mapping[str, Any]) -> LimitExceeded | None:
-    """Why a topic may not have these settings. What it has already may stay."""
-    for limit, setting, most in (
-        ("retention_ms_max", "retention_ms", plan.retention_ms_max),
-        ("message_bytes_max", "max_message_bytes", plan.message_bytes_max),
-    ):
-        value = settings.get(setting)
-        if most and value is not None and (value == UNLIMITED or value > most):
-            asked = "no end" if value == UNLIMITED else value
-            return LimitExceeded(
-                f"{limit}: {setting} of {name} would be {asked}, at most {most} allowed to the tenant; name a smaller"
-                f" {setting}, or ask for a higher limit",
-                limit=limit,
-            )
-    return None
-
-
-_DELETE_SOME = "delete a topic, or ask for a higher limit"
-
-
-def _limit_reached(tenant: Tenant, name: str, more: int, used: int, allowed: int) -> LimitExceeded:
-    return LimitExceeded(
-        f"partitions_max: {name} needs {more}, {used} of {allowed} are used by the tenant;"
-        f" {_DELETE_SOME}{_in_the_bin(tenant)}",
-        limit="partitions_max",
-    )
-
-
-def _in_the_bin(tenant: Tenant) -> str:
-    """What of a limit that is used up can be had at once."""
-    binned = Topic.objects.filter(tenant=tenant, deleted_at=None).exclude(binned_at=None).count()
-    return f"; topics in the recycle bin count, and {binned} can be deleted from it" if binned else ""
 
 
 def locked_topic(tenant: Tenant, name: str) -> Topic:

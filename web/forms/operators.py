@@ -1,5 +1,6 @@
 """Forms of the operators' pages."""
 
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -9,6 +10,8 @@ from web.forms.console_form import ConsoleForm
 from web.forms.fields import Choice, Secret, Whole
 
 _YES, _NO = "yes", "no"
+LATER_LIMITS = ("rest_calls_per_s", "connections_max", "groups_max")
+"""Left empty they stay as they are."""
 
 
 class OperatorSignInForm(ConsoleForm):
@@ -45,11 +48,33 @@ class LimitsForm(ConsoleForm):
         widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
     )
 
+    rest_calls_per_s = Whole(
+        label="REST calls a second",
+        help_text="Of all callers together; 0: no limit",
+        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
+        required=False,
+    )
+    connections_max = Whole(
+        label="Connections",
+        help_text="With open calls, at one broker; 0: no limit",
+        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
+        required=False,
+    )
+    groups_max = Whole(
+        label="Consumer groups",
+        help_text="Over all brokers; 0: no limit",
+        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
+        required=False,
+    )
+
     def clean(self) -> dict[str, Any]:
         """Show all errors at once, not only the first one that the action would name."""
         self.ask(lambda: quotas.check_produce_rate(self.cleaned_data.get("produce_bytes_per_s")))
-        self.ask(lambda: quotas.check_consume_rate(self.cleaned_data.get("consume_bytes_per_s")))
+        consume_rate = self.cleaned_data.get("consume_bytes_per_s")
+        self.ask(lambda: quotas.check_limit("consume_bytes_per_s", consume_rate))
         self.ask(lambda: quotas.check_partitions_max(self.cleaned_data.get("partitions_max")))
+        for name in LATER_LIMITS:
+            self.ask(partial(quotas.check_limit, name, self.cleaned_data.get(name)))
         return self.cleaned_data
 
 
