@@ -127,6 +127,8 @@ def _arguments(house: House, route: str) -> list[str]:
         "identity": "idn_nothing",
         "factor": "0",
         "acl": AclEntry.objects.get(tenant=house.tenant).public_id,
+        "month": "now",
+        "form": "csv",
         "account": ServiceAccount.objects.get(tenant=house.tenant).public_id,
         "group": PrincipalGroup.objects.get(tenant=house.tenant).public_id,
         "version": str(_version_of(house, route)),
