@@ -50,7 +50,7 @@ _DELIVERED_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class House:
     """A service with its two tenants: the victim, which is the service's first account, and the hostile one."""
 
     bootstrap: list[str]
@@ -71,11 +71,11 @@ def noisy_neighbour(folder: Path) -> list[Measured]:
     slower: dict[str, float] = {}
     kept: dict[str, float] = {}
     beside: dict[str, float] = {}
-    with _service(folder) as place:
-        place.make_topic(TOPIC, 3)
-        run(_acks(place))
+    with _service(folder) as house:
+        house.make_topic(TOPIC, 3)
+        run(_acks(house))
         for kind in LOADS:
-            peace, hurt = _rounds(place, kind)
+            peace, hurt = _rounds(house, kind)
             slower[kind] = percentile(hurt.taken_ms, 0.99) / percentile(peace.taken_ms, 0.99)
             kept[kind] = median(hurt.rates) / median(peace.rates)
             beside |= {
@@ -100,7 +100,7 @@ def noisy_neighbour(folder: Path) -> list[Measured]:
 
 
 @contextmanager
-def _service(folder: Path) -> Iterator[Place]:
+def _service(folder: Path) -> Iterator[House]:
     """A whole service without its usage pipeline, whose start alone would be seen."""
     os.environ["PENSTOCK_PROFILE_FILE"] = str(folder / "profiles.toml")
     directory = DataDirectory(folder / "service")
@@ -111,7 +111,7 @@ def _service(folder: Path) -> Iterator[Place]:
         operator = service.service.operator_token_file.read_text(encoding="ascii").strip()
         bootstrap = [broker.client_address for broker in up.cluster.spec.brokers]
         key, topics = _hostile_tenant(up.spec.api_url, operator, bootstrap)
-        yield Place(
+        yield House(
             bootstrap=bootstrap,
             api_url=up.spec.api_url,
             api_key=str(read_api_key(directory)),
@@ -129,28 +129,28 @@ class _Measurements:
         self.taken_ms: list[float] = []
         self.rates: list[float] = []
 
-    def add(self, place: Place, *, changing: bool) -> None:
-        self.taken_ms += run(_acks(place, changing=changing))
-        self.rates.append(run(_rate(place)))
+    def add(self, house: House, *, changing: bool) -> None:
+        self.taken_ms += run(_acks(house, changing=changing))
+        self.rates.append(run(_rate(house)))
 
 
-def _rounds(place: Place, kind: str) -> tuple[_Measurements, _Measurements]:
+def _rounds(house: House, kind: str) -> tuple[_Measurements, _Measurements]:
     """The neighbour in peace and beside the load."""
     peace, hurt = _Measurements(), _Measurements()
     changing = kind in ("watches", "together")
     for _ in range(ROUNDS):
-        peace.add(place, changing=changing)
+        peace.add(house, changing=changing)
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "benchmarks.hostile", kind),
-                *("--bootstrap", ",".join(place.bootstrap), "--api-url", place.api_url),
-                *("--api-key", place.hostile_key, "--topics", ",".join(place.hostile_topics)),
+                *("--bootstrap", ",".join(house.bootstrap), "--api-url", house.api_url),
+                *("--api-key", house.hostile_key, "--topics", ",".join(house.hostile_topics)),
             ],
             stderr=subprocess.DEVNULL,
         )
         try:
             time.sleep(_WARM_UP_S)
-            hurt.add(place, changing=changing)
+            hurt.add(house, changing=changing)
             if process.poll() is not None:
                 raise RuntimeError(f"the load {kind} ended with {process.returncode}")
         finally:
@@ -190,10 +190,10 @@ async def _fill(bootstrap: list[str], api_key: str, topic: str) -> None:
             await delivery
 
 
-async def _rate(place: Place) -> float:
+async def _rate(house: House) -> float:
     """Bytes a second that are acknowledged when as much is sent as the brokers take."""
     value, acknowledged = os.urandom(10 * MESSAGE_BYTES), 0
-    client = penstock.asyncio.Client(bootstrap=place.bootstrap, api_key=place.api_key)
+    client = penstock.asyncio.Client(bootstrap=house.bootstrap, api_key=house.api_key)
 
     def count(delivery: penstock.asyncio.Delivery) -> None:
         nonlocal acknowledged
@@ -210,12 +210,12 @@ async def _rate(place: Place) -> float:
     return bytes_in_time / taken_s
 
 
-async def _acks(place: Place, *, changing: bool = False) -> list[float]:
+async def _acks(house: House, *, changing: bool = False) -> list[float]:
     """Milliseconds from `send` to receipt, one a message; `changing`: a topic of the victim's is made each second."""
     total = SECONDS * PER_S
     taken: list[float] = []
     padding = os.urandom(MESSAGE_BYTES)
-    client = penstock.asyncio.Client(bootstrap=place.bootstrap, api_key=place.api_key)
+    client = penstock.asyncio.Client(bootstrap=house.bootstrap, api_key=house.api_key)
 
     def acknowledged(sent_at: float, delivery: penstock.asyncio.Delivery) -> None:
         taken.append((time.perf_counter() - sent_at) * 1e3)
@@ -229,7 +229,7 @@ async def _acks(place: Place, *, changing: bool = False) -> list[float]:
             if ahead > 0:
                 await asyncio.sleep(ahead)
             if changing and number % PER_S == 0:
-                await asyncio.to_thread(place.make_topic, f"victim-{time.monotonic_ns()}", 1)
+                await asyncio.to_thread(house.make_topic, f"victim-{time.monotonic_ns()}", 1)
                 began = time.perf_counter() - number / PER_S
             sent_at = time.perf_counter()
             delivery = await producer.send(TOPIC, padding, partition=number % 3)

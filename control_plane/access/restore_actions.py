@@ -108,10 +108,11 @@ def restore_list(
         wanted = {one: acl for one, acl in way.add.items() if acl.principal not in way.gone}
         if not (wanted or way.remove or way.default):
             return ListRestored(row=row, left_out=dict(way.gone))
-        added = [_put(actor, tenant, public_id, acl)[1] for public_id, acl in wanted.items()]
+        # First what goes: a full list has room for what comes then.
         for entry in way.remove:
             list_actions.record_removal(actor, tenant, entry)
         AclEntry.objects.filter(pk__in=[entry.pk for entry in way.remove]).delete()
+        added = [_put(actor, tenant, public_id, acl)[1] for public_id, acl in wanted.items()]
         if way.default:
             row.default = way.default
             row.save(update_fields=["default", "updated_at"])

@@ -209,6 +209,8 @@ class KeyView(TenantView):
     permissions: ClassVar[Any] = {"GET": Permission.KEYS_READ, "DELETE": Permission.KEYS_WRITE}
     conditional = frozenset({"DELETE"})
     dry_run = frozenset({"DELETE"})
+    counted = False
+    """A key that uses up the tenant's calls can be revoked."""
 
     @extend_schema(
         operation_id="keys_get",

@@ -219,11 +219,12 @@ class TenantView(CallerView):
 
     def admit(self, request: Request) -> None:
         self.access = access_of(self.caller, self.wanted_tenant(request))
-        if self.counted:
-            throttles.count_tenant_call(self.tenant, self.caller)
         permission = required(self.permissions, request)
         if permission is not None:
             self.access.require(permission)
+        if self.counted:
+            # Only what the caller may do: the calls of a key that may do little would use up the owner's.
+            throttles.count_tenant_call(self.tenant, self.caller)
 
 
 def tagged(row: DesiredObject, shown: Serializer[Any], status: int = 200) -> Response:

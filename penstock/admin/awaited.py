@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
-from penstock.admin.blocking import DELIVERY_S, Admin
+from penstock.admin.blocking import DELIVERY_S, Admin, Patience
 from penstock.admin.objects import BinnedTopic, Key, NewKey, NewTopic, Topic, TopicOutcome
 
 
@@ -60,7 +60,11 @@ class AwaitedAdmin:
         await asyncio.to_thread(self._admin.purge_topic, id, timeout=timeout)
 
     async def wait_for_topic(self, topic: Topic, *, timeout: float = DELIVERY_S) -> Topic:
-        return await asyncio.to_thread(self._admin.wait_for_topic, topic, timeout=timeout)
+        now, wait = topic, Patience(timeout)
+        while now.delivered_generation < topic.generation:
+            await asyncio.sleep(wait.pause_s(f"topic {topic.name}", now.conditions))
+            now = await self.topic(topic.name, timeout=wait.left_s)
+        return now
 
     async def create_key(
         self,
@@ -94,7 +98,10 @@ class AwaitedAdmin:
         return await asyncio.to_thread(self._admin.key, key_id, timeout=timeout)
 
     async def wait_for_key(self, key: Key | NewKey, *, timeout: float = DELIVERY_S) -> None:
-        await asyncio.to_thread(self._admin.wait_for_key, key, timeout=timeout)
+        delivered, wait = key.delivered, Patience(timeout)
+        while not delivered:
+            await asyncio.sleep(wait.pause_s(f"key {key.id}"))
+            delivered = (await self.key(key.id, timeout=wait.left_s)).delivered
 
     async def revoke_key(self, key_id: str, *, timeout: float | None = None) -> None:
         await asyncio.to_thread(self._admin.revoke_key, key_id, timeout=timeout)

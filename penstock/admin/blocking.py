@@ -27,8 +27,8 @@ _POLL_S = 0.1
 _POLL_MAX_S = 1.0
 
 
-class _Patience:
-    """Waits between two looks, longer each time, until the time is up."""
+class Patience:
+    """How long to wait between two looks, longer each time, until the time is up."""
 
     def __init__(self, timeout_s: float) -> None:
         self._deadline = time.monotonic() + timeout_s
@@ -38,13 +38,14 @@ class _Patience:
     def left_s(self) -> float:
         return max(self._deadline - time.monotonic(), _POLL_S)
 
-    def again(self, what: str, conditions: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Wait, or raise `TimedOut`."""
-        if time.monotonic() + self._pause_s > self._deadline:
+    def pause_s(self, what: str, conditions: Sequence[Mapping[str, Any]] = ()) -> float:
+        """Before the next look. Raises `TimedOut`, with what the conditions say."""
+        pause_s = self._pause_s
+        if time.monotonic() + pause_s > self._deadline:
             why = "".join(f"; {one['message']}" for one in conditions if one.get("message"))
             raise TimedOut(f"{what}: the brokers do not have the change yet{why}")
-        time.sleep(self._pause_s)
-        self._pause_s = min(self._pause_s * 2, _POLL_MAX_S)
+        self._pause_s = min(pause_s * 2, _POLL_MAX_S)
+        return pause_s
 
 
 class Admin:
@@ -140,9 +141,9 @@ class Admin:
         """Return once the brokers have `topic` as a change answered it, or a newer generation of it; at once when
         the answer was delivered already. Raises `TimedOut` after `timeout`, with what keeps them from it.
         """
-        now, wait = topic, _Patience(timeout)
+        now, wait = topic, Patience(timeout)
         while now.delivered_generation < topic.generation:
-            wait.again(f"topic {topic.name}", now.conditions)
+            time.sleep(wait.pause_s(f"topic {topic.name}", now.conditions))
             now = self.topic(topic.name, timeout=wait.left_s)
         return now
 
@@ -200,9 +201,9 @@ class Admin:
         """Return once every active broker has the key as it is, so that its next call is served; at once when the
         answer was delivered already. Raises `TimedOut` after `timeout`.
         """
-        delivered, wait = key.delivered, _Patience(timeout)
+        delivered, wait = key.delivered, Patience(timeout)
         while not delivered:
-            wait.again(f"key {key.id}")
+            time.sleep(wait.pause_s(f"key {key.id}"))
             delivered = self.key(key.id, timeout=wait.left_s).delivered
 
     def revoke_key(self, key_id: str, *, timeout: float | None = None) -> None:

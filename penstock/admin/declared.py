@@ -401,9 +401,9 @@ def _key_differs(key: DeclaredKey, there: Mapping[str, Any]) -> str:
     if scopes != set(key.scopes):
         return f"its scopes are {_scopes_text(scopes)}, the file says {_scopes_text(key.scopes)}"
     ends = there["expires_at"]
-    if (None if ends is None else datetime.fromisoformat(ends)) != key.expires_at:
-        said = "never" if key.expires_at is None else key.expires_at.isoformat()
-        return f"it ends {ends or 'never'}, the file says {said}"
+    # Where the file names no end, it is that of the key that made it, if that has one.
+    if key.expires_at is not None and (ends is None or datetime.fromisoformat(ends) != key.expires_at):
+        return f"it ends {ends or 'never'}, the file says {key.expires_at.isoformat()}"
     return ""
 
 

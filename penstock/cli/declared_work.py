@@ -10,10 +10,21 @@ from penstock.cli.display import line
 from penstock.cli.new_keys import NewKeys
 from penstock.cli.output import Bar, say
 from penstock.contract import limits
-from penstock.contract.errors import ConfigurationError, OutcomeUnknown, PenstockError
+from penstock.contract.errors import (
+    AlreadyExists,
+    BrokerUnavailable,
+    ConfigurationError,
+    InternalError,
+    OutcomeUnknown,
+    PenstockError,
+    TimedOut,
+)
 from penstock.rest.client import RestClient, segment
 from penstock.rest.problems import problem_error
 from penstock.rules.access import TENANT
+
+_MAY_BE_MADE = (OutcomeUnknown, TimedOut, InternalError, BrokerUnavailable, AlreadyExists)
+"""Refusals that do not say that nothing was made: an answer on the way may be lost, and asked for again."""
 
 
 class Work:
@@ -128,12 +139,15 @@ class Work:
             body["expires_at"] = key.expires_at.isoformat()
         if key.scopes:
             body["scopes"] = [_scope(one) for one in key.scopes]
+        there = f"if penstock key list shows {key.name} of {key.service_account} now"
+        lost = f"{there}, its text is lost: revoke it, then go on"
         try:
             made = self._call(self._rest.post, "/v1/keys", body)
-        except OutcomeUnknown as error:
-            raise OutcomeUnknown(
-                f"{error.message}; if penstock key list shows {key.name} now, its text is lost: revoke it, then go on"
-            ) from error
+        except _MAY_BE_MADE as error:
+            raise type(error)(f"{error.message}; {lost}") from error
+        except KeyboardInterrupt:
+            say(lost)
+            raise
         try:
             self._new_keys.keep(key.service_account, made)
         except OSError as error:

@@ -167,6 +167,11 @@ def _rate() -> None:
     controller.put_tenant(ClusterImage(), "t", quotas=quotas)
 
 
+def _consume_rate() -> None:
+    quotas = model.TenantQuotas(consume_bytes_per_s=limits.CONSUME_BYTES_PER_S_MAX + 1)
+    controller.put_tenant(ClusterImage(), "t", quotas=quotas)
+
+
 def _zone() -> None:
     name = "z" * (limits.DOMAIN_NAME_LENGTH_MAX + 1)
     assert not is_domain_name(name)
@@ -389,6 +394,9 @@ WALK: dict[str, Row] = {
         test="tests/control_plane/test_every_limit.py::test_a_tenant_has_a_thousand_service_accounts_and_no_more",
     ),
     "PRODUCE_BYTES_PER_S_MAX": value(_rate, "produce_bytes_per_s: ", f"above {limits.PRODUCE_BYTES_PER_S_MAX}"),
+    "CONSUME_BYTES_PER_S_MAX": value(
+        _consume_rate, "consume_bytes_per_s: ", f"above {limits.CONSUME_BYTES_PER_S_MAX}"
+    ),
     "FAILED_AUTH_PER_MINUTE_MAX": ByTest(
         outcome="THROTTLED",
         test="tests/unit/authz/test_access.py::test_failures_of_one_address_are_limited_whatever_key_they_name",
@@ -482,6 +490,11 @@ WALK: dict[str, Row] = {
     "bin_days": ByTest(
         outcome="nothing is refused",
         test="tests/control_plane/test_recycle_bin.py::test_a_tenants_own_number_of_days_counts_and_none_is_no_bin",
+    ),
+    "consume_bytes_per_s": ByTest(
+        outcome="delayed, and nothing is refused",
+        test="tests/integration/enforcement/test_consume_rate.py::"
+        "test_the_rate_is_reached_within_two_seconds_and_never_exceeded",
     ),
     "keys_max": of_tenant(_keys, "keys_max: a key needs 1, 1 of 1 are used by the tenant; revoke one"),
     "rest_calls_per_s": of_tenant(

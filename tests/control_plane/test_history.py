@@ -408,6 +408,19 @@ def test_a_restore_of_the_list_is_a_version_that_can_be_restored(tenant: Tenant)
     assert says(tenant) == {"allow a"}
 
 
+def test_a_full_list_is_restored_since_what_goes_makes_room(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ACLS_PER_TENANT_MAX", 2)
+    list_actions.add_acls(ACTOR, tenant, [acl("a"), acl("b")])
+    first = last_number(tenant)
+    gone = AclEntry.objects.get(tenant=tenant, name="b")
+    list_actions.remove_acl(ACTOR, tenant, gone.public_id)
+    list_actions.add_acls(ACTOR, tenant, [acl("c")])
+    restore_actions.restore_list(ACTOR, tenant, version=first)
+    assert says(tenant) == {"allow a", "allow b"}
+
+
 def test_the_list_before_it_was_ever_set_is_empty_and_allows(tenant: Tenant) -> None:
     first = last_number(tenant)
     list_actions.add_acls(ACTOR, tenant, [acl("a")])

@@ -232,6 +232,17 @@ def test_a_tenants_rest_calls_are_bounded_over_all_its_callers_and_the_answer_sa
     assert {call("GET", "/v1/topics", token=owner).status for _ in range(8)} == {200}
 
 
+def test_what_a_key_may_not_do_uses_up_none_of_its_tenants_calls_and_a_key_can_be_revoked() -> None:
+    house = make_house("acme")
+    owner, bound = house.credentials[Standing.OWNER], house.credentials[Standing.BOUND_KEY]
+    made = call("POST", "/v1/keys", {"name": "leaked"}, token=owner).body
+    actions.set_limits(ACTOR, house.tenant, rest_calls_per_s=1)
+    tenant_rates.forget_all()
+    assert {call("GET", "/v1/audit", token=bound).status for _ in range(5)} == {403}
+    _refused_call(owner)
+    assert call("DELETE", f"/v1/keys/{made['id']}", token=owner).status in (200, 202, 204)
+
+
 def _refused_call(*tokens: str) -> Any:
     """The first of many calls that is refused, by turns with each token; they all end within a few seconds."""
     for number in range(200):

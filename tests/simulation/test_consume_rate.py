@@ -116,6 +116,23 @@ def test_errors_do_not_wait_for_the_rate() -> None:
     run_story(story)
 
 
+def test_a_client_that_reads_nothing_holds_up_no_other_stream_of_its_tenant() -> None:
+    async def story(streams: Streams) -> None:
+        await filled(streams, 14 * RATE)
+        await paced(streams, 0, RATE)
+        unread, other = await streams.consuming(), await streams.consuming()
+        for stream in (unread, other):
+            await stream.begin(credit=CREDIT)
+        await pushed_for(1.0, other)
+        # Errors do not wait for the rate: these fill what the network takes while it stands in the line.
+        for handle in range(2, 9_000):
+            await unread.begin(handle=handle, offset=-1)
+        (passed,) = await pushed_for(4.0, other)
+        assert passed >= 0.45 * RATE * 4, "its turns are half of them at least"
+
+    run_story(story)
+
+
 def test_consumers_that_are_at_the_end_cost_no_request_and_wait_for_no_one() -> None:
     async def story(streams: Streams) -> None:
         count = await filled(streams, 20_000)

@@ -20,6 +20,10 @@ class OpenConnections:
         known = self._calls.get(owner, {})
         return len(known) + (connection not in known)
 
+    def has(self, owner: str, connection: str) -> bool:
+        """Whether the owner has a call open on this connection."""
+        return connection in self._calls.get(owner, {})
+
     def begin(self, owner: str, connection: str) -> None:
         """A call is open."""
         known = self._calls.setdefault(owner, {})

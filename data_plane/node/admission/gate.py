@@ -84,8 +84,10 @@ class Gate:
         tenant = principal.tenant
         calls = self._calls.get(tenant, 0) + 1
         self._check_limit("CALLS_PER_TENANT_MAX", limits.CALLS_PER_TENANT_MAX, calls, tenant)
-        connections = self._of_tenants.would_be(tenant, connection)
-        self._check_limit(*self._connections_limit(tenant), connections, tenant)
+        # A limit that is lowered below what is open ends no connection, and takes nothing from those that are open.
+        if not self._of_tenants.has(tenant, connection):
+            connections = self._of_tenants.would_be(tenant, connection)
+            self._check_limit(*self._connections_limit(tenant), connections, tenant)
         self._calls[tenant] = calls
         self._of_tenants.begin(tenant, connection)
         self._of_addresses.begin(caller.peer, connection)

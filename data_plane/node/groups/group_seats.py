@@ -76,16 +76,18 @@ class GroupSeats:
         tenants = sorted({*led.core.tenants, *image.group_seats})
         async for name in self._begin_turn().through(tenants):
             tenant = TenantId(name)
+            if not self._limit(tenant) or self._lock(tenant).locked():
+                continue  # calls that make its groups count them
             record = image.group_seats.get(tenant, GroupSeatsRecord())
             groups = self._groups(led, tenant)
             known = record.of(led.replica.where.partition)
-            if not self._limit(tenant) or known.count == groups:
+            if known.count == groups:
                 continue
             try:
                 async with self._lock(tenant):
                     await self._change(led, tenant, partial(self._counted, led, tenant))
             except errors.PenstockError:
-                return  # the next round does it
+                continue  # the next round does it
 
     def _counted(self, led: GroupPartition, tenant: TenantId, record: GroupSeatsRecord) -> GroupSeatsRecord:
         groups = self._groups(led, tenant)

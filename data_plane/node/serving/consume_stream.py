@@ -257,6 +257,8 @@ class ConsumeStream:
             wait_ms = self._wait_ms()
             frame = await self._next_frame() if wait_ms == 0 else self._packed(self._head(), [])
             if frame is not None:
+                # A peer that does not read makes this wait: not at the head of the line, where others wait behind it.
+                self._read_turns.leave()
                 await self._connection.send(frame)
             elif wait_ms != 0:
                 await self._woken(wait_ms)

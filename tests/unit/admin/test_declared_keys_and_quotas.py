@@ -1,5 +1,6 @@
 """What differs of keys and limits between a declarative file and a tenant."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -45,16 +46,24 @@ def test_while_a_key_is_exchanged_both_have_its_name() -> None:
     ("changed", "said"),
     [
         ({"scopes": []}, "its scopes are none, the file says consume on"),
-        (
-            {"expires_at": "2030-01-01T00:00:00+00:00"},
-            "it ends 2030-01-01T00:00:00+00:00, the file says never",
-        ),
     ],
 )
 def test_a_key_that_would_change_is_refused(changed: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidRequest, match="declare it by another name") as refused:
         difference(Declared(keys=(TILL,)), present(there(**changed)))
     assert said in refused.value.message
+
+
+def test_a_key_whose_end_the_file_does_not_name_may_have_one() -> None:
+    """The service gives it the end of the key that made it."""
+    assert difference(Declared(keys=(TILL,)), present(there(expires_at="2030-01-01T00:00:00+00:00"))) == ()
+
+
+@pytest.mark.parametrize("ends", [None, "2031-01-01T00:00:00+00:00"])
+def test_an_end_that_the_file_names_is_the_keys(ends: str | None) -> None:
+    wanted = replace(TILL, expires_at=datetime(2030, 1, 1, tzinfo=UTC))
+    with pytest.raises(InvalidRequest, match="the file says 2030-01-01T00:00:00"):
+        difference(Declared(keys=(wanted,)), present(there(expires_at=ends)))
 
 
 def test_the_end_of_a_key_is_compared_as_a_moment() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from typing import Any
 
@@ -37,11 +37,11 @@ def own_connections_max(tenant: TenantId) -> int:
     return 2 if tenant == HOOLI else 0
 
 
-def gate() -> tuple[Gate, Tenants]:
+def gate(connections_max: Callable[[TenantId], int] = own_connections_max) -> tuple[Gate, Tenants]:
     tenants = Tenants()
     for tenant in (INITECH, HOOLI):
         tenants.add_key(NUMBERS[tenant], tenant)
-    return Gate(tenants.authenticator, Clock(), NodeStats(), lambda: 0.0, own_connections_max), tenants
+    return Gate(tenants.authenticator, Clock(), NodeStats(), lambda: 0.0, connections_max), tenants
 
 
 def bearer(number: int) -> str:
@@ -128,6 +128,19 @@ def test_a_tenants_own_limit_of_connections_is_the_lower_one_and_is_counted() ->
     with door.enter(of(HOOLI, connection="p:3")):
         pass
     assert door._stats.limit_refusals.of(HOOLI, "connections_max") == 2
+
+
+def test_a_limit_below_what_is_open_takes_nothing_from_the_connections_that_are() -> None:
+    most = 3
+    door, _ = gate(lambda tenant: most)
+    with ExitStack() as opened:
+        for number in range(3):
+            opened.enter_context(door.enter(of(HOOLI, connection=f"p:{number}")))
+        most = 1
+        with door.enter(of(HOOLI, connection="p:2")):
+            pass
+        with pytest.raises(CallFailed, match="connections_max"), door.enter(of(HOOLI, connection="p:4")):
+            pass
 
 
 def test_an_address_with_too_many_connections_is_refused_before_its_key_is_looked_at() -> None:
