@@ -144,6 +144,7 @@ OF_CONTROL_PLANE = frozenset(
             "identity",
             "listen",
             "mail",
+            "webhooks",
             "operator_token_file",
             "price_book_file",
         ),

@@ -108,7 +108,7 @@ def restore_list(
         wanted = {one: acl for one, acl in way.add.items() if acl.principal not in way.gone}
         if not (wanted or way.remove or way.default):
             return ListRestored(row=row, left_out=dict(way.gone))
-        # First what goes: a full list has room for what comes then.
+        # First what goes: a full list has capacity for what comes then.
         for entry in way.remove:
             list_actions.record_removal(actor, tenant, entry)
         AclEntry.objects.filter(pk__in=[entry.pk for entry in way.remove]).delete()

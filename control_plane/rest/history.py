@@ -45,6 +45,13 @@ LIST_TAG = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="The ETag of the access list as you read it (`GET /v1/access`). What is removed has none of its own.",
 )
+LIST_ETAG = OpenApiParameter(
+    "ETag",
+    str,
+    OpenApiParameter.HEADER,
+    response=(200, 202),
+    description="Version of the access list, for If-Match.",
+)
 _VERSIONS = {200: shapes.listed("Version", VersionShape(many=True)), **shapes.problems(403, 404)}
 
 
@@ -155,7 +162,7 @@ class AclRestoreView(_ListView):
     @extend_schema(
         operation_id="acls_restore",
         request=None,
-        parameters=[shapes.TENANT, shapes.IDEMPOTENCY, LIST_TAG],
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY, LIST_TAG, LIST_ETAG],
         responses={200: ChangedAcl, 202: ChangedAcl, **shapes.problems(403, 404, 412, 422)},
     )
     def post(self, request: Request, acl: str) -> Response:
@@ -163,7 +170,7 @@ class AclRestoreView(_ListView):
         with self.unchanged(request):
             row, entry = restore_actions.restore_acl(self.actor, self.tenant, acl)
         context = self.delivered(row)
-        return Response(ChangedAcl(entry, context=context).data, status=200 if context["delivered"] else 202)
+        return tagged(row, ChangedAcl(entry, context=context), 200 if context["delivered"] else 202)
 
 
 class GroupHistoryView(_HistoryView):
@@ -183,7 +190,7 @@ class GroupRestoreView(_ListView):
     @extend_schema(
         operation_id="principal_groups_restore",
         request=GroupVersionInput,
-        parameters=[shapes.TENANT, shapes.IDEMPOTENCY, LIST_TAG],
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY, LIST_TAG, LIST_ETAG],
         responses={200: RestoredGroup, 202: RestoredGroup, **shapes.problems(403, 404, 409, 412, 422)},
     )
     def post(self, request: Request, group: str) -> Response:
@@ -196,14 +203,14 @@ class GroupRestoreView(_ListView):
             found = restore_actions.restore_group(self.actor, self.tenant, group, **given.validated_data)
         context = {**self.delivered(found.row), "found": found}
         shown = RestoredGroup(found.group, context=context)
-        return Response(shown.data, status=200 if context["delivered"] else 202)
+        return tagged(found.row, shown, 200 if context["delivered"] else 202)
 
 
 class AccountRestoreView(_ListView):
     @extend_schema(
         operation_id="service_accounts_restore",
         request=NameInput,
-        parameters=[shapes.TENANT, shapes.IDEMPOTENCY, LIST_TAG],
+        parameters=[shapes.TENANT, shapes.IDEMPOTENCY, LIST_TAG, LIST_ETAG],
         responses={200: RestoredAccount, 202: RestoredAccount, **shapes.problems(403, 404, 409, 412, 422)},
     )
     def post(self, request: Request, account: str) -> Response:
@@ -214,7 +221,7 @@ class AccountRestoreView(_ListView):
             found = restore_actions.restore_account(self.actor, self.tenant, account, **given.validated_data)
         context = {**self.delivered(found.row), "found": found}
         shown = RestoredAccount(found.account, context=context)
-        return Response(shown.data, status=200 if context["delivered"] else 202)
+        return tagged(found.row, shown, 200 if context["delivered"] else 202)
 
 
 class KeyRestoreView(TenantView):

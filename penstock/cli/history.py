@@ -56,7 +56,11 @@ def history_access(limit: int, timeout: float) -> None:
     _show_versions("/v1/access/history", limit, timeout)
 
 
-@history.command("group", examples=["penstock history group grp_..."])
+@history.command(
+    "group",
+    short_help="List the versions of a group of principals, the newest first.",
+    examples=["penstock history group grp_..."],
+)
 @click.argument("group", metavar="ID")
 @_limit
 @timeout_option
@@ -65,7 +69,11 @@ def history_group(group: str, limit: int, timeout: float) -> None:
     _show_versions(f"/v1/principal-groups/{segment(group)}/history", limit, timeout)
 
 
-@history.command("removed", examples=["penstock history removed"])
+@history.command(
+    "removed",
+    short_help="List what was removed and can be restored, the last removed first.",
+    examples=["penstock history removed"],
+)
 @_limit
 @timeout_option
 def history_removed(limit: int, timeout: float) -> None:
@@ -280,7 +288,11 @@ def restore_account(account: str, name: str | None, dry_run: bool, yes: bool, ti
     )
 
 
-@restore.command("key", examples=["penstock restore key key_..."])
+@restore.command(
+    "key",
+    short_help="Make a key with the scopes of one that was revoked or has expired.",
+    examples=["penstock restore key key_..."],
+)
 @click.argument("key", metavar="KEY")
 @_dry_run
 @_yes

@@ -397,6 +397,26 @@ WALK: dict[str, Row] = {
     "CONSUME_BYTES_PER_S_MAX": value(
         _consume_rate, "consume_bytes_per_s: ", f"above {limits.CONSUME_BYTES_PER_S_MAX}"
     ),
+    "WEBHOOKS_PER_TENANT_MAX": ByTest(
+        outcome="LIMIT_EXCEEDED",
+        test="tests/control_plane/webhooks/test_rest.py::test_a_tenant_has_so_many_and_two_of_no_name",
+    ),
+    "WEBHOOK_URL_LENGTH_MAX": ByTest(
+        outcome="INVALID_REQUEST",
+        test="tests/control_plane/webhooks/test_rest.py::test_what_cannot_be_is_refused_by_its_field",
+    ),
+    "WEBHOOK_EVENTS_MAX": ByTest(
+        outcome="INVALID_REQUEST",
+        test="tests/control_plane/webhooks/test_rest.py::test_what_cannot_be_is_refused_by_its_field",
+    ),
+    "WEBHOOK_PAYLOAD_BYTES_MAX": ByTest(
+        outcome="a part is left out",
+        test="tests/control_plane/webhooks/test_delivering.py::test_what_is_too_large_comes_without_its_large_parts",
+    ),
+    "WEBHOOK_ATTEMPTS_KEPT": ByTest(
+        outcome="the oldest are forgotten",
+        test="tests/control_plane/webhooks/test_delivering.py::test_the_last_attempts_are_kept",
+    ),
     "FAILED_AUTH_PER_MINUTE_MAX": ByTest(
         outcome="THROTTLED",
         test="tests/unit/authz/test_access.py::test_failures_of_one_address_are_limited_whatever_key_they_name",

@@ -127,6 +127,7 @@ def _arguments(house: House, route: str) -> list[str]:
         "identity": "idn_nothing",
         "factor": "0",
         "acl": AclEntry.objects.get(tenant=house.tenant).public_id,
+        "webhook": "whk_nothing",
         "month": "now",
         "form": "csv",
         "account": ServiceAccount.objects.get(tenant=house.tenant).public_id,

@@ -58,6 +58,13 @@ OF_THEIR_OWN = {
     "partition elect": "asks the brokers what would be lost",
     "partition repair": "asks the brokers what would be lost",
     "price-book publish": "shows the prices before and after",
+    **dict.fromkeys(
+        [
+            *("restore topic", "restore access", "restore entry", "restore group"),
+            *("restore service-account", "restore key"),
+        ],
+        "shows the difference between the version and what is there",
+    ),
 }
 """Commands with a dry run of their own."""
 WITHOUT = {
