@@ -15,8 +15,9 @@ from control_plane.api.pages import Key, KeyedList
 from control_plane.rest.views import TenantView
 from control_plane.webhooks import actions, queries
 from control_plane.webhooks.models import ASKED, FAILING, GONE, OFF, ON, Webhook, WebhookAttempt
+from control_plane.webhooks.shown import shown_url
 from penstock.contract.limits import KEY_NAME_LENGTH_MAX
-from tenants.roles import Permission
+from tenants.roles import Permission, allowed
 
 OVERLAP_S = 24 * 3600
 _EVENTS = "Types of events that it gets: a type, its beginning with `.*`, or `*`, as `audit.*`."
@@ -77,6 +78,11 @@ class WebhookShape(serializers.Serializer[Any]):
         source="previous_until", allow_null=True, help_text="Until when the secret before signs too."
     )
 
+    def to_representation(self, instance: Webhook) -> dict[str, Any]:
+        shown = super().to_representation(instance)
+        # `whole`: the caller may change it, and so reads all of its address.
+        return shown if self.context.get("whole") else {**shown, "url": shown_url(instance.url)}
+
 
 class OneWebhookShape(WebhookShape):
     waiting = serializers.SerializerMethodField(
@@ -113,7 +119,13 @@ def tag_of(row: Webhook) -> str:
     return etags.of_content(row.public_id, row.name, row.url, row.events, row.state, row.secret)
 
 
-class _WebhookView(TenantView):
+class _ShowingView(TenantView):
+    def context(self, **more: str) -> dict[str, Any]:
+        """For the shapes."""
+        return {"whole": allowed(self.access.standing, Permission.WEBHOOKS_WRITE), **more}
+
+
+class _WebhookView(_ShowingView):
     def unchanged(self, request: Request, webhook: str) -> AbstractContextManager[None]:
         """The block changes it if it is still as the request's condition says."""
         return etags.unchanged_within(
@@ -121,10 +133,10 @@ class _WebhookView(TenantView):
         )
 
     def shown(self, row: Webhook) -> Response:
-        return Response(OneWebhookShape(row).data, headers={"ETag": tag_of(row)})
+        return Response(OneWebhookShape(row, context=self.context()).data, headers={"ETag": tag_of(row)})
 
 
-class WebhooksView(TenantView):
+class WebhooksView(_ShowingView):
     permissions: ClassVar[Any] = {"GET": Permission.WEBHOOKS_READ, "POST": Permission.WEBHOOKS_WRITE}
     dry_run = frozenset({"POST"})
 
@@ -135,7 +147,7 @@ class WebhooksView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """The tenant's webhooks."""
-        return self.paged(queries.webhooks(self.tenant), WebhookShape)
+        return self.paged(queries.webhooks(self.tenant), WebhookShape, context=self.context())
 
     @extend_schema(
         operation_id="webhooks_create",
@@ -148,7 +160,7 @@ class WebhooksView(TenantView):
         given = WebhookInput(data=request.data)
         given.is_valid(raise_exception=True)
         row, secret = actions.create(self.actor, self.tenant, **given.validated_data)
-        shown = NewWebhookShape(row, context={"secret": secret})
+        shown = NewWebhookShape(row, context=self.context(secret=secret))
         return Response(shown.data, status=201, headers={"ETag": tag_of(row)})
 
 
@@ -250,7 +262,7 @@ class ResumeView(_WebhookView):
         return self.shown(actions.resume(self.actor, self.tenant, webhook, **given.validated_data))
 
 
-class RotationView(TenantView):
+class RotationView(_ShowingView):
     permissions: ClassVar[Any] = {"POST": Permission.WEBHOOKS_WRITE}
     dry_run = frozenset({"POST"})
 
@@ -266,5 +278,5 @@ class RotationView(TenantView):
         given.is_valid(raise_exception=True)
         overlap = timedelta(seconds=max(-1, min(given.validated_data["overlap_s"], 10**9)))
         row, secret = actions.rotate(self.actor, self.tenant, webhook, overlap=overlap)
-        shown = NewWebhookShape(row, context={"secret": secret})
+        shown = NewWebhookShape(row, context=self.context(secret=secret))
         return Response(shown.data, status=201, headers={"ETag": tag_of(row)})

@@ -74,7 +74,7 @@ def change(
 ) -> Webhook:
     """Change what is given; `state` as `turn_off` and `resume` do.
 
-    Another address is tried at once. Events that the patterns left out before do not come.
+    Another address and other events are tried at once. Events that the patterns left out before do not come.
 
     Raises `NotFound`, `InvalidRequest`, `AlreadyExists`.
     """
@@ -88,8 +88,10 @@ def change(
         before = _content(row)
         if name is not None:
             row.name = name
-        if patterns is not None:
+        if patterns is not None and patterns != row.events:
+            # A courier at work has the patterns before, and would pass over what these want.
             row.events = patterns
+            _begin_again(row)
         if url is not None and url != row.url:
             row.url = url
             _begin_again(row)
@@ -129,7 +131,9 @@ def rotate(actor: Actor, tenant: Tenant, public_id: str, *, overlap: timedelta) 
         until = timezone.now() + overlap if overlap else None
         row.previous_secret, row.previous_until = (row.secret if overlap else ""), until
         row.secret = signing.encrypted(secret)
-        row.save(update_fields=["secret", "previous_secret", "previous_until"])
+        # A courier at work has the secrets before.
+        row.lease_number, row.lease_until = row.lease_number + 1, None
+        row.save(update_fields=["secret", "previous_secret", "previous_until", "lease_number", "lease_until"])
         _record(
             actor,
             row,

@@ -20,6 +20,8 @@ from control_plane.webhooks.models import Webhook
 
 EVERY_S = 1.0
 """Between two looks for what is due."""
+REST_S = 0.1
+"""At least, between two looks, however often couriers end: each one reads what is due in all tenants."""
 COURIERS = 16
 PER_TENANT = 2
 """Couriers that one tenant's webhooks have at a time."""
@@ -78,7 +80,8 @@ class Couriers:
                 except Exception:
                     # The thread goes on: what is due stays due.
                     _log.exception("webhooks were not handed out")
-                self._wake.wait(self._every_s)
+                self._stopping.wait(REST_S)
+                self._wake.wait(max(0.0, self._every_s - REST_S))
         finally:
             connection.close()
 
@@ -104,7 +107,14 @@ class Couriers:
             )
             with self._lock:
                 self._busy[claimed.pk] = (claimed.tenant_id, thread)
-            thread.start()
+            try:
+                thread.start()
+            except Exception:
+                # The system has no thread left. The courier is free for the next look.
+                with self._lock:
+                    self._busy.pop(claimed.pk, None)
+                outcomes.give_back(claimed)
+                raise
 
     def _deliver(self, claimed: Webhook) -> None:
         try:
@@ -117,11 +127,20 @@ class Couriers:
             ).take()
         except DatabaseError as error:
             _log.warning("a webhook waits for the database", extra={"error": str(error)})
+            self._postpone(claimed)
         except Exception:
             _log.exception("a webhook was not delivered to", extra={"webhook": claimed.public_id})
+            self._postpone(claimed)
         finally:
             connection.close()
             with self._lock:
                 self._busy.pop(claimed.pk, None)
             # There may be more for it, or another one waits for this courier.
             self._wake.set()
+
+    def _postpone(self, claimed: Webhook) -> None:
+        """What fails here would fail again at once, and again."""
+        try:
+            outcomes.postpone(claimed)
+        except DatabaseError as error:
+            _log.warning("a webhook waits for the database", extra={"error": str(error)})

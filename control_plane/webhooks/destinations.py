@@ -4,6 +4,7 @@ A name is resolved for each attempt, all its addresses are judged, and the conne
 name that resolves otherwise a moment later leads nowhere.
 """
 
+import logging
 import queue
 import re
 import socket
@@ -21,9 +22,11 @@ Address = IPv4Address | IPv6Address
 HTTPS_PORT = 443
 _URL = re.compile(r"[\x21-\x7e]+")
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
-_OF_CLOUDS = tuple(
+_REFUSED = tuple(
     ip_network(text)
     for text in (
+        "192.88.99.0/24",  # relays of 6to4
+        "3ffe::/16",  # the 6bone, which is gone
         "168.63.129.16/32",  # Azure's platform, a public address
         "100.100.100.200/32",  # Alibaba's metadata
         "192.0.0.192/32",  # Oracle's metadata
@@ -32,6 +35,10 @@ _OF_CLOUDS = tuple(
 )
 _NAT64 = IPv6Network("64:ff9b::/96")
 _NAT64_LOCAL = IPv6Network("64:ff9b:1::/48")
+_PUBLIC_IPV6 = IPv6Network("2000::/3")
+"""All that is assigned to networks. Beside it are addresses that stand for IPv4 ones, and what a later Python or kernel
+may take for public."""
+_log = logging.getLogger(__name__)
 
 
 class Unreachable(Exception):
@@ -85,48 +92,66 @@ def check_url(url: str, allowed: Sequence[Network]) -> Destination:
     reason = "" if literal is None else refusal(literal, allowed)
     if reason:
         raise InvalidRequest(f"url: {reason}")
-    if literal is None and not allowed and (found.host == "localhost" or found.host.endswith(".localhost")):
-        raise InvalidRequest("url: localhost is this service's own host")
+    if literal is None and not allowed:
+        if found.host == "localhost" or found.host.endswith(".localhost"):
+            raise InvalidRequest("url: localhost is this service's own host")
+        if _is_local_name(found.host):
+            raise InvalidRequest("url: a whole name required, as hooks.example.com")
     return found
 
 
 def refusal(address: Address, allowed: Sequence[Network]) -> str:
     """Why the service connects to no such address; empty: it does. `allowed` are the networks that operators opened."""
     inner = _inner(address)
-    if any(
-        one in network for one in (address, inner) for network in allowed if one.version == network.version
-    ):
+    if _is_opened(address, allowed):
         return ""
+    if isinstance(address, IPv6Address) and address not in _PUBLIC_IPV6 and address not in _NAT64:
+        return f"{address} is not a public address"
     for one in (address, inner):
         if (
             not one.is_global
             or one.is_multicast
-            or any(one in network for network in _OF_CLOUDS if network.version == one.version)
+            or any(one in network for network in _REFUSED if network.version == one.version)
         ):
             return f"{address} is not a public address"
     return ""
 
 
 def addresses(found: Destination, allowed: Sequence[Network], within_s: float) -> list[Address]:
-    """The addresses of the host, resolved now, all of which may be connected to. Raises `Unreachable`."""
-    literal = _literal(found.host)
+    """The addresses of the host, resolved now, all of which may be connected to.
+
+    Raises `Unreachable`, with one text for a name that leads inside and one that does not exist: tenants do not learn
+    this network's names from it.
+    """
+    literal, local = _literal(found.host), _is_local_name(found.host)
+    if local and not allowed:
+        raise _not_found(found)
     resolved = [literal] if literal is not None else _resolve(found, within_s)
     for address in resolved:
-        reason = refusal(address, allowed)
-        if reason:
-            raise Unreachable(f"{found.host}: {reason}")
+        if refusal(address, allowed) or (local and not _is_opened(address, allowed)):
+            _log.info(
+                "a webhook leads to an address that is refused",
+                extra={"host": found.host, "address": str(address)},
+            )
+            raise _not_found(found)
     return resolved
+
+
+def _not_found(found: Destination) -> Unreachable:
+    return Unreachable(f"no public address was found for {found.host}")
 
 
 def _resolve(found: Destination, within_s: float) -> list[Address]:
     """On a thread of its own: the system's resolver takes as long as it likes, and ends by itself."""
-    answers: queue.SimpleQueue[list[Address] | str] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[list[Address]] = queue.SimpleQueue()
+    # With the dot at its end a name is whole: no search domain of this host completes it.
+    name = found.host if _is_local_name(found.host) else f"{found.host}."
 
     def ask() -> None:
         try:
-            infos = socket.getaddrinfo(found.host, found.port, type=socket.SOCK_STREAM)
+            infos = socket.getaddrinfo(name, found.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
-            answers.put(f"{found.host}: no such host")
+            answers.put([])
             return
         # A scope would name an interface of this host.
         texts = dict.fromkeys(str(info[4][0]).partition("%")[0] for info in infos)
@@ -137,9 +162,23 @@ def _resolve(found: Destination, within_s: float) -> list[Address]:
         answer = answers.get(timeout=max(0.0, within_s))
     except queue.Empty:
         raise Unreachable(f"{found.host}: its address was not found in time") from None
-    if isinstance(answer, str) or not answer:
-        raise Unreachable(answer if isinstance(answer, str) else f"{found.host}: no such host")
+    if not answer:
+        raise _not_found(found)
     return answer
+
+
+def _is_opened(address: Address, allowed: Sequence[Network]) -> bool:
+    return any(
+        one in network
+        for one in (address, _inner(address))
+        for network in allowed
+        if one.version == network.version
+    )
+
+
+def _is_local_name(host: str) -> bool:
+    """Names of one label are of this network, if they are any: they lead to what operators opened, or nowhere."""
+    return "." not in host and _literal(host) is None
 
 
 def _inner(address: Address) -> Address:

@@ -29,6 +29,8 @@ from tenants.roles import Permission, Role, Standing, allowed
 
 LEASE = timedelta(seconds=30)
 """Longer than an attempt takes. When a worker dies, another one goes on after it."""
+POSTPONED = timedelta(seconds=5)
+"""After a failure of the service itself, which is no attempt."""
 ACTOR = system("webhooks")
 STATUS_GONE = 410
 WHY = {
@@ -77,6 +79,14 @@ def claim(row: Webhook) -> Webhook | None:
 def give_back(row: Webhook) -> None:
     """The next courier may take it at once."""
     Webhook.objects.filter(pk=row.pk, lease_number=row.lease_number).update(lease_until=None)
+
+
+def postpone(row: Webhook) -> None:
+    """No courier takes it for a moment, neither for events nor for a test event."""
+    again = timezone.now() + POSTPONED
+    mine = Webhook.objects.filter(pk=row.pk, lease_number=row.lease_number)
+    mine.update(lease_until=again)
+    mine.filter(due_at__lt=again).update(due_at=again)
 
 
 def go_past(row: Webhook, source: str, position: int) -> bool:

@@ -15,6 +15,10 @@ RETRY_AFTER_MAX = timedelta(hours=24)
 """The longest that an endpoint may ask to be left alone."""
 FAILING_MAX = timedelta(days=5)
 """However long the pauses are that it asks for."""
+FAILURES_MIN = 6
+"""Fewer are no reason to give it up, however long they have taken: the worker may have stopped, or the tenant was
+suspended. At the longest pauses that an endpoint may ask for, the sixth comes after `FAILING_MAX`.
+"""
 
 
 def next_attempt(
@@ -24,7 +28,8 @@ def next_attempt(
 
     `chance` is random, 0 to 1. `retry_after`: what the endpoint asked for.
     """
-    if failures > len(PAUSES) or now - failing_since >= FAILING_MAX:
+    too_long = failures >= FAILURES_MIN and now - failing_since >= FAILING_MAX
+    if failures > len(PAUSES) or too_long:
         return None
     pause = PAUSES[failures - 1] * (1 + JITTER * chance)
     if retry_after is not None:

@@ -117,7 +117,13 @@ def _exchange(
     http.send(h11.EndOfMessage())
     read, answer = 0, None
     while True:
-        event = http.next_event()
+        try:
+            event = http.next_event()
+        except h11.RemoteProtocolError:
+            # What follows the status, truncated or malformed, changes nothing about it.
+            if answer is not None:
+                return answer
+            raise
         if event is h11.NEED_DATA:
             try:
                 secured.settimeout(_left(deadline))
@@ -131,12 +137,7 @@ def _exchange(
                 raise NotSent(f"its answer has no status within {ANSWER_BYTES_MAX} bytes")
             if read > ANSWER_BYTES_MAX and answer is not None:
                 return answer
-            try:
-                http.receive_data(data)
-            except h11.RemoteProtocolError:
-                if answer is not None:
-                    return answer
-                raise
+            http.receive_data(data)
         elif isinstance(event, h11.Response):
             answer = Answer(status=event.status_code, retry_after=_retry_after(event))
             deadline = min(deadline, time.monotonic() + _BODY_S)

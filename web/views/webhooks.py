@@ -8,6 +8,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from control_plane.webhooks import actions, queries
 from control_plane.webhooks.models import OFF, Webhook
+from control_plane.webhooks.shown import shown_url
 from penstock.contract.errors import PenstockError
 from tenants.roles import Permission
 from web import notices
@@ -30,7 +31,11 @@ WHY = {
 def webhooks(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """The tenant's, with their state."""
     page = page_of(request, queries.webhooks(access.tenant).order_by("name"), PER_PAGE)
-    context = {"here": HERE, "page": page, "items": [(row, state_of(row)) for row in page]}
+    context = {
+        "here": HERE,
+        "page": page,
+        "items": [(row, state_of(row), _address(access, row)) for row in page],
+    }
     return render(request, "web/webhooks.html", context)
 
 
@@ -58,6 +63,7 @@ def webhook(request: HttpRequest, access: TenantAccess, webhook: str) -> HttpRes
         "here": HERE,
         "webhook": row,
         "state": state_of(row),
+        "address": _address(access, row),
         "waiting": queries.waiting(row),
         "page": page_of(request, queries.attempts(row).order_by("-pk"), PER_PAGE),
     }
@@ -132,6 +138,10 @@ def state_of(row: Webhook) -> tuple[str, str]:
     if row.state == OFF:
         return WHY.get(row.reason, "off"), "bad" if row.reason != "asked" else ""
     return ("failing", "caution") if row.failures else ("on", "ok")
+
+
+def _address(access: TenantAccess, row: Webhook) -> str:
+    return row.url if access.may(Permission.WEBHOOKS_WRITE) else shown_url(row.url)
 
 
 def _back(access: TenantAccess, row: Webhook, text: str) -> HttpResponse:

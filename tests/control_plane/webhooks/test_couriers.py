@@ -5,20 +5,24 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from control_plane import config
-from control_plane.webhooks import queries
-from control_plane.webhooks.couriers import Couriers
+from control_plane.webhooks import actions, outcomes, queries
+from control_plane.webhooks.couriers import REST_S, Couriers
+from control_plane.webhooks.delivering import Turn
 from control_plane.webhooks.models import Webhook, WebhookAttempt
 from local import guardian
 from tests.control_plane import configuration
 from tests.control_plane.webhooks.hooked import happen, make, turn, types
-from tests.control_plane.world import make_house
+from tests.control_plane.world import ACTOR, make_house
 from tests.waiting import wait_until
 from tests.webhook_receiver import Got, Receiver, Reply, receiver
 
@@ -79,6 +83,69 @@ def test_two_workers_send_each_event_once(endpoint: Receiver) -> None:
         for one in both:
             one.stop(10.0)
     assert types(endpoint, secret) == [f"audit.topic.n{n}" for n in range(12)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_couriers_that_end_at_once_do_not_make_it_look_without_a_rest(
+    endpoint: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = couriers(endpoint)
+    looks: list[float] = []
+
+    def look() -> None:
+        looks.append(time.monotonic())
+        running._wake.set()
+
+    monkeypatch.setattr(running, "_hand_out", look)
+    running.start()
+    wait_until("some looks", lambda: len(looks) >= 4)
+    running.stop(10.0)
+    assert all(later - sooner >= REST_S * 0.9 for sooner, later in pairwise(looks))
+
+
+@pytest.mark.django_db
+def test_a_thread_that_does_not_start_costs_no_courier_and_no_lease(
+    endpoint: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, _ = make(make_house("acme").tenant, endpoint)
+    running = couriers(endpoint, couriers=1)
+
+    def none_left(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", none_left)
+        with pytest.raises(RuntimeError):
+            running._hand_out()
+    assert running._busy == {}
+    assert Webhook.objects.get(pk=row.pk).lease_until is None
+    assert turn(row) == 1
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("error", [ValueError, DatabaseError])
+def test_what_fails_in_the_service_itself_is_not_tried_again_at_once(
+    error: type[Exception], endpoint: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = make_house("acme")
+    row, _ = make(house.tenant, endpoint)
+    actions.ping(ACTOR, house.tenant, row.public_id)
+    claimed = outcomes.claim(row)
+    assert claimed is not None
+
+    def take(turn: Turn) -> int:
+        raise error("a bug")
+
+    running = couriers(endpoint)
+    monkeypatch.setattr(Turn, "take", take)
+    # The connection is the test's own.
+    monkeypatch.setattr(connection, "close", lambda: None)
+    began = timezone.now()
+    running._deliver(claimed)
+    assert queries.due(timezone.now(), most=1, without=()) == []
+    after = Webhook.objects.get(pk=row.pk)
+    assert after.due_at >= began + outcomes.POSTPONED and after.failures == 0
+    assert queries.due(timezone.now() + outcomes.POSTPONED, most=1, without=()) == [row]
 
 
 def _configuration(folder: Path, endpoint: Receiver) -> Path:

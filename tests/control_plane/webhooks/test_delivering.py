@@ -1,8 +1,10 @@
 """What reaches an endpoint, in which order, how it is signed, and what becomes of what it does not take."""
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from email.utils import format_datetime
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +16,7 @@ from control_plane import config
 from control_plane.audit.models import AuditEntry
 from control_plane.config import WebhooksConfig
 from control_plane.mail.models import Mail
-from control_plane.webhooks import actions, outcomes, pauses, queries
+from control_plane.webhooks import actions, outcomes, pauses, queries, sending
 from control_plane.webhooks.models import OFF, ON, Webhook, WebhookAttempt
 from penstock.contract.audit_entries import ChainCheck
 from penstock.contract.limits import WEBHOOK_ATTEMPTS_KEPT, WEBHOOK_PAYLOAD_BYTES_MAX
@@ -241,14 +243,14 @@ def test_a_name_that_leads_elsewhere_a_moment_later_leads_nowhere(
         url = f"https://hooks.example:{endpoint.port}/hook"
         row, secret = actions.create(ACTOR, house.tenant, name="x", url=url, events=["audit.*"])
         assert turn(row) == 1
-        assert asked == ["hooks.example"]
+        assert asked == ["hooks.example."]
         assert types(endpoint, secret) == ["audit.webhook.create"]
         # From now on it resolves to what is refused.
         happen(house.tenant, "topic.create")
         assert turn(row) == 1
         assert inside.got == [] and len(endpoint.got) == 1
         last = WebhookAttempt.objects.order_by("pk").last()
-        assert last is not None and last.error == "hooks.example: 127.0.0.2 is not a public address"
+        assert last is not None and last.error == "no public address was found for hooks.example"
 
 
 def test_a_network_that_is_closed_again_is_refused_at_the_next_attempt(
@@ -259,7 +261,7 @@ def test_a_network_that_is_closed_again_is_refused_at_the_next_attempt(
     monkeypatch.setattr(config, "current", lambda: shut)
     assert turn(row) == 1
     assert endpoint.got == []
-    assert WebhookAttempt.objects.get().error == "127.0.0.1: 127.0.0.1 is not a public address"
+    assert WebhookAttempt.objects.get().error == "no public address was found for 127.0.0.1"
 
 
 def test_each_attempt_is_signed_at_its_own_time_whatever_the_clock_of_the_service_says(
@@ -445,3 +447,81 @@ def test_the_body_is_json_in_ascii(house: House, endpoint: Receiver) -> None:
     turn(row)
     for got in endpoint.got:
         assert got.body.isascii() and json.loads(got.body)["timestamp"].endswith("+00:00")
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """The change is made once, when the next attempt is answered and not noted yet."""
+    real = sending.post
+
+    def post(*given: Any, **options: Any) -> sending.Answer:
+        monkeypatch.setattr(sending, "post", real)
+        answer = real(*given, **options)
+        change()
+        return answer
+
+    monkeypatch.setattr(sending, "post", post)
+
+
+def test_other_events_make_an_attempt_under_way_outdated_and_none_that_they_want_is_passed_over(
+    house: House, endpoint: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, secret = make(house.tenant, endpoint, events=["audit.topic.*"])
+    happen(house.tenant, "topic.create", "key.create")
+    both = ["audit.key.*", "audit.topic.*"]
+    meanwhile(monkeypatch, lambda: actions.change(ACTOR, house.tenant, row.public_id, events=both))
+    assert turn(row) == 1
+    number = fresh(row).lease_number
+    actions.change(ACTOR, house.tenant, row.public_id, events=both[::-1], name="other")
+    assert fresh(row).lease_number == number, "the same events"
+    assert turn(row) == 2
+    assert types(endpoint, secret) == ["audit.topic.create", "audit.topic.create", "audit.key.create"]
+
+
+def test_other_events_are_tried_at_once(house: House, endpoint: Receiver) -> None:
+    row, _ = make(house.tenant, endpoint)
+    endpoint.script = lambda got: Reply(status=500)
+    turn(row)
+    actions.change(ACTOR, house.tenant, row.public_id, events=["audit.webhook.*"])
+    assert fresh(row).failures == 0
+    assert turn(row) == 1
+
+
+def test_a_secret_that_was_rotated_away_signs_no_further_event_of_a_turn_under_way(
+    house: House, endpoint: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, _ = make(house.tenant, endpoint, events=["audit.topic.*"])
+    happen(house.tenant, "topic.create", "topic.delete")
+    new: list[str] = []
+
+    def rotate() -> None:
+        new.append(actions.rotate(ACTOR, house.tenant, row.public_id, overlap=timedelta(0))[1])
+
+    meanwhile(monkeypatch, rotate)
+    assert turn(row) == 1
+    assert turn(row) == 2
+    assert [read(got, new[0])["type"] for got in endpoint.got[1:]] == [
+        "audit.topic.create",
+        "audit.topic.delete",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({"Content-Length": "1000"}, b"x"),
+        ({"Transfer-Encoding": "chunked"}, b"zz\r\nno chunk"),
+        ({"Transfer-Encoding": "chunked"}, b"10\r\nx"),
+    ],
+    ids=["truncated", "malformed", "truncated chunk"],
+)
+def test_a_status_counts_whatever_becomes_of_the_body(
+    headers: dict[str, str], body: bytes, house: House, endpoint: Receiver
+) -> None:
+    row, _ = make(house.tenant, endpoint)
+    endpoint.script = lambda got: Reply(headers=headers, body=body)
+    assert turn(row) == 1
+    assert WebhookAttempt.objects.get().delivered
+    happen(house.tenant, "topic.create")
+    endpoint.script = lambda got: Reply(status=410, headers=headers, body=body)
+    assert turn(row) == 1
+    assert (fresh(row).state, fresh(row).reason) == (OFF, "gone")

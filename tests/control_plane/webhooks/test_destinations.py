@@ -1,5 +1,6 @@
 """Where webhooks may lead: what is no such address, and what lies inside."""
 
+import logging
 import socket
 from ipaddress import ip_address, ip_network
 
@@ -41,6 +42,17 @@ INSIDE = [
     "2002:7f00:1::",
     "2002:a9fe:a9fe::",
     "2001:0:0:0:0:0:80ff:fffe",
+    "192.88.99.1",
+    "2002:c058:6301::",
+    "64:ff9b::c058:6301",
+    "3ffe::1",
+    "5f00::1",
+    "::8.8.8.8",
+    "::10.0.0.1",
+    "::ffff:0:8.8.8.8",
+    "::ffff:0:a00:1",
+    "::ffff:8.8.8.8",
+    "4000::1",
 ]
 
 
@@ -59,6 +71,8 @@ def test_what_operators_open_is_open_and_nothing_beside() -> None:
     assert refusal(ip_address("10.20.3.4"), opened) == ""
     assert refusal(ip_address("::ffff:10.20.3.4"), opened) == ""
     assert refusal(ip_address("10.21.0.1"), opened)
+    assert refusal(ip_address("5f00::1"), (ip_network("5f00::/16"),)) == ""
+    assert refusal(ip_address("192.88.99.1"), (ip_network("192.88.99.1"),)) == ""
 
 
 @pytest.mark.parametrize(
@@ -93,6 +107,8 @@ def test_what_operators_open_is_open_and_nothing_beside() -> None:
         "https://169.254.169.254/latest/meta-data",
         "https://localhost/",
         "https://a.localhost./",
+        "https://vault/",
+        "https://vault./",
         "https://hooks.example.com/" + "x" * 1_000,
     ],
 )
@@ -114,17 +130,49 @@ def test_one_address_inside_among_public_ones_refuses_the_name(monkeypatch: pyte
         (socket.AF_INET6, 1, 6, "", ("fe80::1%2", 443, 0, 2)),
     ]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: both)
-    with pytest.raises(Unreachable, match="fe80::1 is not a public address"):
+    with pytest.raises(Unreachable):
         addresses(destination("https://hooks.example.com/"), (), 5.0)
 
 
-def test_a_name_that_is_not_there_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_: object, **__: object) -> list[object]:
-        raise socket.gaierror(-2, "Name or service not known")
+def test_a_name_that_leads_inside_and_one_that_is_not_there_have_one_text_and_operators_read_the_address(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[str] = []
 
-    monkeypatch.setattr(socket, "getaddrinfo", away)
-    with pytest.raises(Unreachable, match="no such host"):
-        addresses(destination("https://hooks.example.com/"), (), 5.0)
+    def answer(host: str, *_: object, **__: object) -> list[object]:
+        asked.append(host)
+        if host.startswith("away"):
+            raise socket.gaierror(-2, "Name or service not known")
+        return [(socket.AF_INET, 1, 6, "", ("10.3.4.5", 443))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    texts = []
+    with caplog.at_level(logging.INFO, logger="control_plane.webhooks.destinations"):
+        for host in ("away.example.com", "here.example.com"):
+            with pytest.raises(Unreachable) as raised:
+                addresses(destination(f"https://{host}/"), (), 5.0)
+            texts.append(str(raised.value).replace(host, "HOST"))
+    assert texts == ["no public address was found for HOST"] * 2
+    assert [vars(record)["address"] for record in caplog.records] == ["10.3.4.5"]
+    assert asked == ["away.example.com.", "here.example.com."], "whole names: no search domain completes them"
+
+
+def test_a_name_of_one_label_leads_to_what_operators_opened_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def answer(host: str, *_: object, **__: object) -> list[object]:
+        asked.append(host)
+        return [(socket.AF_INET, 1, 6, "", ("8.8.8.8" if host == "outside" else "10.20.3.4", 443))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    opened = (ip_network("10.20.0.0/16"),)
+    with pytest.raises(Unreachable, match="no public address was found for vault"):
+        addresses(destination("https://vault/"), (), 5.0)
+    assert asked == [], "it is not even resolved"
+    check_url("https://vault/", opened)
+    assert addresses(destination("https://vault/"), opened, 5.0) == [ip_address("10.20.3.4")]
+    with pytest.raises(Unreachable):
+        addresses(destination("https://outside/"), opened, 5.0)
 
 
 @pytest.mark.parametrize(

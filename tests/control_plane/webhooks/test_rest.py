@@ -9,6 +9,7 @@ from django.test import Client
 from control_plane.audit.models import AuditEntry
 from control_plane.webhooks import actions, outcomes
 from control_plane.webhooks.models import Webhook, WebhookPosition
+from control_plane.webhooks.shown import shown_url
 from penstock.contract.limits import WEBHOOKS_PER_TENANT_MAX
 from tenants.roles import Standing
 from tests.control_plane.webhooks.hooked import happen, make, turn
@@ -16,7 +17,7 @@ from tests.control_plane.world import ACTOR, House, call
 from tests.webhook_receiver import Receiver, Reply
 
 pytestmark = pytest.mark.django_db
-URL = "https://hooks.example.com/penstock?token=hush-hush"
+URL = "https://hooks.example.com/hush/penstock?token=hush-hush"
 GOOD = {"name": "siem", "url": URL, "events": ["audit.*"]}
 
 
@@ -38,7 +39,24 @@ def test_its_secret_is_shown_once_and_stands_in_no_later_answer(house: House) ->
     assert rotated.headers["ETag"] != made.headers["ETag"]
 
 
-def test_the_audit_log_does_not_tell_what_stands_in_an_addresses_query(house: House) -> None:
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://hooks.example.com", "https://hooks.example.com/"),
+        ("https://hooks.example.com:8443/", "https://hooks.example.com:8443/"),
+        ("https://hooks.example.com/services/T0/B0/hush", "https://hooks.example.com/…sha256:"),
+        ("https://hooks.example.com:8443/?token=hush", "https://hooks.example.com:8443/…sha256:"),
+        ("https://hooks.example.com?token=hush", "https://hooks.example.com/…sha256:"),
+        ("https://[2606:4700::1111]:1/hush", "https://[2606:4700::1111]:1/…sha256:"),
+    ],
+)
+def test_path_and_query_of_an_address_are_a_digest(url: str, shown: str) -> None:
+    assert shown_url(url).startswith(shown) and "hush" not in shown_url(url)
+    assert len(shown_url(url)) == len(shown) + (16 if shown.endswith(":") else 0)
+    assert shown_url(url) != shown_url(url + "2")
+
+
+def test_the_audit_log_does_not_tell_what_stands_in_an_addresses_path_and_query(house: House) -> None:
     made = owner(house, "POST", "/v1/webhooks", GOOD)
     path = f"/v1/webhooks/{made.body['id']}"
     assert owner(house, "PATCH", path, {"url": URL + "2"}).status == 200
@@ -177,5 +195,22 @@ def test_who_only_reads_sees_no_button(house: House, endpoint: Receiver) -> None
     client = Client()
     client.cookies["penstock"] = house.credentials[Standing.AUDITOR]
     shown = client.get(f"/t/acme/webhooks/{row.public_id}").content.decode()
-    assert "Send a test event" not in shown and row.url in shown
+    assert "Send a test event" not in shown and shown_url(row.url) in shown
+    lists = client.get("/t/acme/webhooks").content.decode()
+    assert shown_url(row.url) in lists
+    assert row.url not in shown + lists, "its path may be a secret"
     assert client.post(f"/t/acme/webhooks/{row.public_id}/ping").status_code == 403
+
+
+def test_all_of_an_address_is_read_by_who_may_change_it(house: House) -> None:
+    path = f"/v1/webhooks/{owner(house, 'POST', '/v1/webhooks', GOOD).body['id']}"
+    for standing in (Standing.OWNER, Standing.ADMIN, Standing.AUDITOR):
+        token = house.credentials[standing]
+        one = call("GET", path, token=token).body
+        (listed,) = call("GET", "/v1/webhooks", token=token).body["items"]
+        wanted = shown_url(URL) if standing == Standing.AUDITOR else URL
+        assert one["url"] == listed["url"] == wanted, standing
+    assert owner(house, "PATCH", path, {"name": "other"}).body["url"] == URL
+    client = Client()
+    client.cookies["penstock"] = house.credentials[Standing.OWNER]
+    assert URL in client.get(path.replace("/v1", "/t/acme")).content.decode()
