@@ -167,6 +167,7 @@ def test_the_document_tells_of_conditions_where_they_are_heeded() -> None:
         ("patch", "/v1/principal-groups/{group}"),
         ("delete", "/v1/principal-groups/{group}"),
         ("patch", "/v1/access"),
+        ("patch", "/v1/access/report-mails"),
         ("delete", "/v1/acls/{acl}"),
         ("post", "/v1/topics/{name}/restore"),
         ("post", "/v1/access/restore"),

@@ -10,7 +10,7 @@ from control_plane.audit.models import AuditEntry
 from control_plane.webhooks import actions, outcomes
 from control_plane.webhooks.models import Webhook, WebhookPosition
 from control_plane.webhooks.shown import shown_url
-from penstock.contract.limits import WEBHOOKS_PER_TENANT_MAX
+from penstock.contract import limits
 from tenants.roles import Standing
 from tests.control_plane.webhooks.hooked import happen, make, turn
 from tests.control_plane.world import ACTOR, House, call
@@ -71,7 +71,7 @@ def test_the_audit_log_does_not_tell_what_stands_in_an_addresses_path_and_query(
 
 
 def test_a_tenant_has_so_many_and_two_of_no_name(house: House, endpoint: Receiver) -> None:
-    for number in range(WEBHOOKS_PER_TENANT_MAX):
+    for number in range(limits.WEBHOOKS_PER_TENANT_MAX):
         make(house.tenant, endpoint, name=f"hook-{number}")
     refused = owner(house, "POST", "/v1/webhooks", GOOD)
     assert (refused.status, refused.body["code"]) == (422, "limit_exceeded")
@@ -87,6 +87,8 @@ def test_a_tenant_has_so_many_and_two_of_no_name(house: House, endpoint: Receive
         ({"url": "http://hooks.example.com/"}, "url"),
         ({"events": []}, "events"),
         ({"events": ["invoices.*"]}, "events"),
+        ({"url": f"https://hooks.example.com/{'p' * limits.WEBHOOK_URL_LENGTH_MAX}"}, "url"),
+        ({"events": [f"audit.topic.{number}" for number in range(limits.WEBHOOK_EVENTS_MAX + 1)]}, "events"),
         ({"name": ""}, "name"),
         ({"name": "a\u202eb"}, "name"),
     ],
