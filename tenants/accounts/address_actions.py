@@ -105,8 +105,9 @@ def confirm_change(actor: Actor, person: Person, token: str, *, keep: str) -> in
 def take_back(token: str, *, request_id: str, source: str) -> tuple[Person, str]:
     """The person has the address before again, no sign-in and no password; and the token of a link to choose one.
 
-    The reader of that address may do so, as with the link for a forgotten password. What was linked since (providers)
-    opens the account no more; second factors stay. Raises `NotFound` (the link).
+    The reader of that address may do so, as with the link for a forgotten password. No provider opens the account any
+    more, also one linked before the change: a thief may have linked theirs first. Second factors stay.
+    Raises `NotFound` (the link).
     """
     found = queries.undo_of(token)
     fresh = tokens.new_token(tokens.RESET_PREFIX)
@@ -124,7 +125,7 @@ def take_back(token: str, *, request_id: str, source: str) -> tuple[Person, str]
         # A later change is taken back with this one; an earlier one can still be.
         AddressChange.objects.filter(person=person, pk__gte=row.pk, ended_at=None).update(ended_at=now)
         AddressProof.objects.filter(person=person, ended_at=None).update(ended_at=now)
-        unlinked, _ = ProviderIdentity.objects.filter(person=person, created_at__gte=row.created_at).delete()
+        unlinked, _ = ProviderIdentity.objects.filter(person=person).delete()
         PasswordReset.objects.create(
             public_id=new_id("rst"),
             person=person,

@@ -225,6 +225,19 @@ def test_the_address_before_takes_all_of_a_thiefs_change_back(ann: str, mails: M
     assert "changed back" in mails.to("third@example.com")[-1]["Subject"]
 
 
+def test_a_provider_that_was_linked_before_the_change_opens_nothing_once_it_is_taken_back(
+    ann: str, mails: MailServer
+) -> None:
+    person = Person.objects.get()
+    ProviderIdentity.objects.create(public_id="idn_1", person=person, issuer="https://id", subject="thief")
+    undo = changed(ann, mails)
+    said = " ".join(text_of(mails.to(OLD)[-1]).split())
+    assert "no provider opens it any more until you link it again" in said
+    assert call("POST", "/v1/email/take-back", {"token": undo}).status == 200
+    assert not ProviderIdentity.objects.exists()
+    assert AuditEntry.objects.get(action="person.email_undo").after["providers_unlinked"] == 1
+
+
 def test_an_earlier_change_can_still_be_taken_back_after_a_later_one_was(ann: str, mails: MailServer) -> None:
     first = changed(ann, mails)
     second = changed(ann, mails, "third@example.com")
