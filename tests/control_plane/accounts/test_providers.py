@@ -23,7 +23,7 @@ from tenants import actions as tenants
 from tenants.addresses import queries as addresses
 from tenants.factors import actions as factors
 from tenants.models import Person, ProviderAttempt, ProviderIdentity, Session
-from tenants.providers import oidc
+from tenants.providers import actions, oidc
 from tests.control_plane.world import PASSWORD
 from tests.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, oidc_provider
 from tests.one_time_codes import code_of
@@ -298,6 +298,40 @@ def test_a_link_begun_by_one_person_is_not_finished_by_another(provider: Provide
     ann.post("/sign-in", {"email": "bob@example.com", "password": PASSWORD})
     ann.get(back)
     assert not ProviderIdentity.objects.exists()
+
+
+def test_a_sign_in_that_ends_while_the_provider_answers_links_nothing(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known()
+    ann = signed_in()
+    identify = oidc.identify
+
+    def slow(*given: Any, **named: Any) -> oidc.Identity:
+        found = identify(*given, **named)
+        Session.objects.all().delete()  # as a change of the address that is taken back does
+        return found
+
+    monkeypatch.setattr(oidc, "identify", slow)
+    link(ann)
+    assert not ProviderIdentity.objects.exists() and "person.provider_link" not in audited()
+
+
+def test_an_identity_that_is_taken_away_while_it_signs_in_opens_nothing(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter(Client())
+    sessions = Session.objects.count()
+    lock = actions.lock_person
+
+    def late(person: Person) -> Person:
+        locked = lock(person)
+        ProviderIdentity.objects.all().delete()
+        return locked
+
+    monkeypatch.setattr(actions, "lock_person", late)
+    assert enter(Client())["Location"] == "/sign-in"
+    assert Session.objects.count() == sessions
 
 
 def test_the_page_to_go_to_is_one_of_this_service(provider: Provider) -> None:
