@@ -147,11 +147,12 @@ def password_changed() -> Letter:
     )
 
 
-def factor_added(what: str) -> Letter:
-    """To a person whose sign-in asks for one more proof now; `what` names it."""
+def factor_added(what: str, *, first: bool) -> Letter:
+    """To a person whose sign-in asks for one more proof now; `what` names it. `first`: there was none before."""
+    ended = " Every other sign-in has ended." if first else ""
     return _notice(
         "Your sign-in has a new second factor",
-        f"{what} was added to your account. Signing in asks for a second factor.",
+        f"{what} was added to your account. Signing in asks for a second factor.{ended}",
     )
 
 

@@ -97,12 +97,13 @@ class AppCodesConfirmView(AccountView):
     def post(self, request: Request) -> Response:
         """Add codes of an app by its present code. Signing in asks for one from then on.
 
+        With your first second factor all your other sign-ins end.
         The answer has ten recovery codes, shown once; none if you had some.
         """
         given = AddCodesInput(data=request.data)
         given.is_valid(raise_exception=True)
         confirm(self.actor, self.person, **given.proof, token=self.token)
-        codes = actions.add_totp(self.actor, self.person, code=given.validated_data["code"])
+        codes = actions.add_totp(self.actor, self.person, code=given.validated_data["code"], token=self.token)
         return Response(RecoveryCodes({"recovery_codes": codes}).data)
 
 

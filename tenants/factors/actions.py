@@ -19,6 +19,7 @@ from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceede
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules.names import check_printable_name
 from tenants import letters
+from tenants.accounts.actions import end_sign_ins
 from tenants.actions import lock_person
 from tenants.factors import passkeys, queries
 from tenants.factors.queries import Type
@@ -50,9 +51,10 @@ def begin_totp(person: Person) -> str:
     return secret
 
 
-def add_totp(actor: Actor, person: Person, *, code: str) -> list[str]:
+def add_totp(actor: Actor, person: Person, *, code: str, token: str) -> list[str]:
     """Signing in asks for codes of the app from now on. Returns new recovery codes, if the person had none.
 
+    With the first factor every sign-in but that of `token` ends: they were made without one.
     Raises `InvalidRequest` (the code, or the page is too old), `AlreadyExists`.
     """
     with transaction.atomic():
@@ -67,7 +69,7 @@ def add_totp(actor: Actor, person: Person, *, code: str) -> list[str]:
         made = totp.TOTP.activate(person, secret).instance
         _use(made, counter=counter)
         row.delete()
-        return _added(actor, person, made)
+        return _added(actor, person, made, keep=token)
 
 
 # -- passkeys -------------------------------------------------------------------------------------------
@@ -86,8 +88,8 @@ def begin_passkey(person: Person) -> dict[str, Any]:
     return options
 
 
-def add_passkey(actor: Actor, person: Person, *, name: str, answer: dict[str, Any]) -> list[str]:
-    """Signing in takes this passkey as a second factor from now on. Returns as `add_totp`.
+def add_passkey(actor: Actor, person: Person, *, name: str, answer: dict[str, Any], token: str) -> list[str]:
+    """Signing in takes this passkey as a second factor from now on. Ends sign-ins and returns as `add_totp`.
 
     Raises `InvalidRequest` (name, or an answer to another challenge).
     """
@@ -98,7 +100,7 @@ def add_passkey(actor: Actor, person: Person, *, name: str, answer: dict[str, An
         passkeys.check_registration(row.state, answer)
         row.delete()
         made = WebAuthn.add(person, name, answer).instance
-        return _added(actor, person, made)
+        return _added(actor, person, made, keep=token)
 
 
 # -- removing, and recovery codes -----------------------------------------------------------------------
@@ -213,10 +215,12 @@ def _use(row: Authenticator, *, counter: int) -> None:
     row.save(update_fields=["data", "last_used_at"])
 
 
-def _added(actor: Actor, person: Person, row: Authenticator) -> list[str]:
+def _added(actor: Actor, person: Person, row: Authenticator, *, keep: str) -> list[str]:
     name = queries.name_of(row)
-    _record(actor, person, "person.second_factor_add", {"factor": name})
-    mails.put(person.email, _KIND, letters.factor_added(f'The second factor "{name}"'))
+    first = queries.factors(person).count() == 1
+    ended = {"sign_ins_ended": end_sign_ins(person, keep=keep)} if first else {}
+    _record(actor, person, "person.second_factor_add", {"factor": name, **ended})
+    mails.put(person.email, _KIND, letters.factor_added(f'The second factor "{name}"', first=first))
     if queries.has(person, Type.RECOVERY_CODES):
         return []
     return list(RecoveryCodes.activate(person).generate_codes())

@@ -83,7 +83,10 @@ def add_codes(request: HttpRequest, person: Person) -> HttpResponse:
         try:
             confirm_by(request, person, form)
             codes = actions.add_totp(
-                sessions.actor_of(request, person), person, code=form.cleaned_data["code"]
+                sessions.actor_of(request, person),
+                person,
+                code=form.cleaned_data["code"],
+                token=sessions.token_of(request),
             )
         except PenstockError as error:
             form.refuse(error)
@@ -108,6 +111,7 @@ def add_passkey(request: HttpRequest, person: Person) -> HttpResponse:
                 person,
                 name=form.cleaned_data["name"],
                 answer=form.cleaned_data["answer"],
+                token=sessions.token_of(request),
             )
         except PenstockError as error:
             form.refuse(error)

@@ -211,6 +211,26 @@ def seen(house: House, standing: Standing, path: str = "/v1/topics") -> int:
     return call("GET", path, token=house.credentials[standing]).status
 
 
+def test_with_the_first_factor_every_sign_in_without_one_ends(ann: str) -> None:
+    person = Person.objects.get(email=EMAIL)
+    thief = tenants.open_session(person, source="", browser="")
+    secret, _ = add_codes(ann)
+    assert call("GET", "/v1/sign-ins", token=thief).status == 401, (
+        "it would satisfy a tenant that requires one"
+    )
+    assert call("GET", "/v1/sign-ins", token=ann).status == 200
+    entry = AuditEntry.objects.get(action="person.second_factor_add")
+    assert entry.after["sign_ins_ended"] == 1
+    assert "Every other sign-in has ended" in Mail.objects.get(to=EMAIL).text
+    given = {"email": EMAIL, "password": PASSWORD, "code": code_of(secret)}
+    other = call("POST", "/v1/sign-in", given).body["token"]
+    add_passkey(EMAIL)
+    (codes, _) = call("GET", "/v1/second-factors", token=ann).body["items"]
+    call("POST", f"/v1/second-factors/{codes['id']}/remove", {"present": PASSWORD}, token=ann)
+    add_codes(ann)
+    assert call("GET", "/v1/sign-ins", token=other).status == 200, "it was made with one"
+
+
 def test_after_the_days_only_people_with_a_second_factor_are_let_in_and_keys_go_on(house: House) -> None:
     assert set_required(house, second_factor_grace_days=3)[0] in (200, 202)
     assert [seen(house, one) for one in (Standing.OWNER, Standing.ADMIN)] == [200, 200], "days are left"

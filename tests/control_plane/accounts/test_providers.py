@@ -143,11 +143,12 @@ def notice_for(client: Client) -> str:
 def test_the_second_factor_is_asked_for_here_too(provider: Provider) -> None:
     person, client = known(), signed_in()
     link(client)
+    token = client.cookies["penstock"].value
     secret = factors.begin_totp(person)
     from control_plane.audit.actor import Actor, ActorKind
 
     actor = Actor(kind=ActorKind.PERSON, id=person.public_id)
-    factors.add_totp(actor, person, code=code_of(secret, steps=-1))
+    factors.add_totp(actor, person, code=code_of(secret, steps=-1), token=token)
     other = Client()
     assert enter(other)["Location"] == "/sign-in/second-factor?next=/account"
     assert other.get("/account").status_code == 302
