@@ -78,9 +78,10 @@ class AppCodesView(AccountView):
     def post(self, request: Request) -> Response:
         """Begin to add codes of an app: the secret that the app takes. It counts once `confirm` gets its first code.
 
-        Within 15 minutes the answer is the same again.
+        Within 15 minutes the same sign-in gets the same answer again. Another one gets a new secret, and the one before
+        counts no more.
         """
-        secret = actions.begin_totp(self.person)
+        secret = actions.begin_totp(self.person, token=self.token)
         uri = get_adapter().build_totp_url(self.person, secret)
         return Response(AppSecret({"secret": secret, "uri": uri}).data)
 

@@ -18,7 +18,7 @@ from control_plane.mail import actions as mails
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules.names import check_printable_name
-from tenants import letters
+from tenants import letters, tokens
 from tenants.accounts.actions import end_sign_ins
 from tenants.actions import lock_person
 from tenants.factors import passkeys, queries
@@ -34,34 +34,39 @@ _KIND = "second-factor"
 # -- codes of an app ------------------------------------------------------------------------------------
 
 
-def begin_totp(person: Person) -> str:
+def begin_totp(person: Person, *, token: str) -> str:
     """The secret of new codes, in base32, as authenticator apps take it. It counts once a code shows it is kept.
 
-    Within its time the same one comes again: the page may be loaded twice. Raises `AlreadyExists`.
+    Within its time the sign-in of `token` gets the same one again: the page may be loaded twice. Another sign-in gets a
+    new one, and the one before counts no more: none learns what another is about to use. Raises `AlreadyExists`.
     """
     with transaction.atomic():
         lock_person(person)
         if queries.has(person, Type.TOTP):
             raise AlreadyExists("codes of an app are set up already; remove them first")
         row = _setup(person, Type.TOTP)
-        if row is not None:
+        if row is not None and _is_of(row, token):
             return str(get_adapter().decrypt(row.state["secret"]))
         secret = str(totp.generate_totp_secret())
-        _keep_setup(person, Type.TOTP, {"secret": get_adapter().encrypt(secret)})
+        _keep_setup(
+            person, Type.TOTP, {"secret": get_adapter().encrypt(secret), "sign_in": tokens.token_hash(token)}
+        )
     return secret
 
 
 def add_totp(actor: Actor, person: Person, *, code: str, token: str) -> list[str]:
     """Signing in asks for codes of the app from now on. Returns new recovery codes, if the person had none.
 
-    With the first factor every sign-in but that of `token` ends: they were made without one.
-    Raises `InvalidRequest` (the code, or the page is too old), `AlreadyExists`.
+    `token` is that of the sign-in that began it. With the first factor every other one ends: it was made without one.
+    Raises `InvalidRequest` (the code, the page is too old, or another sign-in has begun meanwhile), `AlreadyExists`.
     """
     with transaction.atomic():
         lock_person(person)
         row = _required_setup(person, Type.TOTP)
         if queries.has(person, Type.TOTP):
             raise AlreadyExists("codes of an app are set up already; remove them first")
+        if not _is_of(row, token):
+            raise InvalidRequest("another of your sign-ins has begun to add codes meanwhile; begin again")
         secret = get_adapter().decrypt(row.state["secret"])
         counter = _counter_of(secret, code, after=-1)
         if counter is None:
@@ -228,6 +233,11 @@ def _added(actor: Actor, person: Person, row: Authenticator, *, keep: str) -> li
 
 def _setup(person: Person, kind: Authenticator.Type) -> FactorSetup | None:
     return FactorSetup.objects.filter(person=person, kind=kind, expires_at__gt=timezone.now()).first()
+
+
+def _is_of(row: FactorSetup, token: str) -> bool:
+    """Whether the sign-in of `token` began it. Rows of the release before name none."""
+    return bool(row.state.get("sign_in") == tokens.token_hash(token))
 
 
 def _required_setup(person: Person, kind: Authenticator.Type) -> FactorSetup:

@@ -77,7 +77,7 @@ def second_factor(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def add_codes(request: HttpRequest, person: Person) -> HttpResponse:
     """Set up codes of an app: the secret as a drawing and as text, then the first code."""
-    secret = actions.begin_totp(person)
+    secret = actions.begin_totp(person, token=sessions.token_of(request))
     form = AppCodesForm(person, sessions.token_of(request), posted(request))
     if form.is_valid():
         try:

@@ -15,7 +15,7 @@ from control_plane.rate_counters import counters
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants import actions as tenants
 from tenants.factors import actions, queries
-from tenants.models import Membership, Person, Session, Tenant
+from tenants.models import FactorSetup, Membership, Person, Session, Tenant
 from tenants.people import requirement_actions as requirement
 from tenants.roles import Standing
 from tests.control_plane.world import (
@@ -91,6 +91,33 @@ def test_codes_of_an_app_are_added_by_their_first_code_and_the_password(ann: str
     assert call("GET", "/v1/recovery-codes", token=ann).body == {"left": 10}
     assert call("POST", "/v1/second-factors/codes", token=ann).status == 409
     assert call("POST", "/v1/sign-in", {"email": EMAIL, "password": PASSWORD}).status == 401
+
+
+def test_no_sign_in_learns_the_secret_that_another_is_about_to_use(ann: str) -> None:
+    thief = tenants.open_session(Person.objects.get(email=EMAIL), source="", browser="")
+    path = "/v1/second-factors/codes"
+    of_ann = call("POST", path, token=ann).body["secret"]
+    of_thief = call("POST", path, token=thief).body["secret"]
+    assert of_thief != of_ann
+    for secret in (of_ann, of_thief):
+        given = {"code": code_of(secret, steps=-1), "present": PASSWORD}
+        answer = call("POST", f"{path}/confirm", given, token=ann)
+        assert answer.status == 400 and "another of your sign-ins" in answer.body["detail"]
+    again = call("POST", path, token=ann).body["secret"]
+    assert again not in (of_ann, of_thief)
+    given = {"code": code_of(again, steps=-1), "present": PASSWORD}
+    assert call("POST", f"{path}/confirm", given, token=thief).status == 400
+    assert call("POST", f"{path}/confirm", given, token=ann).status == 200
+
+
+def test_a_setup_that_the_release_before_began_is_begun_again(ann: str) -> None:
+    first = call("POST", "/v1/second-factors/codes", token=ann).body["secret"]
+    row = FactorSetup.objects.get()
+    del row.state["sign_in"]
+    row.save()
+    given = {"code": code_of(first), "present": PASSWORD}
+    assert call("POST", "/v1/second-factors/codes/confirm", given, token=ann).status == 400
+    assert call("POST", "/v1/second-factors/codes", token=ann).body["secret"] != first
 
 
 def test_secrets_of_an_answer_are_not_kept_for_its_repetition(ann: str) -> None:

@@ -144,7 +144,7 @@ def test_the_second_factor_is_asked_for_here_too(provider: Provider) -> None:
     person, client = known(), signed_in()
     link(client)
     token = client.cookies["penstock"].value
-    secret = factors.begin_totp(person)
+    secret = factors.begin_totp(person, token=token)
     from control_plane.audit.actor import Actor, ActorKind
 
     actor = Actor(kind=ActorKind.PERSON, id=person.public_id)
