@@ -18,7 +18,7 @@ from control_plane.audit.actor import Actor, ActorKind
 from control_plane.ids import new_id
 from control_plane.mail import actions as mails
 from control_plane.mail import queries as mail_queries
-from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound
+from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound, Throttled
 from penstock.contract.ids import SYSTEM_TENANT
 from tenants import letters, tokens
 from tenants.accounts import address_queries as queries
@@ -34,22 +34,32 @@ UNDO_LENGTH = timedelta(days=7)
 _KIND = "address-change"
 
 
+def check_change(person: Person, email: str) -> str:
+    """The address, as it is stored. The same whether or not it has an account.
+
+    Raises `InvalidRequest` (it is the person's address, or none), `Throttled` (it got all the links of this hour).
+    """
+    address = checked_email(email)
+    if address == person.email:
+        raise InvalidRequest(f"email: {address} is your address already")
+    if mail_queries.has_enough(address, _KIND):
+        raise Throttled(
+            f"email: {address} got {mail_queries.PER_ADDRESS_MAX} such e-mails within an hour; wait an hour",
+            limit="mail:address",
+            retry_after_s=int(mail_queries.PER_ADDRESS_SPAN.total_seconds()),
+        )
+    return address
+
+
 def ask_to_change(actor: Actor, person: Person, *, email: str) -> AddressChange:
     """Mail the address a link by which it becomes the person's, or, if it has an account, say so there.
 
-    The same for the caller. An earlier change that waits ends. Raises `InvalidRequest` (it is the person's address, or
-    none).
+    The same for the caller. An earlier change that waits ends. Raises as `check_change`: what waits stays then.
     """
-    address = checked_email(email)
     token = tokens.new_token(tokens.CHANGE_PREFIX)
     with transaction.atomic():
         locked = lock_person(person)
-        if address == locked.email:
-            raise InvalidRequest(f"email: {address} is your address already")
-        enough = mail_queries.has_enough(address, _KIND)
-        waiting = queries.pending(locked)
-        if enough and waiting is not None and waiting.after == address:
-            return waiting  # its link was mailed
+        address = check_change(locked, email)
         _end_waiting(locked)
         row = AddressChange.objects.create(
             public_id=new_id("adc"),
@@ -59,9 +69,8 @@ def ask_to_change(actor: Actor, person: Person, *, email: str) -> AddressChange:
             token_hash=tokens.token_hash(token),
             expires_at=timezone.now() + CHANGE_LENGTH,
         )
-        if not enough:
-            taken = has_account(address) or is_kept(address, but=locked)
-            mails.put(address, _KIND, letters.address_taken() if taken else letters.change_address(token))
+        taken = has_account(address) or is_kept(address, but=locked)
+        mails.put(address, _KIND, letters.address_taken() if taken else letters.change_address(token))
         _record(actor, locked, "person.email_ask", before=locked.email, after=address)
     return row
 
