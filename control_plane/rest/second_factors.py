@@ -63,6 +63,7 @@ class FactorRemoveView(AccountView):
         row = queries.factor_of(self.person, factor)
         given = ProofInput(data=request.data)
         given.is_valid(raise_exception=True)
+        actions.check_removal(self.person, row.pk)
         confirm(self.actor, self.person, **given.proof, token=self.token)
         actions.remove(self.actor, self.person, row.pk)
         return Response(status=204)
@@ -103,8 +104,10 @@ class AppCodesConfirmView(AccountView):
         """
         given = AddCodesInput(data=request.data)
         given.is_valid(raise_exception=True)
+        code = given.validated_data["code"]
+        actions.check_totp(self.person, code=code, token=self.token)
         confirm(self.actor, self.person, **given.proof, token=self.token)
-        codes = actions.add_totp(self.actor, self.person, code=given.validated_data["code"], token=self.token)
+        codes = actions.add_totp(self.actor, self.person, code=code, token=self.token)
         return Response(RecoveryCodes({"recovery_codes": codes}).data)
 
 

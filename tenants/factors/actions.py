@@ -54,6 +54,20 @@ def begin_totp(person: Person, *, token: str) -> str:
     return secret
 
 
+def check_totp(person: Person, *, code: str, token: str) -> tuple[FactorSetup, str, int]:
+    """What `add_totp` adds, and the code's time step. Raises as it; spends nothing."""
+    if queries.has(person, Type.TOTP):
+        raise AlreadyExists("codes of an app are set up already; remove them first")
+    row = _required_setup(person, Type.TOTP)
+    if not _is_of(row, token):
+        raise InvalidRequest("another of your sign-ins has begun to add codes meanwhile; begin again")
+    secret = get_adapter().decrypt(row.state["secret"])
+    counter = _counter_of(secret, code, after=-1)
+    if counter is None:
+        raise InvalidRequest("code: it is not the app's present code; check the clock of the device")
+    return row, secret, counter
+
+
 def add_totp(actor: Actor, person: Person, *, code: str, token: str) -> list[str]:
     """Signing in asks for codes of the app from now on. Returns new recovery codes, if the person had none.
 
@@ -62,15 +76,7 @@ def add_totp(actor: Actor, person: Person, *, code: str, token: str) -> list[str
     """
     with transaction.atomic():
         lock_person(person)
-        row = _required_setup(person, Type.TOTP)
-        if queries.has(person, Type.TOTP):
-            raise AlreadyExists("codes of an app are set up already; remove them first")
-        if not _is_of(row, token):
-            raise InvalidRequest("another of your sign-ins has begun to add codes meanwhile; begin again")
-        secret = get_adapter().decrypt(row.state["secret"])
-        counter = _counter_of(secret, code, after=-1)
-        if counter is None:
-            raise InvalidRequest("code: it is not the app's present code; check the clock of the device")
+        row, secret, counter = check_totp(person, code=code, token=token)
         made = totp.TOTP.activate(person, secret).instance
         _use(made, counter=counter)
         row.delete()
@@ -93,22 +99,40 @@ def begin_passkey(person: Person) -> dict[str, Any]:
     return options
 
 
+def check_passkey(person: Person, *, name: str, answer: dict[str, Any]) -> FactorSetup:
+    """What `add_passkey` ends. Raises as it; spends nothing."""
+    check_printable_name("name", name, NAME_LENGTH_MAX)
+    row = _required_setup(person, Type.WEBAUTHN)
+    passkeys.check_registration(row.state, answer)
+    return row
+
+
 def add_passkey(actor: Actor, person: Person, *, name: str, answer: dict[str, Any], token: str) -> list[str]:
     """Signing in takes this passkey as a second factor from now on. Ends sign-ins and returns as `add_totp`.
 
     Raises `InvalidRequest` (name, or an answer to another challenge).
     """
-    check_printable_name("name", name, NAME_LENGTH_MAX)
     with transaction.atomic():
         lock_person(person)
-        row = _required_setup(person, Type.WEBAUTHN)
-        passkeys.check_registration(row.state, answer)
-        row.delete()
+        check_passkey(person, name=name, answer=answer).delete()
         made = WebAuthn.add(person, name, answer).instance
         return _added(actor, person, made, keep=token)
 
 
 # -- removing, and recovery codes -----------------------------------------------------------------------
+
+
+def check_removal(person: Person, number: int) -> Authenticator:
+    """The factor that `remove` removes. Raises as it."""
+    row = queries.factor(person, number)
+    if not queries.factors(person).exclude(pk=row.pk).exists():
+        wanting = queries.tenants_that_require(person).first()
+        if wanting is not None:
+            raise InvalidRequest(
+                f"{queries.name_of(row)} is your last second factor, and {wanting.name} requires one; "
+                "add another first"
+            )
+    return row
 
 
 def remove(actor: Actor, person: Person, number: int) -> None:
@@ -118,15 +142,10 @@ def remove(actor: Actor, person: Person, number: int) -> None:
     """
     with transaction.atomic():
         lock_person(person)
-        row = queries.factor(person, number)
+        row = check_removal(person, number)
         name = queries.name_of(row)
         row.delete()
         if not queries.are_asked_for(person):
-            wanting = queries.tenants_that_require(person).first()
-            if wanting is not None:
-                raise InvalidRequest(
-                    f"{name} is your last second factor, and {wanting.name} requires one; add another first"
-                )
             Authenticator.objects.filter(user=person).delete()
         _record(actor, person, "person.second_factor_remove", {"factor": name})
         mails.put(person.email, _KIND, letters.factor_removed(f'The second factor "{name}"'))

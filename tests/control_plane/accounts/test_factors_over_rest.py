@@ -9,11 +9,13 @@ from django.utils import timezone
 
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit.models import AuditEntry
+from control_plane.mail import actions as mails
 from control_plane.mail.models import Mail
 from control_plane.outbox import in_request
 from control_plane.rate_counters import counters
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants import actions as tenants
+from tenants import letters
 from tenants.factors import actions, queries
 from tenants.models import FactorSetup, Membership, Person, Session, Tenant
 from tenants.people import requirement_actions as requirement
@@ -151,6 +153,57 @@ def test_some_time_after_signing_in_a_change_wants_a_code_too(ann: str) -> None:
         call("POST", "/v1/email/change", {"email": "n@e.example", "present": PASSWORD}, token=ann).status
         == 400
     )
+
+
+def test_a_recovery_code_is_not_spent_on_what_is_refused_anyway(ann: str) -> None:
+    _, codes = add_codes(ann)
+    Tenant.objects.update(factors_from=timezone.now())
+    (mine,) = call("GET", "/v1/second-factors", token=ann).body["items"]
+    number = queries.factors(Person.objects.get(email=EMAIL)).get().pk
+    long_ago()
+    proof = {"present": PASSWORD, "present_code": codes[0]}
+    browser = Client()
+    browser.cookies["penstock"] = ann
+    change = {"email": "new@example.com", **proof}
+    for _ in range(3):
+        mails.put(change["email"], "address-change", letters.address_taken())
+    other = {**change, "email": "other@example.com"}
+    add = {"code": "000000", **proof}
+    got = [
+        call("POST", f"/v1/second-factors/{mine['id']}/remove", proof, token=ann).status,
+        call("POST", "/v1/second-factors/codes/confirm", add, token=ann).status,
+        call("POST", "/v1/email/change", {**change, "email": EMAIL}, token=ann).status,
+        call("POST", "/v1/email/change", change, token=ann).status,
+        call("POST", "/v1/email/change", other, token=ann, If_Match='"stale"').status,
+        browser.post(f"/account/second-factors/{number}/remove", proof).status_code,
+        browser.post("/account/address", {**change, "email": EMAIL}).status_code,
+        browser.post("/account/address", change).status_code,
+    ]
+    assert got == [400, 409, 400, 429, 412, 422, 422, 429]
+    assert call("GET", "/v1/recovery-codes", token=ann).body == {"left": 10}
+    assert call("POST", "/v1/email/change", other, token=ann).status == 200
+    assert call("GET", "/v1/recovery-codes", token=ann).body == {"left": 9}
+
+
+def test_a_wrong_code_of_a_new_app_and_a_page_that_is_too_old_spend_no_recovery_code(ann: str) -> None:
+    secret, codes = add_codes(ann)
+    add_passkey(EMAIL)
+    proof = {"present": PASSWORD, "present_code": code_of(secret)}
+    (app, _) = call("GET", "/v1/second-factors", token=ann).body["items"]
+    long_ago()
+    assert call("POST", f"/v1/second-factors/{app['id']}/remove", proof, token=ann).status == 204
+    proof = {"present": PASSWORD, "present_code": codes[0]}
+    path = "/v1/second-factors/codes"
+    browser = Client()
+    browser.cookies["penstock"] = ann
+    assert call("POST", f"{path}/confirm", {"code": "000000", **proof}, token=ann).status == 400
+    new = call("POST", path, token=ann).body["secret"]
+    assert call("POST", f"{path}/confirm", {"code": "000000", **proof}, token=ann).status == 400
+    assert browser.post("/account/second-factors/codes", {"code": "000000", **proof}).status_code == 422
+    assert call("GET", "/v1/recovery-codes", token=ann).body == {"left": 10}
+    given = {"code": code_of(new), **proof}
+    assert call("POST", f"{path}/confirm", given, token=ann).status == 200
+    assert call("GET", "/v1/recovery-codes", token=ann).body == {"left": 9}
 
 
 def test_the_console_asks_for_the_code_too(ann: str) -> None:
