@@ -111,7 +111,8 @@ class AddressTakeBackView(PublicView):
     def post(self, request: Request) -> Response:
         """Take a change of the address back, with the link that the address before got. All sign-ins end.
 
-        The password counts no more: choose one with the token of the answer, at `password/reset`.
+        The password counts no more, and no provider opens the account until you link it again: choose a password with
+        the token of the answer, at `password/reset`.
         """
         given = LinkInput(data=request.data)
         given.is_valid(raise_exception=True)

@@ -23,7 +23,7 @@ from tenants import actions as tenants
 from tenants.addresses import queries as addresses
 from tenants.factors import actions as factors
 from tenants.models import Person, ProviderAttempt, ProviderIdentity, Session
-from tenants.providers import actions, oidc
+from tenants.providers import oidc
 from tests.control_plane.world import PASSWORD
 from tests.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, oidc_provider
 from tests.one_time_codes import code_of
@@ -323,14 +323,14 @@ def test_an_identity_that_is_taken_away_while_it_signs_in_opens_nothing(
 ) -> None:
     enter(Client())
     sessions = Session.objects.count()
-    lock = actions.lock_person
+    lock = tenants.lock_person
 
     def late(person: Person) -> Person:
         locked = lock(person)
         ProviderIdentity.objects.all().delete()
         return locked
 
-    monkeypatch.setattr(actions, "lock_person", late)
+    monkeypatch.setattr("tenants.providers.actions.lock_person", late)
     assert enter(Client())["Location"] == "/sign-in"
     assert Session.objects.count() == sessions
 
