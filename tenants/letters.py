@@ -85,7 +85,7 @@ def address_changed(new: str, until: datetime, token: str) -> Letter:
             f"Your account has the address {new} from now on, and every other sign-in has ended. If this was you, you "
             "need not do anything.",
             f"If this was not you, take it back until {until:%d %B %Y, %H:%M} UTC: the account has this address again, "
-            "every sign-in ends, and you choose a new password.",
+            "every sign-in ends, no provider opens it any more until you link it again, and you choose a new password.",
         ),
         link=_url("address/take-back/", token),
         link_says="Take it back",
@@ -99,7 +99,7 @@ def address_taken_back() -> Letter:
         subject="The e-mail address of an account was changed back",
         paragraphs=(
             "The account that had this address has the one before again: its reader took the change back. Every "
-            "sign-in has ended.",
+            "sign-in has ended, and no provider opens the account any more.",
         ),
     )
 
@@ -147,11 +147,12 @@ def password_changed() -> Letter:
     )
 
 
-def factor_added(what: str) -> Letter:
-    """To a person whose sign-in asks for one more proof now; `what` names it."""
+def factor_added(what: str, *, first: bool) -> Letter:
+    """To a person whose sign-in asks for one more proof now; `what` names it. `first`: there was none before."""
+    ended = " Every other sign-in has ended." if first else ""
     return _notice(
         "Your sign-in has a new second factor",
-        f"{what} was added to your account. Signing in asks for a second factor.",
+        f"{what} was added to your account. Signing in asks for a second factor.{ended}",
     )
 
 

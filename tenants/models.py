@@ -243,7 +243,7 @@ class FactorSetup(models.Model):
     kind = models.CharField(max_length=16)
     """totp or webauthn."""
     state = models.JSONField()
-    """The secret, encrypted, or what the passkey has to sign."""
+    """The secret, encrypted, and the hash of the token of the sign-in that got it; or what the passkey has to sign."""
     expires_at = models.DateTimeField()
 
     class Meta:

@@ -55,9 +55,12 @@ class AddressChangeView(AccountView):
         """
         given = AddressChangeInput(data=request.data)
         given.is_valid(raise_exception=True)
+        email = given.validated_data["email"]
+        etags.check(request, self._current())
+        actions.check_change(self.person, email)
         confirm(self.actor, self.person, **given.proof, token=self.token)
         with etags.unchanged_within(request, self.person, self._current):
-            actions.ask_to_change(self.actor, self.person, email=given.validated_data["email"])
+            actions.ask_to_change(self.actor, self.person, email=email)
         return _shown(self.person)
 
     @extend_schema(
@@ -108,7 +111,8 @@ class AddressTakeBackView(PublicView):
     def post(self, request: Request) -> Response:
         """Take a change of the address back, with the link that the address before got. All sign-ins end.
 
-        The password counts no more: choose one with the token of the answer, at `password/reset`.
+        The password counts no more, and no provider opens the account until you link it again: choose a password with
+        the token of the answer, at `password/reset`.
         """
         given = LinkInput(data=request.data)
         given.is_valid(raise_exception=True)

@@ -63,6 +63,7 @@ class FactorRemoveView(AccountView):
         row = queries.factor_of(self.person, factor)
         given = ProofInput(data=request.data)
         given.is_valid(raise_exception=True)
+        actions.check_removal(self.person, row.pk)
         confirm(self.actor, self.person, **given.proof, token=self.token)
         actions.remove(self.actor, self.person, row.pk)
         return Response(status=204)
@@ -78,9 +79,10 @@ class AppCodesView(AccountView):
     def post(self, request: Request) -> Response:
         """Begin to add codes of an app: the secret that the app takes. It counts once `confirm` gets its first code.
 
-        Within 15 minutes the answer is the same again.
+        Within 15 minutes the same sign-in gets the same answer again. Another one gets a new secret, and the one before
+        counts no more.
         """
-        secret = actions.begin_totp(self.person)
+        secret = actions.begin_totp(self.person, token=self.token)
         uri = get_adapter().build_totp_url(self.person, secret)
         return Response(AppSecret({"secret": secret, "uri": uri}).data)
 
@@ -97,12 +99,15 @@ class AppCodesConfirmView(AccountView):
     def post(self, request: Request) -> Response:
         """Add codes of an app by its present code. Signing in asks for one from then on.
 
+        With your first second factor all your other sign-ins end.
         The answer has ten recovery codes, shown once; none if you had some.
         """
         given = AddCodesInput(data=request.data)
         given.is_valid(raise_exception=True)
+        code = given.validated_data["code"]
+        actions.check_totp(self.person, code=code, token=self.token)
         confirm(self.actor, self.person, **given.proof, token=self.token)
-        codes = actions.add_totp(self.actor, self.person, code=given.validated_data["code"])
+        codes = actions.add_totp(self.actor, self.person, code=code, token=self.token)
         return Response(RecoveryCodes({"recovery_codes": codes}).data)
 
 

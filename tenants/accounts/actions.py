@@ -147,9 +147,17 @@ def end_other_sign_ins(actor: Actor, person: Person, *, keep: str) -> int:
     """End every sign-in of the person but that of the token `keep`; how many."""
     with transaction.atomic():
         lock_person(person)
-        ended = _end_sign_ins(person, keep=keep)
+        ended = end_sign_ins(person, keep=keep)
         if ended:
             _record(actor, person, "sign_in.end_others", {"sign_ins_ended": ended})
+    return ended
+
+
+def end_sign_ins(person: Person, *, keep: str) -> int:
+    """As `end_other_sign_ins`, as part of the caller's transaction, under the person's lock and with its entry."""
+    others = Session.objects.filter(person=person).exclude(token_hash=tokens.token_hash(keep))
+    ended = others.filter(expires_at__gt=timezone.now()).count()
+    others.delete()
     return ended
 
 
@@ -161,7 +169,7 @@ def end_sign_ins_and_links(person: Person, *, keep: str) -> int:
     _end_resets(person)
     PendingSignIn.objects.filter(person=person, ended_at=None).update(ended_at=now)
     AddressChange.objects.filter(person=person, confirmed_at=None, ended_at=None).update(ended_at=now)
-    return _end_sign_ins(person, keep=keep)
+    return end_sign_ins(person, keep=keep)
 
 
 def _set_password(person: Person, hashed: str, *, keep: str) -> int:
@@ -169,13 +177,6 @@ def _set_password(person: Person, hashed: str, *, keep: str) -> int:
     person.save(update_fields=["password"])
     mails.put(person.email, "password-changed", letters.password_changed())
     return end_sign_ins_and_links(person, keep=keep)
-
-
-def _end_sign_ins(person: Person, *, keep: str) -> int:
-    others = Session.objects.filter(person=person).exclude(token_hash=tokens.token_hash(keep))
-    ended = others.filter(expires_at__gt=timezone.now()).count()
-    others.delete()
-    return ended
 
 
 def _end_resets(person: Person) -> None:

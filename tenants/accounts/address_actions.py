@@ -18,7 +18,7 @@ from control_plane.audit.actor import Actor, ActorKind
 from control_plane.ids import new_id
 from control_plane.mail import actions as mails
 from control_plane.mail import queries as mail_queries
-from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound
+from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound, Throttled
 from penstock.contract.ids import SYSTEM_TENANT
 from tenants import letters, tokens
 from tenants.accounts import address_queries as queries
@@ -34,22 +34,32 @@ UNDO_LENGTH = timedelta(days=7)
 _KIND = "address-change"
 
 
+def check_change(person: Person, email: str) -> str:
+    """The address, as it is stored. The same whether or not it has an account.
+
+    Raises `InvalidRequest` (it is the person's address, or none), `Throttled` (it got all the links of this hour).
+    """
+    address = checked_email(email)
+    if address == person.email:
+        raise InvalidRequest(f"email: {address} is your address already")
+    if mail_queries.has_enough(address, _KIND):
+        raise Throttled(
+            f"email: {address} got {mail_queries.PER_ADDRESS_MAX} such e-mails within an hour; wait an hour",
+            limit="mail:address",
+            retry_after_s=int(mail_queries.PER_ADDRESS_SPAN.total_seconds()),
+        )
+    return address
+
+
 def ask_to_change(actor: Actor, person: Person, *, email: str) -> AddressChange:
     """Mail the address a link by which it becomes the person's, or, if it has an account, say so there.
 
-    The same for the caller. An earlier change that waits ends. Raises `InvalidRequest` (it is the person's address, or
-    none).
+    The same for the caller. An earlier change that waits ends. Raises as `check_change`: what waits stays then.
     """
-    address = checked_email(email)
     token = tokens.new_token(tokens.CHANGE_PREFIX)
     with transaction.atomic():
         locked = lock_person(person)
-        if address == locked.email:
-            raise InvalidRequest(f"email: {address} is your address already")
-        enough = mail_queries.has_enough(address, _KIND)
-        waiting = queries.pending(locked)
-        if enough and waiting is not None and waiting.after == address:
-            return waiting  # its link was mailed
+        address = check_change(locked, email)
         _end_waiting(locked)
         row = AddressChange.objects.create(
             public_id=new_id("adc"),
@@ -59,9 +69,8 @@ def ask_to_change(actor: Actor, person: Person, *, email: str) -> AddressChange:
             token_hash=tokens.token_hash(token),
             expires_at=timezone.now() + CHANGE_LENGTH,
         )
-        if not enough:
-            taken = has_account(address) or is_kept(address, but=locked)
-            mails.put(address, _KIND, letters.address_taken() if taken else letters.change_address(token))
+        taken = has_account(address) or is_kept(address, but=locked)
+        mails.put(address, _KIND, letters.address_taken() if taken else letters.change_address(token))
         _record(actor, locked, "person.email_ask", before=locked.email, after=address)
     return row
 
@@ -105,8 +114,9 @@ def confirm_change(actor: Actor, person: Person, token: str, *, keep: str) -> in
 def take_back(token: str, *, request_id: str, source: str) -> tuple[Person, str]:
     """The person has the address before again, no sign-in and no password; and the token of a link to choose one.
 
-    The reader of that address may do so, as with the link for a forgotten password. What was linked since (providers)
-    opens the account no more; second factors stay. Raises `NotFound` (the link).
+    The reader of that address may do so, as with the link for a forgotten password. No provider opens the account any
+    more, also one linked before the change: a thief may have linked theirs first. Second factors stay.
+    Raises `NotFound` (the link).
     """
     found = queries.undo_of(token)
     fresh = tokens.new_token(tokens.RESET_PREFIX)
@@ -124,7 +134,7 @@ def take_back(token: str, *, request_id: str, source: str) -> tuple[Person, str]
         # A later change is taken back with this one; an earlier one can still be.
         AddressChange.objects.filter(person=person, pk__gte=row.pk, ended_at=None).update(ended_at=now)
         AddressProof.objects.filter(person=person, ended_at=None).update(ended_at=now)
-        unlinked, _ = ProviderIdentity.objects.filter(person=person, created_at__gte=row.created_at).delete()
+        unlinked, _ = ProviderIdentity.objects.filter(person=person).delete()
         PasswordReset.objects.create(
             public_id=new_id("rst"),
             person=person,

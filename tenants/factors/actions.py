@@ -18,7 +18,8 @@ from control_plane.mail import actions as mails
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules.names import check_printable_name
-from tenants import letters
+from tenants import letters, tokens
+from tenants.accounts.actions import end_sign_ins
 from tenants.actions import lock_person
 from tenants.factors import passkeys, queries
 from tenants.factors.queries import Type
@@ -33,41 +34,53 @@ _KIND = "second-factor"
 # -- codes of an app ------------------------------------------------------------------------------------
 
 
-def begin_totp(person: Person) -> str:
+def begin_totp(person: Person, *, token: str) -> str:
     """The secret of new codes, in base32, as authenticator apps take it. It counts once a code shows it is kept.
 
-    Within its time the same one comes again: the page may be loaded twice. Raises `AlreadyExists`.
+    Within its time the sign-in of `token` gets the same one again: the page may be loaded twice. Another sign-in gets a
+    new one, and the one before counts no more: none learns what another is about to use. Raises `AlreadyExists`.
     """
     with transaction.atomic():
         lock_person(person)
         if queries.has(person, Type.TOTP):
             raise AlreadyExists("codes of an app are set up already; remove them first")
         row = _setup(person, Type.TOTP)
-        if row is not None:
+        if row is not None and _is_of(row, token):
             return str(get_adapter().decrypt(row.state["secret"]))
         secret = str(totp.generate_totp_secret())
-        _keep_setup(person, Type.TOTP, {"secret": get_adapter().encrypt(secret)})
+        _keep_setup(
+            person, Type.TOTP, {"secret": get_adapter().encrypt(secret), "sign_in": tokens.token_hash(token)}
+        )
     return secret
 
 
-def add_totp(actor: Actor, person: Person, *, code: str) -> list[str]:
+def check_totp(person: Person, *, code: str, token: str) -> tuple[FactorSetup, str, int]:
+    """What `add_totp` adds, and the code's time step. Raises as it; spends nothing."""
+    if queries.has(person, Type.TOTP):
+        raise AlreadyExists("codes of an app are set up already; remove them first")
+    row = _required_setup(person, Type.TOTP)
+    if not _is_of(row, token):
+        raise InvalidRequest("another of your sign-ins has begun to add codes meanwhile; begin again")
+    secret = get_adapter().decrypt(row.state["secret"])
+    counter = _counter_of(secret, code, after=-1)
+    if counter is None:
+        raise InvalidRequest("code: it is not the app's present code; check the clock of the device")
+    return row, secret, counter
+
+
+def add_totp(actor: Actor, person: Person, *, code: str, token: str) -> list[str]:
     """Signing in asks for codes of the app from now on. Returns new recovery codes, if the person had none.
 
-    Raises `InvalidRequest` (the code, or the page is too old), `AlreadyExists`.
+    `token` is that of the sign-in that began it. With the first factor every other one ends: it was made without one.
+    Raises `InvalidRequest` (the code, the page is too old, or another sign-in has begun meanwhile), `AlreadyExists`.
     """
     with transaction.atomic():
         lock_person(person)
-        row = _required_setup(person, Type.TOTP)
-        if queries.has(person, Type.TOTP):
-            raise AlreadyExists("codes of an app are set up already; remove them first")
-        secret = get_adapter().decrypt(row.state["secret"])
-        counter = _counter_of(secret, code, after=-1)
-        if counter is None:
-            raise InvalidRequest("code: it is not the app's present code; check the clock of the device")
+        row, secret, counter = check_totp(person, code=code, token=token)
         made = totp.TOTP.activate(person, secret).instance
         _use(made, counter=counter)
         row.delete()
-        return _added(actor, person, made)
+        return _added(actor, person, made, keep=token)
 
 
 # -- passkeys -------------------------------------------------------------------------------------------
@@ -86,22 +99,40 @@ def begin_passkey(person: Person) -> dict[str, Any]:
     return options
 
 
-def add_passkey(actor: Actor, person: Person, *, name: str, answer: dict[str, Any]) -> list[str]:
-    """Signing in takes this passkey as a second factor from now on. Returns as `add_totp`.
+def check_passkey(person: Person, *, name: str, answer: dict[str, Any]) -> FactorSetup:
+    """What `add_passkey` ends. Raises as it; spends nothing."""
+    check_printable_name("name", name, NAME_LENGTH_MAX)
+    row = _required_setup(person, Type.WEBAUTHN)
+    passkeys.check_registration(row.state, answer)
+    return row
+
+
+def add_passkey(actor: Actor, person: Person, *, name: str, answer: dict[str, Any], token: str) -> list[str]:
+    """Signing in takes this passkey as a second factor from now on. Ends sign-ins and returns as `add_totp`.
 
     Raises `InvalidRequest` (name, or an answer to another challenge).
     """
-    check_printable_name("name", name, NAME_LENGTH_MAX)
     with transaction.atomic():
         lock_person(person)
-        row = _required_setup(person, Type.WEBAUTHN)
-        passkeys.check_registration(row.state, answer)
-        row.delete()
+        check_passkey(person, name=name, answer=answer).delete()
         made = WebAuthn.add(person, name, answer).instance
-        return _added(actor, person, made)
+        return _added(actor, person, made, keep=token)
 
 
 # -- removing, and recovery codes -----------------------------------------------------------------------
+
+
+def check_removal(person: Person, number: int) -> Authenticator:
+    """The factor that `remove` removes. Raises as it."""
+    row = queries.factor(person, number)
+    if not queries.factors(person).exclude(pk=row.pk).exists():
+        wanting = queries.tenants_that_require(person).first()
+        if wanting is not None:
+            raise InvalidRequest(
+                f"{queries.name_of(row)} is your last second factor, and {wanting.name} requires one; "
+                "add another first"
+            )
+    return row
 
 
 def remove(actor: Actor, person: Person, number: int) -> None:
@@ -111,15 +142,10 @@ def remove(actor: Actor, person: Person, number: int) -> None:
     """
     with transaction.atomic():
         lock_person(person)
-        row = queries.factor(person, number)
+        row = check_removal(person, number)
         name = queries.name_of(row)
         row.delete()
         if not queries.are_asked_for(person):
-            wanting = queries.tenants_that_require(person).first()
-            if wanting is not None:
-                raise InvalidRequest(
-                    f"{name} is your last second factor, and {wanting.name} requires one; add another first"
-                )
             Authenticator.objects.filter(user=person).delete()
         _record(actor, person, "person.second_factor_remove", {"factor": name})
         mails.put(person.email, _KIND, letters.factor_removed(f'The second factor "{name}"'))
@@ -213,10 +239,12 @@ def _use(row: Authenticator, *, counter: int) -> None:
     row.save(update_fields=["data", "last_used_at"])
 
 
-def _added(actor: Actor, person: Person, row: Authenticator) -> list[str]:
+def _added(actor: Actor, person: Person, row: Authenticator, *, keep: str) -> list[str]:
     name = queries.name_of(row)
-    _record(actor, person, "person.second_factor_add", {"factor": name})
-    mails.put(person.email, _KIND, letters.factor_added(f'The second factor "{name}"'))
+    first = queries.factors(person).count() == 1
+    ended = {"sign_ins_ended": end_sign_ins(person, keep=keep)} if first else {}
+    _record(actor, person, "person.second_factor_add", {"factor": name, **ended})
+    mails.put(person.email, _KIND, letters.factor_added(f'The second factor "{name}"', first=first))
     if queries.has(person, Type.RECOVERY_CODES):
         return []
     return list(RecoveryCodes.activate(person).generate_codes())
@@ -224,6 +252,11 @@ def _added(actor: Actor, person: Person, row: Authenticator) -> list[str]:
 
 def _setup(person: Person, kind: Authenticator.Type) -> FactorSetup | None:
     return FactorSetup.objects.filter(person=person, kind=kind, expires_at__gt=timezone.now()).first()
+
+
+def _is_of(row: FactorSetup, token: str) -> bool:
+    """Whether the sign-in of `token` began it. Rows of the release before name none."""
+    return bool(row.state.get("sign_in") == tokens.token_hash(token))
 
 
 def _required_setup(person: Person, kind: Authenticator.Type) -> FactorSetup:

@@ -22,7 +22,7 @@ from penstock.contract.ids import SYSTEM_TENANT
 from tenants import letters, tokens
 from tenants.actions import add_person, checked_email, lock_person
 from tenants.addresses.actions import note_proved
-from tenants.models import Person, ProviderAttempt, ProviderIdentity
+from tenants.models import Person, ProviderAttempt, ProviderIdentity, Session
 from tenants.providers import oidc, queries
 from tenants.sign_in import actions as sign_in
 
@@ -91,7 +91,7 @@ def enter(
 ) -> sign_in.Begun:
     """A session for the person of that identity, or what waits for their second factor. Unknown to us, they are made.
 
-    Raises `Forbidden` (the address has an account that is not linked; or the provider has verified none).
+    Raises `Forbidden` (the address has an account that is not linked, or no more; or the provider has verified none).
     """
     with transaction.atomic():
         row = (
@@ -103,7 +103,9 @@ def enter(
             person = lock_person(row.person)
             if not person.is_active:
                 raise Forbidden("this account is closed")
-            ProviderIdentity.objects.filter(pk=row.pk).update(last_used_at=timezone.now())
+            # Under the lock: it may have been taken away meanwhile.
+            if not ProviderIdentity.objects.filter(pk=row.pk).update(last_used_at=timezone.now()):
+                raise Forbidden(f"this account of {provider.name} opens no account here any more")
             return sign_in.begun(person, source=source, browser=browser)
         if not identity.email:
             raise Forbidden(
@@ -122,10 +124,20 @@ def enter(
         return sign_in.begun(person, source=source, browser=browser)
 
 
-def link(actor: Actor, person: Person, provider: ProviderConfig, identity: oidc.Identity) -> None:
-    """The person may sign in with that identity. Raises `AlreadyExists` (it is linked, to them or another)."""
+def link(
+    actor: Actor, person: Person, provider: ProviderConfig, identity: oidc.Identity, *, token: str
+) -> None:
+    """The person may sign in with that identity. `token` is that of their sign-in.
+
+    Raises `AlreadyExists` (it is linked, to them or another), `Unauthenticated` (the sign-in has ended).
+    """
     with transaction.atomic():
         lock_person(person)
+        # Again, now that no other request can end it: the provider may have taken long.
+        if not Session.objects.filter(
+            person=person, token_hash=tokens.token_hash(token), expires_at__gt=timezone.now()
+        ).exists():
+            raise Unauthenticated("your sign-in has ended meanwhile; sign in and link it again")
         _link(actor, person, provider, identity)
         mails.put(person.email, "provider-linked", letters.provider_linked(provider.name))
 

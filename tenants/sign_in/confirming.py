@@ -1,4 +1,7 @@
-"""Confirms that it is the person themselves who acts, not the finder of an open browser or of a session's token."""
+"""Confirms that it is the person themselves who acts, not the finder of an open browser or of a session's token.
+
+A code is spent by it, so the caller checks first what it can of the act itself, and again under the person's lock.
+"""
 
 from datetime import timedelta
 

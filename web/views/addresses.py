@@ -27,10 +27,10 @@ def change(request: HttpRequest, person: Person) -> HttpResponse:
     if form.is_valid():
         try:
             rate_limit.spend("mail", sessions.source_of(request), MAILS_PER_ADDRESS)
+            email = form.cleaned_data["email"]
+            actions.check_change(person, email)
             confirm_by(request, person, form)
-            row = actions.ask_to_change(
-                sessions.actor_of(request, person), person, email=form.cleaned_data["email"]
-            )
+            row = actions.ask_to_change(sessions.actor_of(request, person), person, email=email)
         except PenstockError as error:
             form.refuse(error)
         else:

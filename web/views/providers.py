@@ -120,7 +120,9 @@ def _came_back(request: HttpRequest, provider: str, person: Person | None) -> Ht
         return go_on(request, begun, attempt.wanted)
     if person is None or person.pk != attempt.person_id:
         raise NotFound("you have signed out, or in as another person, meanwhile; link it again")
-    actions.link(sessions.actor_of(request, person), person, found, identity)
+    actions.link(
+        sessions.actor_of(request, person), person, found, identity, token=sessions.token_of(request)
+    )
     return notices.put(redirect("web:account"), f"You can sign in with {found.name} from now on.")
 
 

@@ -77,14 +77,14 @@ def second_factor(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def add_codes(request: HttpRequest, person: Person) -> HttpResponse:
     """Set up codes of an app: the secret as a drawing and as text, then the first code."""
-    secret = actions.begin_totp(person)
+    secret = actions.begin_totp(person, token=sessions.token_of(request))
     form = AppCodesForm(person, sessions.token_of(request), posted(request))
     if form.is_valid():
         try:
+            given = {"code": form.cleaned_data["code"], "token": sessions.token_of(request)}
+            actions.check_totp(person, **given)
             confirm_by(request, person, form)
-            codes = actions.add_totp(
-                sessions.actor_of(request, person), person, code=form.cleaned_data["code"]
-            )
+            codes = actions.add_totp(sessions.actor_of(request, person), person, **given)
         except PenstockError as error:
             form.refuse(error)
         else:
@@ -102,12 +102,15 @@ def add_passkey(request: HttpRequest, person: Person) -> HttpResponse:
     form = PasskeyForm(person, sessions.token_of(request), posted(request))
     if form.is_valid():
         try:
+            name, answer = form.cleaned_data["name"], form.cleaned_data["answer"]
+            actions.check_passkey(person, name=name, answer=answer)
             confirm_by(request, person, form)
             codes = actions.add_passkey(
                 sessions.actor_of(request, person),
                 person,
-                name=form.cleaned_data["name"],
-                answer=form.cleaned_data["answer"],
+                name=name,
+                answer=answer,
+                token=sessions.token_of(request),
             )
         except PenstockError as error:
             form.refuse(error)
@@ -126,6 +129,7 @@ def remove(request: HttpRequest, person: Person, factor: int) -> HttpResponse:
     form = OwnForm(person, sessions.token_of(request), posted(request))
     if form.is_valid():
         try:
+            actions.check_removal(person, factor)
             confirm_by(request, person, form)
             actions.remove(sessions.actor_of(request, person), person, factor)
         except PenstockError as error:

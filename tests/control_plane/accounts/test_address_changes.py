@@ -196,10 +196,32 @@ def test_a_newer_change_a_withdrawal_a_new_password_and_a_day_end_the_one_before
 
 
 def test_an_address_gets_three_e_mails_an_hour_and_the_first_links_go_on(ann: str, mails: MailServer) -> None:
-    for _ in range(5):
-        assert ask(ann) == 200
+    assert [ask(ann) for _ in range(5)] == [200, 200, 200, 429, 429]
     assert Mail.objects.filter(to=NEW).count() == 3
     token = link_in(mails, NEW).rsplit("/", 1)[1]
+    assert call("POST", "/v1/email/confirm", {"token": token}, token=ann).status == 200
+
+
+def test_an_address_that_got_its_e_mails_of_the_hour_is_refused_and_what_waits_stays(
+    ann: str, mails: MailServer
+) -> None:
+    taken, free = "bob@example.com", "free@example.com"
+    make_person(taken)
+    for address in (taken, free):
+        assert [ask(ann, address) for _ in range(3)] == [200] * 3
+    assert ask(ann) == 200
+    token = link_in(mails, NEW).rsplit("/", 1)[1]
+    said = set()
+    for address in (taken, free):
+        answer = call("POST", "/v1/email/change", {"email": address, "present": PASSWORD}, token=ann)
+        assert answer.status == 429 and answer.headers["Retry-After"] == "3600"
+        said.add(answer.body["detail"].replace(address, ""))
+    assert len(said) == 1, "it does not show which one has an account"
+    browser = Client()
+    browser.cookies["penstock"] = ann
+    page = browser.post("/account/address", {"email": free, "present": PASSWORD})
+    assert page.status_code == 429 and "is on its way" not in page.content.decode()
+    assert call("GET", "/v1/email", token=ann).body["change"]["email"] == NEW
     assert call("POST", "/v1/email/confirm", {"token": token}, token=ann).status == 200
 
 
@@ -223,6 +245,19 @@ def test_the_address_before_takes_all_of_a_thiefs_change_back(ann: str, mails: M
     assert actions_logged()[-1] == "person.email_undo"
     sending.send_due()
     assert "changed back" in mails.to("third@example.com")[-1]["Subject"]
+
+
+def test_a_provider_that_was_linked_before_the_change_opens_nothing_once_it_is_taken_back(
+    ann: str, mails: MailServer
+) -> None:
+    person = Person.objects.get()
+    ProviderIdentity.objects.create(public_id="idn_1", person=person, issuer="https://id", subject="thief")
+    undo = changed(ann, mails)
+    said = " ".join(text_of(mails.to(OLD)[-1]).split())
+    assert "no provider opens it any more until you link it again" in said
+    assert call("POST", "/v1/email/take-back", {"token": undo}).status == 200
+    assert not ProviderIdentity.objects.exists()
+    assert AuditEntry.objects.get(action="person.email_undo").after["providers_unlinked"] == 1
 
 
 def test_an_earlier_change_can_still_be_taken_back_after_a_later_one_was(ann: str, mails: MailServer) -> None:

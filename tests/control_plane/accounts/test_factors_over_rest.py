@@ -9,13 +9,15 @@ from django.utils import timezone
 
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit.models import AuditEntry
+from control_plane.mail import actions as mails
 from control_plane.mail.models import Mail
 from control_plane.outbox import in_request
 from control_plane.rate_counters import counters
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants import actions as tenants
+from tenants import letters
 from tenants.factors import actions, queries
-from tenants.models import Membership, Person, Session, Tenant
+from tenants.models import FactorSetup, Membership, Person, Session, Tenant
 from tenants.people import requirement_actions as requirement
 from tenants.roles import Standing
 from tests.control_plane.world import (
@@ -93,6 +95,33 @@ def test_codes_of_an_app_are_added_by_their_first_code_and_the_password(ann: str
     assert call("POST", "/v1/sign-in", {"email": EMAIL, "password": PASSWORD}).status == 401
 
 
+def test_no_sign_in_learns_the_secret_that_another_is_about_to_use(ann: str) -> None:
+    thief = tenants.open_session(Person.objects.get(email=EMAIL), source="", browser="")
+    path = "/v1/second-factors/codes"
+    of_ann = call("POST", path, token=ann).body["secret"]
+    of_thief = call("POST", path, token=thief).body["secret"]
+    assert of_thief != of_ann
+    for secret in (of_ann, of_thief):
+        given = {"code": code_of(secret, steps=-1), "present": PASSWORD}
+        answer = call("POST", f"{path}/confirm", given, token=ann)
+        assert answer.status == 400 and "another of your sign-ins" in answer.body["detail"]
+    again = call("POST", path, token=ann).body["secret"]
+    assert again not in (of_ann, of_thief)
+    given = {"code": code_of(again, steps=-1), "present": PASSWORD}
+    assert call("POST", f"{path}/confirm", given, token=thief).status == 400
+    assert call("POST", f"{path}/confirm", given, token=ann).status == 200
+
+
+def test_a_setup_that_the_release_before_began_is_begun_again(ann: str) -> None:
+    first = call("POST", "/v1/second-factors/codes", token=ann).body["secret"]
+    row = FactorSetup.objects.get()
+    del row.state["sign_in"]
+    row.save()
+    given = {"code": code_of(first), "present": PASSWORD}
+    assert call("POST", "/v1/second-factors/codes/confirm", given, token=ann).status == 400
+    assert call("POST", "/v1/second-factors/codes", token=ann).body["secret"] != first
+
+
 def test_secrets_of_an_answer_are_not_kept_for_its_repetition(ann: str) -> None:
     first = call("POST", "/v1/second-factors/codes", token=ann, Idempotency_Key="one")
     assert first.status == 200
@@ -124,6 +153,57 @@ def test_some_time_after_signing_in_a_change_wants_a_code_too(ann: str) -> None:
         call("POST", "/v1/email/change", {"email": "n@e.example", "present": PASSWORD}, token=ann).status
         == 400
     )
+
+
+def test_a_recovery_code_is_not_spent_on_what_is_refused_anyway(ann: str) -> None:
+    _, codes = add_codes(ann)
+    Tenant.objects.update(factors_from=timezone.now())
+    (mine,) = call("GET", "/v1/second-factors", token=ann).body["items"]
+    number = queries.factors(Person.objects.get(email=EMAIL)).get().pk
+    long_ago()
+    proof = {"present": PASSWORD, "present_code": codes[0]}
+    browser = Client()
+    browser.cookies["penstock"] = ann
+    change = {"email": "new@example.com", **proof}
+    for _ in range(3):
+        mails.put(change["email"], "address-change", letters.address_taken())
+    other = {**change, "email": "other@example.com"}
+    add = {"code": "000000", **proof}
+    got = [
+        call("POST", f"/v1/second-factors/{mine['id']}/remove", proof, token=ann).status,
+        call("POST", "/v1/second-factors/codes/confirm", add, token=ann).status,
+        call("POST", "/v1/email/change", {**change, "email": EMAIL}, token=ann).status,
+        call("POST", "/v1/email/change", change, token=ann).status,
+        call("POST", "/v1/email/change", other, token=ann, If_Match='"stale"').status,
+        browser.post(f"/account/second-factors/{number}/remove", proof).status_code,
+        browser.post("/account/address", {**change, "email": EMAIL}).status_code,
+        browser.post("/account/address", change).status_code,
+    ]
+    assert got == [400, 409, 400, 429, 412, 422, 422, 429]
+    assert call("GET", "/v1/recovery-codes", token=ann).body == {"left": 10}
+    assert call("POST", "/v1/email/change", other, token=ann).status == 200
+    assert call("GET", "/v1/recovery-codes", token=ann).body == {"left": 9}
+
+
+def test_a_wrong_code_of_a_new_app_and_a_page_that_is_too_old_spend_no_recovery_code(ann: str) -> None:
+    secret, codes = add_codes(ann)
+    add_passkey(EMAIL)
+    proof = {"present": PASSWORD, "present_code": code_of(secret)}
+    (app, _) = call("GET", "/v1/second-factors", token=ann).body["items"]
+    long_ago()
+    assert call("POST", f"/v1/second-factors/{app['id']}/remove", proof, token=ann).status == 204
+    proof = {"present": PASSWORD, "present_code": codes[0]}
+    path = "/v1/second-factors/codes"
+    browser = Client()
+    browser.cookies["penstock"] = ann
+    assert call("POST", f"{path}/confirm", {"code": "000000", **proof}, token=ann).status == 400
+    new = call("POST", path, token=ann).body["secret"]
+    assert call("POST", f"{path}/confirm", {"code": "000000", **proof}, token=ann).status == 400
+    assert browser.post("/account/second-factors/codes", {"code": "000000", **proof}).status_code == 422
+    assert call("GET", "/v1/recovery-codes", token=ann).body == {"left": 10}
+    given = {"code": code_of(new), **proof}
+    assert call("POST", f"{path}/confirm", given, token=ann).status == 200
+    assert call("GET", "/v1/recovery-codes", token=ann).body == {"left": 9}
 
 
 def test_the_console_asks_for_the_code_too(ann: str) -> None:
@@ -209,6 +289,26 @@ def days_pass(days: int) -> None:
 
 def seen(house: House, standing: Standing, path: str = "/v1/topics") -> int:
     return call("GET", path, token=house.credentials[standing]).status
+
+
+def test_with_the_first_factor_every_sign_in_without_one_ends(ann: str) -> None:
+    person = Person.objects.get(email=EMAIL)
+    thief = tenants.open_session(person, source="", browser="")
+    secret, _ = add_codes(ann)
+    assert call("GET", "/v1/sign-ins", token=thief).status == 401, (
+        "it would satisfy a tenant that requires one"
+    )
+    assert call("GET", "/v1/sign-ins", token=ann).status == 200
+    entry = AuditEntry.objects.get(action="person.second_factor_add")
+    assert entry.after["sign_ins_ended"] == 1
+    assert "Every other sign-in has ended" in Mail.objects.get(to=EMAIL).text
+    given = {"email": EMAIL, "password": PASSWORD, "code": code_of(secret)}
+    other = call("POST", "/v1/sign-in", given).body["token"]
+    add_passkey(EMAIL)
+    (codes, _) = call("GET", "/v1/second-factors", token=ann).body["items"]
+    call("POST", f"/v1/second-factors/{codes['id']}/remove", {"present": PASSWORD}, token=ann)
+    add_codes(ann)
+    assert call("GET", "/v1/sign-ins", token=other).status == 200, "it was made with one"
 
 
 def test_after_the_days_only_people_with_a_second_factor_are_let_in_and_keys_go_on(house: House) -> None:

@@ -143,11 +143,12 @@ def notice_for(client: Client) -> str:
 def test_the_second_factor_is_asked_for_here_too(provider: Provider) -> None:
     person, client = known(), signed_in()
     link(client)
-    secret = factors.begin_totp(person)
+    token = client.cookies["penstock"].value
+    secret = factors.begin_totp(person, token=token)
     from control_plane.audit.actor import Actor, ActorKind
 
     actor = Actor(kind=ActorKind.PERSON, id=person.public_id)
-    factors.add_totp(actor, person, code=code_of(secret, steps=-1))
+    factors.add_totp(actor, person, code=code_of(secret, steps=-1), token=token)
     other = Client()
     assert enter(other)["Location"] == "/sign-in/second-factor?next=/account"
     assert other.get("/account").status_code == 302
@@ -298,6 +299,40 @@ def test_a_link_begun_by_one_person_is_not_finished_by_another(provider: Provide
     ann.post("/sign-in", {"email": "bob@example.com", "password": PASSWORD})
     ann.get(back)
     assert not ProviderIdentity.objects.exists()
+
+
+def test_a_sign_in_that_ends_while_the_provider_answers_links_nothing(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known()
+    ann = signed_in()
+    identify = oidc.identify
+
+    def slow(*given: Any, **named: Any) -> oidc.Identity:
+        found = identify(*given, **named)
+        Session.objects.all().delete()  # as a change of the address that is taken back does
+        return found
+
+    monkeypatch.setattr(oidc, "identify", slow)
+    link(ann)
+    assert not ProviderIdentity.objects.exists() and "person.provider_link" not in audited()
+
+
+def test_an_identity_that_is_taken_away_while_it_signs_in_opens_nothing(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter(Client())
+    sessions = Session.objects.count()
+    lock = tenants.lock_person
+
+    def late(person: Person) -> Person:
+        locked = lock(person)
+        ProviderIdentity.objects.all().delete()
+        return locked
+
+    monkeypatch.setattr("tenants.providers.actions.lock_person", late)
+    assert enter(Client())["Location"] == "/sign-in"
+    assert Session.objects.count() == sessions
 
 
 def test_the_page_to_go_to_is_one_of_this_service(provider: Provider) -> None:

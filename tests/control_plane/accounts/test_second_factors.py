@@ -212,9 +212,11 @@ def sign_with(client: Client, passkey: SoftwarePasskey) -> Any:
 
 
 def test_a_passkey_signs_in(named: None, ann: Client) -> None:
-    passkey = SoftwarePasskey()
+    other, passkey = Client(), SoftwarePasskey()
+    other.post("/sign-in", {"email": EMAIL, "password": PASSWORD})
     page = add_passkey(ann, passkey).content.decode()
     assert len(re.findall(r"\b\d{8}\b", page)) == 10, "recovery codes come with the first factor"
+    assert other.get("/account").status_code == 302, "it was made without one"
     assert sign_with(with_password(), passkey)["Location"] == "/account"
     assert "laptop" in ann.get("/account").content.decode()
     assert Authenticator.objects.get(type="webauthn").last_used_at is not None
