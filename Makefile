@@ -9,8 +9,8 @@ MAKEFLAGS += --no-builtin-rules
 # Debian's is built with profile-guided optimisation. An interpreter that is not takes a sixth more processor time.
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11) python3.11)
 TARGET ?= test
-# Tests wait for processes half of their time: more than a small machine has cores. Some start Spark, so four need memory.
-JOBS ?= $(shell awk '/^MemTotal/ {print ($$2 > 12000000) ? 4 : 3}' /proc/meminfo)
+# Tests wait for processes half of their time: one more than a small machine has cores.
+JOBS ?= 3
 export FULL SEARCH
 
 BIN := .venv/bin
