@@ -44,6 +44,7 @@ COMPILED = (
 )
 """What each message meets on its way, in the broker and in the SDK."""
 PURE = {
+    "data_plane/node/groups/group_seats.py": "a context manager that is an async generator",
     "data_plane/node/membership/trusted_store.py": "an async generator",
     "penstock/client/arguments.py": "it says what is wrong with a user's argument, whatever its type",
     "penstock/client/settings.py": "the same",
