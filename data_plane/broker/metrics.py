@@ -101,7 +101,7 @@ def _histogram(name: str, counted: Histogram) -> HistogramMetricFamily:
 
 
 def _by_limit(name: str, refusals: LimitRefusals) -> CounterMetricFamily:
-    found = CounterMetricFamily(PREFIX + name, _words(name), labels=LimitRefusals.LABELS)
+    found = CounterMetricFamily(PREFIX + name, _words(name), labels=("tenant", "limit"))
     for labels, count in refusals.counts.items():
         found.add_metric(labels, count)
     return found

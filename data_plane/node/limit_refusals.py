@@ -5,9 +5,7 @@ PAIRS_MAX = 2_000
 
 
 class LimitRefusals:
-    """Of one node, since its start. `LABELS` are those of its metric."""
-
-    LABELS = ("tenant", "limit")
+    """Of one node, since its start."""
 
     def __init__(self) -> None:
         self.counts: dict[tuple[str, str], int] = {}

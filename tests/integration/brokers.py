@@ -188,7 +188,8 @@ class Brokers:
 
     def metric(self, number: int, name: str) -> float:
         """The value of a broker's metric without labels."""
-        _, text = self.http(number, "/metrics")
+        status, text = self.http(number, "/metrics")
+        assert status == 200, f"{text}\n{self.last_words()}"
         return next(float(line.split()[1]) for line in text.splitlines() if line.split()[0] == name)
 
     # -- what they wrote -------------------------------------------------------------------------------------
