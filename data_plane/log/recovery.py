@@ -338,6 +338,7 @@ def load_segments(names: Sequence[str], segments: Segments, bounds: Bounds) -> N
         segments.all.append(segment)
         if base in bounds.touched or segment.end_offset > bounds.checked_from:
             segment.writes += 1
+        if segment.dirty:
             segments.touched(segment)
     active = segments.active
     bounds.log_end = active.end_offset if active is not None else bounds.log_start

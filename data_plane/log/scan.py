@@ -31,7 +31,8 @@ def check_batches(segment: Segment, *, limit: int | None, epoch: int, accepted_m
     """Check what follows the batches that `segment` knows of, note what is good, stop at the first that is not.
 
     `limit`: where the next segment begins; `epoch` and `accepted_ms` of the batch before bound what may follow.
-    None: everything up to the end of the files (or `limit`) is good.
+    None: everything up to the end of the files (or `limit`) is good. What stands behind a segment that ends at `limit`
+    is a tail that was torn before the next one was begun.
     """
     end = stamps_in(segment.stamps.size())
     data_size = segment.data.size()
@@ -43,6 +44,8 @@ def check_batches(segment: Segment, *, limit: int | None, epoch: int, accepted_m
         block = segment.stamps_block(first, min(first + _STAMPS_PER_BLOCK, end))
         for at in range(0, len(block), STAMP_BYTES):
             number, position = segment.stamp_count, segment.size
+            if segment.end_offset == limit:
+                return None
             try:
                 stamp = unpack_stamp(block, segment.seed, at)
             except StampCorrupt as error:

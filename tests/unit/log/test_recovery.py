@@ -1,6 +1,8 @@
 """Recovery: torn tails are cut, damage below the durable mark is named and kept, caches are rebuilt (RL120 to
 RL124)."""
 
+import random
+
 import pytest
 
 from data_plane.disk.port import DiskFull
@@ -80,6 +82,33 @@ def test_a_data_file_that_runs_ahead_of_its_stamps_is_cut_to_them() -> None:
     del inode(disk, f"{LAST}.stamps").data[-1:]
     found = Miniature(disk, tail_bytes=0)
     assert found.reports[0].log_end_offset == 8 and found.reports[0].torn_tail_bytes == SIZE
+
+
+@pytest.mark.parametrize("torn", [b"\0" * STAMP_BYTES, b"half a stamp"], ids=["stamp", "less"])
+def test_a_torn_stamp_behind_a_closed_segment_is_removed_and_its_index_rebuilt_once(torn: bytes) -> None:
+    disk, content = stopped(checkpointed=20, after=0)
+    stamps = inode(disk, f"{LAST}.stamps").data
+    whole = len(stamps)
+    stamps += torn
+    disk.remove(f"{DIRECTORY}/{LAST}.index")
+    found = Miniature(disk, tail_bytes=0)
+    assert (found.reports[0].rebuilt, found.reports[0].damage) == (("index 0",), ())
+    assert len(inode(disk, f"{LAST}.stamps").data) == whole
+    found.close()
+    assert isinstance(found.disk, SimDisk)
+    again = reopened(found.disk, clean=True)
+    assert again.reports[0].rebuilt == () and again.content() == content
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_torn_tail_that_was_cut_off_stays_cut_off_when_power_is_lost_after_a_checkpoint(seed: int) -> None:
+    disk, _ = stopped(checkpointed=2, after=0, unsynced=1)
+    del inode(disk, f"{LAST}.log").data[-1:]
+    found = Miniature(disk, tail_bytes=0)
+    found.checkpoint()
+    disk.medium.power_cut(random.Random(seed))
+    assert len(inode(disk, f"{LAST}.log").data) == 2 * SIZE
+    assert len(inode(disk, f"{LAST}.stamps").data) == HEADER_BYTES + 2 * STAMP_BYTES
 
 
 def test_a_torn_segment_takes_the_segments_behind_it_along() -> None:
