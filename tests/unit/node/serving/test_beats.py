@@ -10,6 +10,7 @@ from data_plane.node.admission.fairness import Fairness
 from data_plane.node.groups.group_calls import is_beat
 from data_plane.node.ports import Caller
 from data_plane.node.serving.client_service import client_service
+from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.node.stats import NodeStats
 from data_plane.throttling.spare import ALWAYS
 from penstock.contract import methods
@@ -48,6 +49,7 @@ def test_a_beat_is_of_a_member_that_has_joined_and_changes_nothing(
 def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
     hands, (door, _) = Hands(), gate()
     fair = Fairness(hands, NodeStats())
+    unlimited = RequestTurns(lambda limit: None, hands, NodeStats())
     heard: list[bytes] = []
 
     class Unasked:
@@ -64,7 +66,7 @@ def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
             raise AssertionError("it has to wait")
 
     others = dict.fromkeys(("streams", "calls", "proofs", "commitments", "deletion", "scrubber"), Unasked())
-    service = client_service(cast(Any, SimpleNamespace(groups=Groups(), **others)), door, fair)
+    service = client_service(cast(Any, SimpleNamespace(groups=Groups(), **others)), door, fair, unlimited)
     caller, beat, joins = of(ACME), request(1), request(0, "orders")
 
     async def call(method: str, sent: bytes) -> bytes:
