@@ -43,6 +43,7 @@ class Pace:
         invariant(bytes_per_s >= 1, "a pace lets something through")
         self.bytes_per_s = bytes_per_s
         self._burst_ms, self._stored_max = burst_ms, stored_max
+        self._burst = max(bytes_per_s * burst_ms / 1000, stored_max)
         self.let_in = 0
         """Bytes let in so far: the position of the next batch."""
         self.refused = 0
@@ -61,6 +62,7 @@ class Pace:
         if bytes_per_s != self.bytes_per_s:
             self._go_on(now_ms)
             self.bytes_per_s = bytes_per_s
+            self._burst = max(bytes_per_s * self._burst_ms / 1000, self._stored_max)
             self._go_on(now_ms)
 
     def allow_burst(self, burst_ms: int, stored_max: int, now_ms: float) -> None:
@@ -69,6 +71,7 @@ class Pace:
         if (burst_ms, stored_max) != (self._burst_ms, self._stored_max):
             self._go_on(now_ms)
             self._burst_ms, self._stored_max = burst_ms, stored_max
+            self._burst = max(self.bytes_per_s * burst_ms / 1000, stored_max)
             self._go_on(now_ms)
 
     def is_filling(self, now_ms: float) -> bool:
@@ -102,6 +105,14 @@ class Pace:
         self.let_in += size
         return wait_ms
 
+    def take(self, size: int, now_ms: float) -> bool:
+        """Let in what passes now; False: nothing is let in, for it would have to wait."""
+        self._go_on(now_ms)
+        if self._passed < self.let_in:
+            return False
+        self.let_in += size
+        return True
+
     def correct(self, entered: int, size: int) -> None:
         """Of what was let in as `entered` bytes there are `size`."""
         self.let_in += size - entered
@@ -125,17 +136,12 @@ class Pace:
     def _judged_ms(self, now_ms: float) -> float:
         return self.judged_wait_ms(0, now_ms)
 
-    @property
-    def _burst(self) -> float:
-        return max(self.bytes_per_s * self._burst_ms / 1000, self._stored_max)
-
     def _go_on(self, now_ms: float) -> None:
-        burst = self._burst
         if now_ms > self._at_ms:
             if self._at_ms != float("-inf"):
                 self._passed += (now_ms - self._at_ms) * self.bytes_per_s / 1000
             self._at_ms = now_ms
-        self._passed = min(self._passed, self.let_in + burst)
+        self._passed = min(self._passed, self.let_in + self._burst)
 
 
 def part_led(image: ClusterImage, broker: BrokerId, tenant: TenantId) -> tuple[int, int]:

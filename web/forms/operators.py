@@ -81,20 +81,20 @@ class LimitsForm(ConsoleForm):
         required=False,
     )
     connection_attempts_per_s = Whole(
-        label="New connections a second",
-        help_text="At one broker; 0: no limit",
+        label="New connections",
+        help_text="A second, at one broker; 0: no limit",
         widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
         required=False,
     )
     rate_burst_ms = Whole(
         label="Burst",
-        help_text="Milliseconds of unused rate that may be made up; 0: the brokers’ own",
+        help_text="Milliseconds that may be made up; 0: the usual 250",
         widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
         required=False,
     )
     rate_floor_percent = Whole(
         label="Floor",
-        help_text="Percent of each rate, without a lease; 0: the brokers’ own",
+        help_text="Percent without a lease; 0: the usual 4",
         widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
         required=False,
     )

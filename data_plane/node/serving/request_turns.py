@@ -24,8 +24,8 @@ from penstock.contract.ids import TenantId
 
 CALL_WAIT_MS_MAX = 1_000
 """A call that would wait longer is refused: whoever asks decides earlier what to do, and nothing of it is kept here."""
-_LOOK_MS = 250.0
-"""After which the first one looks once more at the latest: its tenant's rate may be another one."""
+_SOON_MS, _LOOK_MS = 0.1, 250.0
+"""Between looks of the first one: not so soon that a clock does not move, and its tenant's rate may be another one."""
 
 
 class RequestTurns:
@@ -52,11 +52,7 @@ class TenantRequests:
         pace = self._pace(self._limit)
         if pace is None:
             return True
-        now_ms = self._clock.monotonic_ms()
-        if pace.line or pace.clears_in_ms(now_ms) > 0:
-            return False
-        pace.enter(REQUEST_UNITS, now_ms, may_refuse=False)
-        return True
+        return not pace.line and pace.take(REQUEST_UNITS, self._clock.monotonic_ms())
 
     def beat(self) -> None:
         """A sign of life of a group's member: it counts, and neither waits nor is refused, for its member would lose
@@ -107,10 +103,10 @@ class TenantRequests:
                 woken.clear()
                 wait_ms: float | None = None
                 if pace.line.is_first(woken.set):
-                    wait_ms = min(_LOOK_MS, pace.clears_in_ms(self._clock.monotonic_ms()))
-                    if wait_ms == 0:
-                        pace.enter(REQUEST_UNITS, self._clock.monotonic_ms(), may_refuse=False)
+                    now_ms = self._clock.monotonic_ms()
+                    if pace.take(REQUEST_UNITS, now_ms):
                         return True
+                    wait_ms = min(_LOOK_MS, max(_SOON_MS, pace.clears_in_ms(now_ms)))
                 try:
                     async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
                         await woken.wait()

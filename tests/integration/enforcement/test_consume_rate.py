@@ -131,7 +131,7 @@ def test_above_the_rate_of_requests_calls_are_refused_by_name_and_a_producer_onl
     cluster.create_topic(tenant, "asked", 1, assignments=PLACES[:1])
     known = cluster.admin.put_tenant(tenant.name, generation=1, requests_per_s=REQUESTS)
     cluster.admin.wait_until_seen(known)
-    address = cluster.bootstrap.split(",")[0]
+    address = cluster.bootstrap[0]
     with cluster.client(tenant) as client, client.producer(linger_ms=0) as producer:
         producer.send("asked", b"first").result(PATIENCE_S)
         began = time.monotonic()
@@ -141,7 +141,7 @@ def test_above_the_rate_of_requests_calls_are_refused_by_name_and_a_producer_onl
         least_s = (2 - BURST_MS / 1000) / (1 + 1 / FLOOR) - 2 / REQUESTS
         assert passed_s >= least_s, "each message was a frame"
         refused = flooded(address, tenant)
-        assert {code for code, _ in refused} == {ErrorCode.THROTTLED}
+        assert {code for code, _ in refused} == {ErrorCode.THROTTLED}, refused
         assert all("requests_per_s of the tenant is reached: " in said for _, said in refused)
         assert all(re.search(r" at this broker now, all used; clears in \d+ ms", said) for _, said in refused)
         cluster.admin.put_tenant(tenant.name, generation=2)
@@ -151,10 +151,10 @@ def test_above_the_rate_of_requests_calls_are_refused_by_name_and_a_producer_onl
 
 
 def flooded(address: str, tenant: Tenant) -> list[tuple[ErrorCode | None, str]]:
-    """The refusals of some hundred calls at once on one connection."""
+    """The refusals of a hundred calls at once on one connection."""
     with grpc.insecure_channel(address) as channel:
         ask = channel.unary_unary(methods.METADATA)
-        asked = [ask.future(b"", timeout=PATIENCE_S, metadata=with_key(tenant.api_key)) for _ in range(300)]
+        asked = [ask.future(b"", timeout=PATIENCE_S, metadata=with_key(tenant.api_key)) for _ in range(100)]
         errors = [error for call in asked if (error := call.exception()) is not None]
     assert errors, "none was refused"
     return [(code_of(error), str(error.details())) for error in errors]
@@ -169,7 +169,7 @@ def test_a_storm_of_connections_is_refused_by_name_and_a_client_that_is_connecte
     cluster: Brokers, tenant: Tenant
 ) -> None:
     cluster.create_topic(tenant, "calm", 1, assignments=PLACES[:1])
-    address = cluster.bootstrap.split(",")[0]
+    address = cluster.bootstrap[0]
     with cluster.client(tenant) as client, client.producer() as producer:
         producer.send("calm", b"before").result(PATIENCE_S)
         known = cluster.admin.put_tenant(tenant.name, generation=1, connection_attempts_per_s=2)

@@ -153,6 +153,13 @@ def test_a_burst_that_is_taken_back_is_gone_at_once_and_another_one_is_filled_fi
     assert pace.is_filling(0.0) and pace.clears_in_ms(0.0) == 200
 
 
+def test_what_is_taken_passes_now_or_is_not_let_in() -> None:
+    pace = Pace(1_000)
+    assert [pace.take(300, 0.0) for _ in range(3)] == [True, False, False] and pace.let_in == 300
+    assert not pace.take(300, 49.0) and pace.take(300, 50.0)
+    assert pace.enter(100, 50.0) == 300, "and counts as what is entered does"
+
+
 def test_a_usual_burst_asks_for_nothing_to_be_stored() -> None:
     pace = Pace(100)
     pace.enter(10_000, 0.0, may_refuse=False)
