@@ -44,6 +44,7 @@ class ClientCalls:
         find: Callable[[TopicPartition], Replica | None],
         count: Callable[[TenantId, int], None],
         fairness: Fairness,
+        *,
         requests: RequestTurns,
         begin_turn: Callable[[], Turn],
     ) -> None:

@@ -23,7 +23,7 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
 
 CALL_WAIT_MS_MAX = 1_000
-"""A call that would wait longer is refused: whoever asks decides earlier what to do, and nothing of it is kept here."""
+"""A call that would wait longer is refused: its client decides earlier what to do, and nothing of it is kept here."""
 _SOON_MS, _LOOK_MS = 0.1, 250.0
 """Between looks of the first one: not so soon that a clock does not move, and its tenant's rate may be another one."""
 

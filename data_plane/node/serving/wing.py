@@ -83,8 +83,8 @@ class Serving:
             replicas.find,
             metering.count_call,
             fairness,
-            requests,
-            begin_turn,
+            requests=requests,
+            begin_turn=begin_turn,
         )
         parts = ClientParts(
             streams=self.streams,

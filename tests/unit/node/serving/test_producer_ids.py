@@ -41,8 +41,8 @@ def test_a_producer_goes_on_in_the_next_epoch_and_a_used_up_id_is_replaced() -> 
             lambda where: None,
             lambda tenant, code: None,
             Fairness(Hands(), NodeStats()),
-            RequestTurns(lambda limit: None, Hands(), NodeStats()),
-            nobody,
+            requests=RequestTurns(lambda limit: None, Hands(), NodeStats()),
+            begin_turn=nobody,
         )
         first, epoch = await given(calls, -1, -1)
         assert epoch == 0
