@@ -5,7 +5,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import grpc
@@ -140,11 +140,13 @@ def test_above_the_rate_of_requests_calls_are_refused_by_name_and_a_producer_onl
         passed_s = time.monotonic() - began
         least_s = (2 - BURST_MS / 1000) / (1 + 1 / FLOOR) - 2 / REQUESTS
         assert passed_s >= least_s, "each message was a frame"
+        known = cluster.admin.put_tenant(tenant.name, generation=2, requests_per_s=4)
+        cluster.admin.wait_until_seen(known)
         refused = flooded(address, tenant)
         assert {code for code, _ in refused} == {ErrorCode.THROTTLED}, refused
         assert all("requests_per_s of the tenant is reached: " in said for _, said in refused)
         assert all(re.search(r" at this broker now, all used; clears in \d+ ms", said) for _, said in refused)
-        cluster.admin.put_tenant(tenant.name, generation=2)
+        cluster.admin.put_tenant(tenant.name, generation=3)
         producer.send("asked", b"last").result(PATIENCE_S)
     counted = f'penstock_limit_refusals_total{{limit="requests_per_s",tenant="{tenant.name}"}} '
     assert any(counted in cluster.http(number, "/metrics")[1] for number in cluster.ids)
@@ -153,9 +155,9 @@ def test_above_the_rate_of_requests_calls_are_refused_by_name_and_a_producer_onl
 def flooded(address: str, tenant: Tenant) -> list[tuple[ErrorCode | None, str]]:
     """The refusals of a hundred calls at once on one connection."""
     with grpc.insecure_channel(address) as channel:
-        ask = channel.unary_unary(methods.METADATA)
+        ask: Any = channel.unary_unary(methods.METADATA)
         asked = [ask.future(b"", timeout=PATIENCE_S, metadata=with_key(tenant.api_key)) for _ in range(100)]
-        errors = [error for call in asked if (error := call.exception()) is not None]
+        errors: list[Any] = [error for call in asked if (error := call.exception()) is not None]
     assert errors, "none was refused"
     return [(code_of(error), str(error.details())) for error in errors]
 
@@ -174,14 +176,15 @@ def test_a_storm_of_connections_is_refused_by_name_and_a_client_that_is_connecte
         producer.send("calm", b"before").result(PATIENCE_S)
         known = cluster.admin.put_tenant(tenant.name, generation=1, connection_attempts_per_s=2)
         cluster.admin.wait_until_seen(known)
-        refused = []
-        for number in range(20):
-            # Channels with the same options share a connection.
-            with grpc.insecure_channel(address, options=[("penstock.storm", number)]) as channel:
-                ask = channel.unary_unary(methods.METADATA)
-                error = ask.future(b"", timeout=PATIENCE_S, metadata=with_key(tenant.api_key)).exception()
-                if error is not None:
-                    refused.append(error)
+        with ExitStack() as opened:
+            asked: list[Any] = []
+            for number in range(40):
+                # Channels with the same options share a connection.
+                options = [("penstock.storm", number)]
+                channel = opened.enter_context(grpc.insecure_channel(address, options=options))
+                ask: Any = channel.unary_unary(methods.METADATA)
+                asked.append(ask.future(b"", timeout=PATIENCE_S, metadata=with_key(tenant.api_key)))
+            refused: list[Any] = [error for call in asked if (error := call.exception()) is not None]
         assert refused and {code_of(error) for error in refused} == {ErrorCode.THROTTLED}
         said = "connection_attempts_per_s of the tenant is reached: 2 connections a second may begin at this broker"
         assert all(str(error.details()).startswith(said) for error in refused)
