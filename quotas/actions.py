@@ -60,6 +60,10 @@ def set_limits(
     rest_calls_per_s: int | None = None,
     connections_max: int | None = None,
     groups_max: int | None = None,
+    requests_per_s: int | None = None,
+    connection_attempts_per_s: int | None = None,
+    rate_burst_ms: int | None = None,
+    rate_floor_percent: int | None = None,
 ) -> Tenant:
     """Set the plan and the limits that are given; 0 = no limit. Another plan ends all limits of the tenant's own that
     are not given with it. Raises `InvalidRequest`, also for the service's own tenant.
@@ -78,6 +82,10 @@ def set_limits(
         "rest_calls_per_s": rest_calls_per_s,
         "connections_max": connections_max,
         "groups_max": groups_max,
+        "requests_per_s": requests_per_s,
+        "connection_attempts_per_s": connection_attempts_per_s,
+        "rate_burst_ms": rate_burst_ms,
+        "rate_floor_percent": rate_floor_percent,
     }
     for name, value in given.items():
         _bounded(name, value, HIGHEST[name])

@@ -39,3 +39,7 @@ class Quota(models.Model):
     rest_calls_per_s = models.PositiveIntegerField(null=True)
     connections_max = models.PositiveIntegerField(null=True)
     groups_max = models.PositiveIntegerField(null=True)
+    requests_per_s = models.PositiveIntegerField(null=True)
+    connection_attempts_per_s = models.PositiveIntegerField(null=True)
+    rate_burst_ms = models.PositiveIntegerField(null=True)
+    rate_floor_percent = models.PositiveIntegerField(null=True)

@@ -9,11 +9,15 @@ from dataclasses import asdict, dataclass, fields
 
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.limits import (
+    CONNECTION_ATTEMPTS_PER_S_MAX,
     CONSUME_BYTES_PER_S_MAX,
     DAY_MS,
     MESSAGE_BYTES_MAX_LIMIT,
     MIB,
     PRODUCE_BYTES_PER_S_MAX,
+    RATE_BURST_MS_MAX,
+    RATE_FLOOR_PERCENT_MAX,
+    REQUESTS_PER_S_MAX,
 )
 from penstock.rules.names import check_printable_name
 
@@ -26,7 +30,7 @@ BIN_DAYS_MAX = 365
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a tenant may use. 0 = no limit, but for `bin_days`."""
+    """What a tenant may use. 0 = no limit, but for `bin_days` and how its rates are kept (`RATE_SETTINGS`)."""
 
     produce_bytes_per_s: int
     """Bytes of batches as sent, over all brokers."""
@@ -52,6 +56,16 @@ class Limits:
     """Connections on which the tenant has streams or calls open at one broker."""
     groups_max: int = 0
     """Consumer groups of the tenant, over all brokers."""
+    requests_per_s: int = 0
+    """Requests of the tenant's clients at brokers, over all brokers: calls, and frames of streams that bring batches or
+    open partitions."""
+    connection_attempts_per_s: int = 0
+    """Connections of the tenant that begin at one broker."""
+    rate_burst_ms: int = 0
+    """For how long what was not used of a rate may be made up at once; here 0 = the brokers' own."""
+    rate_floor_percent: int = 0
+    """The part of each rate that all brokers together may use without asking the coordinator of leases; here 0 = the
+    brokers' own."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -72,9 +86,15 @@ HIGHEST: dict[str, int] = {
     "rest_calls_per_s": REST_CALLS_PER_S_MAX,
     "connections_max": COUNT_MAX,
     "groups_max": COUNT_MAX,
+    "requests_per_s": REQUESTS_PER_S_MAX,
+    "connection_attempts_per_s": CONNECTION_ATTEMPTS_PER_S_MAX,
+    "rate_burst_ms": RATE_BURST_MS_MAX,
+    "rate_floor_percent": RATE_FLOOR_PERCENT_MAX,
 }
 """The highest value of each limit."""
 LIMIT_NAMES = tuple(field.name for field in fields(Limits))
+RATE_SETTINGS = ("rate_burst_ms", "rate_floor_percent")
+"""How brokers keep the rates over all brokers; 0 = as they have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +130,8 @@ STANDARD = Limits(
     consume_bytes_per_s=192 * MIB,
     rest_calls_per_s=500,
     connections_max=1_000,
+    requests_per_s=20_000,
+    connection_attempts_per_s=200,
 )
 """Three consumers of all that is produced, as in the other plans."""
 SYSTEM = Limits(produce_bytes_per_s=0, partitions_max=0)
@@ -132,6 +154,8 @@ SHIPPED: tuple[Plan, ...] = (
             rest_calls_per_s=20,
             connections_max=100,
             groups_max=20,
+            requests_per_s=500,
+            connection_attempts_per_s=20,
         ),
     ),
     DEFAULT,
@@ -144,6 +168,10 @@ SHIPPED: tuple[Plan, ...] = (
             bin_days=30,
             consume_bytes_per_s=768 * MIB,
             rest_calls_per_s=1_000,
+            requests_per_s=100_000,
+            connection_attempts_per_s=1_000,
+            rate_burst_ms=5_000,
+            rate_floor_percent=8,
         ),
     ),
     Plan(name="dedicated", version=1, limits=Limits(produce_bytes_per_s=0, partitions_max=0, bin_days=30)),

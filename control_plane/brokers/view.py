@@ -77,6 +77,10 @@ class TenantSeen:
     suspended: bool
     connections_max: int = 0
     groups_max: int = 0
+    requests_per_s: int = 0
+    connection_attempts_per_s: int = 0
+    rate_burst_ms: int = 0
+    rate_floor_percent: int = 0
     access_list_generation: int = 0
     consume_bytes_per_s: int = 0
     access_list_digest: str = ""

@@ -355,6 +355,10 @@ def _put_tenant(tenant: Tenant) -> pb.Outcome:
         consume_bytes_per_s=limits.consume_bytes_per_s,
         connections_max=limits.connections_max,
         groups_max=limits.groups_max,
+        requests_per_s=limits.requests_per_s,
+        connection_attempts_per_s=limits.connection_attempts_per_s,
+        rate_burst_ms=limits.rate_burst_ms,
+        rate_floor_percent=limits.rate_floor_percent,
         suspended=tenant.stopped,
     )
 

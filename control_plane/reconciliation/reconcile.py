@@ -132,6 +132,14 @@ def _tenant_difference(row: Tenant, found: view.TenantSeen, level: int) -> str:
         ("consume_bytes_per_s", found.consume_bytes_per_s, limits.consume_bytes_per_s if later else 0),
         ("connections_max", found.connections_max, limits.connections_max if later else 0),
         ("groups_max", found.groups_max, limits.groups_max if later else 0),
+        ("requests_per_s", found.requests_per_s, limits.requests_per_s if later else 0),
+        (
+            "connection_attempts_per_s",
+            found.connection_attempts_per_s,
+            limits.connection_attempts_per_s if later else 0,
+        ),
+        ("rate_burst_ms", found.rate_burst_ms, limits.rate_burst_ms if later else 0),
+        ("rate_floor_percent", found.rate_floor_percent, limits.rate_floor_percent if later else 0),
         ("suspended", found.suspended, row.stopped),
     ):
         if on_brokers != wanted:

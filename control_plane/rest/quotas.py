@@ -33,6 +33,10 @@ class LimitsInput(shapes.StrictSerializer):
     rest_calls_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
     connections_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     groups_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    requests_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    connection_attempts_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    rate_burst_ms = serializers.IntegerField(required=False, help_text="0 = the brokers' own.")
+    rate_floor_percent = serializers.IntegerField(required=False, help_text="0 = the brokers' own.")
 
 
 class QuotasInput(LimitsInput):
@@ -71,6 +75,16 @@ class LimitsShape(serializers.Serializer[Any]):
     rest_calls_per_s = serializers.IntegerField(help_text="Calls of REST per second, of all callers.")
     connections_max = serializers.IntegerField(help_text="Connections with open calls at one broker.")
     groups_max = serializers.IntegerField(help_text="Consumer groups, over all brokers.")
+    requests_per_s = serializers.IntegerField(help_text="Requests of clients per second, over all brokers.")
+    connection_attempts_per_s = serializers.IntegerField(
+        help_text="Connections that begin per second at one broker."
+    )
+    rate_burst_ms = serializers.IntegerField(
+        help_text="For how long what was not used of a rate may be made up; 0 = the brokers' own."
+    )
+    rate_floor_percent = serializers.IntegerField(
+        help_text="The part of each rate that brokers may use without a lease; 0 = the brokers' own."
+    )
 
 
 class PlanShape(serializers.Serializer[Any]):
@@ -132,6 +146,18 @@ class QuotasShape(serializers.Serializer[Any]):
     groups_max = serializers.SerializerMethodField(
         help_text="Consumer groups, over all brokers; 0 = no limit."
     )
+    requests_per_s = serializers.SerializerMethodField(
+        help_text="Requests of clients per second, over all brokers; 0 = no limit."
+    )
+    connection_attempts_per_s = serializers.SerializerMethodField(
+        help_text="Connections that begin per second at one broker; 0 = no limit."
+    )
+    rate_burst_ms = serializers.SerializerMethodField(
+        help_text="For how long what was not used of a rate may be made up; 0 = the brokers' own."
+    )
+    rate_floor_percent = serializers.SerializerMethodField(
+        help_text="The part of each rate that brokers may use without a lease; 0 = the brokers' own."
+    )
 
     def get_plan(self, tenant: Tenant) -> str:
         return self._plan.name
@@ -174,6 +200,18 @@ class QuotasShape(serializers.Serializer[Any]):
 
     def get_groups_max(self, tenant: Tenant) -> int:
         return self._limits.groups_max
+
+    def get_requests_per_s(self, tenant: Tenant) -> int:
+        return self._limits.requests_per_s
+
+    def get_connection_attempts_per_s(self, tenant: Tenant) -> int:
+        return self._limits.connection_attempts_per_s
+
+    def get_rate_burst_ms(self, tenant: Tenant) -> int:
+        return self._limits.rate_burst_ms
+
+    def get_rate_floor_percent(self, tenant: Tenant) -> int:
+        return self._limits.rate_floor_percent
 
     @property
     def _limits(self) -> Limits:

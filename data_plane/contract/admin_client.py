@@ -166,6 +166,10 @@ class AdminClient:
         consume_bytes_per_s: int | None = None,
         connections_max: int = 0,
         groups_max: int = 0,
+        requests_per_s: int = 0,
+        connection_attempts_per_s: int = 0,
+        rate_burst_ms: int = 0,
+        rate_floor_percent: int = 0,
         suspended: bool = False,
         timeout_s: float = CHANGE_S,
     ) -> pb.Outcome:
@@ -174,13 +178,20 @@ class AdminClient:
         """
         quotas = None
         given = (produce_bytes_per_s, partitions_max, consume_bytes_per_s)
-        if suspended or connections_max or groups_max or any(limit is not None for limit in given):
+        later = (
+            connections_max, groups_max, requests_per_s, connection_attempts_per_s, rate_burst_ms, rate_floor_percent,
+        )  # fmt: skip
+        if suspended or any(later) or any(limit is not None for limit in given):
             quotas = pb.TenantQuotas(
                 produce_bytes_per_s=produce_bytes_per_s or 0,
                 partitions_max=partitions_max or 0,
                 consume_bytes_per_s=consume_bytes_per_s or 0,
                 connections_max=connections_max,
                 groups_max=groups_max,
+                requests_per_s=requests_per_s,
+                connection_attempts_per_s=connection_attempts_per_s,
+                rate_burst_ms=rate_burst_ms,
+                rate_floor_percent=rate_floor_percent,
             )
         request = pb.PutTenantRequest(
             tenant=tenant, generation=generation, quotas=quotas, suspended=suspended

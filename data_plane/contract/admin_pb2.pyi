@@ -33,18 +33,26 @@ class PutTenantRequest(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ...) -> None: ...
 
 class TenantQuotas(_message.Message):
-    __slots__ = ("produce_bytes_per_s", "partitions_max", "consume_bytes_per_s", "connections_max", "groups_max")
+    __slots__ = ("produce_bytes_per_s", "partitions_max", "consume_bytes_per_s", "connections_max", "groups_max", "requests_per_s", "connection_attempts_per_s", "rate_burst_ms", "rate_floor_percent")
     PRODUCE_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_MAX_FIELD_NUMBER: _ClassVar[int]
     CONSUME_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     CONNECTIONS_MAX_FIELD_NUMBER: _ClassVar[int]
     GROUPS_MAX_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    CONNECTION_ATTEMPTS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    RATE_BURST_MS_FIELD_NUMBER: _ClassVar[int]
+    RATE_FLOOR_PERCENT_FIELD_NUMBER: _ClassVar[int]
     produce_bytes_per_s: int
     partitions_max: int
     consume_bytes_per_s: int
     connections_max: int
     groups_max: int
-    def __init__(self, produce_bytes_per_s: _Optional[int] = ..., partitions_max: _Optional[int] = ..., consume_bytes_per_s: _Optional[int] = ..., connections_max: _Optional[int] = ..., groups_max: _Optional[int] = ...) -> None: ...
+    requests_per_s: int
+    connection_attempts_per_s: int
+    rate_burst_ms: int
+    rate_floor_percent: int
+    def __init__(self, produce_bytes_per_s: _Optional[int] = ..., partitions_max: _Optional[int] = ..., consume_bytes_per_s: _Optional[int] = ..., connections_max: _Optional[int] = ..., groups_max: _Optional[int] = ..., requests_per_s: _Optional[int] = ..., connection_attempts_per_s: _Optional[int] = ..., rate_burst_ms: _Optional[int] = ..., rate_floor_percent: _Optional[int] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("tenant", "name", "settings_json", "assignments", "generation", "topic_id")

@@ -105,12 +105,20 @@ def _checked_quotas(image: ClusterImage, quotas: model.TenantQuotas) -> model.Te
     for name, rate, highest in (
         ("produce_bytes_per_s", quotas.produce_bytes_per_s, limits.PRODUCE_BYTES_PER_S_MAX),
         ("consume_bytes_per_s", quotas.consume_bytes_per_s, limits.CONSUME_BYTES_PER_S_MAX),
+        ("requests_per_s", quotas.requests_per_s, limits.REQUESTS_PER_S_MAX),
+        (
+            "connection_attempts_per_s",
+            quotas.connection_attempts_per_s,
+            limits.CONNECTION_ATTEMPTS_PER_S_MAX,
+        ),
+        ("rate_burst_ms", quotas.rate_burst_ms, limits.RATE_BURST_MS_MAX),
+        ("rate_floor_percent", quotas.rate_floor_percent, limits.RATE_FLOOR_PERCENT_MAX),
     ):
         if rate > highest:
             raise InvalidRequest(f"{name}: {rate} is above {highest}")
     if image.level >= LEASES:
         return quotas
-    return replace(quotas, consume_bytes_per_s=0, connections_max=0, groups_max=0)
+    return replace(quotas, **dict.fromkeys(model.LATER_QUOTAS, 0))
 
 
 def put_access_list(

@@ -124,9 +124,26 @@ class TenantQuotas:
     """Connections with streams or calls of the tenant at one broker. From feature level LEASES on."""
     groups_max: int = 0
     """Consumer groups of the tenant, over all brokers. From feature level LEASES on."""
+    requests_per_s: int = 0
+    """Calls, and frames of streams that ask for something, over all brokers. From feature level LEASES on."""
+    connection_attempts_per_s: int = 0
+    """Connections of the tenant that begin at one broker. From feature level LEASES on."""
+    rate_burst_ms: int = 0
+    """For how long what was not used of a rate may be made up; 0 = BURST_MS. From feature level LEASES on."""
+    rate_floor_percent: int = 0
+    """The part of a rate that all brokers together may use without a lease; 0 = one in FLOOR. From feature level
+    LEASES on."""
 
 
-_LATER_QUOTAS = ("consume_bytes_per_s", "connections_max", "groups_max")
+LATER_QUOTAS = (
+    "consume_bytes_per_s",
+    "connections_max",
+    "groups_max",
+    "requests_per_s",
+    "connection_attempts_per_s",
+    "rate_burst_ms",
+    "rate_floor_percent",
+)
 """What brokers of Penstock 0.1 cannot read."""
 
 
@@ -144,7 +161,7 @@ class TenantRecord(JsonRecord):
     def encode(self) -> bytes:
         """Without limits of later releases that are not set: brokers before them can read that."""
         values = asdict(self)
-        for name in _LATER_QUOTAS:
+        for name in LATER_QUOTAS:
             if not values["quotas"][name]:
                 del values["quotas"][name]
         return json.dumps(values, separators=(",", ":"), sort_keys=True).encode()

@@ -173,7 +173,7 @@ class BrokerNode:
             clock,
             self.stats,
             self.registration.silence_ms,
-            connections_max=lambda tenant: view.image.quotas_of(tenant).connections_max,
+            view.image.quotas_of,
         )
         key_use = KeyUseCalls(environment, view, self._gate.key_use)
         self.loads = LoadCalls(environment, replicas=replicas, connections=lambda: self._gate.connections)

@@ -49,6 +49,12 @@ class NodeStats:
     """Batches refused because of a tenant's produce rate."""
     consume_throttled_ms: int = 0
     """Total time that pushes to consumers were delayed because of a tenant's consume rate."""
+    requests_throttled: int = 0
+    """Calls and frames that waited because of a tenant's rate of requests, and then went on."""
+    requests_throttled_ms: int = 0
+    """Total time that calls and frames waited because of a tenant's rate of requests."""
+    requests_refused: int = 0
+    """Calls refused because of a tenant's rate of requests."""
     duplicates: int = 0
     """Batches that a producer sent again and the log already had: answered with the first offset."""
     pushed_bytes: int = 0
@@ -118,7 +124,8 @@ class NodeStats:
     usage_retries: int = 0
     """Rounds in which no partition of `__usage` took a record."""
     calls_over_limits: int = 0
-    """Calls refused because their tenant or their address had too many calls or connections open."""
+    """Calls refused because their tenant or their address had too many calls or connections open, or began connections
+    too fast."""
     limit_refusals: LimitRefusals = field(default_factory=LimitRefusals)
     """Batches, calls and requests refused because of a limit, by tenant (empty = of an address, or not counted apart)
     and limit."""

@@ -1,4 +1,4 @@
-"""How fast a tenant may produce or consume on one broker: batches are let through at the rate, delayed, or refused.
+"""How fast a tenant may produce, consume or ask on one broker: batches pass at the rate, are delayed, or refused.
 
 A `Pace` is a queue of bytes that pass at its rate. A batch that comes passes when all before it have; one whose turn is
 too far away is refused and answered when to come back. After a refusal nothing more is let in until half of what is
@@ -19,8 +19,8 @@ from penstock.contract.invariant import invariant
 HOLD_MS_MAX = 4_000
 """A batch is delayed at most so long at the rate there is: well below what a client takes for a broken stream."""
 BURST_MS = 250
-"""What was not used may be made up for this long: within 5 s a tenant gets at most a twentieth above its rate,
-and one batch.
+"""What was not used may be made up for this long, unless the tenant has another burst: within 5 s it gets at most a
+twentieth above its rate, and one batch.
 """
 
 COME_BACK_MS_MAX = 2 * HOLD_MS_MAX
@@ -38,9 +38,12 @@ class Pace:
     A batch's position is the sum of all sizes let in before it.
     """
 
-    def __init__(self, bytes_per_s: int) -> None:
+    def __init__(self, bytes_per_s: int, burst_ms: int = BURST_MS, stored_max: int = 0) -> None:
+        """`burst_ms`, `stored_max`: see `allow_burst`."""
         invariant(bytes_per_s >= 1, "a pace lets something through")
         self.bytes_per_s = bytes_per_s
+        self._burst_ms, self._stored_max = burst_ms, stored_max
+        self._burst = max(bytes_per_s * burst_ms / 1000, stored_max)
         self.let_in = 0
         """Bytes let in so far: the position of the next batch."""
         self.refused = 0
@@ -48,7 +51,7 @@ class Pace:
         self.line = Line()
         """Who waits until everything has passed, before they let more in."""
         self._hoped_bytes_per_s, self._hopes_until_ms = 0, float("-inf")
-        self._passed = bytes_per_s * BURST_MS / 1000
+        self._passed = self._burst
         """Bytes that could have passed, at most a burst ahead of what was let in."""
         self._at_ms = float("-inf")
         self._full = False
@@ -59,7 +62,22 @@ class Pace:
         if bytes_per_s != self.bytes_per_s:
             self._go_on(now_ms)
             self.bytes_per_s = bytes_per_s
+            self._burst = max(bytes_per_s * self._burst_ms / 1000, self._stored_max)
             self._go_on(now_ms)
+
+    def allow_burst(self, burst_ms: int, stored_max: int, now_ms: float) -> None:
+        """From now on what was not used may be made up: so many ms of the rate there is, and at least so much in all,
+        which the rate fills while nothing is let in."""
+        if (burst_ms, stored_max) != (self._burst_ms, self._stored_max):
+            self._go_on(now_ms)
+            self._burst_ms, self._stored_max = burst_ms, stored_max
+            self._burst = max(self.bytes_per_s * burst_ms / 1000, stored_max)
+            self._go_on(now_ms)
+
+    def is_filling(self, now_ms: float) -> bool:
+        """Whether less is stored than may be made up at once."""
+        self._go_on(now_ms)
+        return self._passed < self.let_in + self._stored_max and self._stored_max > 0
 
     def hope(self, bytes_per_s: int, until_ms: float) -> None:
         """Until then refuse only what would be refused at this rate: the own one is about to be another one."""
@@ -87,6 +105,14 @@ class Pace:
         self.let_in += size
         return wait_ms
 
+    def take(self, size: int, now_ms: float) -> bool:
+        """Let in what passes now; False: nothing is let in, for it would have to wait."""
+        self._go_on(now_ms)
+        if self._passed < self.let_in:
+            return False
+        self.let_in += size
+        return True
+
     def correct(self, entered: int, size: int) -> None:
         """Of what was let in as `entered` bytes there are `size`."""
         self.let_in += size - entered
@@ -100,20 +126,22 @@ class Pace:
         """When a refused producer may come back: the same, COME_BACK_MS_MAX at most."""
         return min(COME_BACK_MS_MAX, self.refuses_for_ms(now_ms))
 
-    def _judged_ms(self, now_ms: float) -> float:
-        """Until everything has passed, at the rate that is hoped for if that is higher."""
-        wait_ms = self.clears_in_ms(now_ms)
+    def judged_wait_ms(self, more: int, now_ms: float) -> float:
+        """Until all that was let in and so much more have passed, at the rate that is hoped for if that is higher."""
+        wait_ms = self.wait_ms(self.let_in + more, now_ms)
         if now_ms < self._hopes_until_ms and self._hoped_bytes_per_s > self.bytes_per_s:
             return wait_ms * self.bytes_per_s / self._hoped_bytes_per_s
         return wait_ms
 
+    def _judged_ms(self, now_ms: float) -> float:
+        return self.judged_wait_ms(0, now_ms)
+
     def _go_on(self, now_ms: float) -> None:
-        burst = self.bytes_per_s * BURST_MS / 1000
         if now_ms > self._at_ms:
             if self._at_ms != float("-inf"):
                 self._passed += (now_ms - self._at_ms) * self.bytes_per_s / 1000
             self._at_ms = now_ms
-        self._passed = min(self._passed, self.let_in + burst)
+        self._passed = min(self._passed, self.let_in + self._burst)
 
 
 def part_led(image: ClusterImage, broker: BrokerId, tenant: TenantId) -> tuple[int, int]:

@@ -7,6 +7,8 @@ from enum import IntEnum
 from pathlib import Path
 
 from data_plane.node.leasing.pacing import FLOOR
+from data_plane.node.serving.request_turns import CALL_WAIT_MS_MAX
+from data_plane.throttling.attempts import ONCE_MS_MIN
 from data_plane.throttling.pacing import BURST_MS, HOLD_MS_MAX
 from docs.reference.markdown import code, page, said_of, table
 from penstock.cli.exit_codes import exit_code
@@ -82,7 +84,9 @@ def _tenant_limits() -> tuple[str, ...]:
         (
             code(plan.name),
             *(
-                _amount(name.upper(), value) if (value := getattr(plan.limits, name)) else "no limit"
+                _amount(name.upper(), value)
+                if (value := getattr(plan.limits, name))
+                else ("brokers' own" if name in plans.RATE_SETTINGS else "no limit")
                 for name in plans.LIMIT_NAMES
             ),
         )
@@ -93,8 +97,9 @@ def _tenant_limits() -> tuple[str, ...]:
         "one, and may set single limits beside it. `penstock tenant plans` lists them, `penstock tenant preview` "
         "says what another plan would refuse. A plan below what a tenant uses is refused and names each such limit.",
         table(["limit", "of what", "enforced by", "above it"], rows),
-        f"The rates are shared by all brokers by use. What was not used may be made up for {BURST_MS} ms. A "
-        f"broker without a lease may use its part of 1/{FLOOR} of the rate (the floor).",
+        f"The rates over all brokers are shared by use. What was not used may be made up for {BURST_MS} ms, or for "
+        f"`rate_burst_ms`. A broker without a lease may use its part of the floor: 1/{FLOOR} of the rate, or "
+        "`rate_floor_percent`.",
         "Version 1 of the plans that are shipped:",
         table(["plan", *map(code, plans.LIMIT_NAMES)], shipped),
     )
@@ -139,6 +144,30 @@ _OUTCOMES = {
         "control plane, all web processes together",
         "429 `THROTTLED` with `Retry-After`, which is never before the count of that second ends. Operators' calls and "
         "the reading of limits are not counted. A change of it counts within 5 s.",
+    ),
+    "requests_per_s": (
+        "brokers, all together, from feature level 2 on",
+        "A frame of a stream waits for its turn, and its stream takes no further one meanwhile. A call waits up to "
+        f"{CALL_WAIT_MS_MAX // 1000} s; one whose turn is further away is refused: `THROTTLED` with the milliseconds "
+        "after which it clears. All of a tenant wait in one line at each broker. Signs of life of groups' members "
+        "count, and neither wait nor are refused.",
+    ),
+    "connection_attempts_per_s": (
+        "each broker for itself, from feature level 2 on",
+        "`THROTTLED` with the milliseconds after which it clears, for the first call on one connection more, once its "
+        "key is known to be right and before anything else is done. What is refused takes nothing of the rate. "
+        f"{ONCE_MS_MIN // 1000} s of the rate, or `rate_burst_ms`, may begin at once.",
+    ),
+    "rate_burst_ms": (
+        "brokers, from feature level 2 on",
+        "Nothing is refused. A burst above the usual one is stored at each broker in the part of the rate that would "
+        "be its own (what it leads, has replicas of, or an even part), filled while the tenant rests from what no "
+        "broker uses, and used at once when it is needed: over any time a tenant gets its rate and one burst.",
+    ),
+    "rate_floor_percent": (
+        "brokers, from feature level 2 on",
+        "Nothing is refused. It is what brokers let through before the coordinator of leases has answered, and for "
+        "the first seconds while they cannot reach it. All brokers together are at most so much above a rate.",
     ),
     "connections_max": (
         "each broker for itself, beside `CONNECTIONS_PER_TENANT_MAX`",

@@ -134,6 +134,16 @@ PRODUCE_BYTES_PER_S_MAX: Final = 2**50
 """The highest produce rate that can be set for a tenant."""
 CONSUME_BYTES_PER_S_MAX: Final = 2**50
 """The highest consume rate that can be set for a tenant."""
+REQUESTS_PER_S_MAX: Final = 1_000_000
+"""The highest rate of requests that can be set for a tenant."""
+CONNECTION_ATTEMPTS_PER_S_MAX: Final = 10_000
+"""The highest rate of connections that begin at one broker that can be set for a tenant: more than a broker greets."""
+RATE_BURST_MS_MAX: Final = 60_000
+"""The longest burst that can be set for a tenant: longer ones would be a second rate."""
+RATE_FLOOR_PERCENT_MAX: Final = 10
+"""The highest floor that can be set for a tenant: all brokers without a lease and one that has all of a rate are
+together at most so much above it.
+"""
 FAILED_AUTH_PER_MINUTE_MAX: Final = 60
 """Failed authentications per key id and per address before the broker answers `throttled`."""
 

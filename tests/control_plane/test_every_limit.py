@@ -172,6 +172,10 @@ def _consume_rate() -> None:
     controller.put_tenant(ClusterImage(), "t", quotas=quotas)
 
 
+def _quota(**quotas: int) -> None:
+    controller.put_tenant(ClusterImage(), "t", quotas=model.TenantQuotas(**quotas))
+
+
 def _zone() -> None:
     name = "z" * (limits.DOMAIN_NAME_LENGTH_MAX + 1)
     assert not is_domain_name(name)
@@ -397,6 +401,19 @@ WALK: dict[str, Row] = {
     "CONSUME_BYTES_PER_S_MAX": value(
         _consume_rate, "consume_bytes_per_s: ", f"above {limits.CONSUME_BYTES_PER_S_MAX}"
     ),
+    "REQUESTS_PER_S_MAX": value(
+        lambda: _quota(requests_per_s=limits.REQUESTS_PER_S_MAX + 1), "requests_per_s: ", "above 1000000"
+    ),
+    "CONNECTION_ATTEMPTS_PER_S_MAX": value(
+        lambda: _quota(connection_attempts_per_s=limits.CONNECTION_ATTEMPTS_PER_S_MAX + 1),
+        "connection_attempts_per_s: ", "above 10000",
+    ),
+    "RATE_BURST_MS_MAX": value(
+        lambda: _quota(rate_burst_ms=limits.RATE_BURST_MS_MAX + 1), "rate_burst_ms: ", "above 60000"
+    ),
+    "RATE_FLOOR_PERCENT_MAX": value(
+        lambda: _quota(rate_floor_percent=limits.RATE_FLOOR_PERCENT_MAX + 1), "rate_floor_percent: ", "above 10"
+    ),
     "WEBHOOKS_PER_TENANT_MAX": ByTest(
         outcome="LIMIT_EXCEEDED",
         test="tests/control_plane/webhooks/test_rest.py::test_a_tenant_has_so_many_and_two_of_no_name",
@@ -524,6 +541,26 @@ WALK: dict[str, Row] = {
     "connections_max": ByTest(
         outcome="LIMIT_EXCEEDED",
         test=f"{GATE}::test_a_tenants_own_limit_of_connections_is_the_lower_one_and_is_counted",
+    ),
+    "requests_per_s": ByTest(
+        outcome="delayed, or THROTTLED for a call",
+        test="tests/unit/node/serving/test_request_turns.py::"
+        "test_a_call_whose_turn_is_too_far_away_is_refused_with_the_limit_its_use_and_when_it_clears",
+    ),
+    "connection_attempts_per_s": ByTest(
+        outcome="THROTTLED",
+        test=f"{GATE}::test_connections_that_begin_faster_than_the_tenants_rate_are_refused_before_anything_else"
+        "_and_counted",
+    ),
+    "rate_burst_ms": ByTest(
+        outcome="nothing is refused",
+        test="tests/simulation/test_shared_requests.py::"
+        "test_a_tenant_that_rested_gets_its_burst_once_and_the_rate_over_the_time_after_it",
+    ),
+    "rate_floor_percent": ByTest(
+        outcome="nothing is refused",
+        test="tests/simulation/test_shared_requests.py::"
+        "test_no_tenant_is_above_the_limit_by_more_than_a_tenth_while_the_coordinator_is_away",
     ),
     "groups_max": used(_seats, "groups_max: the tenant has 3 consumer groups, at most 3 allowed; delete some"),
 }  # fmt: skip

@@ -266,3 +266,41 @@ def test_the_limit_of_rest_calls_costs_no_query_once_it_is_known() -> None:
     with CaptureQueriesContext(connection) as limited:
         call("GET", "/v1/topics", token=owner)
     assert len(limited) == len(without)
+
+
+RATES = {
+    "requests_per_s": 300,
+    "connection_attempts_per_s": 5,
+    "rate_burst_ms": 2_000,
+    "rate_floor_percent": 9,
+}
+
+
+def test_burst_and_floor_are_of_a_plan_version_and_a_tenants_own_stand_beside_it() -> None:
+    house = make_house("acme")
+    operator = house.credentials[Standing.OPERATOR]
+    published = call("POST", "/v1/plans", {"name": "bursty", "limits": RATES}, token=operator)
+    assert published.status == 201 and {name: published.body["limits"][name] for name in RATES} == RATES
+    previewed = call("GET", "/v1/quotas/preview?plan=bursty", token=house.credentials[Standing.OWNER])
+    seen = {one["limit"]: (one["wanted"], one["used"], one["refused"]) for one in previewed.body["limits"]}
+    assert {name: seen[name] for name in RATES} == {name: (value, None, "") for name, value in RATES.items()}
+    body = {"plan": "bursty", "rate_burst_ms": 4_000}
+    answer = call("PATCH", "/v1/quotas", body, token=operator, tenant=house.tenant)
+    assert answer.status in (200, 202), answer.body
+    shown = call("GET", "/v1/quotas", token=house.credentials[Standing.OWNER]).body
+    assert {name: shown[name] for name in RATES} == RATES | {"rate_burst_ms": 4_000}
+
+
+@pytest.mark.parametrize(
+    ("limit", "highest"),
+    [
+        ("requests_per_s", 1_000_000),
+        ("connection_attempts_per_s", 10_000),
+        ("rate_burst_ms", 60_000),
+        ("rate_floor_percent", 10),
+    ],
+)
+def test_a_plan_cannot_say_what_brokers_refuse(limit: str, highest: int) -> None:
+    Limits(produce_bytes_per_s=0, partitions_max=0, **{limit: highest})
+    with pytest.raises(InvalidRequest, match=f"{limit}: {highest + 1} is not within 0 to {highest}"):
+        Limits(produce_bytes_per_s=0, partitions_max=0, **{limit: highest + 1})

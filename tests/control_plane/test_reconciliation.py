@@ -63,6 +63,12 @@ def seen(level: int = 1) -> view.ClusterView:
                 produce_bytes_per_s=limits[t.public_id].produce_bytes_per_s,
                 partitions_max=limits[t.public_id].partitions_max,
                 consume_bytes_per_s=limits[t.public_id].consume_bytes_per_s if level > 1 else 0,
+                connections_max=limits[t.public_id].connections_max if level > 1 else 0,
+                groups_max=limits[t.public_id].groups_max if level > 1 else 0,
+                requests_per_s=limits[t.public_id].requests_per_s if level > 1 else 0,
+                connection_attempts_per_s=limits[t.public_id].connection_attempts_per_s if level > 1 else 0,
+                rate_burst_ms=limits[t.public_id].rate_burst_ms if level > 1 else 0,
+                rate_floor_percent=limits[t.public_id].rate_floor_percent if level > 1 else 0,
                 suspended=t.suspended,
             )
             for t in Tenant.objects.all()

@@ -15,7 +15,14 @@ from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import TenantQuotas
 from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
-from penstock.contract.limits import CONSUME_BYTES_PER_S_MAX, PRODUCE_BYTES_PER_S_MAX
+from penstock.contract.limits import (
+    CONNECTION_ATTEMPTS_PER_S_MAX,
+    CONSUME_BYTES_PER_S_MAX,
+    PRODUCE_BYTES_PER_S_MAX,
+    RATE_BURST_MS_MAX,
+    RATE_FLOOR_PERCENT_MAX,
+    REQUESTS_PER_S_MAX,
+)
 from quotas.actions import set_limits
 from quotas.plans import LIMIT_NAMES, STANDARD, SYSTEM
 from quotas.queries import limits_of
@@ -247,6 +254,10 @@ def test_the_highest_rate_that_can_be_set_is_one_that_the_brokers_take(tenant: T
     highest: dict[str, Any] = {
         "produce_bytes_per_s": PRODUCE_BYTES_PER_S_MAX,
         "consume_bytes_per_s": CONSUME_BYTES_PER_S_MAX,
+        "requests_per_s": REQUESTS_PER_S_MAX,
+        "connection_attempts_per_s": CONNECTION_ATTEMPTS_PER_S_MAX,
+        "rate_burst_ms": RATE_BURST_MS_MAX,
+        "rate_floor_percent": RATE_FLOOR_PERCENT_MAX,
     }
     set_limits(ACTOR, tenant, **highest)
     assert put_tenant(ClusterImage(), tenant.public_id, quotas=TenantQuotas(**highest)).changes

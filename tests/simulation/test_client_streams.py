@@ -391,12 +391,19 @@ def test_a_stream_that_reads_is_told_when_the_leadership_moves_and_no_longer_lis
     run_story(story)
 
 
-async def paced(streams: Streams, bytes_per_s: int, consume_bytes_per_s: int = 0) -> None:
+async def paced(
+    streams: Streams, bytes_per_s: int, consume_bytes_per_s: int = 0, requests_per_s: int = 0
+) -> None:
     """The tenant has these rates at the broker from now on; 0 = none."""
-    wanted = TenantQuotas(produce_bytes_per_s=bytes_per_s, consume_bytes_per_s=consume_bytes_per_s)
+    wanted = TenantQuotas(
+        produce_bytes_per_s=bytes_per_s,
+        consume_bytes_per_s=consume_bytes_per_s,
+        requests_per_s=requests_per_s,
+    )
     request = admin_pb2.PutTenantRequest(tenant=TENANT)
     request.quotas.produce_bytes_per_s = bytes_per_s
     request.quotas.consume_bytes_per_s = consume_bytes_per_s
+    request.quotas.requests_per_s = requests_per_s
     await streams.call(own_methods.PUT_TENANT, request, internal=True)
     tenants = streams.node.view.image.tenants
     await streams.until(lambda: tenants[TenantId(TENANT)].quotas == wanted)

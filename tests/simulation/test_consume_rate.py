@@ -3,7 +3,7 @@
 import asyncio
 
 from data_plane.leases.terms import LimitKey
-from data_plane.node.leasing.pacing import CONSUME_RATE, FLOOR
+from data_plane.node.leasing.pacing import CONSUME_RATE, FLOOR, REQUEST_RATE, REQUEST_UNITS
 from data_plane.testkit.cluster import TENANT
 from data_plane.throttling.pacing import BURST_MS
 from penstock.contract import limits
@@ -153,5 +153,27 @@ def test_consumers_that_are_at_the_end_cost_no_request_and_wait_for_no_one() -> 
             await stream.given(count + 1)
         pace = pacing.of(CONSUMED, asyncio.get_running_loop().time() * 1000)
         assert pace is not None and RATE // FLOOR // 3 <= pace.bytes_per_s <= RATE
+
+    run_story(story)
+
+
+def test_each_frame_that_opens_partitions_is_a_request_and_credit_is_none() -> None:
+    async def story(streams: Streams) -> None:
+        await paced(streams, 0, 0, requests_per_s=2)
+        stream, loop = await streams.consuming(), asyncio.get_running_loop()
+        began_s = loop.time()
+        for handle in range(10):
+            await stream.begin(handle=handle, offset=-1)
+        while len(stream.errors) < 10:
+            await stream.hear()
+        least_s = (10 - 1 - 2 * BURST_MS / 1000) / 2 / (1 + 1 / FLOOR)
+        assert least_s <= loop.time() - began_s <= 8.0
+        pace = streams.node.leasing.pacing.of(LimitKey(TenantId(TENANT), REQUEST_RATE), loop.time() * 1000)
+        assert pace is not None
+        counted = pace.let_in
+        for _ in range(20):
+            await stream.give(1)
+        await asyncio.sleep(0.5)
+        assert pace.let_in == counted == 10 * REQUEST_UNITS
 
     run_story(story)

@@ -10,7 +10,15 @@ from web.forms.console_form import ConsoleForm
 from web.forms.fields import Choice, Secret, Whole
 
 _YES, _NO = "yes", "no"
-LATER_LIMITS = ("rest_calls_per_s", "connections_max", "groups_max")
+LATER_LIMITS = (
+    "rest_calls_per_s",
+    "connections_max",
+    "groups_max",
+    "requests_per_s",
+    "connection_attempts_per_s",
+    "rate_burst_ms",
+    "rate_floor_percent",
+)
 """Left empty they stay as they are."""
 
 
@@ -63,6 +71,30 @@ class LimitsForm(ConsoleForm):
     groups_max = Whole(
         label="Consumer groups",
         help_text="Over all brokers; 0: no limit",
+        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
+        required=False,
+    )
+    requests_per_s = Whole(
+        label="Requests a second",
+        help_text="Of clients, over all brokers; 0: no limit",
+        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
+        required=False,
+    )
+    connection_attempts_per_s = Whole(
+        label="New connections",
+        help_text="A second, at one broker; 0: no limit",
+        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
+        required=False,
+    )
+    rate_burst_ms = Whole(
+        label="Burst",
+        help_text="Milliseconds that may be made up; 0: the usual 250",
+        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
+        required=False,
+    )
+    rate_floor_percent = Whole(
+        label="Floor",
+        help_text="Percent without a lease; 0: the usual 4",
         widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
         required=False,
     )

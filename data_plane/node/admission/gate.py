@@ -6,17 +6,18 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from data_plane.authz.access import Authenticator, Operation, Principal
-from data_plane.metadata.model import TopicRecord
+from data_plane.metadata.model import TenantQuotas, TopicRecord
 from data_plane.node.admission.connections import OpenConnections
 from data_plane.node.admission.key_use import KeyUse
 from data_plane.node.ports import Caller, CallFailed, Clock
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import together
+from data_plane.throttling.attempts import Attempts
 from penstock.contract import errors, limits
 from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.ids import TenantId, TopicId
 
-CONNECTIONS_MAX = "connections_max"
+CONNECTIONS_MAX, CONNECTION_ATTEMPTS = "connections_max", "connection_attempts_per_s"
 _EXPIRY_CHECK_MS = 250
 """Between looks at the clock while a key of an open stream has an expiry."""
 _STREAMS_A_TURN = 500
@@ -32,11 +33,11 @@ class Gate:
         clock: Clock,
         stats: NodeStats,
         image_age_ms: Callable[[], float],
-        connections_max: Callable[[TenantId], int],
+        quotas: Callable[[TenantId], TenantQuotas],
     ) -> None:
-        """`connections_max`: of the tenant's quotas, 0 = no limit."""
         self.authenticator = authenticator
-        self._connections_max = connections_max
+        self._quotas = quotas
+        self._attempts = Attempts()
         self._image_age_ms = image_age_ms
         self._clock, self._stats = clock, stats
         self._open: dict[asyncio.Future[None], Principal] = {}
@@ -75,13 +76,15 @@ class Gate:
     @contextmanager
     def enter(self, caller: Caller) -> Iterator[Principal]:
         """A call or stream is open within the block. Raises `CallFailed` as `admit` does, and when its address or its
-        tenant has too many open: an address before any key is looked at.
+        tenant has too many open, or begins connections too fast: an address before any key is looked at. A tenant is
+        known by a right key alone, or anyone could use up its rate by the id of a key.
         """
         connection = caller.connection or caller.peer
         connections = self._of_addresses.would_be(caller.peer, connection)
         self._check_limit("CONNECTIONS_PER_ADDRESS_MAX", limits.CONNECTIONS_PER_ADDRESS_MAX, connections)
         principal = self.admit(caller)
         tenant = principal.tenant
+        self._check_attempt(tenant, connection)
         calls = self._calls.get(tenant, 0) + 1
         self._check_limit("CALLS_PER_TENANT_MAX", limits.CALLS_PER_TENANT_MAX, calls, tenant)
         # A limit that is lowered below what is open ends no connection, and takes nothing from those that are open.
@@ -100,9 +103,26 @@ class Gate:
             if not self._calls[tenant]:
                 del self._calls[tenant]
 
+    def _check_attempt(self, tenant: TenantId, connection: str) -> None:
+        quotas = self._quotas(tenant)
+        per_s = quotas.connection_attempts_per_s
+        if per_s and self._of_tenants.has(tenant, connection):
+            return
+        wait_ms = self._attempts.wait_ms(
+            tenant, connection, per_s, self._clock.monotonic_ms(), burst_ms=quotas.rate_burst_ms
+        )
+        if wait_ms:
+            self._stats.calls_over_limits += 1
+            self._stats.limit_refusals.note(tenant, CONNECTION_ATTEMPTS)
+            raise CallFailed(
+                ErrorCode.THROTTLED,
+                f"{CONNECTION_ATTEMPTS} of the tenant is reached: {per_s} connections a second may begin at this"
+                f" broker, all used; clears in {int(wait_ms) + 1} ms; keep connections open, a client needs one here",
+            )
+
     def _connections_limit(self, tenant: TenantId) -> tuple[str, int]:
         """(name, value) of the lower one of the tenant's own limit and every tenant's."""
-        own = self._connections_max(tenant)
+        own = self._quotas(tenant).connections_max
         if 0 < own < limits.CONNECTIONS_PER_TENANT_MAX:
             return CONNECTIONS_MAX, own
         return "CONNECTIONS_PER_TENANT_MAX", limits.CONNECTIONS_PER_TENANT_MAX

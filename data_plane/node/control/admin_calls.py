@@ -77,6 +77,10 @@ class AdminCalls:
                 consume_bytes_per_s=wanted.quotas.consume_bytes_per_s,
                 connections_max=wanted.quotas.connections_max,
                 groups_max=wanted.quotas.groups_max,
+                requests_per_s=wanted.quotas.requests_per_s,
+                connection_attempts_per_s=wanted.quotas.connection_attempts_per_s,
+                rate_burst_ms=wanted.quotas.rate_burst_ms,
+                rate_floor_percent=wanted.quotas.rate_floor_percent,
             )
         elif wanted.generation:
             quotas = model.TenantQuotas()

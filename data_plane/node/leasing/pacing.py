@@ -1,6 +1,7 @@
 """The paces of all tenants with a rate on one broker: demand is measured, and shares of the rate come back.
 
-A limit has a pace of its own: one of what a tenant produces, one of what it consumes.
+A limit has a pace of its own: one of what a tenant produces, one of what it consumes, one of its requests. What a pace
+counts is bytes, or thousandths of a request: a broker's floor may be less than one a second.
 """
 
 from dataclasses import dataclass
@@ -10,16 +11,20 @@ from data_plane.leases.terms import LimitKey
 from data_plane.metadata.features import LEASES
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import TenantQuotas
-from data_plane.throttling.pacing import Pace, part_copied, part_led
+from data_plane.throttling.pacing import BURST_MS, Pace, part_copied, part_led
 from penstock.contract.ids import BrokerId
-from penstock.contract.limits import CONSUME_BYTES_PER_S_MAX, PRODUCE_BYTES_PER_S_MAX
+from penstock.contract.limits import CONSUME_BYTES_PER_S_MAX, PRODUCE_BYTES_PER_S_MAX, REQUESTS_PER_S_MAX
 
-PRODUCE_RATE, CONSUME_RATE = "produce_bytes_per_s", "consume_bytes_per_s"
+PRODUCE_RATE, CONSUME_RATE, REQUEST_RATE = "produce_bytes_per_s", "consume_bytes_per_s", "requests_per_s"
+REQUEST_UNITS = 1_000
+"""What one request counts in a pace and in leases."""
 SHARE_CHECK_MS = 1_000
 """Between looks at which brokers have a tenant's partitions."""
 FLOOR = 25
-"""All brokers together may use one part in so many of a limit without asking: of a produce rate in proportion to what
-each leads, of a consume rate to the replicas that each has."""
+"""All brokers together may use one part in so many of a limit without asking, unless the tenant has another floor: of a
+produce rate in proportion to what each leads, of a consume rate to the replicas that each has, of requests evenly."""
+_REFILLS = 1
+"""What is wanted to store a burst: next to nothing, so that it is filled from what no broker uses."""
 IDLE_MS = 2_000
 """A pace that was not used for so long is looked at no more, and its lease is given up."""
 _HEADROOM, _MORE = 20, 4
@@ -31,7 +36,7 @@ _DELAYED_MS, _BACKLOG_MS = 100.0, 500.0
 second it could use all there is."""
 _WAITING, _WAITING_OFTEN = 0.25, 0.5
 """The same for who waits until the pace is clear: the part of the time in which some one did."""
-_LIFTED_BYTES_PER_S = max(PRODUCE_BYTES_PER_S_MAX, CONSUME_BYTES_PER_S_MAX)
+_LIFTED_PER_S = max(PRODUCE_BYTES_PER_S_MAX, CONSUME_BYTES_PER_S_MAX, REQUESTS_PER_S_MAX * REQUEST_UNITS)
 _SMOOTHING = 0.3
 """The part of the last measurement in the mean: a second or so of bursts counts."""
 
@@ -82,7 +87,7 @@ class Pacing:
             if gone is not None:
                 self._active.pop(key, None)
                 # What is still delayed goes at once.
-                gone.pace.change(_LIFTED_BYTES_PER_S, now_ms)
+                gone.pace.change(_LIFTED_PER_S, now_ms)
                 gone.pace.line.wake_first()
             return None
         paced = self._paces.get(key)
@@ -92,7 +97,7 @@ class Pacing:
             )
             self._look(paced, rate, now_ms)
             # A new pace begins with the burst of its own rate.
-            paced.pace = Pace(self._share(paced, now_ms))
+            paced.pace = Pace(self._share(paced, now_ms), *self._burst(paced))
         elif paced.rate != rate or (
             paced.revision != self._image.revision and now_ms - paced.looked_ms >= SHARE_CHECK_MS
         ):
@@ -176,7 +181,7 @@ class Pacing:
             return paced.rate
         is_delayed = delayed_ms > _DELAYED_MS or waiting > _WAITING
         if paced.per_s <= paced.floor / 2 and not is_delayed:
-            return 0
+            return _REFILLS if pace.is_filling(now_ms) else 0
         more = _MORE if is_delayed else _HEADROOM
         return min(paced.rate, int(max(paced.per_s, paced.floor) * (more + 1) / more) + 1)
 
@@ -184,9 +189,20 @@ class Pacing:
         mine, of_all = self._part(self._broker, paced.key)
         paced.rate, paced.revision, paced.looked_ms = rate, self._image.revision, now_ms
         paced.safe = rate * max(1, mine) // max(1, of_all)
-        paced.floor = paced.safe // FLOOR
+        percent = self._image.quotas_of(paced.key.tenant).rate_floor_percent
+        paced.floor = paced.safe * percent // 100 if percent else paced.safe // FLOOR
+        paced.pace.allow_burst(*self._burst(paced), now_ms)
+
+    def _burst(self, paced: _Paced) -> tuple[int, int]:
+        """As `Pace.allow_burst` takes it. More than is usual is stored in the broker's safe part alone: then all
+        brokers together store the burst once, though each may have filled it while it had all of the rate."""
+        burst_ms = self._image.quotas_of(paced.key.tenant).rate_burst_ms or BURST_MS
+        return min(burst_ms, BURST_MS), paced.safe * burst_ms // 1000 if burst_ms > BURST_MS else 0
 
     def _part(self, broker: BrokerId, key: LimitKey) -> tuple[int, int]:
+        if key.name == REQUEST_RATE:
+            registered = [one for one in self._image.brokers if self._image.epoch_of(one)]
+            return int(broker in registered), len(registered)
         part = part_copied if key.name == CONSUME_RATE else part_led
         return part(self._image, broker, key.tenant)
 
@@ -209,4 +225,6 @@ def _rate(quotas: TenantQuotas, name: str) -> int:
     """0 = there is none of that name, or no limit."""
     if name == PRODUCE_RATE:
         return quotas.produce_bytes_per_s
+    if name == REQUEST_RATE:
+        return quotas.requests_per_s * REQUEST_UNITS
     return quotas.consume_bytes_per_s if name == CONSUME_RATE else 0

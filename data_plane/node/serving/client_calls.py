@@ -18,6 +18,7 @@ from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.requests import parsed, require_few
+from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.node.tasks import Turn, in_turns
 from penstock.contract import errors
 from penstock.contract.errors import ErrorCode, PenstockError
@@ -43,10 +44,12 @@ class ClientCalls:
         find: Callable[[TopicPartition], Replica | None],
         count: Callable[[TenantId, int], None],
         fairness: Fairness,
+        *,
+        requests: RequestTurns,
         begin_turn: Callable[[], Turn],
     ) -> None:
         """`count` is called with each answer's tenant and error code."""
-        self._begin_turn = begin_turn
+        self._begin_turn, self._requests = begin_turn, requests
         self._count, self._fairness = count, fairness
         self._config, self._view, self._gate, self._store, self._find = config, view, gate, store, find
         self._next_producer_id = self._producer_ids_end = 0
@@ -137,6 +140,7 @@ class ClientCalls:
     ) -> None:
         """The whole first, then each change of the topics or brokers, until the client leaves or the key is gone."""
         principal = self._gate.admit(caller)
+        await self._requests.of(principal.tenant).call()
         asked = parsed(pb.WatchMetadataRequest, request).topics
         require_few(len(asked), "topics")
         names = dict.fromkeys(asked)

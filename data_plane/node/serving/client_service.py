@@ -12,6 +12,7 @@ from data_plane.node.ports import Caller, CallHandler, Service
 from data_plane.node.serving.client_calls import ClientCalls
 from data_plane.node.serving.client_streams import ClientStreams
 from data_plane.node.serving.record_deletion import RecordDeletion
+from data_plane.node.serving.request_turns import RequestTurns
 from penstock.contract import methods
 
 
@@ -28,11 +29,16 @@ class ClientParts:
     scrubber: Scrubber
 
 
-def client_service(parts: ClientParts, gate: Gate, fairness: Fairness) -> Service:
-    """Each call waits for its tenant's turn."""
+def client_service(parts: ClientParts, gate: Gate, fairness: Fairness, requests: RequestTurns) -> Service:
+    """Each call waits for its turn at its tenant's rate of requests, and then for its tenant's turn."""
 
     async def turn(method: str, caller: Caller, request: bytes) -> None:
-        await fairness.turn_of_question(gate.admit(caller).tenant, beat=is_beat(method, request))
+        tenant, beat = gate.admit(caller).tenant, is_beat(method, request)
+        if beat:
+            requests.of(tenant).beat()
+        else:
+            await requests.of(tenant).call()
+        await fairness.turn_of_question(tenant, beat=beat)
 
     calls: dict[str, CallHandler] = {
         methods.METADATA: parts.calls.metadata,

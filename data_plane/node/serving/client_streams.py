@@ -16,6 +16,7 @@ from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.node.serving.produce_stream import ProduceStream
+from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.throttling.pacing import Pace
 
 
@@ -30,6 +31,7 @@ class ClientStreams:
         gate: Gate,
         fairness: Fairness,
         pace: Callable[[LimitKey], Pace | None],
+        requests: RequestTurns,
         replicas: ReplicaSet,
         disk_space: DiskSpace,
         committer: Committer,
@@ -44,7 +46,7 @@ class ClientStreams:
         self._replicas, self._disk_space = replicas, disk_space
         self._committer, self._metering = committer, metering
         self._writing, self._reading = writing, reading
-        self._pace = pace
+        self._pace, self._requests = pace, requests
         self._consumers: dict[ConsumeStream, None] = {}
 
     def recheck(self) -> None:
@@ -68,6 +70,7 @@ class ClientStreams:
             refuses_writes=lambda: self._disk_space.refuses_writes,
             confident=self._writing,
             pace=lambda: self._pace(limit),
+            requests=self._requests.of(principal.tenant),
             tally=tally,
             turns=self._fairness.of(principal.tenant),
         )
@@ -91,6 +94,7 @@ class ClientStreams:
             self._stats,
             confident=self._reading,
             pace=lambda: self._pace(limit),
+            requests=self._requests.of(principal.tenant),
             metering=self._metering,
             tally=tally,
             turns=self._fairness.of(principal.tenant),

@@ -27,6 +27,7 @@ from data_plane.node.replicas.reading_rights import (
 )
 from data_plane.node.replicas.replica import Following, Replica
 from data_plane.node.serving.read_turns import ReadTurns
+from data_plane.node.serving.request_turns import TenantRequests
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn, together
 from data_plane.throttling.pacing import Pace
@@ -74,13 +75,14 @@ class ConsumeStream:
         *,
         confident: Callable[[], bool],
         pace: Callable[[], Pace | None],
+        requests: TenantRequests,
         metering: Metering,
         tally: RequestTally,
         turns: TenantTurns,
         begin_turn: Callable[[], Turn],
     ) -> None:
         self._begin_turn = begin_turn
-        self._metering, self._tally, self._turns = metering, tally, turns
+        self._metering, self._tally, self._turns, self._requests = metering, tally, turns, requests
         self._connection, self._principal, self._gate = connection, principal, gate
         self._find, self._disk, self._config, self._stats = find, disk, config, stats
         self._confident = confident
@@ -130,8 +132,10 @@ class ConsumeStream:
     async def _receive(self) -> None:
         while True:
             frame = await self._connection.receive()
-            await self._turns.turn()
             kind, head, _ = unpack_frame(frame)
+            if kind is FrameKind.CONSUME_OPEN:
+                await self._requests.frame()
+            await self._turns.turn()
             self._gate.check(self._principal)
             try:
                 await self._take(kind, bytes(head))

@@ -17,6 +17,7 @@ from data_plane.node.leasing.pacing import PRODUCE_RATE
 from data_plane.node.ports import Clock, Connection, ConnectionLost, Rng
 from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.replica import ProduceOutcome, Replica
+from data_plane.node.serving.request_turns import TenantRequests
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
 from data_plane.throttling.pacing import Pace
@@ -77,10 +78,11 @@ class ProduceStream:
         refuses_writes: Callable[[], str],
         confident: Callable[[], bool],
         pace: Callable[[], Pace | None],
+        requests: TenantRequests,
         tally: RequestTally,
         turns: TenantTurns,
     ) -> None:
-        self._tally, self._turns = tally, turns
+        self._tally, self._turns, self._requests = tally, turns, requests
         self._connection, self._principal, self._gate = connection, principal, gate
         self._find, self._committer, self._stats = find, committer, stats
         self._clock, self._rng = clock, rng
@@ -105,6 +107,8 @@ class ProduceStream:
             while True:
                 frame = await self._connection.receive()
                 await self._committer.below_bound()
+                if not self._requests.passes():
+                    await self._requests.frame()
                 if self._refused:
                     await self._turns.turn_of_refused()
                     self._refused = 0

@@ -19,6 +19,7 @@ from data_plane.node.serving.client_calls import ClientCalls
 from data_plane.node.serving.client_service import ClientParts, client_service
 from data_plane.node.serving.client_streams import ClientStreams
 from data_plane.node.serving.record_deletion import RecordDeletion
+from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.throttling.pacing import Pace
 
 
@@ -46,12 +47,14 @@ class Serving:
     ) -> None:
         """`pace`: of a limit now. `writing` and `reading`: may this broker do so by what it knows of the metadata?
         `confident`: was its session confirmed just now?"""
+        requests = RequestTurns(pace, environment.clock, environment.stats)
         self.streams = ClientStreams(
             environment,
             view=view,
             gate=gate,
             fairness=fairness,
             pace=pace,
+            requests=requests,
             replicas=replicas,
             disk_space=disk_space,
             committer=committer,
@@ -80,7 +83,8 @@ class Serving:
             replicas.find,
             metering.count_call,
             fairness,
-            begin_turn,
+            requests=requests,
+            begin_turn=begin_turn,
         )
         parts = ClientParts(
             streams=self.streams,
@@ -91,7 +95,7 @@ class Serving:
             deletion=deletion,
             scrubber=integrity.scrubber,
         )
-        self.service = client_service(parts, gate, fairness)
+        self.service = client_service(parts, gate, fairness, requests)
 
     def recheck(self) -> None:
         """Keys or tenants changed."""

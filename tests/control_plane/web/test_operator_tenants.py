@@ -1,5 +1,7 @@
 """The operators' pages of tenants: limits are set and audited, tenants suspended, the service's own left alone."""
 
+import re
+
 import pytest
 from django.test import Client
 
@@ -90,3 +92,27 @@ def test_people_of_a_tenant_are_no_operators(house: House) -> None:
     for answer in (client.get(address), client.post(address, {"partitions_max": "0"})):
         assert answer.status_code == 302 and answer["Location"] == "/operator/sign-in"
     assert limits_of(house.tenant).partitions_max == 1_000
+
+
+def test_rates_of_requests_and_how_rates_are_kept_are_set_here_and_shown_to_the_tenant(
+    house: House, operator: Client
+) -> None:
+    address = f"/operator/tenants/{house.tenant.public_id}"
+    given = {
+        "produce_bytes_per_s": "0", "consume_bytes_per_s": "0", "partitions_max": "0", "requests_per_s": "300",
+        "connection_attempts_per_s": "7", "rate_burst_ms": "2500", "rate_floor_percent": "8",
+    }  # fmt: skip
+    assert operator.post(address, given).status_code == 302
+    limits = limits_of(house.tenant)
+    assert (limits.requests_per_s, limits.connection_attempts_per_s) == (300, 7)
+    assert (limits.rate_burst_ms, limits.rate_floor_percent) == (2_500, 8)
+    client = Client()
+    client.cookies["penstock"] = house.credentials[Standing.OWNER]
+    page = client.get(f"/t/{house.tenant.name}").content.decode()
+    shown = dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]+?) ?<span", page))
+    assert {name: shown[name] for name in ("Requests", "New connections", "Burst", "Floor")} == {
+        "Requests": "300", "New connections": "7", "Burst": "2,500 ms", "Floor": "8 %",
+    }  # fmt: skip
+    refused = operator.post(address, given | {"rate_floor_percent": "11"})
+    assert refused.status_code == 422 and "11 is not within 0 to 10" in refused.content.decode()
+    assert limits_of(house.tenant).rate_floor_percent == 8

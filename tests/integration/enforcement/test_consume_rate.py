@@ -1,18 +1,24 @@
 """A tenant's consume rate on real brokers: it is reached and kept by one partition and by three, and no one else is
-slowed."""
+slowed. And its rate of requests, and how fast its connections begin."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
+import grpc
 import pytest
 
 from data_plane.node.leasing.pacing import FLOOR
 from data_plane.node.serving.read_turns import READ_MS
 from data_plane.throttling.pacing import BURST_MS
 from penstock import Client
+from penstock.contract import methods
+from penstock.contract.errors import ErrorCode
 from tests.integration.brokers import Brokers, Tenant
+from tests.integration.raw_wire import with_key
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
@@ -114,3 +120,72 @@ def test_a_consumer_of_another_tenant_is_not_slowed_and_a_limit_that_ends_lets_g
             Reader(fast, "read").run(size)
             assert delayed.bytes < size / 2
         delayed.run(size)
+
+
+REQUESTS = 40
+
+
+def test_above_the_rate_of_requests_calls_are_refused_by_name_and_a_producer_only_goes_slower(
+    cluster: Brokers, tenant: Tenant
+) -> None:
+    cluster.create_topic(tenant, "asked", 1, assignments=PLACES[:1])
+    known = cluster.admin.put_tenant(tenant.name, generation=1, requests_per_s=REQUESTS)
+    cluster.admin.wait_until_seen(known)
+    address = cluster.bootstrap[0]
+    with cluster.client(tenant) as client, client.producer(linger_ms=0) as producer:
+        producer.send("asked", b"first").result(PATIENCE_S)
+        began = time.monotonic()
+        for number in range(2 * REQUESTS):
+            producer.send("asked", str(number).encode()).result(PATIENCE_S)
+        passed_s = time.monotonic() - began
+        least_s = (2 - BURST_MS / 1000) / (1 + 1 / FLOOR) - 2 / REQUESTS
+        assert passed_s >= least_s, "each message was a frame"
+        known = cluster.admin.put_tenant(tenant.name, generation=2, requests_per_s=4)
+        cluster.admin.wait_until_seen(known)
+        refused = flooded(address, tenant)
+        assert {code for code, _ in refused} == {ErrorCode.THROTTLED}, refused
+        assert all("requests_per_s of the tenant is reached: " in said for _, said in refused)
+        assert all(re.search(r" at this broker now, all used; clears in \d+ ms", said) for _, said in refused)
+        cluster.admin.put_tenant(tenant.name, generation=3)
+        producer.send("asked", b"last").result(PATIENCE_S)
+    counted = f'penstock_limit_refusals_total{{limit="requests_per_s",tenant="{tenant.name}"}} '
+    assert any(counted in cluster.http(number, "/metrics")[1] for number in cluster.ids)
+
+
+def flooded(address: str, tenant: Tenant) -> list[tuple[ErrorCode | None, str]]:
+    """The refusals of a hundred calls at once on one connection."""
+    with grpc.insecure_channel(address) as channel:
+        ask: Any = channel.unary_unary(methods.METADATA)
+        asked = [ask.future(b"", timeout=PATIENCE_S, metadata=with_key(tenant.api_key)) for _ in range(100)]
+        errors: list[Any] = [error for call in asked if (error := call.exception()) is not None]
+    assert errors, "none was refused"
+    return [(code_of(error), str(error.details())) for error in errors]
+
+
+def code_of(error: Any) -> ErrorCode | None:
+    trailing = {one.key: one.value for one in error.trailing_metadata() or ()}
+    return ErrorCode(int(trailing[methods.ERROR_CODE])) if methods.ERROR_CODE in trailing else None
+
+
+def test_a_storm_of_connections_is_refused_by_name_and_a_client_that_is_connected_does_not_notice(
+    cluster: Brokers, tenant: Tenant
+) -> None:
+    cluster.create_topic(tenant, "calm", 1, assignments=PLACES[:1])
+    address = cluster.bootstrap[0]
+    with cluster.client(tenant) as client, client.producer() as producer:
+        producer.send("calm", b"before").result(PATIENCE_S)
+        known = cluster.admin.put_tenant(tenant.name, generation=1, connection_attempts_per_s=2)
+        cluster.admin.wait_until_seen(known)
+        with ExitStack() as opened:
+            asked: list[Any] = []
+            for number in range(40):
+                # Channels with the same options share a connection.
+                options = [("penstock.storm", number)]
+                channel = opened.enter_context(grpc.insecure_channel(address, options=options))
+                ask: Any = channel.unary_unary(methods.METADATA)
+                asked.append(ask.future(b"", timeout=PATIENCE_S, metadata=with_key(tenant.api_key)))
+            refused: list[Any] = [error for call in asked if (error := call.exception()) is not None]
+        assert refused and {code_of(error) for error in refused} == {ErrorCode.THROTTLED}
+        said = "connection_attempts_per_s of the tenant is reached: 2 connections a second may begin at this broker"
+        assert all(str(error.details()).startswith(said) for error in refused)
+        producer.send("calm", b"after").result(PATIENCE_S)

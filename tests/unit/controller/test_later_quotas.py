@@ -8,7 +8,15 @@ from data_plane.metadata.features import LEASES
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Put
 
-WANTED = model.TenantQuotas(produce_bytes_per_s=7, partitions_max=9, connections_max=3, groups_max=4)
+LATER = {
+    "connections_max": 3,
+    "groups_max": 4,
+    "requests_per_s": 5,
+    "connection_attempts_per_s": 6,
+    "rate_burst_ms": 700,
+    "rate_floor_percent": 8,
+}
+WANTED = model.TenantQuotas(produce_bytes_per_s=7, partitions_max=9, **LATER)
 
 
 def stored(level: int) -> dict[str, int]:
@@ -25,6 +33,4 @@ def test_below_the_level_brokers_get_what_the_release_before_reads() -> None:
 
 
 def test_from_the_level_on_they_get_all_of_it() -> None:
-    assert stored(LEASES) == {
-        "produce_bytes_per_s": 7, "partitions_max": 9, "connections_max": 3, "groups_max": 4,
-    }  # fmt: skip
+    assert stored(LEASES) == {"produce_bytes_per_s": 7, "partitions_max": 9, **LATER}

@@ -130,3 +130,37 @@ def test_a_pace_that_was_full_a_second_time_refuses_again_only_when_it_is_full()
         now_ms += 1
         assert pace.enter(1_000, now_ms) is not None
         assert pace.enter(500, now_ms) is not None, "it holds more than half again, and is not full"
+
+
+def test_a_longer_burst_is_stored_while_nothing_is_let_in_and_used_at_once() -> None:
+    pace = Pace(100, BURST_MS, 5_000)
+    assert not pace.is_filling(0.0)
+    assert pace.enter(5_000, 0.0) == 0
+    assert pace.enter(100, 0.0) == 0 and pace.enter(100, 0.0) == 1_000, (
+        "one batch passes whole, the next waits"
+    )
+    assert pace.is_filling(10_000.0)
+    assert not pace.is_filling(52_000.0 + 100)
+    assert pace.enter(5_000, 1_000_000.0) == 0 and pace.enter(1, 1_000_000.0) == 0
+    assert pace.enter(1, 1_000_000.0) == 10, "no more is stored, however long it rests"
+
+
+def test_a_burst_that_is_taken_back_is_gone_at_once_and_another_one_is_filled_first() -> None:
+    pace = Pace(1_000, BURST_MS, 5_000)
+    pace.allow_burst(100, 0, 0.0)
+    assert [pace.enter(100, 0.0) for _ in range(3)] == [0, 0, 100]
+    pace.allow_burst(BURST_MS, 5_000, 0.0)
+    assert pace.is_filling(0.0) and pace.clears_in_ms(0.0) == 200
+
+
+def test_what_is_taken_passes_now_or_is_not_let_in() -> None:
+    pace = Pace(1_000)
+    assert [pace.take(300, 0.0) for _ in range(3)] == [True, False, False] and pace.let_in == 300
+    assert not pace.take(300, 49.0) and pace.take(300, 50.0)
+    assert pace.enter(100, 50.0) == 300, "and counts as what is entered does"
+
+
+def test_a_usual_burst_asks_for_nothing_to_be_stored() -> None:
+    pace = Pace(100)
+    pace.enter(10_000, 0.0, may_refuse=False)
+    assert not pace.is_filling(0.0)

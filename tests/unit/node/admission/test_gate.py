@@ -4,11 +4,13 @@ import asyncio
 import gc
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from data_plane.authz.access import Principal
+from data_plane.metadata.model import TenantQuotas
 from data_plane.node.admission.gate import Gate
 from data_plane.node.ports import Caller, CallFailed
 from data_plane.node.stats import NodeStats
@@ -32,16 +34,16 @@ class Clock:
         return 0.0
 
 
-def own_connections_max(tenant: TenantId) -> int:
-    """As the quotas of tenants say; one has a limit of its own."""
-    return 2 if tenant == HOOLI else 0
+def own_quotas(tenant: TenantId) -> TenantQuotas:
+    """One tenant has limits of its own."""
+    return TenantQuotas(connections_max=2 if tenant == HOOLI else 0)
 
 
-def gate(connections_max: Callable[[TenantId], int] = own_connections_max) -> tuple[Gate, Tenants]:
+def gate(quotas: Callable[[TenantId], TenantQuotas] = own_quotas) -> tuple[Gate, Tenants]:
     tenants = Tenants()
     for tenant in (INITECH, HOOLI):
         tenants.add_key(NUMBERS[tenant], tenant)
-    return Gate(tenants.authenticator, Clock(), NodeStats(), lambda: 0.0, connections_max), tenants
+    return Gate(tenants.authenticator, Clock(), NodeStats(), lambda: 0.0, quotas), tenants
 
 
 def bearer(number: int) -> str:
@@ -132,7 +134,7 @@ def test_a_tenants_own_limit_of_connections_is_the_lower_one_and_is_counted() ->
 
 def test_a_limit_below_what_is_open_takes_nothing_from_the_connections_that_are() -> None:
     most = 3
-    door, _ = gate(lambda tenant: most)
+    door, _ = gate(lambda tenant: TenantQuotas(connections_max=most))
     with ExitStack() as opened:
         for number in range(3):
             opened.enter_context(door.enter(of(HOOLI, connection=f"p:{number}")))
@@ -173,7 +175,7 @@ class Open:
     def __init__(self, loop: SimLoop) -> None:
         self.clock = SimClock(loop)
         self.tenants, self.stats = Tenants(), NodeStats()
-        self.door = Gate(self.tenants.authenticator, self.clock, self.stats, lambda: 0.0, own_connections_max)
+        self.door = Gate(self.tenants.authenticator, self.clock, self.stats, lambda: 0.0, own_quotas)
         self.tasks: list[asyncio.Task[Any]] = [loop.create_task(self.door.run())]
 
     def begin(self, tenant: TenantId, conversation: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -306,3 +308,34 @@ def test_a_call_with_a_key_that_is_not_known_is_counted_each_time() -> None:
         assert refused.value.code == ErrorCode.UNAUTHENTICATED
         assert door._stats.authentication_failures == count
     assert door.connections == 0
+
+
+def test_connections_that_begin_faster_than_the_tenants_rate_are_refused_before_anything_else_and_counted() -> (
+    None
+):
+    door, _ = gate(lambda tenant: TenantQuotas(connection_attempts_per_s=3 if tenant == HOOLI else 0))
+    for number in range(3):
+        with door.enter(of(HOOLI, connection=f"p:{number}")):
+            pass
+    said = (
+        "connection_attempts_per_s of the tenant is reached: 3 connections a second may begin at this broker, all used;"
+        " clears in 334 ms"
+    )
+    for _ in range(2):
+        with pytest.raises(CallFailed, match=said) as refused, door.enter(of(HOOLI, connection="p:3")):
+            raise AssertionError("it is let in")
+        assert refused.value.code == ErrorCode.THROTTLED
+    assert door._stats.limit_refusals.of(HOOLI, "connection_attempts_per_s") == 2
+    with door.enter(of(HOOLI, connection="p:1")), door.enter(of(INITECH, connection="p:9")):
+        assert door.connections == 2, "what is known goes on, and other tenants do not notice"
+
+
+def test_a_wrong_key_takes_nothing_of_the_rate_of_the_tenant_it_names() -> None:
+    door, _ = gate(lambda tenant: TenantQuotas(connection_attempts_per_s=1))
+    right = of(HOOLI, connection="p:1")
+    wrong = replace(right, authorization=right.authorization[:-3] + "xyz", connection="p:2")
+    for _ in range(10):
+        with pytest.raises(CallFailed), door.enter(wrong):
+            raise AssertionError("it is let in")
+    with door.enter(right):
+        pass

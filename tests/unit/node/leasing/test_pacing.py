@@ -9,6 +9,8 @@ from data_plane.node.leasing.pacing import (
     FLOOR,
     IDLE_MS,
     PRODUCE_RATE,
+    REQUEST_RATE,
+    REQUEST_UNITS,
     SHARE_CHECK_MS,
     Pacing,
 )
@@ -205,3 +207,70 @@ def test_a_lease_that_comes_wakes_the_stream_that_waits_and_so_does_the_end_of_t
     assert len(woken) == 1 and pace.bytes_per_s == 300_000
     paced(store, 100_000)
     assert pacing.of(CONSUMED, 1.0) is None and len(woken) == 2
+
+
+REQUESTED = LimitKey(ACME, REQUEST_RATE)
+
+
+def with_quotas(store: Store, **quotas: int) -> None:
+    tenant = model.TenantRecord(tenant=ACME, quotas=model.TenantQuotas(**quotas))
+    store.put(model.tenant_key(ACME), tenant.encode())
+
+
+def test_requests_have_a_pace_of_their_own_in_thousandths_and_an_even_part_for_each_registered_broker() -> (
+    None
+):
+    store, _, pacing = by_demand(100_000)
+    with_quotas(store, requests_per_s=20)
+    registered = [one for one in store.image.brokers if store.image.epoch_of(one)]
+    pace = pacing.of(REQUESTED, 0.0)
+    assert pace is not None and pacing.limit(REQUESTED) == 20 * REQUEST_UNITS
+    assert pace.bytes_per_s == 20 * REQUEST_UNITS // max(1, len(registered)) // FLOOR, (
+        "less than one a second"
+    )
+    assert pacing.of(KEY, 0.0) is None
+    pace.enter(5 * REQUEST_UNITS, 0.0, may_refuse=False)
+    assert pacing.wants(0.0) == {REQUESTED: 20 * REQUEST_UNITS}
+
+
+def test_a_tenants_own_floor_counts_and_all_brokers_together_keep_to_it() -> None:
+    store, _, pacing = by_demand(100_000)
+    with_quotas(store, produce_bytes_per_s=100_000, rate_floor_percent=10)
+    other = Pacing(store.image, BrokerId(2), holder_of(2))
+    paces = [each.of(KEY, 0.0) for each in (pacing, other)]
+    assert [pace.bytes_per_s for pace in paces if pace] == [5_000, 5_000]
+
+
+def test_a_burst_is_stored_by_safe_parts_from_what_is_left_and_the_lease_is_given_up_when_it_is_full() -> (
+    None
+):
+    store, holder, pacing = by_demand(100_000)
+    with_quotas(store, produce_bytes_per_s=100_000, rate_burst_ms=20_000)
+    pace = pacing.of(KEY, 0.0)
+    assert pace is not None
+    assert pace.enter(1_000_000, 0.0) == 0, "half of what is led: half of the burst, at once"
+    granted(holder, pacing, 100_000, 0.0)
+    now_ms, wanted = 0.0, list[int]()
+    while pacing.is_active and now_ms < 60_000:
+        now_ms += 250.0
+        wants = pacing.wants(now_ms)
+        request = holder.request(wants, now_ms)
+        if wants:
+            wanted.append(wants[KEY])
+        if request is not None:
+            holder.answered(request, dict.fromkeys(request.wishes, 90_000), now_ms)
+        pacing.take_shares(now_ms)
+    assert wanted[-1] == 1, "next to nothing is wanted: what others want goes first"
+    assert not pacing.is_active and not holder.keys and 11_000 < now_ms < 15_000
+    later_ms = now_ms + 1_000.0
+    assert pacing.of(KEY, later_ms) is pace
+    assert pace.enter(1_000_000, later_ms) == 0 and (pace.enter(1_000, later_ms) or 0) == 0
+    assert pace.clears_in_ms(later_ms) > 0
+
+
+def test_a_burst_that_is_set_later_is_known_within_a_second_of_use() -> None:
+    store, _, pacing = by_demand(100_000)
+    pace = pacing.of(KEY, 0.0)
+    assert pace is not None
+    with_quotas(store, produce_bytes_per_s=100_000, rate_burst_ms=4_000)
+    assert pacing.of(KEY, SHARE_CHECK_MS + 1.0) is pace and pace.is_filling(SHARE_CHECK_MS + 1.0)

@@ -8,9 +8,12 @@ import pytest
 
 from data_plane.node.admission.fairness import Fairness
 from data_plane.node.groups.group_calls import is_beat
-from data_plane.node.ports import Caller
+from data_plane.node.leasing.pacing import REQUEST_UNITS
+from data_plane.node.ports import Caller, CallFailed
 from data_plane.node.serving.client_service import client_service
+from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.node.stats import NodeStats
+from data_plane.throttling.pacing import Pace
 from data_plane.throttling.spare import ALWAYS
 from penstock.contract import methods
 from penstock.contract.v1 import groups_pb2 as pb
@@ -48,6 +51,7 @@ def test_a_beat_is_of_a_member_that_has_joined_and_changes_nothing(
 def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
     hands, (door, _) = Hands(), gate()
     fair = Fairness(hands, NodeStats())
+    unlimited = RequestTurns(lambda limit: None, hands, NodeStats())
     heard: list[bytes] = []
 
     class Unasked:
@@ -64,7 +68,7 @@ def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
             raise AssertionError("it has to wait")
 
     others = dict.fromkeys(("streams", "calls", "proofs", "commitments", "deletion", "scrubber"), Unasked())
-    service = client_service(cast(Any, SimpleNamespace(groups=Groups(), **others)), door, fair)
+    service = client_service(cast(Any, SimpleNamespace(groups=Groups(), **others)), door, fair, unlimited)
     caller, beat, joins = of(ACME), request(1), request(0, "orders")
 
     async def call(method: str, sent: bytes) -> bytes:
@@ -90,3 +94,31 @@ def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
 
     asyncio.run(story())
     assert not fair._questions.queues
+
+
+@pytest.mark.pure  # its handlers stand in for those of many classes
+def test_a_beat_counts_as_a_request_and_goes_on_where_other_calls_are_refused() -> None:
+    hands, (door, _) = Hands(), gate()
+    pace = Pace(REQUEST_UNITS)
+    requests = RequestTurns(lambda limit: pace, hands, NodeStats())
+    names = ("streams", "calls", "groups", "proofs", "commitments", "deletion", "scrubber")
+    parts: Any = SimpleNamespace(**dict.fromkeys(names, MagicHands()))
+    service = client_service(parts, door, Fairness(hands, NodeStats()), requests)
+    pace.enter(2 * REQUEST_UNITS, hands.monotonic_ms(), may_refuse=False)
+
+    async def story() -> None:
+        await service.turn(methods.GROUP_HEARTBEAT, of(ACME), request(1))
+        assert pace.let_in == 3 * REQUEST_UNITS
+        for method, sent in ((methods.GROUP_HEARTBEAT, request(0, "orders")), (methods.LIST_GROUPS, b"")):
+            with pytest.raises(CallFailed, match="requests_per_s of the tenant is reached: 1 of it"):
+                await service.turn(method, of(ACME), sent)
+        assert pace.let_in == 3 * REQUEST_UNITS
+
+    asyncio.run(story())
+
+
+class MagicHands:
+    """Has every handler, and none is called."""
+
+    def __getattr__(self, name: str) -> object:
+        return name

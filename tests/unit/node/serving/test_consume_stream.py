@@ -75,7 +75,7 @@ def test_a_read_that_fails_after_the_client_went_elsewhere_ends_nothing() -> Non
         stream = ConsumeStream(
             cast(Any, None), cast(Any, None), anything, lambda where: anything, anything, CONFIG, clock, NodeStats(),
             confident=lambda: True, pace=lambda: None, metering=anything, tally=RequestTally(TenantId("t"), FETCH),
-            turns=anything, begin_turn=lambda: Turn(clock, SystemRng()),
+            turns=anything, requests=anything, begin_turn=lambda: Turn(clock, SystemRng()),
         )  # fmt: skip
         wanted = pb.ConsumeOpen(
             handle=1, generation=1, topic_id=bytes(16), offset=BAD_OFFSET, credit_bytes=99
@@ -126,7 +126,7 @@ def test_partitions_behind_many_that_have_no_credit_are_read(monkeypatch: pytest
         stream = ConsumeStream(
             anything, anything, anything, lambda where: partitions[where.partition], anything, CONFIG, clock,
             NodeStats(), confident=lambda: True, pace=lambda: None, metering=anything,
-            tally=RequestTally(TenantId("t"), FETCH), turns=anything,
+            tally=RequestTally(TenantId("t"), FETCH), turns=anything, requests=anything,
             begin_turn=lambda: Turn(clock, SystemRng()),
         )  # fmt: skip
         for number in range(5):

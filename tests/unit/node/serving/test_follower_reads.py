@@ -62,7 +62,7 @@ class Reader:
         self.stream = ConsumeStream(
             anything, anything, anything, lambda where: replica, anything, CONFIG, clock, self.stats,
             confident=lambda: True, pace=lambda: None, metering=anything, tally=RequestTally(TenantId("t"), FETCH),
-            turns=anything, begin_turn=lambda: Turn(clock, SystemRng()),
+            turns=anything, requests=anything, begin_turn=lambda: Turn(clock, SystemRng()),
         )  # fmt: skip
 
     def open(

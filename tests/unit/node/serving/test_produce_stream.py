@@ -6,13 +6,14 @@ import pytest
 
 from data_plane.broker.clock import SystemRng
 from data_plane.metadata import model
-from data_plane.metadata.model import TopicRecord
+from data_plane.metadata.model import TenantQuotas, TopicRecord
 from data_plane.metering.increments import PRODUCE, RequestTally
 from data_plane.node.admission.fairness import Fairness, TenantTurns
 from data_plane.node.admission.gate import Gate
 from data_plane.node.ports import CallFailed, ConnectionLost
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.serving.produce_stream import ProduceStream
+from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import TURN_MS
 from data_plane.testkit.loop import SimLoop
@@ -38,7 +39,9 @@ class Slow:
 
     def __init__(self, loop: SimLoop | None = None) -> None:
         self.tenants, self.stats = Tenants(), NodeStats()
-        self.gate = Gate(self.tenants.authenticator, self, self.stats, lambda: 0.0, lambda tenant: 0)
+        self.gate = Gate(
+            self.tenants.authenticator, self, self.stats, lambda: 0.0, lambda tenant: TenantQuotas()
+        )
         self.passed_ms = 0.0
         self.refused: list[int] = []
         self.refused_s: list[float] = []
@@ -111,6 +114,7 @@ def stream_of(
         refuses_writes=lambda: "",
         confident=lambda: True,
         pace=lambda: pace,
+        requests=RequestTurns(lambda limit: None, slow, slow.stats).of(ACME),
         tally=RequestTally(ACME, PRODUCE),
         turns=turns or Fairness(slow, slow.stats).of(ACME),
     )

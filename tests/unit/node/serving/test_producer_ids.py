@@ -7,6 +7,7 @@ from typing import Any
 from data_plane.node.admission.fairness import Fairness
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.serving.client_calls import ClientCalls
+from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.store import SimulatedStore
 from penstock.contract.v1 import log_pb2 as pb
@@ -40,7 +41,8 @@ def test_a_producer_goes_on_in_the_next_epoch_and_a_used_up_id_is_replaced() -> 
             lambda where: None,
             lambda tenant, code: None,
             Fairness(Hands(), NodeStats()),
-            nobody,
+            requests=RequestTurns(lambda limit: None, Hands(), NodeStats()),
+            begin_turn=nobody,
         )
         first, epoch = await given(calls, -1, -1)
         assert epoch == 0

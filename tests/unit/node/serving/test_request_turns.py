@@ -1,0 +1,171 @@
+"""Requests at a tenant's rate: counted once each, in one line, refused with when it clears, let go with the limit."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from data_plane.leases.terms import LimitKey
+from data_plane.node.leasing.pacing import REQUEST_RATE, REQUEST_UNITS
+from data_plane.node.ports import CallFailed
+from data_plane.node.serving.request_turns import CALL_WAIT_MS_MAX, RequestTurns
+from data_plane.node.stats import NodeStats
+from data_plane.testkit.loop import SimLoop
+from data_plane.throttling.pacing import BURST_MS, HOLD_MS_MAX, Pace
+from penstock.contract.errors import ErrorCode
+from tests.unit.authz.setup import ACME
+
+
+class Desk:
+    """A tenant's requests on a loop's virtual clock."""
+
+    def __init__(self, per_s: float) -> None:
+        self.stats = NodeStats()
+        self._loop: SimLoop | None = None
+        self.pace: Pace | None = Pace(int(per_s * REQUEST_UNITS))
+        self.requests = RequestTurns(self._of, self, self.stats).of(ACME)
+
+    def _of(self, limit: LimitKey) -> Pace | None:
+        assert limit == LimitKey(ACME, REQUEST_RATE)
+        return self.pace
+
+    def now_ms(self) -> int:
+        return int(self.monotonic_ms())
+
+    def monotonic_ms(self) -> float:
+        return 0.0 if self._loop is None else self._loop.time() * 1000
+
+    def run(self, story: Coroutine[Any, Any, None]) -> None:
+        self._loop = SimLoop(1)
+        try:
+            self._loop.run_until_complete(story)
+        finally:
+            self._loop.close()
+
+
+def test_frames_of_many_streams_come_to_the_rate_together_and_each_has_its_turn() -> None:
+    desk, taken = Desk(20), [0] * 4
+
+    async def stream(number: int) -> None:
+        while True:
+            await desk.requests.frame()
+            taken[number] += 1
+
+    async def story() -> None:
+        streams = [asyncio.create_task(stream(number)) for number in range(4)]
+        await asyncio.sleep(10.0)
+        for each in streams:
+            each.cancel()
+        await asyncio.wait(streams)
+
+    desk.run(story())
+    assert 200 <= sum(taken) <= 20 * (10 + BURST_MS / 1000) + 1
+    assert max(taken) - min(taken) <= 2 + 20 * BURST_MS / 1000
+    assert desk.stats.requests_throttled > 100 and desk.stats.requests_throttled_ms > 30_000
+    assert desk.pace is not None and not desk.pace.line, "who was ended waits no more"
+
+
+def test_a_call_whose_turn_is_too_far_away_is_refused_with_the_limit_its_use_and_when_it_clears() -> None:
+    desk, done, refused = Desk(10), list[float](), list[str]()
+
+    async def call() -> None:
+        try:
+            await desk.requests.call()
+            done.append(desk.monotonic_ms())
+        except CallFailed as failed:
+            assert failed.code == ErrorCode.THROTTLED
+            refused.append(failed.message)
+
+    async def story() -> None:
+        await asyncio.gather(*(call() for _ in range(40)))
+
+    desk.run(story())
+    assert len(done) + len(refused) == 40 and max(done) <= CALL_WAIT_MS_MAX
+    assert 10 <= len(done) <= 10 * (CALL_WAIT_MS_MAX + BURST_MS) / 1000 + 2
+    said = "requests_per_s of the tenant is reached: 10 of it at this broker now, all used; clears in "
+    assert all(message.startswith(said) for message in refused)
+    clears_ms = int(refused[0].removeprefix(said).removesuffix(" ms"))
+    assert CALL_WAIT_MS_MAX < clears_ms < CALL_WAIT_MS_MAX + 150
+    assert desk.stats.limit_refusals.of(ACME, REQUEST_RATE) == len(refused) == desk.stats.requests_refused
+
+
+def test_calls_do_not_overtake_streams() -> None:
+    desk, order = Desk(10), list[str]()
+
+    async def ask(name: str, call: bool) -> None:
+        await (desk.requests.call() if call else desk.requests.frame())
+        order.append(name)
+
+    async def story() -> None:
+        while desk.requests.passes():
+            pass
+        names = ["frame", "call", "other frame", "other call"]
+        tasks = []
+        for name in names:
+            tasks.append(asyncio.create_task(ask(name, "call" in name)))
+            await asyncio.sleep(0.001)
+        await asyncio.gather(*tasks)
+        assert order == names
+
+    desk.run(story())
+
+
+def test_a_sign_of_life_counts_and_neither_waits_nor_is_refused() -> None:
+    desk = Desk(1)
+    assert desk.pace is not None
+    for _ in range(100):
+        desk.requests.beat()
+    owed_ms = desk.pace.clears_in_ms(0.0)
+    assert HOLD_MS_MAX <= owed_ms <= HOLD_MS_MAX + 1_000, (
+        "their number does not keep the tenant out without an end"
+    )
+    assert not desk.requests.passes()
+
+
+def test_all_that_waits_goes_on_at_once_when_the_limit_ends_and_at_another_pace_when_it_is_another() -> None:
+    desk, done = Desk(0.01), list[float]()
+
+    async def frame() -> None:
+        await desk.requests.frame()
+        done.append(desk.monotonic_ms())
+
+    async def story() -> None:
+        tasks = [asyncio.create_task(frame()) for _ in range(6)]
+        await asyncio.sleep(1.0)
+        assert len(done) == 1 and desk.pace is not None
+        before, desk.pace = desk.pace, Pace(10_000 * REQUEST_UNITS)
+        before.line.wake_first()
+        await asyncio.sleep(0.1)
+        assert len(done) == 6 and not before.line
+        desk.pace = Pace(10)
+        tasks += [asyncio.create_task(frame()) for _ in range(3)]
+        await asyncio.sleep(1.0)
+        assert len(done) == 7
+        before, desk.pace = desk.pace, None
+        before.line.wake_first()
+        await asyncio.wait_for(asyncio.gather(*tasks), 0.1)
+
+    desk.run(story())
+
+
+def test_a_tenant_without_the_limit_is_never_counted() -> None:
+    desk = Desk(1)
+    desk.pace = None
+    assert all(desk.requests.passes() for _ in range(1_000))
+    desk.requests.beat()
+    desk.run(desk.requests.call())
+    assert desk.stats.requests_throttled == 0
+
+
+@pytest.mark.parametrize(("per_s", "said"), [(25, "25"), (2, "2"), (0.4, "0.4")])
+def test_a_part_of_a_request_a_second_is_said_as_one(per_s: float, said: str) -> None:
+    desk = Desk(per_s)
+
+    async def story() -> None:
+        with pytest.raises(CallFailed, match=f"reached: {said} of it"):
+            assert desk.pace is not None
+            desk.pace.enter(100 * REQUEST_UNITS, 0.0, may_refuse=False)
+            await desk.requests.call()
+
+    desk.run(story())
