@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import Literal, TypedDict
 
-from penstock.client.settings import FullPolicy, Partitioner
+from penstock.client.settings import FullPolicy, HotKeysPolicy, Partitioner
 
 
 class ProducerArguments(TypedDict, total=False):
@@ -27,3 +27,4 @@ class ProducerArguments(TypedDict, total=False):
     partitioner: Partitioner | None
     message_ids: bool
     receipts: str | PathLike[str] | None
+    hot_keys: HotKeysPolicy

@@ -7,12 +7,38 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ProduceHead(_message.Message):
-    __slots__ = ("acks", "batches")
+    __slots__ = ("acks", "batches", "hot_keys")
     ACKS_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
+    HOT_KEYS_FIELD_NUMBER: _ClassVar[int]
     acks: int
     batches: _containers.RepeatedCompositeFieldContainer[ProduceBatch]
-    def __init__(self, acks: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[ProduceBatch, _Mapping]]] = ...) -> None: ...
+    hot_keys: _containers.RepeatedCompositeFieldContainer[HotKeys]
+    def __init__(self, acks: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[ProduceBatch, _Mapping]]] = ..., hot_keys: _Optional[_Iterable[_Union[HotKeys, _Mapping]]] = ...) -> None: ...
+
+class HotKeys(_message.Message):
+    __slots__ = ("topic_id", "partition", "sampled", "keys")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SAMPLED_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    sampled: int
+    keys: _containers.RepeatedCompositeFieldContainer[HotKey]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., sampled: _Optional[int] = ..., keys: _Optional[_Iterable[_Union[HotKey, _Mapping]]] = ...) -> None: ...
+
+class HotKey(_message.Message):
+    __slots__ = ("key", "size", "count", "error")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    size: int
+    count: int
+    error: int
+    def __init__(self, key: _Optional[bytes] = ..., size: _Optional[int] = ..., count: _Optional[int] = ..., error: _Optional[int] = ...) -> None: ...
 
 class ProduceBatch(_message.Message):
     __slots__ = ("id", "topic_id", "partition", "size", "leader_epoch")
@@ -37,7 +63,7 @@ class ProduceAnswerHead(_message.Message):
     def __init__(self, credit_bytes: _Optional[int] = ..., results: _Optional[_Iterable[_Union[ProduceResult, _Mapping]]] = ...) -> None: ...
 
 class ProduceResult(_message.Message):
-    __slots__ = ("id", "error", "base_offset", "accepted_ms", "duplicate", "message", "leader_epoch", "retry_after_ms")
+    __slots__ = ("id", "error", "base_offset", "accepted_ms", "duplicate", "message", "leader_epoch", "retry_after_ms", "slow_down_ms", "throttled_ms")
     ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +72,8 @@ class ProduceResult(_message.Message):
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    SLOW_DOWN_MS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLED_MS_FIELD_NUMBER: _ClassVar[int]
     id: int
     error: int
     base_offset: int
@@ -54,7 +82,9 @@ class ProduceResult(_message.Message):
     message: str
     leader_epoch: int
     retry_after_ms: int
-    def __init__(self, id: _Optional[int] = ..., error: _Optional[int] = ..., base_offset: _Optional[int] = ..., accepted_ms: _Optional[int] = ..., duplicate: _Optional[bool] = ..., message: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
+    slow_down_ms: int
+    throttled_ms: int
+    def __init__(self, id: _Optional[int] = ..., error: _Optional[int] = ..., base_offset: _Optional[int] = ..., accepted_ms: _Optional[int] = ..., duplicate: _Optional[bool] = ..., message: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., retry_after_ms: _Optional[int] = ..., slow_down_ms: _Optional[int] = ..., throttled_ms: _Optional[int] = ...) -> None: ...
 
 class ConsumeOpenHead(_message.Message):
     __slots__ = ("partitions", "group", "zone")
