@@ -84,6 +84,11 @@ class FakeCluster:
         self.now_ms = 1_700_000_000_000
         self.frames_of_batches: list[int] = []
         """How many batches each PRODUCE frame held."""
+        self.slow_down_ms: dict[int, int] = {}
+        """By number of the partition: what results ask for."""
+        self.throttled_ms = 0
+        """What results say that the tenant's rate delayed their batches."""
+        self.key_reports: list[log_pb2.HotKeys] = []
         self._next_producer = 1000
         self._topics_made = 0
 
@@ -221,12 +226,15 @@ class FakeCluster:
         assert kind is FrameKind.PRODUCE
         head = log_pb2.ProduceHead.FromString(bytes(head_bytes))
         self.frames_of_batches.append(len(head.batches))
+        self.key_reports += head.hot_keys
         answer = log_pb2.ProduceAnswerHead(credit_bytes=0 if self.keeps_credit else len(payload))
         at = 0
         for wanted in head.batches:
             batch = bytes(payload[at : at + wanted.size])
             at += wanted.size
             result = self._append(broker, wanted, batch)
+            result.slow_down_ms = self.slow_down_ms.get(wanted.partition, 0)
+            result.throttled_ms = self.throttled_ms
             if head.acks:
                 answer.results.append(result)
         assert at == len(payload)
