@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import Literal, TypedDict
 
-from penstock.client.settings import FullPolicy, HotKeysPolicy, Partitioner
+from penstock.client.settings import FullPolicy, Partitioner
 
 
 class ProducerArguments(TypedDict, total=False):
@@ -27,4 +27,4 @@ class ProducerArguments(TypedDict, total=False):
     partitioner: Partitioner | None
     message_ids: bool
     receipts: str | PathLike[str] | None
-    hot_keys: HotKeysPolicy
+    sample_keys: bool

@@ -24,7 +24,7 @@ from penstock.client.groups.descriptions import GroupDescription, GroupSummary
 from penstock.client.producing.delivery import flush_timeout_after
 from penstock.client.record_safety import PartitionDurability
 from penstock.client.serialization import message_deserializer, message_serializer
-from penstock.client.settings import FullPolicy, HotKeysPolicy, MalformedPolicy, OffsetReset, Partitioner
+from penstock.client.settings import FullPolicy, MalformedPolicy, OffsetReset, Partitioner
 from penstock.contract.errors import PenstockError, ReceiptsNotWritten, TimedOut
 from penstock.producer_arguments import ProducerArguments
 from penstock.profiles import connection_settings
@@ -125,14 +125,13 @@ class Client:
         key_serializer: Serializer[Any] | None = None,
         message_ids: bool = False,
         receipts: str | PathLike[str] | None = None,
-        hot_keys: HotKeysPolicy = "report",
+        sample_keys: bool = True,
     ) -> Producer[Any, Any]:
         """A producer of its own identity and buffer.
 
         The guide docs/guides/producers-and-consumers.md explains each argument. `receipts` names a file that the
         producer writes its own totals of acknowledged messages to; it is opened, and read if it exists, at once.
-        `hot_keys`: which keys are frequent is sampled for `stats` and for those who may read the topic ("report"), for
-        `stats` alone ("local"), or not at all ("off").
+        `sample_keys`: look at one key of about 64, so that `stats` knows the frequent ones; they stay in this process.
 
         Raises `ConfigurationError`.
         """
@@ -155,7 +154,7 @@ class Client:
                 retry_backoff_max_ms=retry_backoff_max_ms,
                 partitioner=partitioner,
                 receipts=receipts,
-                hot_keys=hot_keys,
+                sample_keys=sample_keys,
             ),
             self,
             message_serializer(value_serializer, key_serializer, new_message_id if message_ids else None),

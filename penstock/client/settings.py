@@ -9,7 +9,6 @@ from penstock.contract.errors import ConfigurationError
 from penstock.rules.names import is_printable_name
 
 FullPolicy = Literal["block", "fail", "drop"]
-HotKeysPolicy = Literal["report", "local", "off"]
 OffsetReset = Literal["earliest", "latest", "error"]
 MalformedPolicy = Literal["skip", "stop"]
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
@@ -66,8 +65,8 @@ class ProducerSettings:
     partitioner: Partitioner | None
     receipts: str | None = None
     """File of what was acknowledged; None = none is kept."""
-    hot_keys: HotKeysPolicy = "report"
-    """Whether frequent keys are sampled: for this process alone, or for brokers as well."""
+    sample_keys: bool = True
+    """Whether it looks at one key of 64 to know the frequent ones. They stay in this process."""
 
     def __post_init__(self) -> None:
         if self.compression not in COMPRESSIONS:
@@ -90,16 +89,12 @@ class ProducerSettings:
             raise ConfigurationError(f"on_full: {self.on_full!r} is not one of block, fail, drop")
         if self.on_full == "drop" and self.acks != 0:
             raise ConfigurationError("on_full: 'drop' loses messages silently and needs acks=0")
-        if self.hot_keys not in ("report", "local", "off"):
-            raise ConfigurationError(f"hot_keys: {self.hot_keys!r} is not one of report, local, off")
+        if not isinstance(self.sample_keys, bool):
+            raise ConfigurationError(f"sample_keys: {self.sample_keys!r} is not True or False")
         if self.receipts is not None and self.acks == 0:
             raise ConfigurationError(
                 "receipts: with acks=0 no broker acknowledges anything; acks 'all' or 1 required"
             )
-
-    @property
-    def sample_keys(self) -> bool:
-        return self.hot_keys != "off"
 
     @property
     def numbered(self) -> bool:

@@ -15,7 +15,6 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from penstock.client.producing.batch import Identity, ProducerBatch
-from penstock.client.producing.key_reports import FIRST_REPORT_MS, KeyReport
 from penstock.client.producing.partition_queue import PartitionQueue
 from penstock.client.timing import NEVER
 from penstock.contract import limits
@@ -83,7 +82,6 @@ class ProduceFrame:
     encodings: Sequence[BatchEncoding]
     frame: bytes = b""
     payload_bytes: int = 0
-    key_reports: Sequence[KeyReport] = ()
 
     def encode(self) -> bytes:
         """The PRODUCE frame; compresses and checksums what was not yet."""
@@ -103,12 +101,6 @@ class ProduceFrame:
                 size=len(data),
                 leader_epoch=entry.leader_epoch,
             )
-        for report in self.key_reports:
-            hot_keys = head.hot_keys.add(
-                topic_id=report.topic_id, partition=report.partition, sampled=report.sampled
-            )
-            for one in report.keys:
-                hot_keys.keys.add(key=one.key, size=one.size, count=one.count, error=one.error)
         self.payload_bytes = sum(map(len, payload))
         self.frame = pack_frame(FrameKind.PRODUCE, head.SerializeToString(), payload)
         return self.frame
@@ -142,7 +134,6 @@ class ProduceStream:
         "last_heard",
         "next_id",
         "ready",
-        "report_at",
         "retry_at",
         "sent_at",
         "since",
@@ -167,8 +158,6 @@ class ProduceStream:
         self.last_heard = 0.0
         self.sent_at = 0.0
         """When the oldest silence began: the first send after nothing was unanswered."""
-        self.report_at = 0.0
-        """When the next frame may say which keys are frequent."""
         self.ready: deque[PartitionQueue] = deque()
         self._heap: list[tuple[float, int, PartitionQueue]] = []
         self._heap_entries = 0
@@ -181,7 +170,6 @@ class ProduceStream:
         self.state, self.token, self.since = ProduceStreamState.OPENING, token, now
         self.credit = self.next_id = self._frame_end = 0
         self.throttled = None
-        self.report_at = now + FIRST_REPORT_MS
 
     def make_ready(self, queue: PartitionQueue) -> None:
         """Look at this partition when the next frame is made."""

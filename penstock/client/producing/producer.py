@@ -18,7 +18,6 @@ from penstock.client.ports import Network
 from penstock.client.producing.accumulator import RecordAccumulator, Route
 from penstock.client.producing.batch import Identity, ProducerBatch, ReceiptsLedger
 from penstock.client.producing.identity import ProducerIdentity
-from penstock.client.producing.key_reports import REPORT_MS, key_reports
 from penstock.client.producing.partition_queue import Failure, PartitionQueue
 from penstock.client.producing.produce_stream import (
     ProduceFrame,
@@ -317,11 +316,6 @@ class ProducerCore:
         outgoing, at = stream.next_frame(self, now, self.identity, self.settings.acks)
         if outgoing is not None:
             self._core.attend_at(now + STALL_MS)
-            if now >= stream.report_at:
-                stream.report_at = now + REPORT_MS
-                sampler = self.accumulator.sampler
-                if sampler is not None and self.settings.hot_keys == "report":
-                    outgoing.key_reports = key_reports(sampler, self._routes, stream.broker, now)
         return outgoing, at
 
     def encoded(self, token: int, outgoing: ProduceFrame) -> None:

@@ -7,38 +7,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ProduceHead(_message.Message):
-    __slots__ = ("acks", "batches", "hot_keys")
+    __slots__ = ("acks", "batches")
     ACKS_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
-    HOT_KEYS_FIELD_NUMBER: _ClassVar[int]
     acks: int
     batches: _containers.RepeatedCompositeFieldContainer[ProduceBatch]
-    hot_keys: _containers.RepeatedCompositeFieldContainer[HotKeys]
-    def __init__(self, acks: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[ProduceBatch, _Mapping]]] = ..., hot_keys: _Optional[_Iterable[_Union[HotKeys, _Mapping]]] = ...) -> None: ...
-
-class HotKeys(_message.Message):
-    __slots__ = ("topic_id", "partition", "sampled", "keys")
-    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
-    PARTITION_FIELD_NUMBER: _ClassVar[int]
-    SAMPLED_FIELD_NUMBER: _ClassVar[int]
-    KEYS_FIELD_NUMBER: _ClassVar[int]
-    topic_id: bytes
-    partition: int
-    sampled: int
-    keys: _containers.RepeatedCompositeFieldContainer[HotKey]
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., sampled: _Optional[int] = ..., keys: _Optional[_Iterable[_Union[HotKey, _Mapping]]] = ...) -> None: ...
-
-class HotKey(_message.Message):
-    __slots__ = ("key", "size", "count", "error")
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    SIZE_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    key: bytes
-    size: int
-    count: int
-    error: int
-    def __init__(self, key: _Optional[bytes] = ..., size: _Optional[int] = ..., count: _Optional[int] = ..., error: _Optional[int] = ...) -> None: ...
+    def __init__(self, acks: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[ProduceBatch, _Mapping]]] = ...) -> None: ...
 
 class ProduceBatch(_message.Message):
     __slots__ = ("id", "topic_id", "partition", "size", "leader_epoch")

@@ -88,7 +88,6 @@ class FakeCluster:
         """By number of the partition: what results ask for."""
         self.throttled_ms = 0
         """What results say that the tenant's rate delayed their batches."""
-        self.key_reports: list[log_pb2.HotKeys] = []
         self._next_producer = 1000
         self._topics_made = 0
 
@@ -226,7 +225,6 @@ class FakeCluster:
         assert kind is FrameKind.PRODUCE
         head = log_pb2.ProduceHead.FromString(bytes(head_bytes))
         self.frames_of_batches.append(len(head.batches))
-        self.key_reports += head.hot_keys
         answer = log_pb2.ProduceAnswerHead(credit_bytes=0 if self.keeps_credit else len(payload))
         at = 0
         for wanted in head.batches:

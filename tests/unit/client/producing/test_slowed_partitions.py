@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.producing.key_reports import FIRST_REPORT_MS, REPORT_KEYS_MAX, REPORT_MS
 from penstock.client.producing.producer import SLOW_DOWN_JITTER, SLOW_DOWN_MS_MAX, ProducerCore
 from penstock.contract.errors import BufferFull
 from tests.unit.client.runner import Runner, SyncDelivery
@@ -15,7 +14,7 @@ WAIT_MS = 400
 def started(partitions: int = 3, brokers: int = 1, **settings: object) -> tuple[Runner, ProducerCore]:
     runner = Runner(brokers=brokers)
     runner.cluster.create("orders", partitions)
-    producer = runner.producer(**settings)
+    producer = runner.producer(None, **settings)
     assert producer.route("orders") is None
     runner.run(0)
     return runner, producer
@@ -146,35 +145,20 @@ def test_statistics_say_what_is_slowed_throttled_and_hot() -> None:
     assert [(one.key, one.share_percent) for one in found[2].hot_keys] == [(b"hot", 100)]
 
 
-def test_frequent_keys_are_reported_with_a_frame_now_and_then() -> None:
+@pytest.mark.parametrize("sample_keys", [True, False])
+def test_keys_are_only_looked_at_where_that_is_wanted(sample_keys: bool) -> None:
+    runner, producer = started(sample_keys=sample_keys)
+    for _ in range(3_000):
+        runner.send(producer, "orders", b"", b"hot", partition=0)
+    runner.run(100)
+    assert bool(producer.stats(runner.now).partitions) is sample_keys
+
+
+def test_of_a_deleted_topic_no_key_is_kept() -> None:
     runner, producer = started()
-
-    def send_some() -> None:
-        for number in range(6_000):
-            runner.send(producer, "orders", b"", b"hot" if number % 2 else b"%d" % number, partition=0)
-            if number % 500 == 0:
-                runner.run(1)
-        runner.run(1)
-
-    send_some()
-    assert not runner.cluster.key_reports
-    runner.run(FIRST_REPORT_MS)
-    send_some()
-    assert len(runner.cluster.key_reports) == 1
-    (report,) = runner.cluster.key_reports
-    assert report.partition == 0 and report.keys[0].key == b"hot" and len(report.keys) <= REPORT_KEYS_MAX
-    assert 0.35 < (report.keys[0].count - report.keys[0].error) / report.sampled < 0.65
-    runner.run(REPORT_MS)
-    send_some()
-    assert len(runner.cluster.key_reports) == 2
-
-
-@pytest.mark.parametrize("policy", ["local", "off"])
-def test_who_does_not_want_it_reports_nothing(policy: str) -> None:
-    runner, producer = started(hot_keys=policy)
-    for _ in range(2):
-        for _ in range(3_000):
-            runner.send(producer, "orders", b"", b"hot", partition=0)
-        runner.run(FIRST_REPORT_MS + REPORT_MS)
-    assert not runner.cluster.key_reports
-    assert bool(producer.stats(runner.now).partitions) is (policy == "local")
+    for _ in range(3_000):
+        runner.send(producer, "orders", b"", b"hot", partition=0)
+    runner.cluster.delete("orders")
+    runner.run(100)
+    sampler = producer.accumulator.sampler
+    assert sampler is not None and not sampler.sketches()
