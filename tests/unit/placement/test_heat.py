@@ -5,11 +5,21 @@ import pytest
 from data_plane.placement.heat import HOT_BYTES_PER_S, Heat, heat_of, median_of
 
 
-def heat(bytes_per_s: int = HOT_BYTES_PER_S, **given: float | None) -> tuple[Heat, ...]:
-    values: dict[str, float | None] = {
-        "of_broker_percent": 0, "of_tenant_percent": 0, "topic_median": None, "slow_downs_per_s": 0.0, **given,
-    }  # fmt: skip
-    return heat_of(bytes_per_s, **values)  # type: ignore[arg-type]
+def heat(
+    bytes_per_s: int = HOT_BYTES_PER_S,
+    *,
+    of_broker_percent: int = 0,
+    of_tenant_percent: int = 0,
+    topic_median: int | None = None,
+    slow_downs_per_s: float = 0.0,
+) -> tuple[Heat, ...]:
+    return heat_of(
+        bytes_per_s,
+        of_broker_percent=of_broker_percent,
+        of_tenant_percent=of_tenant_percent,
+        topic_median=topic_median,
+        slow_downs_per_s=slow_downs_per_s,
+    )
 
 
 @pytest.mark.parametrize(
@@ -21,17 +31,14 @@ def heat(bytes_per_s: int = HOT_BYTES_PER_S, **given: float | None) -> tuple[Hea
         ({"topic_median": 0}, Heat.OF_TOPIC),
     ],
 )
-def test_a_large_share_is_hot_from_the_floor_on(given: dict[str, float | None], reason: Heat) -> None:
+def test_a_large_share_is_hot_from_the_floor_on(given: dict[str, int], reason: Heat) -> None:
     assert heat(**given) == (reason,)
     assert heat(HOT_BYTES_PER_S - 1, **given) == ()
 
 
 def test_just_below_each_bound_nothing_is_hot() -> None:
-    below = {
-        "of_broker_percent": 39, "of_tenant_percent": 49, "topic_median": HOT_BYTES_PER_S // 4 + 1,
-        "slow_downs_per_s": 0.19,
-    }  # fmt: skip
-    assert heat(**below) == ()
+    median = HOT_BYTES_PER_S // 4 + 1
+    assert heat(of_broker_percent=39, of_tenant_percent=49, topic_median=median, slow_downs_per_s=0.19) == ()
 
 
 def test_one_that_is_slowed_is_hot_whatever_its_rate() -> None:
