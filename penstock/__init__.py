@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.client.groups.descriptions import GroupDescription, GroupMemberDescription, GroupSummary
     from penstock.client.messages import Message, MessageBatch
     from penstock.client.producing.delivery import Receipt
+    from penstock.client.producing.statistics import HotKey, PartitionStats, ProducerStats
     from penstock.client.record_safety import PartitionDurability
     from penstock.contract.errors import (
         AlreadyExists,
@@ -95,6 +96,9 @@ _HOME = {
     "MessageBatch": "penstock.client.messages",
     "SkippedBatch": "penstock.client.consuming.malformed",
     "Receipt": "penstock.client.producing.delivery",
+    "ProducerStats": "penstock.client.producing.statistics",
+    "PartitionStats": "penstock.client.producing.statistics",
+    "HotKey": "penstock.client.producing.statistics",
 }
 """Where a public name lives. Loaded when first asked for: brokers import `penstock.contract` without the SDK's
 machinery, and a program patched by gevent imports grpc after the patch."""
@@ -104,6 +108,9 @@ __all__ = [  # noqa: RUF022 -- the SDK's own first, then the errors
     "Producer",
     "Delivery",
     "Receipt",
+    "ProducerStats",
+    "PartitionStats",
+    "HotKey",
     "Consumer",
     "Message",
     "MessageBatch",

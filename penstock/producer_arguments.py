@@ -27,3 +27,4 @@ class ProducerArguments(TypedDict, total=False):
     partitioner: Partitioner | None
     message_ids: bool
     receipts: str | PathLike[str] | None
+    sample_keys: bool

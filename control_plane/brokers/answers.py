@@ -113,6 +113,7 @@ def load_seen(load: pb.DescribeLoadResponse) -> view.BrokerLoadSeen:
                 bytes_in_per_s=p.bytes_in_per_s,
                 bytes_out_per_s=p.bytes_out_per_s,
                 batches_per_s=p.batches_per_1000_s / 1_000,
+                slow_downs_per_s=p.slow_downs_per_1000_s / 1_000,
             )
             for p in load.partitions
         ),

@@ -207,6 +207,8 @@ class PartitionLoadSeen:
     bytes_in_per_s: int
     bytes_out_per_s: int
     batches_per_s: float
+    slow_downs_per_s: float = 0.0
+    """Results that asked a producer to slow down; brokers of a release before do not say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,20 +1,17 @@
-"""Hot partitions, from the rates that brokers report. No batch is opened for it."""
+"""Hot partitions, from what brokers report. No batch is opened for it."""
 
 from dataclasses import dataclass
 
 from control_plane.placement import queries
 from control_plane.topics.models import Topic
+from data_plane.placement.heat import Heat, heat_of, median_of
 
-HOT_BYTES_PER_S = 2**20
-"""Below it a partition is not hot, whatever its share: a calm service has none."""
-HOT_OF_BROKER_PERCENT = 40
-HOT_OF_TENANT_PERCENT = 50
 _SHOWN_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotPartition:
-    """One partition that takes and gives far more than others. Rates in bytes a second, over about 20 s."""
+    """One hot partition. Rates are means over about 20 s."""
 
     tenant: str
     topic: str
@@ -25,36 +22,57 @@ class HotPartition:
     bytes_out_per_s: int
     of_broker_percent: int
     of_tenant_percent: int
+    slow_downs_per_s: float
+    heat: tuple[Heat, ...]
+
+    @property
+    def reasons(self) -> list[str]:
+        return [one.value for one in self.heat]
 
 
 def hot_partitions() -> list[HotPartition]:
-    """The hottest first: at least HOT_BYTES_PER_S, and HOT_OF_BROKER_PERCENT of what its broker takes and gives, or
-    HOT_OF_TENANT_PERCENT of what its tenant does."""
+    """By the rule in `data_plane/placement/heat.py`, those with the highest rates first."""
     reports = queries.loads()
     named = [
         (report, p, p.bytes_in_per_s + p.bytes_out_per_s)
         for report in reports.values()
         for p in report.partitions
-        if p.bytes_in_per_s or p.bytes_out_per_s
+        if p.bytes_in_per_s or p.bytes_out_per_s or p.slow_downs_per_s
     ]
     rows = Topic.objects.filter(topic_id__in={p.topic_id for _, p, _ in named})
     topics = {
-        topic_id: (tenant, name)
-        for topic_id, tenant, name in rows.values_list("topic_id", "tenant__public_id", "name")
+        topic_id: (tenant, name, partitions)
+        for topic_id, tenant, name, partitions in rows.values_list(
+            "topic_id", "tenant__public_id", "name", "partitions"
+        )
     }
     of_tenants: dict[str, int] = {}
+    of_topics: dict[str, dict[int, int]] = {}
     for _, p, rate in named:
         if p.topic_id in topics:
             tenant = topics[p.topic_id][0]
             of_tenants[tenant] = of_tenants.get(tenant, 0) + rate
+            rates = of_topics.setdefault(p.topic_id, {})
+            rates[p.partition] = rates.get(p.partition, 0) + rate
+    medians = {
+        topic_id: median_of(list(rates.values()), topics[topic_id][2])
+        for topic_id, rates in of_topics.items()
+    }
     found = []
     for report, p, rate in named:
-        if p.topic_id not in topics or rate < HOT_BYTES_PER_S:
+        if p.topic_id not in topics:
             continue
-        tenant, name = topics[p.topic_id]
-        of_broker = rate * 100 // max(rate, report.bytes_in_per_s + report.bytes_out_per_s)
-        of_tenant = rate * 100 // of_tenants[tenant]
-        if of_broker >= HOT_OF_BROKER_PERCENT or of_tenant >= HOT_OF_TENANT_PERCENT:
+        tenant, name, _ = topics[p.topic_id]
+        of_broker = rate * 100 // max(1, rate, report.bytes_in_per_s + report.bytes_out_per_s)
+        of_tenant = rate * 100 // max(1, of_tenants[tenant])
+        heat = heat_of(
+            rate,
+            of_broker_percent=of_broker,
+            of_tenant_percent=of_tenant,
+            topic_median=medians[p.topic_id],
+            slow_downs_per_s=p.slow_downs_per_s,
+        )
+        if heat:
             found.append(
                 HotPartition(
                     tenant=tenant,
@@ -66,7 +84,14 @@ def hot_partitions() -> list[HotPartition]:
                     bytes_out_per_s=p.bytes_out_per_s,
                     of_broker_percent=of_broker,
                     of_tenant_percent=of_tenant,
+                    slow_downs_per_s=p.slow_downs_per_s,
+                    heat=heat,
                 )
             )
     found.sort(key=lambda hot: (-(hot.bytes_in_per_s + hot.bytes_out_per_s), hot.topic_id, hot.partition))
     return found[:_SHOWN_MAX]
+
+
+def hot_partitions_of(topic_id: str) -> list[HotPartition]:
+    """Of one topic."""
+    return [one for one in hot_partitions() if one.topic_id == topic_id]

@@ -142,7 +142,7 @@ class LoadReport(models.Model):
     sums = models.JSONField()
     """By name as in `BrokerLoadSeen`."""
     partitions = models.JSONField()
-    """Each [topic id, partition, leads, log bytes, bytes in, bytes out, batches a second]."""
+    """Each [topic id, partition, leads, log bytes, bytes in, bytes out, batches, slow-downs a second]."""
 
 
 class BalancerMode(models.TextChoices):

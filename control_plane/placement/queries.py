@@ -168,8 +168,10 @@ def _load(broker: int, sums: dict[str, int], partitions: list[list[object]]) -> 
         "bytes_in_per_s",
         "bytes_out_per_s",
         "batches_per_s",
+        "slow_downs_per_s",
     )
-    named = (dict(zip(names, values, strict=True)) for values in partitions)
+    # A report of a release before is shorter; it is replaced within seconds.
+    named = (dict(zip(names, values, strict=False)) for values in partitions)
     return BrokerLoadSeen(
         broker=broker,
         partitions=tuple(PartitionLoadSeen(**one) for one in named),  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from control_plane.placement.models import (
 )
 from control_plane.placement.weighing import reports_skew
 from control_plane.rest.views import OperatorView, TenantView, tagged
+from data_plane.placement.heat import Heat
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import BROKER_ID_MAX
 from tenants.roles import Permission
@@ -159,6 +160,12 @@ class OwnHotShape(serializers.Serializer[Any]):
     bytes_in_per_s = serializers.IntegerField()
     bytes_out_per_s = serializers.IntegerField()
     of_tenant_percent = serializers.IntegerField(help_text="Of all that the tenant sends and reads.")
+    slow_downs_per_s = serializers.FloatField(help_text="Results that asked a producer to slow down.")
+    reasons = serializers.ListField(
+        child=serializers.ChoiceField([one.value for one in Heat]),
+        help_text="Why it is hot: a large part of what its broker or its tenant does, far more than its topic's other"
+        " partitions, or a long queue of its leader.",
+    )
 
 
 class HotShape(OwnHotShape):

@@ -10,9 +10,11 @@ from rest_framework.response import Response
 
 from control_plane.api import etags, problems, shapes
 from control_plane.brokers.view import DurabilitySeen
+from control_plane.placement import hot
 from control_plane.rest.views import TenantView, answer_change, tagged
 from control_plane.topics import actions, bin_actions, creation, queries
 from control_plane.topics.models import Topic
+from data_plane.placement.heat import Heat
 from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest, LimitExceeded, PenstockError
 from penstock.rules.access import ALTER, CREATE, DELETE
@@ -67,8 +69,25 @@ class SurvivalShape(serializers.Serializer[Any]):
     text = serializers.CharField(help_text="The same in words.")
 
 
+class HotPartitionShape(serializers.Serializer[Any]):
+    partition = serializers.IntegerField()
+    bytes_in_per_s = serializers.IntegerField()
+    bytes_out_per_s = serializers.IntegerField()
+    slow_downs_per_s = serializers.FloatField(help_text="Results that asked a producer to slow down.")
+    reasons = serializers.ListField(
+        child=serializers.ChoiceField([one.value for one in Heat]), help_text="Why it is hot."
+    )
+
+
 class OneTopic(TopicShape):
     survives = serializers.SerializerMethodField()
+    hot_partitions = serializers.SerializerMethodField(
+        help_text="Partitions that carry far more than others, the busiest first."
+    )
+
+    @extend_schema_field(HotPartitionShape(many=True))
+    def get_hot_partitions(self, topic: Topic) -> Any:
+        return HotPartitionShape(hot.hot_partitions_of(topic.topic_id), many=True).data
 
     @extend_schema_field(SurvivalShape)
     def get_survives(self, topic: Topic) -> Any:

@@ -467,7 +467,7 @@ class DescribeLoadResponse(_message.Message):
     def __init__(self, broker: _Optional[int] = ..., bytes_in_per_s: _Optional[int] = ..., bytes_out_per_s: _Optional[int] = ..., connections: _Optional[int] = ..., leaders: _Optional[int] = ..., replicas: _Optional[int] = ..., log_bytes: _Optional[int] = ..., disk_used_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., led_log_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[DescribedLoad, _Mapping]]] = ...) -> None: ...
 
 class DescribedLoad(_message.Message):
-    __slots__ = ("topic_id", "partition", "leads", "log_bytes", "bytes_in_per_s", "bytes_out_per_s", "batches_per_1000_s")
+    __slots__ = ("topic_id", "partition", "leads", "log_bytes", "bytes_in_per_s", "bytes_out_per_s", "batches_per_1000_s", "slow_downs_per_1000_s")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     LEADS_FIELD_NUMBER: _ClassVar[int]
@@ -475,6 +475,7 @@ class DescribedLoad(_message.Message):
     BYTES_IN_PER_S_FIELD_NUMBER: _ClassVar[int]
     BYTES_OUT_PER_S_FIELD_NUMBER: _ClassVar[int]
     BATCHES_PER_1000_S_FIELD_NUMBER: _ClassVar[int]
+    SLOW_DOWNS_PER_1000_S_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
     leads: bool
@@ -482,7 +483,8 @@ class DescribedLoad(_message.Message):
     bytes_in_per_s: int
     bytes_out_per_s: int
     batches_per_1000_s: int
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leads: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., bytes_in_per_s: _Optional[int] = ..., bytes_out_per_s: _Optional[int] = ..., batches_per_1000_s: _Optional[int] = ...) -> None: ...
+    slow_downs_per_1000_s: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leads: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., bytes_in_per_s: _Optional[int] = ..., bytes_out_per_s: _Optional[int] = ..., batches_per_1000_s: _Optional[int] = ..., slow_downs_per_1000_s: _Optional[int] = ...) -> None: ...
 
 class TopicDurabilityRequest(_message.Message):
     __slots__ = ("topic_id", "partitions")

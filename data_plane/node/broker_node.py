@@ -68,7 +68,7 @@ class BrokerNode:
         self.store_witness = StoreWitness(disk, notices.store_refused)
         self._untrusted_store, self._store = store, TrustedStore(store, self.store_witness)
         self.view = MetadataView(self._store, config.timings)
-        self.replicas = ReplicaSet()
+        self.replicas = ReplicaSet(config.unsynced_bytes_max)
         self.log_directory = LogDirectory(self._environment)
         self._drained = asyncio.Event()
         self.booted = asyncio.Event()

@@ -45,6 +45,8 @@ class NodeStats:
     """Requests of this broker for parts of tenants' limits; none while no tenant with a limit sends."""
     lease_failures: int = 0
     """Of the requests for parts of tenants' limits, those without an answer of the controller."""
+    slow_downs: int = 0
+    """Results that asked a producer to send nothing to a partition for a while, because its leader's queue was long."""
     throttle_refusals: int = 0
     """Batches refused because of a tenant's produce rate."""
     consume_throttled_ms: int = 0

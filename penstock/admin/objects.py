@@ -25,6 +25,8 @@ class Topic:
     """The newest generation that the brokers have confirmed."""
     conditions: tuple[Mapping[str, Any], ...]
     """What keeps the brokers from what is wanted, if anything."""
+    hot_partitions: tuple[Mapping[str, Any], ...] = ()
+    """Those that carry far more than others, with rates and reasons. Only asked for with a single topic."""
 
     @property
     def delivered(self) -> bool:
@@ -110,6 +112,7 @@ def topic_of(fields: Mapping[str, Any]) -> Topic:
             generation=int(fields.get("generation") or 0),
             delivered_generation=int(fields.get("delivered_generation") or 0),
             conditions=_mappings(fields.get("conditions")),
+            hot_partitions=_mappings(fields.get("hot_partitions")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InternalError(f"the answer is no topic: {type(error).__name__}: {error}") from error

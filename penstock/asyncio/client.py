@@ -26,7 +26,13 @@ from penstock.client.groups.descriptions import GroupDescription, GroupSummary
 from penstock.client.producing.delivery import flush_timeout_after
 from penstock.client.record_safety import PartitionDurability
 from penstock.client.serialization import message_deserializer, message_serializer
-from penstock.client.settings import ConnectionSettings, FullPolicy, MalformedPolicy, OffsetReset, Partitioner
+from penstock.client.settings import (
+    ConnectionSettings,
+    FullPolicy,
+    MalformedPolicy,
+    OffsetReset,
+    Partitioner,
+)
 from penstock.contract.errors import PenstockError, ReceiptsNotWritten, TimedOut
 from penstock.producer_arguments import ProducerArguments
 from penstock.profiles import connection_settings
@@ -150,11 +156,13 @@ class Client:
         key_serializer: Serializer[Any] | None = None,
         message_ids: bool = False,
         receipts: str | PathLike[str] | None = None,
+        sample_keys: bool = True,
     ) -> Producer[Any, Any]:
         """A producer of its own identity and buffer.
 
         The guide docs/guides/producers-and-consumers.md explains each argument. `receipts` names a file that the
         producer writes its own totals of acknowledged messages to; it is opened, and read if it exists, at once.
+        `sample_keys`: look at one key of about 64, so that `stats` knows the frequent ones; they stay in this process.
 
         Raises `ConfigurationError`.
         """
@@ -177,6 +185,7 @@ class Client:
                 retry_backoff_max_ms=retry_backoff_max_ms,
                 partitioner=partitioner,
                 receipts=receipts,
+                sample_keys=sample_keys,
             ),
             self,
             message_serializer(value_serializer, key_serializer, new_message_id if message_ids else None),

@@ -15,6 +15,7 @@ from penstock.client.messages import HeaderList
 from penstock.client.producing.accumulator import Route
 from penstock.client.producing.delivery import flush_timeout_after
 from penstock.client.producing.producer import ProducerCore
+from penstock.client.producing.statistics import ProducerStats
 from penstock.client.serialization import Headers, MessageSerializer, all_plain, header_list, time_of_message
 from penstock.client.settings import ProducerSettings
 from penstock.client.timing import NEVER
@@ -270,6 +271,10 @@ class Producer(Generic[_Value, _Key]):
     def buffered_bytes(self) -> int:
         """Bytes of messages without an outcome."""
         return self._accumulator.buffered_bytes
+
+    def stats(self) -> ProducerStats:
+        """Totals of this producer, which partitions brokers slow down, and which keys are frequent."""
+        return self._core.stats(self._runtime.now_ms())
 
     def _check(self) -> None:
         self._runtime.check()

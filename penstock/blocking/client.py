@@ -125,11 +125,13 @@ class Client:
         key_serializer: Serializer[Any] | None = None,
         message_ids: bool = False,
         receipts: str | PathLike[str] | None = None,
+        sample_keys: bool = True,
     ) -> Producer[Any, Any]:
         """A producer of its own identity and buffer.
 
         The guide docs/guides/producers-and-consumers.md explains each argument. `receipts` names a file that the
         producer writes its own totals of acknowledged messages to; it is opened, and read if it exists, at once.
+        `sample_keys`: look at one key of about 64, so that `stats` knows the frequent ones; they stay in this process.
 
         Raises `ConfigurationError`.
         """
@@ -152,6 +154,7 @@ class Client:
                 retry_backoff_max_ms=retry_backoff_max_ms,
                 partitioner=partitioner,
                 receipts=receipts,
+                sample_keys=sample_keys,
             ),
             self,
             message_serializer(value_serializer, key_serializer, new_message_id if message_ids else None),

@@ -12,6 +12,7 @@ from penstock.blocking.runtime import Runtime, now_ms
 from penstock.blocking.sending import MessageSender
 from penstock.client.producing.delivery import flush_timeout_after, run_callbacks
 from penstock.client.producing.producer import ProducerCore
+from penstock.client.producing.statistics import ProducerStats
 from penstock.client.serialization import Headers, MessageSerializer, all_plain, header_list, time_of_message
 from penstock.client.settings import ProducerSettings
 from penstock.contract.errors import TimedOut
@@ -169,6 +170,11 @@ class Producer(Generic[_Value, _Key]):
     def buffered_bytes(self) -> int:
         """Bytes of messages without an outcome."""
         return self._accumulator.buffered_bytes
+
+    def stats(self) -> ProducerStats:
+        """Totals of this producer, which partitions brokers slow down, and which keys are frequent."""
+        with self._lock:
+            return self._core.stats(now_ms())
 
     def __enter__(self) -> Self:
         return self

@@ -7,6 +7,7 @@ import click
 
 from penstock.cli.cluster import operator_client, token_option
 from penstock.cli.confirmation import must_agree
+from penstock.cli.hot_partitions import hot_because
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.topic_changes import timeout_option
@@ -56,12 +57,13 @@ def placement_hot(token_file: Path | None, timeout: float) -> None:
         print_json({"partitions": found})
         return
     print_table(
-        ["partition", "tenant", "broker", "in B/s", "out B/s", "of broker", "of tenant"],
+        ["partition", "tenant", "broker", "in B/s", "out B/s", "of broker", "of tenant", "why"],
         [
             [
                 *(f"{one['topic']}-{one['partition']}", one["tenant"], one["broker"]),
                 *(f"{one['bytes_in_per_s']:,}", f"{one['bytes_out_per_s']:,}"),
                 *(f"{one['of_broker_percent']} %", f"{one['of_tenant_percent']} %"),
+                hot_because(one),
             ]
             for one in found[:_LISTED_MAX]
         ],

@@ -11,6 +11,7 @@ import click
 
 from penstock.cli import display
 from penstock.cli.connection import connect
+from penstock.cli.hot_partitions import hot_because
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.rest import admin_client, settings
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 10.0
 _NONE_YET = "No topics yet that this key may see. Make one: penstock topic create orders --partitions 3"
-_WANTED = ("id", "generation", "delivered", "conditions")
+_WANTED = ("id", "generation", "delivered", "conditions", "hot_partitions")
 
 
 @click.group(name="topic", cls=Group, path=("topic",))
@@ -102,6 +103,13 @@ def topic_describe(name: str, offsets: bool, timeout: float) -> None:
     for condition in [] if wanted is None else wanted["conditions"]:
         reason, message = str(condition.get("reason")), str(condition.get("message"))
         print_fact("condition", [reason, message], display.line(f"{reason}: {message}"))
+    for hot in [] if wanted is None else wanted["hot_partitions"]:
+        rates = [hot.get("partition"), hot.get("bytes_in_per_s"), hot.get("bytes_out_per_s")]
+        print_fact(
+            "hot partition",
+            [*rates, hot_because(hot)],
+            display.line(f"{rates[0]}: {rates[1]} B/s in, {rates[2]} B/s out; {hot_because(hot)}"),
+        )
     print_fact("survives", [survives.text], survives.text)
     print_part("setting", ["setting", "value"], sorted(description.settings.items()))
     rows = [[_shown(value) for value in partition.values()] for partition in partitions]
@@ -155,7 +163,8 @@ def _wanted(name: str, timeout: float) -> dict[str, Any] | None:
         return None
     with closing(admin_client()) as admin:
         try:
-            return topic_json(admin.topic(name, timeout=timeout))
+            topic = admin.topic(name, timeout=timeout)
+            return {**topic_json(topic), "hot_partitions": [dict(one) for one in topic.hot_partitions]}
         except NotFound:
             return None
 

@@ -65,6 +65,8 @@ class ProducerSettings:
     partitioner: Partitioner | None
     receipts: str | None = None
     """File of what was acknowledged; None = none is kept."""
+    sample_keys: bool = True
+    """Whether it looks at one key of 64 to know the frequent ones. They stay in this process."""
 
     def __post_init__(self) -> None:
         if self.compression not in COMPRESSIONS:
@@ -87,6 +89,8 @@ class ProducerSettings:
             raise ConfigurationError(f"on_full: {self.on_full!r} is not one of block, fail, drop")
         if self.on_full == "drop" and self.acks != 0:
             raise ConfigurationError("on_full: 'drop' loses messages silently and needs acks=0")
+        if not isinstance(self.sample_keys, bool):
+            raise ConfigurationError(f"sample_keys: {self.sample_keys!r} is not True or False")
         if self.receipts is not None and self.acks == 0:
             raise ConfigurationError(
                 "receipts: with acks=0 no broker acknowledges anything; acks 'all' or 1 required"

@@ -18,6 +18,7 @@ from data_plane.contract import admin_pb2 as pb
 from penstock.contract.errors import InvalidRequest, PreconditionFailed
 from tenants.roles import Standing
 from tests.control_plane.api.lists import Cluster, cluster
+from tests.control_plane.api.lists import hot_partitions as fill_hot_partitions
 from tests.control_plane.world import ACTOR, Answer, House, call, make_house
 
 pytestmark = pytest.mark.django_db
@@ -393,6 +394,22 @@ def test_hot_partitions_are_shown_to_operators_and_of_their_own_to_tenants(
     own = call("GET", "/v1/hot-partitions", token=other.credentials[Standing.OWNER])
     assert [(one["topic"], one["partition"]) for one in own.body["items"]] == [("orders", 0)]
     assert "broker" not in own.body["items"][0]
+    assert [one["reasons"] for one in hot] == [["of_broker", "of_tenant"], ["of_tenant"]]
+    whole = call("GET", "/v1/topics/orders", token=other.credentials[Standing.OWNER])
+    assert [(one["partition"], one["reasons"]) for one in whole.body["hot_partitions"]] == [
+        (0, ["of_tenant"])
+    ]
+
+
+def test_a_partition_whose_producers_are_slowed_is_hot_also_in_a_report_of_a_release_before(
+    house: House, said: Cluster
+) -> None:
+    fill_hot_partitions(house, said, range(1, 3))
+    row = LoadReport.objects.get(broker=2)
+    row.partitions = [[*row.partitions[0][:4], 0, 0, 1.0, 0.5]]
+    row.save()
+    found = {one["broker"]: one["reasons"] for one in ask(house, "GET", "hot").body["items"]}
+    assert found[2] == ["slowed"] and "slowed" not in found[1]
 
 
 def test_a_described_load_has_what_the_broker_says() -> None:

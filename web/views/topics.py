@@ -8,6 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from control_plane.outbox import in_request
+from control_plane.placement.hot import hot_partitions_of
 from control_plane.topics import actions, bin_actions, creation, queries
 from control_plane.topics.models import Topic
 from penstock.contract.errors import NotFound, PenstockError
@@ -84,6 +85,7 @@ def topic_live(request: HttpRequest, access: TenantAccess, name: str) -> HttpRes
                 "now": now,
                 "read_back": read_back,
                 "survives": queries.survives(row),
+                "hot": hot_partitions_of(row.topic_id),
                 "rates": rates,
                 "flows": flows(access.tenant.public_id, now.topic_id),
                 "parts": [

@@ -73,6 +73,7 @@ class LoadCalls:
                 bytes_in_per_s=round(load.bytes_in_per_s),
                 bytes_out_per_s=round(load.bytes_out_per_s),
                 batches_per_1000_s=round(load.batches_per_s * 1_000),
+                slow_downs_per_1000_s=round(load.slow_downs_per_s * 1_000),
             )
         return response.SerializeToString()
 

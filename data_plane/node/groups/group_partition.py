@@ -13,7 +13,8 @@ from data_plane.groups.requests import Decision, Topics
 from data_plane.log.reading import ColdRead
 from data_plane.node.ports import Clock
 from data_plane.node.replicas.cold_reads import read_cold
-from data_plane.node.replicas.replica import ProduceOutcome, Replica
+from data_plane.node.replicas.produce_answers import ProduceOutcome
+from data_plane.node.replicas.replica import Replica
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
 from data_plane.replication.leader import LeaderState

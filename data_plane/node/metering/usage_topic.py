@@ -14,7 +14,8 @@ from data_plane.disk.port import DiskFault
 from data_plane.metadata.image import ClusterImage
 from data_plane.node.config import NodeConfig
 from data_plane.node.ports import Caller, CallFailed, Clock, ConnectionLost, Rng, Transport, peer_of
-from data_plane.node.replicas.replica import ProduceOutcome, Replica
+from data_plane.node.replicas.produce_answers import ProduceOutcome
+from data_plane.node.replicas.replica import Replica
 from data_plane.node.requests import parsed
 from data_plane.node.stats import NodeStats
 from penstock.contract import errors

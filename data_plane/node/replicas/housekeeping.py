@@ -23,6 +23,7 @@ from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.tasks import in_turns
 from data_plane.replication.health import at_boot
+from data_plane.throttling.queues import PartitionQueue
 from penstock.contract.ids import TopicPartition
 
 _BORN_AFTER_S = 2.0
@@ -205,6 +206,7 @@ class Housekeeping:
             read_only=lambda: self._disk_space.read_only,
             disk_full=self._disk_space.lacked,
             loads=self._replicas.loads,
+            queue=PartitionQueue(self._replicas.queues),
             replica_lag_ms_max=self._config.timings.replica_lag_ms_max,
         )
         log.name = replica.name

@@ -29,6 +29,9 @@ class PartitionLoad:
     bytes_in: int = 0
     bytes_out: int = 0
     batches: int = 0
+    slow_downs_per_s: float = 0.0
+    """Results that asked a producer to slow down."""
+    slow_downs: int = 0
 
     def fold(self, passed_ms: float) -> bool:
         """Take what was counted in `passed_ms` into the rates; whether anything is left of them."""
@@ -36,7 +39,8 @@ class PartitionLoad:
         self.bytes_in_per_s += (self.bytes_in * per_s - self.bytes_in_per_s) * share
         self.bytes_out_per_s += (self.bytes_out * per_s - self.bytes_out_per_s) * share
         self.batches_per_s += (self.batches * per_s - self.batches_per_s) * share
-        self.bytes_in = self.bytes_out = self.batches = 0
+        self.slow_downs_per_s += (self.slow_downs * per_s - self.slow_downs_per_s) * share
+        self.bytes_in = self.bytes_out = self.batches = self.slow_downs = 0
         return max(self.bytes_in_per_s, self.bytes_out_per_s, self.batches_per_s) > _FADED_PER_S
 
 
@@ -54,6 +58,13 @@ class PartitionLoads:
             load = self._loads[where] = PartitionLoad()
         load.bytes_in += size
         load.batches += 1
+
+    def slowed(self, where: TopicPartition) -> None:
+        """A producer is asked to slow down. Its batch was counted, long ago perhaps."""
+        load = self._loads.get(where)
+        if load is None:
+            load = self._loads[where] = PartitionLoad()
+        load.slow_downs += 1
 
     def pushed(self, where: TopicPartition, size: int) -> None:
         """So many bytes of it go to a consumer."""

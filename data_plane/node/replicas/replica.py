@@ -7,7 +7,6 @@ the log's start) mark the replica busy; a change of role waits until they are do
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from data_plane.log.outcomes import Duplicate
@@ -15,16 +14,17 @@ from data_plane.log.partition_log import PartitionLog
 from data_plane.metadata.model import PartitionRecord, TopicRecord
 from data_plane.node.ports import Clock
 from data_plane.node.replicas.loads import PartitionLoads
+from data_plane.node.replicas.produce_answers import Answer, ProduceAnswers, ProduceOutcome
 from data_plane.node.stats import NodeStats
 from data_plane.replication import health
-from data_plane.replication.acknowledgement import PendingAnswers, answered_when
+from data_plane.replication.acknowledgement import answered_when
 from data_plane.replication.effects import Look
 from data_plane.replication.follower import follower_watermark
 from data_plane.replication.health import Health, ReadOnly, Sound, Standing
 from data_plane.replication.leader import LeaderState
 from data_plane.replication.opening import NO_EPOCH
+from data_plane.throttling.queues import PartitionQueue
 from penstock.contract import errors
-from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import BrokerId, TopicPartition
 from penstock.contract.topic_settings import Durability
 from penstock.records.batch import BatchHeader
@@ -32,26 +32,6 @@ from penstock.records.stamp import STAMP_BYTES
 
 Listener = Callable[["Replica"], None]
 LookAtInSync = Callable[["Replica", Look], None]
-
-_ANSWERS_A_TURN = 500
-"""One client can have as many batches waiting as its credit allows."""
-
-
-@dataclass(slots=True)
-class ProduceOutcome:
-    """What became of one produced batch; `error` 0 = applied."""
-
-    error: int = ErrorCode.OK
-    message: str = ""
-    base_offset: int = -1
-    accepted_ms: int = -1
-    duplicate: bool = False
-    leader_epoch: int = -1
-    retry_after_ms: int = 0
-    """Not 0: so soon it is worth another try."""
-
-
-Answer = Callable[[ProduceOutcome], None]
 
 
 class Following(NamedTuple):
@@ -82,6 +62,7 @@ class Replica:
         read_only: Callable[[], str],
         disk_full: Callable[[], None],
         loads: PartitionLoads,
+        queue: PartitionQueue,
     ) -> None:
         self.where, self.topic, self.log = where, topic, log
         self.record: PartitionRecord | None = None
@@ -118,7 +99,7 @@ class Replica:
         self._lag_ms_max = replica_lag_ms_max
         self._read_only, self._disk_full = read_only, disk_full
         self._loads = loads
-        self._answers: PendingAnswers[tuple[Answer, ProduceOutcome]] = PendingAnswers()
+        self._answers = ProduceAnswers(where, queue, clock=clock, loads=loads, stats=stats)
 
     def __repr__(self) -> str:
         role = "leads" if self.leading else f"follows {self.following.leader}" if self.following else "idle"
@@ -297,16 +278,12 @@ class Replica:
             return
         self.leading.end()
         self.leading = None
-        log, waiting = self.log, len(self._answers)
-        for answer, outcome in self._answers.due(log.durable_end_offset, log.high_watermark, waiting):
-            answer(outcome)
-        lost = self._answers.take_all()
         self._stats.leaderships_lost += 1
-        self._stats.outcomes_unknown += len(lost)
-        for answer, outcome in lost:
-            outcome.error = ErrorCode.OUTCOME_UNKNOWN
-            outcome.message = f"{self.name}: leadership moved before the batch was committed"
-            answer(outcome)
+        self._stats.outcomes_unknown += self._answers.end(
+            self.log.durable_end_offset,
+            self.log.high_watermark,
+            f"{self.name}: leadership moved before the batch was committed",
+        )
         self._tell(self.on_role)
 
     # -- leader ------------------------------------------------------------------------------------------
@@ -371,11 +348,16 @@ class Replica:
         self._stats.produced_messages += stamp.record_count
         self._stats.produced_bytes += stamp.size
         self._loads.took(self.where, stamp.size)
+        now_ms = self._clock.monotonic_ms()
         outcome = ProduceOutcome(
-            base_offset=stamp.base_offset, accepted_ms=stamp.accepted_ms, leader_epoch=leading.leader_epoch
+            base_offset=stamp.base_offset,
+            accepted_ms=stamp.accepted_ms,
+            leader_epoch=leading.leader_epoch,
+            size=stamp.size,
+            taken_ms=now_ms,
         )
-        self._answers.wait(answered_when(acks, leading.strict), stamp.end_offset, (answer, outcome))
-        leading.appended(stamp.size, self._clock.monotonic_ms())
+        self._answers.wait(answered_when(acks, leading.strict), stamp.end_offset, answer, outcome)
+        leading.appended(stamp.size, now_ms)
         self.carry_out()
 
     def _answer_duplicate(
@@ -389,7 +371,7 @@ class Replica:
             leader_epoch=leading.leader_epoch,
         )
         end = known.base_offset + header.offset_span
-        self._answers.wait_again(answered_when(acks, leading.strict), end, (answer, outcome))
+        self._answers.wait_again(answered_when(acks, leading.strict), end, answer, outcome)
         self.carry_out()
 
     def became_durable(self) -> None:
@@ -415,10 +397,7 @@ class Replica:
             self._tell(self.on_append)
         if committed:
             self.log.set_high_watermark(high_watermark)
-        due = self._answers.due(durable_end, high_watermark, _ANSWERS_A_TURN)
-        for answer, outcome in due:
-            answer(outcome)
-        if len(due) == _ANSWERS_A_TURN:
+        if self._answers.give_due(durable_end, high_watermark):
             asyncio.get_running_loop().call_soon(self.carry_out)  # the rest of many has a later turn
         if committed:
             self._tell(self.on_marks)

@@ -3,6 +3,7 @@
 from data_plane.node.replicas.loads import PartitionLoads
 from data_plane.node.replicas.replica import Replica
 from data_plane.replication.health import Sound
+from data_plane.throttling.queues import SAFE_BYTES, BrokerQueues
 from penstock.contract.ids import TopicId, TopicPartition
 
 
@@ -27,7 +28,7 @@ class ReplicaChanges:
 class ReplicaSet:
     """Those that the metadata wants here, whatever their role. One that is to be removed has left the set."""
 
-    def __init__(self) -> None:
+    def __init__(self, unanswered_bytes_safe: int = SAFE_BYTES) -> None:
         self.by_partition: dict[TopicPartition, Replica] = {}
         self._of_topic: dict[TopicId, dict[TopicPartition, None]] = {}
         self.unsound: dict[Replica, None] = {}
@@ -36,6 +37,8 @@ class ReplicaSet:
         """Partitions led here whose replicas are being changed (RL52)."""
         self.loads = PartitionLoads()
         """What they take and give."""
+        self.queues = BrokerQueues(unanswered_bytes_safe)
+        """What the leaders among them have not answered yet."""
         self._changes: list[ReplicaChanges] = []
 
     def changes(self) -> ReplicaChanges:

@@ -16,7 +16,8 @@ from data_plane.node.groups.group_coordinators import GROUPS_TOPIC
 from data_plane.node.leasing.pacing import PRODUCE_RATE
 from data_plane.node.ports import Clock, Connection, ConnectionLost, Rng
 from data_plane.node.replicas.committer import Committer
-from data_plane.node.replicas.replica import ProduceOutcome, Replica
+from data_plane.node.replicas.produce_answers import ProduceOutcome
+from data_plane.node.replicas.replica import Replica
 from data_plane.node.serving.request_turns import TenantRequests
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
@@ -47,7 +48,8 @@ class _Delayed:
     pace: Pace
     position: int
     since_ms: float
-    act: Callable[[], None]
+    act: Callable[[int], None]
+    """Called with how long it was delayed."""
 
     def wait_ms(self, now_ms: float) -> float:
         return self.pace.wait_ms(self.position, now_ms)
@@ -222,10 +224,12 @@ class ProduceStream:
             self._owed.append(_Owed(now_ms + wait_ms, wanted.size))
             self._hold()
 
-    def _try_late(self, acks: int, wanted: pb.ProduceBatch, batch: memoryview) -> None:
+    def _try_late(self, acks: int, wanted: pb.ProduceBatch, batch: memoryview, throttled_ms: int) -> None:
         """As if it came now: the time that its tenant's rate delayed it is not ours."""
         arrived_ms = self._clock.monotonic_ms()
-        answer = partial(self._answer, wanted.id if acks else None, wanted.size, arrived_ms)
+        answer = partial(
+            self._answer, wanted.id if acks else None, wanted.size, arrived_ms, throttled_ms=throttled_ms
+        )
         self._try(acks, wanted, batch, answer)
 
     def _hold(self) -> None:
@@ -259,8 +263,9 @@ class ProduceStream:
                 continue
             await self._committer.below_bound()
             delayed = self._delayed.popleft()
-            self._stats.throttled_ms += int(self._clock.monotonic_ms() - delayed.since_ms)
-            delayed.act()
+            throttled_ms = int(self._clock.monotonic_ms() - delayed.since_ms)
+            self._stats.throttled_ms += throttled_ms
+            delayed.act(throttled_ms)
             await asyncio.sleep(0)
 
     def _give_credit(self, size: int) -> None:
@@ -333,7 +338,14 @@ class ProduceStream:
                 f"{replica.name}: timestamp {header.max_timestamp} ms, at most {latest} ms allowed"
             )
 
-    def _answer(self, batch_id: int | None, size: int, arrived_ms: float, outcome: ProduceOutcome) -> None:
+    def _answer(
+        self,
+        batch_id: int | None,
+        size: int,
+        arrived_ms: float,
+        outcome: ProduceOutcome,
+        throttled_ms: int = 0,
+    ) -> None:
         """Queue one result and its credit; with acks 0 only the credit goes back."""
         self._granted += size
         self._tally.count(outcome.error)
@@ -349,6 +361,8 @@ class ProduceStream:
                     message=outcome.message,
                     leader_epoch=outcome.leader_epoch,
                     retry_after_ms=outcome.retry_after_ms,
+                    slow_down_ms=outcome.slow_down_ms,
+                    throttled_ms=throttled_ms,
                 )
             )
         self._wake.set()

@@ -11,6 +11,7 @@ from penstock.client.cluster_view import NO_LEADER
 from penstock.client.messages import HeaderList
 from penstock.client.producing.batch import ProducerBatch
 from penstock.client.producing.delivery import BatchDelivery
+from penstock.client.producing.key_sampler import KeySampler
 from penstock.client.producing.partition_queue import PartitionQueue
 from penstock.client.settings import ProducerSettings
 from penstock.contract import errors, limits
@@ -24,6 +25,9 @@ RECORD_OVERHEAD_BYTES = 21
 _MANY = 1_024
 """Messages that `append_many` takes under one hold of the lock."""
 _KEYS_REMEMBERED_MAX = 16_384
+_SLOWED_SHARE = 2
+"""A slowed partition may have so small a part of the buffer: the others go on."""
+_NO_SAMPLE = 1 << 60
 
 _Delivery = TypeVar("_Delivery", bound=BatchDelivery)
 _Made = TypeVar("_Made", bound=BatchDelivery, covariant=True)
@@ -75,17 +79,22 @@ class Route:
         """The partition count changed."""
         self._keys.clear()
 
-    def advance_sticky(self) -> PartitionQueue:
-        """Go on to the next partition that has a leader, if any has."""
+    def advance_sticky(self, now: float) -> PartitionQueue:
+        """Go on to the next partition that has a leader and is not slowed; or has a leader; or else to the next."""
         count = len(self.queues)
+        found = -1
         for step in range(1, count + 1):
             index = (self.sticky + step) % count
-            if self.queues[index].leader != NO_LEADER:
+            queue = self.queues[index]
+            if queue.leader == NO_LEADER:
+                continue
+            if queue.slowed_until <= now:
+                found = index
                 break
-        else:
-            index = (self.sticky + 1) % count
-        self.sticky = index
-        return self.queues[index]
+            if found < 0:
+                found = index
+        self.sticky = found if found >= 0 else (self.sticky + 1) % count
+        return self.queues[self.sticky]
 
 
 class RecordAccumulator:
@@ -95,12 +104,15 @@ class RecordAccumulator:
         "_batch_messages",
         "_buffer_bytes",
         "_compression",
+        "_full_of",
         "_hook",
         "_sender",
         "_settings",
+        "_until_sample",
         "dropped_messages",
         "free_bytes",
         "routes",
+        "sampler",
     )
 
     def __init__(self, settings: ProducerSettings, sender: Sender) -> None:
@@ -114,6 +126,11 @@ class RecordAccumulator:
         self.free_bytes = settings.buffer_bytes
         """What the buffer still takes, in encoded bytes."""
         self.dropped_messages = 0
+        self.sampler = KeySampler() if settings.sample_keys else None
+        """Of keys; None = it does not look at them."""
+        self._until_sample = self.sampler.gap if self.sampler is not None else _NO_SAMPLE
+        self._full_of: PartitionQueue | None = None
+        """The slowed partition that was not given more of the buffer when this was asked last."""
 
     def append(
         self,
@@ -127,6 +144,8 @@ class RecordAccumulator:
         delivery: DeliveryType[_Delivery],
     ) -> _Delivery | None:
         """Put one message into a batch; None = the buffer is full. `now` is only asked when a batch begins.
+
+        None as well when the message's partition is slowed and has its share of the buffer.
 
         Raises `MessageTooLarge`, `NotFound` (no such partition), `InvalidRequest`, `TypeError`.
         """
@@ -146,12 +165,21 @@ class RecordAccumulator:
             self._make_space(size, route)
             return None
         free = partition is None and key is None and self._hook is None
-        queue = route.queues[route.sticky] if free else self._choose(route, key, value, partition)
+        if free:
+            queue = route.queues[route.sticky]
+        else:
+            queue = self._choose(route, key, value, partition)
+            if key is not None:
+                self._until_sample -= 1
+                if self._until_sample <= 0:
+                    self._sample(queue, key, now())
         while True:
             batch = queue.open
             if batch is None:
                 if free:
-                    queue = route.advance_sticky()
+                    queue = route.advance_sticky(now())
+                if queue.slow_down_ms and self._has_its_share(queue):
+                    return None
                 batch = queue.open or self._open_batch(route, queue, size, now())
             builder: BatchBuilder = batch.builder  # type: ignore[assignment]
             index = builder.count
@@ -218,7 +246,9 @@ class RecordAccumulator:
             batch = queue.open
             if batch is None:
                 if free:
-                    queue = route.advance_sticky()
+                    queue = route.advance_sticky(now())
+                if queue.slow_down_ms and self._has_its_share(queue):
+                    return []
                 batch = queue.open or self._open_batch(route, queue, longest, now())
             builder = batch.builder
             invariant(builder is not None, "a batch keeps its builder while it is open")
@@ -256,6 +286,12 @@ class RecordAccumulator:
 
     def buffer_full(self) -> errors.BufferFull:
         """What a send that may not wait (longer) raises."""
+        slowed = self._full_of
+        if slowed is not None and slowed.slow_down_ms:
+            return errors.BufferFull(
+                f"producer: {slowed.buffered_bytes} bytes for {slowed.label} wait, and its broker asks to slow down;"
+                f" a slowed partition has 1/{_SLOWED_SHARE} of buffer_bytes={self._buffer_bytes} at most"
+            )
         oldest = self._sender.oldest()
         return errors.BufferFull(
             f"producer: {self.buffered_bytes} of buffer_bytes={self._buffer_bytes} wait for their outcome"
@@ -274,8 +310,28 @@ class RecordAccumulator:
                 if queue.open is not None:
                     self.close_batch(queue)
 
+    def forget(self, topic: str) -> None:
+        """The topic is gone, or another one has its name."""
+        self.routes.pop(topic, None)
+        if self.sampler is not None:
+            self.sampler.forget(topic)
+
+    def _has_its_share(self, queue: PartitionQueue) -> bool:
+        """Whether a slowed partition has as much of the buffer as it may, so that the rest is left for the others."""
+        full = queue.buffered_bytes * _SLOWED_SHARE >= self._buffer_bytes
+        self._full_of = queue if full else None
+        return full
+
+    def _sample(self, queue: PartitionQueue, key: bytes, now: float) -> None:
+        sampler = self.sampler
+        if sampler is None:
+            self._until_sample = _NO_SAMPLE
+        else:
+            self._until_sample = sampler.sample(queue.topic, queue.partition, key, now)
+
     def _make_space(self, size: int, route: Route) -> None:
         """Raises `BufferFull` for a message that can never fit."""
+        self._full_of = None
         if size > self._buffer_bytes:
             raise errors.BufferFull(
                 f"{route.name}: message of {size} bytes, buffer_bytes is {self._buffer_bytes}; raise it"

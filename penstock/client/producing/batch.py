@@ -46,6 +46,8 @@ class BatchPartition(Protocol):
     """The broker gives messages their time."""
     blocked_by: PenstockError | None
     """What the last attempt met."""
+    buffered_bytes: int
+    """Of closed batches without an outcome."""
 
 
 class ProducerBatch:
@@ -79,6 +81,7 @@ class ProducerBatch:
         "queue",
         "raw_bytes",
         "tainted",
+        "throttled_ms",
     )
 
     def __init__(
@@ -109,6 +112,8 @@ class ProducerBatch:
         self.base_offset = -1
         self.accepted_ms = -1
         self.duplicate = False
+        self.throttled_ms = 0
+        """How long the tenant's produce rate delayed it at the broker."""
         self.callbacks: list[Callable[[], None]] = []
 
     @property

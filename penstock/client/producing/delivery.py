@@ -39,6 +39,11 @@ class BatchDelivery(msgspec.Struct, eq=False, gc=False):
         """Whether the outcome is known: applied, not applied, or given up as unknown."""
         return self._batch.done
 
+    @property
+    def throttled_ms(self) -> int:
+        """How long the tenant's produce rate delayed the message's batch at the broker; known once it is done."""
+        return self._batch.throttled_ms
+
     def _receipt(self) -> Receipt:
         """The receipt, or the error raised; the batch must be done."""
         batch = self._batch

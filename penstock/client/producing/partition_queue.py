@@ -62,6 +62,7 @@ class PartitionQueue:
         "_window",
         "append_time",
         "blocked_by",
+        "buffered_bytes",
         "closed",
         "failures",
         "gap",
@@ -76,6 +77,9 @@ class PartitionQueue:
         "partition",
         "resend",
         "retry_at",
+        "slow_down_ms",
+        "slowed_ms",
+        "slowed_until",
         "topic",
         "topic_id",
     )
@@ -108,6 +112,13 @@ class PartitionQueue:
         self.leader, self.leader_epoch = NO_LEADER, -1
         """The broker whose stream it is sent on."""
         self.listed = False
+        self.buffered_bytes = 0
+        """Of batches that are closed and without an outcome."""
+        self.slow_down_ms = 0.0
+        """What its leader asked for last; 0 = its queue is not long."""
+        self.slowed_until = 0.0
+        self.slowed_ms = 0.0
+        """In all."""
 
     # ---- adding -----------------------------------------------------------------------------------------------
 
@@ -122,6 +133,7 @@ class PartitionQueue:
         """No further message joins the open batch."""
         if self.open is not None:
             self.open.close()
+            self.buffered_bytes += self.open.raw_bytes
             self.closed.append(self.open)
             self.open = None
 
@@ -131,7 +143,7 @@ class PartitionQueue:
         """The batch to send next, or None when there is none now; `wake_at` says when to look again by the
         clock.
         """
-        if len(self.in_flight) >= self._window or now < self.retry_at:
+        if len(self.in_flight) >= self._window or now < self.retry_at or now < self.slowed_until:
             return None
         if self.resend:
             batch = self.resend[0]
@@ -148,11 +160,20 @@ class PartitionQueue:
         """When the clock alone may make a batch sendable; `NEVER` while it waits for an answer or an identity."""
         if len(self.in_flight) >= self._window:
             return NEVER
-        if now < self.retry_at:
-            return self.retry_at if self.resend or self.closed or self.open is not None else NEVER
+        waits_until = max(self.retry_at, self.slowed_until)
+        if now < waits_until:
+            return waits_until if self.resend or self.closed or self.open is not None else NEVER
         if not self.resend and not self.closed and self.open is not None and now < self.open.linger_until:
             return self.open.linger_until
         return NEVER
+
+    def slow_down(self, now: float, wait_ms: float) -> None:
+        """Its leader's queue is long: nothing leaves for so long, and what comes meanwhile fills its batches. 0 = the
+        queue is not long any more."""
+        if wait_ms or self.slow_down_ms:
+            self.slowed_ms += wait_ms - max(0.0, self.slowed_until - now)
+            self.slowed_until = now + wait_ms
+            self.slow_down_ms = wait_ms
 
     def sent(self, batch: ProducerBatch) -> None:
         """`sendable` gave this batch and it goes out now; a batch without a number gets one."""
@@ -338,7 +359,8 @@ class PartitionQueue:
 
     def _take_out(self, batch: ProducerBatch) -> None:
         if self.open is batch:
-            self.open = None
+            self.close_open()
+            self.closed.pop()
         elif batch in self.in_flight:
             self.in_flight.remove(batch)
         elif batch in self.resend:

@@ -25,6 +25,7 @@ from penstock.client.producing.produce_stream import (
     ProduceStreamState,
     Unanswered,
 )
+from penstock.client.producing.statistics import ProducerStats, producer_stats
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
 from penstock.client.settings import ProducerSettings
 from penstock.client.timing import NEVER, Backoff
@@ -38,6 +39,9 @@ OPEN_TIMEOUT_MS = 3_000
 """A stream that grants no credit in this time is given up; the next attempt may go elsewhere."""
 STALL_MS = 15_000
 """A stream that owes answers and says nothing for this long is given up, whatever the metadata says."""
+SLOW_DOWN_MS_MAX = 5_000
+"""A partition is slowed for so long at most by one answer, whatever its broker says."""
+SLOW_DOWN_JITTER = 0.25
 
 
 class ProducerNetwork(Network, Protocol):
@@ -74,6 +78,8 @@ class ProducerCore:
         )
         self._expiry: deque[tuple[PartitionQueue, ProducerBatch]] = deque()
         self.failed_messages = 0
+        self.throttled_ms = self.refused_for_rate = 0
+        """How long brokers delayed batches for the tenant's rate, summed over them; batches refused for it."""
         self.closed = False
 
     # ---- adding -------------------------------------------------------------------------------------------------
@@ -124,6 +130,12 @@ class ProducerCore:
     def keeps_receipts(self) -> bool:
         return self._ledger is not None
 
+    def stats(self, now: float) -> ProducerStats:
+        """What is known of it now."""
+        return producer_stats(
+            self.accumulator, self.failed_messages, self.throttled_ms, self.refused_for_rate, now
+        )
+
     def oldest(self) -> ProducerBatch | None:
         return next((batch for _, batch in self._expiry if not batch.done), None)
 
@@ -135,7 +147,7 @@ class ProducerCore:
         if route is None:
             return
         if view.error is not None or view.topic_id != route.topic_id:
-            del self._routes[view.name]
+            self.accumulator.forget(view.name)
             error = view.error or errors.NotFound(
                 f"{view.name}: was deleted and created again; this message was for the old topic"
             )
@@ -194,6 +206,7 @@ class ProducerCore:
         queue.leader, queue.leader_epoch = leader, leader_epoch
         stream = self._stream_to(leader) if leader != NO_LEADER else None
         queue.retry_at, queue.failures = now, 0
+        queue.slow_down(now, 0)
         if former is stream:
             if stream is not None:
                 self.offer(queue)
@@ -354,6 +367,12 @@ class ProducerCore:
         self, stream: ProduceStream, unanswered: Unanswered, result: log_pb2.ProduceResult, now: float
     ) -> None:
         queue, batch = unanswered
+        slow_down_ms = result.slow_down_ms
+        if slow_down_ms or queue.slow_down_ms:
+            self._slow_down(queue, min(slow_down_ms, SLOW_DOWN_MS_MAX), now)
+        if result.throttled_ms:
+            batch.throttled_ms = result.throttled_ms
+            self.throttled_ms += result.throttled_ms
         if result.error == ErrorCode.OK:
             queue.applied(batch)
             if self._ledger is not None and batch.encoded is not None:
@@ -365,6 +384,7 @@ class ProducerCore:
         attempts_max = self.settings.max_attempts
         if error.code is ErrorCode.THROTTLED:
             stream.throttled = error
+            self.refused_for_rate += 1
         if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE:
             self._fail(queue.out_of_order(batch, error, now + self._backoff.delay_ms(1)))
         elif error.code is ErrorCode.UNKNOWN_PRODUCER:
@@ -384,6 +404,15 @@ class ProducerCore:
                 queue.needs_epoch = True
                 self._identity.forget()
         self._after_outcome(queue)
+
+    def _slow_down(self, queue: PartitionQueue, wait_ms: float, now: float) -> None:
+        """Its producers do not come back at the same moment. Messages without a key go elsewhere meanwhile."""
+        if wait_ms:
+            wait_ms *= 1 + self._random.random() * SLOW_DOWN_JITTER
+        queue.slow_down(now, wait_ms)
+        route = self._routes.get(queue.topic)
+        if wait_ms and route is not None and route.queues[route.sticky] is queue:
+            route.advance_sticky(now)
 
     def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
         """A stream ended, could not be opened, or was given up. With a `code` that no retry cures, its
@@ -481,6 +510,7 @@ class ProducerCore:
     ) -> None:
         batch.finish(error, base_offset, accepted_ms, duplicate)
         self.accumulator.free_bytes += batch.raw_bytes
+        batch.queue.buffered_bytes -= batch.raw_bytes
         if error is not None:
             self.failed_messages += batch.count
         self._core.outcome_known(batch)

@@ -37,7 +37,7 @@ class ProduceAnswerHead(_message.Message):
     def __init__(self, credit_bytes: _Optional[int] = ..., results: _Optional[_Iterable[_Union[ProduceResult, _Mapping]]] = ...) -> None: ...
 
 class ProduceResult(_message.Message):
-    __slots__ = ("id", "error", "base_offset", "accepted_ms", "duplicate", "message", "leader_epoch", "retry_after_ms")
+    __slots__ = ("id", "error", "base_offset", "accepted_ms", "duplicate", "message", "leader_epoch", "retry_after_ms", "slow_down_ms", "throttled_ms")
     ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +46,8 @@ class ProduceResult(_message.Message):
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    SLOW_DOWN_MS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLED_MS_FIELD_NUMBER: _ClassVar[int]
     id: int
     error: int
     base_offset: int
@@ -54,7 +56,9 @@ class ProduceResult(_message.Message):
     message: str
     leader_epoch: int
     retry_after_ms: int
-    def __init__(self, id: _Optional[int] = ..., error: _Optional[int] = ..., base_offset: _Optional[int] = ..., accepted_ms: _Optional[int] = ..., duplicate: _Optional[bool] = ..., message: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
+    slow_down_ms: int
+    throttled_ms: int
+    def __init__(self, id: _Optional[int] = ..., error: _Optional[int] = ..., base_offset: _Optional[int] = ..., accepted_ms: _Optional[int] = ..., duplicate: _Optional[bool] = ..., message: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., retry_after_ms: _Optional[int] = ..., slow_down_ms: _Optional[int] = ..., throttled_ms: _Optional[int] = ...) -> None: ...
 
 class ConsumeOpenHead(_message.Message):
     __slots__ = ("partitions", "group", "zone")

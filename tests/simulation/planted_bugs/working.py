@@ -63,7 +63,7 @@ def _surely_refused(right: Any) -> Callable[..., None]:
 
     def _drop_leadership(replica: Replica) -> None:
         if replica.leading is not None:
-            for answer, outcome in replica._answers.take_all():
+            for answer, outcome in replica._answers._pending.take_all():
                 outcome.error = ErrorCode.NOT_LEADER
                 answer(outcome)
         right(replica)

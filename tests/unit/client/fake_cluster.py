@@ -84,6 +84,10 @@ class FakeCluster:
         self.now_ms = 1_700_000_000_000
         self.frames_of_batches: list[int] = []
         """How many batches each PRODUCE frame held."""
+        self.slow_down_ms: dict[int, int] = {}
+        """By number of the partition: what results ask for."""
+        self.throttled_ms = 0
+        """What results say that the tenant's rate delayed their batches."""
         self._next_producer = 1000
         self._topics_made = 0
 
@@ -227,6 +231,8 @@ class FakeCluster:
             batch = bytes(payload[at : at + wanted.size])
             at += wanted.size
             result = self._append(broker, wanted, batch)
+            result.slow_down_ms = self.slow_down_ms.get(wanted.partition, 0)
+            result.throttled_ms = self.throttled_ms
             if head.acks:
                 answer.results.append(result)
         assert at == len(payload)

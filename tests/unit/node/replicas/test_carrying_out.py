@@ -2,7 +2,8 @@
 
 import asyncio
 
-from data_plane.node.replicas.replica import ProduceOutcome, Replica
+from data_plane.node.replicas.produce_answers import ProduceOutcome
+from data_plane.node.replicas.replica import Replica
 from data_plane.replication.effects import Look
 from data_plane.replication.opening import NO_EPOCH, Position
 from penstock.contract.errors import ErrorCode

@@ -21,6 +21,7 @@ from data_plane.node.tasks import Turn
 from data_plane.replication.effects import Look
 from data_plane.replication.opening import NO_EPOCH, Position
 from data_plane.testkit.rng import Chances, SimRng
+from data_plane.throttling.queues import BrokerQueues, PartitionQueue
 from penstock.contract.errors import ErrorCode
 from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import BrokerId, TenantId
@@ -158,7 +159,7 @@ def led(
         where(partition), topic, log, me=ME, clock=clock or StillClock(), stats=NodeStats(),
         wrote=wrote, look_at_in_sync=look_at_in_sync, stopped=lambda replica: None, turned=turned,
         stored_more=lambda replica: None, replica_lag_ms_max=10_000, read_only=lambda: "", disk_full=lambda: None,
-        loads=PartitionLoads(),
+        loads=PartitionLoads(), queue=PartitionQueue(BrokerQueues()),
     )  # fmt: skip
     replica.lead(
         model.PartitionRecord(

@@ -1,0 +1,141 @@
+"""Which keys are frequent, by partition, from a sample of what a producer sends.
+
+Space-saving (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005):
+KEYS counters a partition. A key without one takes over the smallest, with its count as the error. So no key that is in
+more than 1/KEYS of the sample is missing, and a count is too high by its error at most.
+
+One message of about SAMPLED_OF is looked at, at gaps that differ, so that keys that come by turns are seen alike.
+Counts are halved each HALVED_MS: they speak of about the last minute. Times are the client's milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SAMPLED_OF = 64
+KEYS = 32
+PARTITIONS_MAX = 256
+"""Partitions that are followed; of more, those sampled last."""
+KEY_BYTES_MAX = 128
+"""Of a key so many bytes are kept; longer ones that begin alike count as one."""
+HALVED_MS = 30_000.0
+_HALVINGS_MAX = 40
+
+
+@dataclass(frozen=True, slots=True)
+class FrequentKey:
+    """One of the most frequent keys of a partition, in the producer's last minute or so."""
+
+    key: bytes
+    """Its first 128 bytes at most."""
+    size: int
+    """Of the whole key, in bytes."""
+    count: int
+    """Of the sampled messages, so many had this key at most."""
+    error: int
+    """By how much `count` may be too high."""
+
+
+class _Counter:
+    __slots__ = ("count", "error", "size")
+
+    def __init__(self, size: int, count: int, error: int) -> None:
+        self.size, self.count, self.error = size, count, error
+
+
+class KeySketch:
+    """The frequent keys of one partition, in bounded memory."""
+
+    __slots__ = ("_counters", "_halved_at", "sampled")
+
+    def __init__(self, now: float) -> None:
+        self.sampled = 0
+        """Messages that were looked at, halved as the counts are."""
+        self._counters: dict[bytes, _Counter] = {}
+        self._halved_at = now
+
+    def add(self, key: bytes, now: float) -> None:
+        """A message that was looked at has this key."""
+        self._halve(now)
+        self.sampled += 1
+        kept = key if len(key) <= KEY_BYTES_MAX else key[:KEY_BYTES_MAX]
+        counter = self._counters.get(kept)
+        if counter is not None:
+            counter.count += 1
+        elif len(self._counters) < KEYS:
+            self._counters[kept] = _Counter(len(key), 1, 0)
+        else:
+            smallest = min(self._counters, key=self._count_of)
+            least = self._counters.pop(smallest).count
+            self._counters[kept] = _Counter(len(key), least + 1, least)
+
+    def top(self, count: int, now: float) -> list[FrequentKey]:
+        """The most frequent first, without those that may be there by their error alone."""
+        self._halve(now)
+        found = [
+            FrequentKey(key, counter.size, counter.count, counter.error)
+            for key, counter in self._counters.items()
+            if counter.count > counter.error
+        ]
+        found.sort(key=_order)
+        return found[:count]
+
+    def _count_of(self, key: bytes) -> int:
+        return self._counters[key].count
+
+    def _halve(self, now: float) -> None:
+        times = int((now - self._halved_at) / HALVED_MS)
+        if times <= 0:
+            return
+        self._halved_at += times * HALVED_MS
+        times = min(times, _HALVINGS_MAX)
+        self.sampled >>= times
+        for key, counter in list(self._counters.items()):
+            counter.count >>= times
+            counter.error >>= times
+            if not counter.count:
+                del self._counters[key]
+
+
+def _order(one: FrequentKey) -> tuple[int, bytes]:
+    return one.error - one.count, one.key
+
+
+class KeySampler:
+    """Of one producer. `gap` says how many messages pass until `sample` is due."""
+
+    __slots__ = ("_sketches", "_state", "gap")
+
+    def __init__(self, seed: int = 1) -> None:
+        self._sketches: dict[tuple[str, int], KeySketch] = {}
+        self._state = seed
+        self.gap = 0
+        self._next_gap()
+
+    def sample(self, topic: str, partition: int, key: bytes, now: float) -> int:
+        """Look at one message; after how many more the next one is due."""
+        where = (topic, partition)
+        # Taken out and put in again: the first one is then that sampled longest ago.
+        sketch = self._sketches.pop(where, None)
+        if sketch is None:
+            if len(self._sketches) >= PARTITIONS_MAX:
+                del self._sketches[next(iter(self._sketches))]
+            sketch = KeySketch(now)
+        self._sketches[where] = sketch
+        sketch.add(key, now)
+        self._next_gap()
+        return self.gap
+
+    def sketches(self) -> list[tuple[tuple[str, int], KeySketch]]:
+        """Of each (topic, partition) that is followed."""
+        return list(self._sketches.items())
+
+    def forget(self, topic: str) -> None:
+        """The topic is gone."""
+        for where in [where for where in self._sketches if where[0] == topic]:
+            del self._sketches[where]
+
+    def _next_gap(self) -> None:
+        # A linear congruence as in C's rand(): a gap has to be unlike the keys' order, and no more.
+        self._state = (self._state * 1_103_515_245 + 12_345) & 0x7FFF_FFFF
+        self.gap = 1 + (self._state >> 12) % (2 * SAMPLED_OF - 1)

@@ -1,0 +1,86 @@
+"""Frequent keys found from a sample, in bounded memory."""
+
+import random
+import tracemalloc
+
+import pytest
+
+from penstock.client.producing.key_sampler import (
+    HALVED_MS,
+    KEY_BYTES_MAX,
+    KEYS,
+    PARTITIONS_MAX,
+    SAMPLED_OF,
+    KeySampler,
+    KeySketch,
+)
+
+
+def test_a_key_that_is_in_more_than_its_part_of_the_sample_is_never_missing() -> None:
+    dice, sketch = random.Random(1), KeySketch(0.0)
+    true = 0
+    for _ in range(20_000):
+        hot = dice.random() < 0.2
+        true += hot
+        sketch.add(b"hot" if hot else b"%d" % dice.randrange(100_000), 0.0)
+    first = sketch.top(1, 0.0)[0]
+    assert first.key == b"hot" and first.size == 3
+    assert first.count - first.error <= true <= first.count
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_counts_bound_the_truth_from_both_sides(seed: int) -> None:
+    dice, sketch = random.Random(seed), KeySketch(0.0)
+    true: dict[bytes, int] = {}
+    for _ in range(3_000):
+        key = b"%d" % int(dice.expovariate(0.05))
+        true[key] = true.get(key, 0) + 1
+        sketch.add(key, 0.0)
+    found = sketch.top(KEYS, 0.0)
+    for one in found:
+        assert one.count - one.error <= true[one.key] <= one.count
+    frequent = {key for key, count in true.items() if count > sketch.sampled // KEYS}
+    assert frequent <= {one.key for one in found} or not frequent
+
+
+def test_keys_that_come_by_turns_are_seen_alike() -> None:
+    sampler, left, seen = KeySampler(), 0, [0] * SAMPLED_OF
+    left = sampler.gap
+    for number in range(200_000):
+        left -= 1
+        if not left:
+            left = sampler.sample("orders", 0, b"%d" % (number % SAMPLED_OF), 0.0)
+            seen[number % SAMPLED_OF] += 1
+    assert sum(seen) == pytest.approx(200_000 / SAMPLED_OF, rel=0.1)
+    assert min(seen) > 0 and max(seen) < 3 * sum(seen) / SAMPLED_OF
+
+
+def test_what_was_frequent_fades_and_what_is_frequent_now_is_seen() -> None:
+    sketch = KeySketch(0.0)
+    for _ in range(1_000):
+        sketch.add(b"old", 0.0)
+    for _ in range(100):
+        sketch.add(b"new", 5 * HALVED_MS)
+    assert [one.key for one in sketch.top(2, 5 * HALVED_MS)] == [b"new", b"old"]
+    assert sketch.top(2, 1e12) == [] and sketch.sampled == 0
+
+
+def test_long_keys_and_many_partitions_take_no_more_than_their_bound() -> None:
+    tracemalloc.start()
+    sampler = KeySampler()
+    for number in range(40 * PARTITIONS_MAX):
+        sampler.sample("orders", number % (2 * PARTITIONS_MAX), b"%d" % number + bytes(100_000), 0.0)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    sketches = sampler.sketches()
+    assert len(sketches) == PARTITIONS_MAX and used < 4 << 20
+    for _, sketch in sketches:
+        assert all(len(one.key) == KEY_BYTES_MAX and one.size > 100_000 for one in sketch.top(KEYS, 0.0))
+
+
+def test_a_topic_that_is_gone_leaves_nothing() -> None:
+    sampler = KeySampler()
+    sampler.sample("orders", 0, b"k", 0.0)
+    sampler.sample("other", 0, b"k", 0.0)
+    sampler.forget("orders")
+    assert [where for where, _ in sampler.sketches()] == [("other", 0)]

@@ -1,0 +1,164 @@
+"""A broker asks to slow down for one partition: that one waits and fills its batches, the others go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.client.producing.producer import SLOW_DOWN_JITTER, SLOW_DOWN_MS_MAX, ProducerCore
+from penstock.contract.errors import BufferFull
+from tests.unit.client.runner import Runner, SyncDelivery
+
+WAIT_MS = 400
+
+
+def started(partitions: int = 3, brokers: int = 1, **settings: object) -> tuple[Runner, ProducerCore]:
+    runner = Runner(brokers=brokers)
+    runner.cluster.create("orders", partitions)
+    producer = runner.producer(None, **settings)
+    assert producer.route("orders") is None
+    runner.run(0)
+    return runner, producer
+
+
+def log_of(runner: Runner, partition: int) -> list[bytes | None]:
+    return runner.cluster.topics["orders"].partitions[partition].values()
+
+
+def slowed(runner: Runner, producer: ProducerCore, partition: int = 0, wait_ms: int = WAIT_MS) -> None:
+    """From now on the broker says so to whatever comes to the partition, and has said it once."""
+    runner.cluster.slow_down_ms[partition] = wait_ms
+    runner.send(producer, "orders", b"first", partition=partition)
+    runner.run(5)
+
+
+def test_only_the_slowed_partition_waits_and_its_batch_fills_meanwhile() -> None:
+    runner, producer = started()
+    slowed(runner, producer)
+    frames = len(runner.cluster.frames_of_batches)
+    for number in range(10):
+        runner.send(producer, "orders", b"%d" % number, partition=0)
+        runner.send(producer, "orders", b"%d" % number, partition=1)
+        runner.run(10)
+    assert log_of(runner, 0) == [b"first"]
+    assert log_of(runner, 1) == [b"%d" % number for number in range(10)]
+    runner.run(WAIT_MS * (1 + SLOW_DOWN_JITTER))
+    assert log_of(runner, 0) == [b"first", *[b"%d" % number for number in range(10)]]
+    assert sum(runner.cluster.frames_of_batches[frames:]) == 11, "the ten of the slowed one went as one batch"
+
+
+def test_a_later_answer_without_it_ends_the_wait_at_once() -> None:
+    runner, producer = started()
+    deliveries = []
+    runner.cluster.slow_down_ms[0] = WAIT_MS
+    runner.send(producer, "orders", b"a", partition=0)
+    runner.run(5)
+    queue = producer.accumulator.routes["orders"].queues[0]
+    assert queue.slowed_until > runner.now
+    queue.slow_down(runner.now, 0)
+    runner.cluster.slow_down_ms.clear()
+    deliveries.append(runner.send(producer, "orders", b"b", partition=0))
+    runner.run(5)
+    assert deliveries[0].receipt().offset == 1
+    assert queue.slowed_ms < WAIT_MS / 2, "what was not waited does not count"
+
+
+def test_messages_without_a_key_go_elsewhere_and_those_with_one_stay() -> None:
+    runner, producer = started()
+    slowed(runner, producer)
+    free = [runner.send(producer, "orders", b"free") for _ in range(1)]
+    for _ in range(40):
+        free.append(runner.send(producer, "orders", b"free"))
+        runner.run(2)
+    assert {delivery.batch.queue.partition for delivery in free} == {1, 2}
+    route = producer.accumulator.routes["orders"]
+    key = next(b"%d" % number for number in range(100) if route.queue_of_key(b"%d" % number).partition == 0)
+    assert runner.send(producer, "orders", b"keyed", key).batch.queue.partition == 0
+
+
+def test_without_another_partition_they_stay_and_leave_in_order() -> None:
+    runner, producer = started(partitions=1)
+    slowed(runner, producer)
+    runner.cluster.slow_down_ms.clear()
+    deliveries = [runner.send(producer, "orders", b"%d" % number) for number in range(5)]
+    runner.run(2 * WAIT_MS)
+    assert [delivery.receipt().offset for delivery in deliveries] == [1, 2, 3, 4, 5]
+
+
+def test_a_slowed_partition_takes_half_of_the_buffer_and_leaves_the_rest_to_others() -> None:
+    runner, producer = started(buffer_bytes=100_000, batch_bytes=2_000)
+    slowed(runner, producer, wait_ms=60_000)
+    route = producer.accumulator.routes["orders"]
+
+    def append(partition: int) -> SyncDelivery | None:
+        return producer.accumulator.append(
+            route, bytes(1_000), None, None, 1_700_000_000_000, partition, lambda: runner.now, SyncDelivery
+        )
+
+    taken = 0
+    while append(0) is not None:
+        taken += 1
+        assert taken < 200
+    assert 40 <= taken <= 60
+    with pytest.raises(BufferFull, match="orders-0 wait, and its broker asks to slow down"):
+        producer.accumulator.rejected(route, 0, SyncDelivery)
+    for _ in range(100):
+        assert append(1) is not None
+        runner.run(1)
+    assert len(log_of(runner, 1)) >= 99
+    runner.cluster.slow_down_ms.clear()
+    runner.run(2 * SLOW_DOWN_MS_MAX)
+    assert len(log_of(runner, 0)) == taken + 1 and append(0) is not None
+    assert route.queues[0].buffered_bytes == 0
+
+
+def test_whatever_a_broker_says_a_partition_waits_for_its_bound_at_most() -> None:
+    runner, producer = started()
+    slowed(runner, producer, wait_ms=2**32 - 1)
+    delivery = runner.send(producer, "orders", b"x", partition=0)
+    runner.run(SLOW_DOWN_MS_MAX * (1 + SLOW_DOWN_JITTER) + 10)
+    assert delivery.receipt().offset == 1
+
+
+def test_a_new_leader_is_not_waited_for() -> None:
+    runner, producer = started(brokers=2)
+    slowed(runner, producer)
+    delivery = runner.send(producer, "orders", b"x", partition=0)
+    runner.cluster.move("orders", 0, 1)
+    runner.run(50)
+    assert delivery.receipt().offset == 1
+
+
+def test_statistics_say_what_is_slowed_throttled_and_hot() -> None:
+    runner, producer = started()
+    slowed(runner, producer)
+    runner.cluster.throttled_ms = 70
+    delivery = runner.send(producer, "orders", b"x", partition=1)
+    for _ in range(3_000):
+        runner.send(producer, "orders", b"", b"hot", partition=2)
+    runner.run(5)
+    assert delivery.throttled_ms == 70
+    stats = producer.stats(runner.now)
+    assert stats.throttled_ms >= 70 and stats.refused_for_rate == 0
+    assert WAIT_MS <= stats.slowed_ms <= WAIT_MS * (1 + SLOW_DOWN_JITTER) + 1
+    found = {one.partition: one for one in stats.partitions}
+    assert found[0].slowed_for_ms > WAIT_MS / 2 and found[0].hot_keys == ()
+    assert [(one.key, one.share_percent) for one in found[2].hot_keys] == [(b"hot", 100)]
+
+
+@pytest.mark.parametrize("sample_keys", [True, False])
+def test_keys_are_only_looked_at_where_that_is_wanted(sample_keys: bool) -> None:
+    runner, producer = started(sample_keys=sample_keys)
+    for _ in range(3_000):
+        runner.send(producer, "orders", b"", b"hot", partition=0)
+    runner.run(100)
+    assert bool(producer.stats(runner.now).partitions) is sample_keys
+
+
+def test_of_a_deleted_topic_no_key_is_kept() -> None:
+    runner, producer = started()
+    for _ in range(3_000):
+        runner.send(producer, "orders", b"", b"hot", partition=0)
+    runner.cluster.delete("orders")
+    runner.run(100)
+    sampler = producer.accumulator.sampler
+    assert sampler is not None and not sampler.sketches()
