@@ -60,6 +60,8 @@ def set_limits(
     rest_calls_per_s: int | None = None,
     connections_max: int | None = None,
     groups_max: int | None = None,
+    storage_bytes_max: int | None = None,
+    partition_changes_per_hour: int | None = None,
 ) -> Tenant:
     """Set the plan and the limits that are given; 0 = no limit. Another plan ends all limits of the tenant's own that
     are not given with it. Raises `InvalidRequest`, also for the service's own tenant.
@@ -78,6 +80,8 @@ def set_limits(
         "rest_calls_per_s": rest_calls_per_s,
         "connections_max": connections_max,
         "groups_max": groups_max,
+        "storage_bytes_max": storage_bytes_max,
+        "partition_changes_per_hour": partition_changes_per_hour,
     }
     for name, value in given.items():
         _bounded(name, value, HIGHEST[name])

@@ -11,6 +11,7 @@ from penstock.contract.errors import InvalidRequest
 from penstock.contract.limits import (
     CONSUME_BYTES_PER_S_MAX,
     DAY_MS,
+    GIB,
     MESSAGE_BYTES_MAX_LIMIT,
     MIB,
     PRODUCE_BYTES_PER_S_MAX,
@@ -20,6 +21,9 @@ from penstock.rules.names import check_printable_name
 PLAN_NAME_LENGTH_MAX = 32
 COUNT_MAX = 2**31 - 1
 REST_CALLS_PER_S_MAX = 1_000_000
+PARTITION_CHANGES_PER_HOUR_MAX = 100_000_000
+STORAGE_BYTES_MAX_MAX = 2**53
+"""Every reader of JSON has such numbers exactly."""
 BIN_DAYS_MAX = 365
 """Longer than any undo, and it is billed."""
 
@@ -52,6 +56,11 @@ class Limits:
     """Connections on which the tenant has streams or calls open at one broker."""
     groups_max: int = 0
     """Consumer groups of the tenant, over all brokers."""
+    storage_bytes_max: int = 0
+    """Bytes that all the tenant's topics keep, of one copy, those in the recycle bin included; over all brokers."""
+    partition_changes_per_hour: int = 0
+    """Partitions that are created or deleted, and changes of a topic's settings, in an hour that begins with the first
+    of them."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -72,6 +81,8 @@ HIGHEST: dict[str, int] = {
     "rest_calls_per_s": REST_CALLS_PER_S_MAX,
     "connections_max": COUNT_MAX,
     "groups_max": COUNT_MAX,
+    "storage_bytes_max": STORAGE_BYTES_MAX_MAX,
+    "partition_changes_per_hour": PARTITION_CHANGES_PER_HOUR_MAX,
 }
 """The highest value of each limit."""
 LIMIT_NAMES = tuple(field.name for field in fields(Limits))
@@ -110,6 +121,8 @@ STANDARD = Limits(
     consume_bytes_per_s=192 * MIB,
     rest_calls_per_s=500,
     connections_max=1_000,
+    storage_bytes_max=1_024 * GIB,
+    partition_changes_per_hour=20_000,
 )
 """Three consumers of all that is produced, as in the other plans."""
 SYSTEM = Limits(produce_bytes_per_s=0, partitions_max=0)
@@ -132,6 +145,8 @@ SHIPPED: tuple[Plan, ...] = (
             rest_calls_per_s=20,
             connections_max=100,
             groups_max=20,
+            storage_bytes_max=5 * GIB,
+            partition_changes_per_hour=300,
         ),
     ),
     DEFAULT,
@@ -144,6 +159,8 @@ SHIPPED: tuple[Plan, ...] = (
             bin_days=30,
             consume_bytes_per_s=768 * MIB,
             rest_calls_per_s=1_000,
+            storage_bytes_max=10_240 * GIB,
+            partition_changes_per_hour=100_000,
         ),
     ),
     Plan(name="dedicated", version=1, limits=Limits(produce_bytes_per_s=0, partitions_max=0, bin_days=30)),

@@ -157,6 +157,7 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
                 consume_bytes_per_s=t.quotas.consume_bytes_per_s,
                 connections_max=t.quotas.connections_max,
                 groups_max=t.quotas.groups_max,
+                storage_bytes_max=t.quotas.storage_bytes_max,
                 suspended=t.suspended,
                 access_list_generation=t.access_list_generation,
                 access_list_digest=t.access_list_digest,

@@ -77,6 +77,7 @@ class TenantSeen:
     suspended: bool
     connections_max: int = 0
     groups_max: int = 0
+    storage_bytes_max: int = 0
     access_list_generation: int = 0
     consume_bytes_per_s: int = 0
     access_list_digest: str = ""

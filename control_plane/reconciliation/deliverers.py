@@ -355,6 +355,7 @@ def _put_tenant(tenant: Tenant) -> pb.Outcome:
         consume_bytes_per_s=limits.consume_bytes_per_s,
         connections_max=limits.connections_max,
         groups_max=limits.groups_max,
+        storage_bytes_max=limits.storage_bytes_max,
         suspended=tenant.stopped,
     )
 

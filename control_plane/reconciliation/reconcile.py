@@ -132,6 +132,7 @@ def _tenant_difference(row: Tenant, found: view.TenantSeen, level: int) -> str:
         ("consume_bytes_per_s", found.consume_bytes_per_s, limits.consume_bytes_per_s if later else 0),
         ("connections_max", found.connections_max, limits.connections_max if later else 0),
         ("groups_max", found.groups_max, limits.groups_max if later else 0),
+        ("storage_bytes_max", found.storage_bytes_max, limits.storage_bytes_max if later else 0),
         ("suspended", found.suspended, row.stopped),
     ):
         if on_brokers != wanted:

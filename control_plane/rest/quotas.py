@@ -33,6 +33,8 @@ class LimitsInput(shapes.StrictSerializer):
     rest_calls_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
     connections_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
     groups_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    storage_bytes_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    partition_changes_per_hour = serializers.IntegerField(required=False, help_text="0 = no limit.")
 
 
 class QuotasInput(LimitsInput):
@@ -71,6 +73,12 @@ class LimitsShape(serializers.Serializer[Any]):
     rest_calls_per_s = serializers.IntegerField(help_text="Calls of REST per second, of all callers.")
     connections_max = serializers.IntegerField(help_text="Connections with open calls at one broker.")
     groups_max = serializers.IntegerField(help_text="Consumer groups, over all brokers.")
+    storage_bytes_max = serializers.IntegerField(
+        help_text="Bytes that all topics keep, of one copy, with those in the recycle bin."
+    )
+    partition_changes_per_hour = serializers.IntegerField(
+        help_text="Partitions created or deleted, and changes of a topic's settings, per hour."
+    )
 
 
 class PlanShape(serializers.Serializer[Any]):
@@ -132,6 +140,12 @@ class QuotasShape(serializers.Serializer[Any]):
     groups_max = serializers.SerializerMethodField(
         help_text="Consumer groups, over all brokers; 0 = no limit."
     )
+    storage_bytes_max = serializers.SerializerMethodField(
+        help_text="Bytes that all topics keep, of one copy, with those in the recycle bin; 0 = no limit."
+    )
+    partition_changes_per_hour = serializers.SerializerMethodField(
+        help_text="Partitions created or deleted, and changes of a topic's settings, per hour; 0 = no limit."
+    )
 
     def get_plan(self, tenant: Tenant) -> str:
         return self._plan.name
@@ -174,6 +188,12 @@ class QuotasShape(serializers.Serializer[Any]):
 
     def get_groups_max(self, tenant: Tenant) -> int:
         return self._limits.groups_max
+
+    def get_storage_bytes_max(self, tenant: Tenant) -> int:
+        return self._limits.storage_bytes_max
+
+    def get_partition_changes_per_hour(self, tenant: Tenant) -> int:
+        return self._limits.partition_changes_per_hour
 
     @property
     def _limits(self) -> Limits:

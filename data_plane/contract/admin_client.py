@@ -130,6 +130,11 @@ class AdminClient:
         request = pb.DescribeLoadRequest(partitions_max=partitions_max)
         return self._calls.call(address, methods.DESCRIBE_LOAD, request, pb.DescribeLoadResponse, timeout_s)
 
+    def tenant_use(self, tenant: str, timeout_s: float = CALL_S) -> pb.DescribeTenantUseResponse:
+        """What the tenant uses of the limits that brokers know."""
+        request = pb.DescribeTenantUseRequest(tenant=tenant)
+        return self._calls.ask(methods.DESCRIBE_TENANT_USE, request, pb.DescribeTenantUseResponse, timeout_s)
+
     def topic_durability(self, topic_id: bytes, timeout_s: float = CALL_S) -> list[pb.DescribedDurability]:
         """All partitions by number, as their leaders say. Raises `NotFound`."""
         request = pb.TopicDurabilityRequest(topic_id=topic_id)
@@ -166,6 +171,7 @@ class AdminClient:
         consume_bytes_per_s: int | None = None,
         connections_max: int = 0,
         groups_max: int = 0,
+        storage_bytes_max: int = 0,
         suspended: bool = False,
         timeout_s: float = CHANGE_S,
     ) -> pb.Outcome:
@@ -174,13 +180,15 @@ class AdminClient:
         """
         quotas = None
         given = (produce_bytes_per_s, partitions_max, consume_bytes_per_s)
-        if suspended or connections_max or groups_max or any(limit is not None for limit in given):
+        later = connections_max or groups_max or storage_bytes_max
+        if suspended or later or any(limit is not None for limit in given):
             quotas = pb.TenantQuotas(
                 produce_bytes_per_s=produce_bytes_per_s or 0,
                 partitions_max=partitions_max or 0,
                 consume_bytes_per_s=consume_bytes_per_s or 0,
                 connections_max=connections_max,
                 groups_max=groups_max,
+                storage_bytes_max=storage_bytes_max,
             )
         request = pb.PutTenantRequest(
             tenant=tenant, generation=generation, quotas=quotas, suspended=suspended

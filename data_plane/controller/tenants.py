@@ -110,7 +110,7 @@ def _checked_quotas(image: ClusterImage, quotas: model.TenantQuotas) -> model.Te
             raise InvalidRequest(f"{name}: {rate} is above {highest}")
     if image.level >= LEASES:
         return quotas
-    return replace(quotas, consume_bytes_per_s=0, connections_max=0, groups_max=0)
+    return replace(quotas, consume_bytes_per_s=0, connections_max=0, groups_max=0, storage_bytes_max=0)
 
 
 def put_access_list(

@@ -124,9 +124,11 @@ class TenantQuotas:
     """Connections with streams or calls of the tenant at one broker. From feature level LEASES on."""
     groups_max: int = 0
     """Consumer groups of the tenant, over all brokers. From feature level LEASES on."""
+    storage_bytes_max: int = 0
+    """Bytes that all the tenant's topics keep, of one copy. From feature level LEASES on."""
 
 
-_LATER_QUOTAS = ("consume_bytes_per_s", "connections_max", "groups_max")
+_LATER_QUOTAS = ("consume_bytes_per_s", "connections_max", "groups_max", "storage_bytes_max")
 """What brokers of Penstock 0.1 cannot read."""
 
 

@@ -77,6 +77,7 @@ class AdminCalls:
                 consume_bytes_per_s=wanted.quotas.consume_bytes_per_s,
                 connections_max=wanted.quotas.connections_max,
                 groups_max=wanted.quotas.groups_max,
+                storage_bytes_max=wanted.quotas.storage_bytes_max,
             )
         elif wanted.generation:
             quotas = model.TenantQuotas()

@@ -71,6 +71,7 @@ def _add_tenant(response: pb.DescribeClusterResponse, image: ClusterImage, tenan
             consume_bytes_per_s=record.quotas.consume_bytes_per_s,
             connections_max=record.quotas.connections_max,
             groups_max=record.quotas.groups_max,
+            storage_bytes_max=record.quotas.storage_bytes_max,
         ),
         suspended=record.suspended,
         access_list_generation=0 if rules is None else rules.generation,

@@ -17,6 +17,7 @@ from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.node.serving.produce_stream import ProduceStream
 from data_plane.throttling.pacing import Pace
+from penstock.contract.ids import TenantId
 
 
 class ClientStreams:
@@ -30,6 +31,7 @@ class ClientStreams:
         gate: Gate,
         fairness: Fairness,
         pace: Callable[[LimitKey], Pace | None],
+        storage_refusal: Callable[[TenantId], str],
         replicas: ReplicaSet,
         disk_space: DiskSpace,
         committer: Committer,
@@ -37,14 +39,15 @@ class ClientStreams:
         writing: Callable[[], bool],
         reading: Callable[[], bool],
     ) -> None:
-        """`pace`: of a limit now. `writing` and `reading`: may this broker do so by what it knows of the metadata?"""
+        """`pace`: of a limit now. `storage_refusal`: why a tenant may store no more, empty if it may.
+        `writing` and `reading`: may this broker do so by what it knows of the metadata?"""
         self._config, self._disk, self._clock = environment.config, environment.disk, environment.clock
         self._rng, self._stats, self._begin_turn = environment.rng, environment.stats, environment.begin_turn
         self._gate, self._fairness = gate, fairness
         self._replicas, self._disk_space = replicas, disk_space
         self._committer, self._metering = committer, metering
         self._writing, self._reading = writing, reading
-        self._pace = pace
+        self._pace, self._storage_refusal = pace, storage_refusal
         self._consumers: dict[ConsumeStream, None] = {}
 
     def recheck(self) -> None:
@@ -68,6 +71,7 @@ class ClientStreams:
             refuses_writes=lambda: self._disk_space.refuses_writes,
             confident=self._writing,
             pace=lambda: self._pace(limit),
+            storage_refusal=lambda: self._storage_refusal(principal.tenant),
             tally=tally,
             turns=self._fairness.of(principal.tenant),
         )

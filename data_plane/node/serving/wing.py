@@ -20,6 +20,7 @@ from data_plane.node.serving.client_service import ClientParts, client_service
 from data_plane.node.serving.client_streams import ClientStreams
 from data_plane.node.serving.record_deletion import RecordDeletion
 from data_plane.throttling.pacing import Pace
+from penstock.contract.ids import TenantId
 
 
 class Serving:
@@ -34,6 +35,7 @@ class Serving:
         gate: Gate,
         fairness: Fairness,
         pace: Callable[[LimitKey], Pace | None],
+        storage_refusal: Callable[[TenantId], str],
         replicas: ReplicaSet,
         disk_space: DiskSpace,
         committer: Committer,
@@ -44,7 +46,8 @@ class Serving:
         reading: Callable[[], bool],
         confident: Callable[[], bool],
     ) -> None:
-        """`pace`: of a limit now. `writing` and `reading`: may this broker do so by what it knows of the metadata?
+        """`pace`: of a limit now. `storage_refusal`: why a tenant may store no more, empty if it may.
+        `writing` and `reading`: may this broker do so by what it knows of the metadata?
         `confident`: was its session confirmed just now?"""
         self.streams = ClientStreams(
             environment,
@@ -52,6 +55,7 @@ class Serving:
             gate=gate,
             fairness=fairness,
             pace=pace,
+            storage_refusal=storage_refusal,
             replicas=replicas,
             disk_space=disk_space,
             committer=committer,

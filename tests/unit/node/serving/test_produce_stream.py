@@ -97,7 +97,11 @@ def frame() -> bytes:
 
 
 def stream_of(
-    slow: Slow, wire: Wire | None = None, turns: TenantTurns | None = None, pace: Pace | None = None
+    slow: Slow,
+    wire: Wire | None = None,
+    turns: TenantTurns | None = None,
+    pace: Pace | None = None,
+    storage: str = "",
 ) -> ProduceStream:
     return ProduceStream(
         wire or Wire(frame()),
@@ -111,6 +115,7 @@ def stream_of(
         refuses_writes=lambda: "",
         confident=lambda: True,
         pace=lambda: pace,
+        storage_refusal=lambda: storage,
         tally=RequestTally(ACME, PRODUCE),
         turns=turns or Fairness(slow, slow.stats).of(ACME),
     )
