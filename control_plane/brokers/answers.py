@@ -91,6 +91,15 @@ def broker_seen(broker: pb.DescribedBroker) -> view.BrokerSeen:
     )
 
 
+def tenant_use_seen(use: pb.DescribeTenantUseResponse) -> view.TenantUseSeen:
+    """What a tenant uses; numbers that are too low are none."""
+    if use.silent:
+        return view.TenantUseSeen()
+    if use.leaderless:
+        return view.TenantUseSeen(connections=use.connections)
+    return view.TenantUseSeen(connections=use.connections, groups=use.groups, storage_bytes=use.storage_bytes)
+
+
 def load_seen(load: pb.DescribeLoadResponse) -> view.BrokerLoadSeen:
     """One broker's load."""
     return view.BrokerLoadSeen(

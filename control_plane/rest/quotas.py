@@ -10,6 +10,8 @@ from rest_framework.response import Response
 
 from control_plane.api import etags, shapes
 from control_plane.api.pages import in_memory
+from control_plane.brokers import client as brokers
+from control_plane.brokers.view import TenantUseSeen
 from control_plane.rest.views import CallerView, TenantView, answer_change, tagged
 from control_plane.topics import plan_use
 from penstock.contract.errors import Forbidden, InvalidRequest
@@ -93,7 +95,7 @@ class LimitUseShape(serializers.Serializer[Any]):
     wanted = serializers.IntegerField(help_text="The plan's; 0 = no limit.")
     used = serializers.IntegerField(
         allow_null=True,
-        help_text="What the tenant uses of it; -1 = without an end, null = not counted.",
+        help_text="What the tenant uses of it; -1 = without an end, null = not counted, or the brokers do not say it.",
     )
     refused = serializers.CharField(help_text="Why the plan does not fit; empty if it does.")
 
@@ -242,7 +244,8 @@ class QuotasView(TenantView):
             if version and not name:
                 raise InvalidRequest("plan_version: name the plan too")
             plan = queries.plan(name, version) if name else None
-            tenant = plan_use.set_limits(self.actor, self.tenant, plan=plan, **asked)
+            seen = TenantUseSeen() if plan is None else brokers.tenant_use(self.tenant.public_id)
+            tenant = plan_use.set_limits(self.actor, self.tenant, plan=plan, seen=seen, **asked)
         return answer_change(
             tenant,
             KIND_TENANT,
@@ -259,18 +262,28 @@ class PreviewView(TenantView):
         operation_id="quotas_preview",
         parameters=[
             shapes.TENANT,
-            OpenApiParameter("plan", str, required=True, description="Name of a plan."),
+            OpenApiParameter(
+                "plan",
+                str,
+                description="Name of a plan. Unless given the tenant's present limits are compared.",
+            ),
             OpenApiParameter("version", int, description="Its newest unless given."),
         ],
         responses={200: PreviewShape, **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
-        """What another plan would change for the tenant, and what it would refuse. Changes nothing."""
+        """What another plan would change for the tenant, and what it would refuse; or, without `plan`, what the tenant
+        uses of its present limits. Changes nothing.
+        """
         version = request.query_params.get("version", "0")
         if not version.isascii() or not version.isdigit() or len(version) > 9:
             raise InvalidRequest("version: a whole number required")
-        plan = queries.plan(request.query_params.get("plan", ""), int(version))
-        compared = plan_use.compared(self.tenant, plan.limits)
+        name = request.query_params.get("plan")
+        if name is None and int(version):
+            raise InvalidRequest("version: name the plan too")
+        plan = queries.plan_of(self.tenant) if name is None else queries.plan(name, int(version))
+        wanted = queries.limits_of(self.tenant) if name is None else plan.limits
+        compared = plan_use.compared(self.tenant, wanted, brokers.tenant_use(self.tenant.public_id))
         found = {
             "plan": plan.name,
             "plan_version": plan.version,

@@ -10,7 +10,13 @@ from web.forms.console_form import ConsoleForm
 from web.forms.fields import Choice, Secret, Whole
 
 _YES, _NO = "yes", "no"
-LATER_LIMITS = ("rest_calls_per_s", "connections_max", "groups_max")
+LATER_LIMITS = (
+    "rest_calls_per_s",
+    "connections_max",
+    "groups_max",
+    "storage_bytes_max",
+    "partition_changes_per_hour",
+)
 """Left empty they stay as they are."""
 
 
@@ -63,6 +69,18 @@ class LimitsForm(ConsoleForm):
     groups_max = Whole(
         label="Consumer groups",
         help_text="Over all brokers; 0: no limit",
+        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
+        required=False,
+    )
+    storage_bytes_max = Whole(
+        label="Storage",
+        help_text="Bytes that all topics keep, of one copy, with the recycle bin; 0: no limit",
+        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
+        required=False,
+    )
+    partition_changes_per_hour = Whole(
+        label="Changes an hour",
+        help_text="Partitions made or deleted, and changed settings; 0: no limit",
         widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
         required=False,
     )

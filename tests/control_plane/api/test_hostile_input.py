@@ -102,6 +102,8 @@ VALID: dict[str, Any] = {
     "rest_calls_per_s": 0,
     "connections_max": 0,
     "groups_max": 0,
+    "storage_bytes_max": 0,
+    "partition_changes_per_hour": 0,
     "keys_max": 0,
     "plan": "committed",
     "plan_version": 1,

@@ -13,7 +13,7 @@ from data_plane.node.serving.read_turns import READ_MS
 from data_plane.throttling.pacing import BURST_MS
 from penstock import Client
 from tests.integration.brokers import Brokers, Tenant
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -114,3 +114,32 @@ def test_a_consumer_of_another_tenant_is_not_slowed_and_a_limit_that_ends_lets_g
             Reader(fast, "read").run(size)
             assert delayed.bytes < size / 2
         delayed.run(size)
+
+
+def test_a_tenant_above_its_storage_is_refused_reads_on_and_goes_on_after_deletion(
+    cluster: Brokers, tenant: Tenant
+) -> None:
+    cluster.create_topic(tenant, "kept")
+    cluster.create_topic(tenant, "next")
+    with cluster.client(tenant) as client:
+        producer = client.producer(compression="none", delivery_timeout_ms=2_000)
+        for _ in range(20):
+            producer.send("kept", os.urandom(10_000)).result(PATIENCE_S)
+        kept = cluster.admin.tenant_use(tenant.name)
+        assert kept.storage_bytes > 200_000 and kept.connections and not kept.silent
+        cluster.admin.put_tenant(tenant.name, storage_bytes_max=100_000)
+        said: list[str] = []
+
+        def refused() -> bool:
+            error = producer.send("next", b"x").exception(PATIENCE_S)
+            said.append(str(error))
+            return error is not None
+
+        wait_until("the tenant is refused", refused)
+        assert "storage_bytes_max: the tenant's topics keep" in said[-1], said[-1]
+        with client.consumer("kept") as consumer:
+            found: list[object] = []
+            while len(found) < 20:
+                found.extend(consumer.poll())
+        cluster.admin.delete_topic(tenant.name, "kept")
+        wait_until("it goes on", lambda: not refused())

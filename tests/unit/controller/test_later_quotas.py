@@ -8,7 +8,9 @@ from data_plane.metadata.features import LEASES
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Put
 
-WANTED = model.TenantQuotas(produce_bytes_per_s=7, partitions_max=9, connections_max=3, groups_max=4)
+WANTED = model.TenantQuotas(
+    produce_bytes_per_s=7, partitions_max=9, connections_max=3, groups_max=4, storage_bytes_max=5
+)
 
 
 def stored(level: int) -> dict[str, int]:
@@ -27,4 +29,5 @@ def test_below_the_level_brokers_get_what_the_release_before_reads() -> None:
 def test_from_the_level_on_they_get_all_of_it() -> None:
     assert stored(LEASES) == {
         "produce_bytes_per_s": 7, "partitions_max": 9, "connections_max": 3, "groups_max": 4,
+        "storage_bytes_max": 5,
     }  # fmt: skip
