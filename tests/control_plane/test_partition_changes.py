@@ -10,6 +10,7 @@ from control_plane.api import metrics
 from control_plane.audit.actor import Actor, ActorKind, system
 from control_plane.topics import actions as topics
 from control_plane.topics import bin_actions
+from control_plane.topics.models import Topic
 from penstock.contract.errors import LimitExceeded, PenstockError, Throttled
 from quotas import actions, partition_changes
 from quotas.models import PartitionChanges
@@ -121,9 +122,9 @@ def test_over_rest_a_dry_run_counts_nothing_and_a_refusal_is_counted_and_says_wh
 def test_a_restored_topic_is_a_change() -> None:
     tenant = tenant_with(1)
     create(tenant, "a", 2, actor=system("test"))
-    topics.Topic.objects.filter(name="a").update(
+    Topic.objects.filter(name="a").update(
         binned_at=timezone.now(), purge_at=timezone.now() + timedelta(days=1)
     )
-    public_id = topics.Topic.objects.get(name="a").public_id
+    public_id = Topic.objects.get(name="a").public_id
     bin_actions.restore_topic(ACTOR, tenant, public_id)
     assert made(tenant) == 1
