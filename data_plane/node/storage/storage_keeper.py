@@ -45,7 +45,7 @@ class StorageKeeper:
         self._changes = replicas.changes()
         self._due: dict[Replica, None] = {}
         """Those whose size the controller may not know."""
-        self._told: tuple[int, int] = (0, 0)
+        self._epochs: tuple[int, int] = (0, 0)
         """Epochs of the controller and of this broker's registration under which all was reported or is due."""
         self._limited: frozenset[TenantId] = frozenset()
         self._sequence = 0
@@ -68,11 +68,11 @@ class StorageKeeper:
         epochs = (image.controller_epoch, self._registration.epoch)
         if image.level < LEASES or not limited or image.controller is None or not epochs[1]:
             self._disconnect()
-            self._told = (0, 0)
+            self._epochs = (0, 0)
             self._due.clear()
             return
-        if epochs != self._told:
-            self._told, self._due = epochs, dict.fromkeys(self._replicas.all())
+        if epochs != self._epochs:
+            self._epochs, self._due = epochs, dict.fromkeys(self._replicas.all())
         elif limited - self._limited:
             new = limited - self._limited
             async for replica in self._begin_turn().through(self._replicas.all()):
@@ -100,17 +100,17 @@ class StorageKeeper:
             if not await self._tell(some, whole=first + KEPT_MAX >= len(kept)):
                 return
             for one in some:
-                told = self._replicas.find(one.where)
-                if told is not None:
-                    self._due.pop(told, None)
+                reported = self._replicas.find(one.where)
+                if reported is not None:
+                    self._due.pop(reported, None)
 
     async def _tell(self, kept: list[Kept], *, whole: bool) -> bool:
         now_ms = self._clock.monotonic_ms()
         self._sequence += 1
         report = Report(
             broker=self._me,
-            registration=self._told[1],
-            epoch=self._told[0],
+            registration=self._epochs[1],
+            epoch=self._epochs[0],
             kept=kept,
             whole=whole,
             full=self._standing.full(now_ms),
@@ -120,7 +120,7 @@ class StorageKeeper:
         if full is None:
             self._stats.storage_reports_unanswered += 1
             return False
-        if self._told == (self._view.image.controller_epoch, self._registration.epoch):
+        if self._epochs == (self._view.image.controller_epoch, self._registration.epoch):
             self._standing.answered(full, now_ms)
         return True
 
