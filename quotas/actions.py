@@ -64,6 +64,8 @@ def set_limits(
     connection_attempts_per_s: int | None = None,
     rate_burst_ms: int | None = None,
     rate_floor_percent: int | None = None,
+    storage_bytes_max: int | None = None,
+    partition_changes_per_hour: int | None = None,
 ) -> Tenant:
     """Set the plan and the limits that are given; 0 = no limit. Another plan ends all limits of the tenant's own that
     are not given with it. Raises `InvalidRequest`, also for the service's own tenant.
@@ -86,6 +88,8 @@ def set_limits(
         "connection_attempts_per_s": connection_attempts_per_s,
         "rate_burst_ms": rate_burst_ms,
         "rate_floor_percent": rate_floor_percent,
+        "storage_bytes_max": storage_bytes_max,
+        "partition_changes_per_hour": partition_changes_per_hour,
     }
     for name, value in given.items():
         _bounded(name, value, HIGHEST[name])

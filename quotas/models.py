@@ -20,6 +20,15 @@ class PlanVersion(models.Model):
         constraints: ClassVar = [models.UniqueConstraint(fields=["name", "version"], name="one_plan_version")]
 
 
+class PartitionChanges(models.Model):
+    """How many changes of topics and partitions the tenant has made since `began_at`. A row of the database, so that a
+    change that is undone is not counted."""
+
+    tenant = models.OneToOneField(Tenant, on_delete=models.CASCADE, related_name="partition_changes")
+    began_at = models.DateTimeField()
+    changes = models.PositiveBigIntegerField()
+
+
 class Quota(models.Model):
     """Of limits: None = the plan's, 0 = no limit, or no recycle bin."""
 
@@ -43,3 +52,5 @@ class Quota(models.Model):
     connection_attempts_per_s = models.PositiveIntegerField(null=True)
     rate_burst_ms = models.PositiveIntegerField(null=True)
     rate_floor_percent = models.PositiveIntegerField(null=True)
+    storage_bytes_max = models.PositiveBigIntegerField(null=True)
+    partition_changes_per_hour = models.PositiveIntegerField(null=True)

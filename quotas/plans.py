@@ -12,6 +12,7 @@ from penstock.contract.limits import (
     CONNECTION_ATTEMPTS_PER_S_MAX,
     CONSUME_BYTES_PER_S_MAX,
     DAY_MS,
+    GIB,
     MESSAGE_BYTES_MAX_LIMIT,
     MIB,
     PRODUCE_BYTES_PER_S_MAX,
@@ -24,6 +25,9 @@ from penstock.rules.names import check_printable_name
 PLAN_NAME_LENGTH_MAX = 32
 COUNT_MAX = 2**31 - 1
 REST_CALLS_PER_S_MAX = 1_000_000
+PARTITION_CHANGES_PER_HOUR_MAX = 100_000_000
+STORAGE_BYTES_MAX_MAX = 2**53
+"""Every reader of JSON has such numbers exactly."""
 BIN_DAYS_MAX = 365
 """Longer than any undo, and it is billed."""
 
@@ -66,6 +70,11 @@ class Limits:
     rate_floor_percent: int = 0
     """The part of each rate that all brokers together may use without asking the coordinator of leases; here 0 = the
     brokers' own."""
+    storage_bytes_max: int = 0
+    """Bytes that all the tenant's topics keep, of one copy, those in the recycle bin included; over all brokers."""
+    partition_changes_per_hour: int = 0
+    """Partitions that are created or deleted, and changes of a topic's settings, in an hour that begins with the first
+    of them."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -90,6 +99,8 @@ HIGHEST: dict[str, int] = {
     "connection_attempts_per_s": CONNECTION_ATTEMPTS_PER_S_MAX,
     "rate_burst_ms": RATE_BURST_MS_MAX,
     "rate_floor_percent": RATE_FLOOR_PERCENT_MAX,
+    "storage_bytes_max": STORAGE_BYTES_MAX_MAX,
+    "partition_changes_per_hour": PARTITION_CHANGES_PER_HOUR_MAX,
 }
 """The highest value of each limit."""
 LIMIT_NAMES = tuple(field.name for field in fields(Limits))
@@ -132,6 +143,8 @@ STANDARD = Limits(
     connections_max=1_000,
     requests_per_s=20_000,
     connection_attempts_per_s=200,
+    storage_bytes_max=1_024 * GIB,
+    partition_changes_per_hour=20_000,
 )
 """Three consumers of all that is produced, as in the other plans."""
 SYSTEM = Limits(produce_bytes_per_s=0, partitions_max=0)
@@ -156,6 +169,8 @@ SHIPPED: tuple[Plan, ...] = (
             groups_max=20,
             requests_per_s=500,
             connection_attempts_per_s=20,
+            storage_bytes_max=5 * GIB,
+            partition_changes_per_hour=300,
         ),
     ),
     DEFAULT,
@@ -172,6 +187,8 @@ SHIPPED: tuple[Plan, ...] = (
             connection_attempts_per_s=1_000,
             rate_burst_ms=5_000,
             rate_floor_percent=8,
+            storage_bytes_max=10_240 * GIB,
+            partition_changes_per_hour=100_000,
         ),
     ),
     Plan(name="dedicated", version=1, limits=Limits(produce_bytes_per_s=0, partitions_max=0, bin_days=30)),

@@ -66,6 +66,14 @@ def span(milliseconds: int) -> str:
     return f"{milliseconds:,} ms"
 
 
+def binary_size(number: int) -> str:
+    """A size beside its limit, in binary units as that one."""
+    for step, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if number >= step:
+            return f"{number / step:,.1f} {unit}"
+    return f"{number:,} bytes"
+
+
 def limit_size(number: int) -> str:
     """A size limit in binary units where it is a whole number of them; -1 is unlimited."""
     if number < 0:

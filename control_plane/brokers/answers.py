@@ -91,6 +91,15 @@ def broker_seen(broker: pb.DescribedBroker) -> view.BrokerSeen:
     )
 
 
+def tenant_use_seen(use: pb.DescribeTenantUseResponse) -> view.TenantUseSeen:
+    """What a tenant uses; numbers that are too low are none."""
+    if use.silent:
+        return view.TenantUseSeen()
+    if use.leaderless:
+        return view.TenantUseSeen(connections=use.connections)
+    return view.TenantUseSeen(connections=use.connections, groups=use.groups, storage_bytes=use.storage_bytes)
+
+
 def load_seen(load: pb.DescribeLoadResponse) -> view.BrokerLoadSeen:
     """One broker's load."""
     return view.BrokerLoadSeen(
@@ -162,6 +171,7 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
                 connection_attempts_per_s=t.quotas.connection_attempts_per_s,
                 rate_burst_ms=t.quotas.rate_burst_ms,
                 rate_floor_percent=t.quotas.rate_floor_percent,
+                storage_bytes_max=t.quotas.storage_bytes_max,
                 suspended=t.suspended,
                 access_list_generation=t.access_list_generation,
                 access_list_digest=t.access_list_digest,

@@ -104,6 +104,14 @@ def describe_loads(seen: view.ClusterView, timeout_s: float = _PROBE_S) -> list[
         return [load for load in threads.map(ask, addresses) if load is not None]
 
 
+def tenant_use(tenant: str, timeout_s: float = _PROBE_S) -> view.TenantUseSeen:
+    """What the tenant uses, as all brokers say together; nothing of it where they do not answer."""
+    try:
+        return answers.tenant_use_seen(client().tenant_use(tenant, timeout_s))
+    except PenstockError:
+        return view.TenantUseSeen()
+
+
 def topic_durability(topic_id: str, timeout_s: float = _PROBE_S) -> list[view.DurabilitySeen]:
     """All partitions by number, as their leaders say. Raises `NotFound`, `BrokerUnavailable`."""
     return [

@@ -29,6 +29,17 @@ class BrokerSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TenantUseSeen:
+    """What a tenant uses of the limits that brokers know; None: some broker did not say it."""
+
+    connections: int | None = None
+    """At the broker that has most of them."""
+    groups: int | None = None
+    storage_bytes: int | None = None
+    """Of one copy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSeen:
     """One partition. `leader` -1 = none now."""
 
@@ -81,6 +92,7 @@ class TenantSeen:
     connection_attempts_per_s: int = 0
     rate_burst_ms: int = 0
     rate_floor_percent: int = 0
+    storage_bytes_max: int = 0
     access_list_generation: int = 0
     consume_bytes_per_s: int = 0
     access_list_digest: str = ""

@@ -359,6 +359,7 @@ def _put_tenant(tenant: Tenant) -> pb.Outcome:
         connection_attempts_per_s=limits.connection_attempts_per_s,
         rate_burst_ms=limits.rate_burst_ms,
         rate_floor_percent=limits.rate_floor_percent,
+        storage_bytes_max=limits.storage_bytes_max,
         suspended=tenant.stopped,
     )
 

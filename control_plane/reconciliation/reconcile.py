@@ -140,6 +140,7 @@ def _tenant_difference(row: Tenant, found: view.TenantSeen, level: int) -> str:
         ),
         ("rate_burst_ms", found.rate_burst_ms, limits.rate_burst_ms if later else 0),
         ("rate_floor_percent", found.rate_floor_percent, limits.rate_floor_percent if later else 0),
+        ("storage_bytes_max", found.storage_bytes_max, limits.storage_bytes_max if later else 0),
         ("suspended", found.suspended, row.stopped),
     ):
         if on_brokers != wanted:

@@ -10,6 +10,8 @@ from rest_framework.response import Response
 
 from control_plane.api import etags, shapes
 from control_plane.api.pages import in_memory
+from control_plane.brokers import client as brokers
+from control_plane.brokers.view import TenantUseSeen
 from control_plane.rest.views import CallerView, TenantView, answer_change, tagged
 from control_plane.topics import plan_use
 from penstock.contract.errors import Forbidden, InvalidRequest
@@ -37,6 +39,8 @@ class LimitsInput(shapes.StrictSerializer):
     connection_attempts_per_s = serializers.IntegerField(required=False, help_text="0 = no limit.")
     rate_burst_ms = serializers.IntegerField(required=False, help_text="0 = the brokers' own.")
     rate_floor_percent = serializers.IntegerField(required=False, help_text="0 = the brokers' own.")
+    storage_bytes_max = serializers.IntegerField(required=False, help_text="0 = no limit.")
+    partition_changes_per_hour = serializers.IntegerField(required=False, help_text="0 = no limit.")
 
 
 class QuotasInput(LimitsInput):
@@ -85,6 +89,12 @@ class LimitsShape(serializers.Serializer[Any]):
     rate_floor_percent = serializers.IntegerField(
         help_text="The part of each rate that brokers may use without a lease; 0 = the brokers' own."
     )
+    storage_bytes_max = serializers.IntegerField(
+        help_text="Bytes that all topics keep, of one copy, with those in the recycle bin."
+    )
+    partition_changes_per_hour = serializers.IntegerField(
+        help_text="Partitions created or deleted, and changes of a topic's settings, per hour."
+    )
 
 
 class PlanShape(serializers.Serializer[Any]):
@@ -99,7 +109,7 @@ class LimitUseShape(serializers.Serializer[Any]):
     wanted = serializers.IntegerField(help_text="The plan's; 0 = no limit.")
     used = serializers.IntegerField(
         allow_null=True,
-        help_text="What the tenant uses of it; -1 = without an end, null = not counted.",
+        help_text="What the tenant uses of it; -1 = without an end, null = not counted, or the brokers do not say it.",
     )
     refused = serializers.CharField(help_text="Why the plan does not fit; empty if it does.")
 
@@ -158,6 +168,12 @@ class QuotasShape(serializers.Serializer[Any]):
     rate_floor_percent = serializers.SerializerMethodField(
         help_text="The part of each rate that brokers may use without a lease; 0 = the brokers' own."
     )
+    storage_bytes_max = serializers.SerializerMethodField(
+        help_text="Bytes that all topics keep, of one copy, with those in the recycle bin; 0 = no limit."
+    )
+    partition_changes_per_hour = serializers.SerializerMethodField(
+        help_text="Partitions created or deleted, and changes of a topic's settings, per hour; 0 = no limit."
+    )
 
     def get_plan(self, tenant: Tenant) -> str:
         return self._plan.name
@@ -213,6 +229,12 @@ class QuotasShape(serializers.Serializer[Any]):
     def get_rate_floor_percent(self, tenant: Tenant) -> int:
         return self._limits.rate_floor_percent
 
+    def get_storage_bytes_max(self, tenant: Tenant) -> int:
+        return self._limits.storage_bytes_max
+
+    def get_partition_changes_per_hour(self, tenant: Tenant) -> int:
+        return self._limits.partition_changes_per_hour
+
     @property
     def _limits(self) -> Limits:
         limits: Limits = self.context["limits"]
@@ -260,7 +282,8 @@ class QuotasView(TenantView):
             if version and not name:
                 raise InvalidRequest("plan_version: name the plan too")
             plan = queries.plan(name, version) if name else None
-            tenant = plan_use.set_limits(self.actor, self.tenant, plan=plan, **asked)
+            seen = TenantUseSeen() if plan is None else brokers.tenant_use(self.tenant.public_id)
+            tenant = plan_use.set_limits(self.actor, self.tenant, plan=plan, seen=seen, **asked)
         return answer_change(
             tenant,
             KIND_TENANT,
@@ -277,18 +300,28 @@ class PreviewView(TenantView):
         operation_id="quotas_preview",
         parameters=[
             shapes.TENANT,
-            OpenApiParameter("plan", str, required=True, description="Name of a plan."),
+            OpenApiParameter(
+                "plan",
+                str,
+                description="Name of a plan. Unless given the tenant's present limits are compared.",
+            ),
             OpenApiParameter("version", int, description="Its newest unless given."),
         ],
         responses={200: PreviewShape, **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
-        """What another plan would change for the tenant, and what it would refuse. Changes nothing."""
+        """What another plan would change for the tenant, and what it would refuse; or, without `plan`, what the tenant
+        uses of its present limits. Changes nothing.
+        """
         version = request.query_params.get("version", "0")
         if not version.isascii() or not version.isdigit() or len(version) > 9:
             raise InvalidRequest("version: a whole number required")
-        plan = queries.plan(request.query_params.get("plan", ""), int(version))
-        compared = plan_use.compared(self.tenant, plan.limits)
+        name = request.query_params.get("plan")
+        if name is None and int(version):
+            raise InvalidRequest("version: name the plan too")
+        plan = queries.plan_of(self.tenant) if name is None else queries.plan(name, int(version))
+        wanted = queries.limits_of(self.tenant) if name is None else plan.limits
+        compared = plan_use.compared(self.tenant, wanted, brokers.tenant_use(self.tenant.public_id))
         found = {
             "plan": plan.name,
             "plan_version": plan.version,

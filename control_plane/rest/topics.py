@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api import etags, problems, shapes
+from control_plane.api import etags, metrics, problems, shapes
 from control_plane.brokers.view import DurabilitySeen
 from control_plane.placement import hot
 from control_plane.rest.views import TenantView, answer_change, tagged
@@ -223,6 +223,8 @@ class TopicBatchView(TenantView):
         for topic, what in zip(asked, found, strict=True):
             if isinstance(what, PenstockError):
                 refused = problems.problem_of(what)
+                if what.limit:
+                    metrics.count_limit(self.tenant.public_id, what.limit)
                 outcome = {"status": refused["status"], "topic": None, "problem": refused}
             else:
                 delivered = what.delivered_generation >= what.generation

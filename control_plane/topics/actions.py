@@ -15,7 +15,7 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from control_plane.audit import actions as audit
-from control_plane.audit.actor import Actor
+from control_plane.audit.actor import Actor, ActorKind
 from control_plane.ids import new_topic_id
 from control_plane.outbox import actions as outbox
 from control_plane.outbox import conditions
@@ -33,6 +33,7 @@ from penstock.contract.errors import (
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.names import check_topic_name
+from quotas.partition_changes import ChangesOfHour, note, spend
 from quotas.queries import limits_of
 from tenants.models import Tenant
 
@@ -57,7 +58,8 @@ def create_topic(
 ) -> Topic:
     """A topic with the settings named and the service's defaults for the rest.
 
-    Raises `InvalidRequest`, `AlreadyExists`, `LimitExceeded` (the tenant's partitions, the cluster's brokers).
+    Raises `InvalidRequest`, `AlreadyExists`, `LimitExceeded` (the tenant's partitions, the cluster's brokers),
+    `Throttled` (changes in this hour).
     """
     asked = TopicAsked(name=name, partitions=partitions, settings=settings)
     made = create_topics(actor, tenant, [asked])[0]
@@ -80,6 +82,7 @@ def create_topics(actor: Actor, tenant: Tenant, asked: Sequence[TopicAsked]) -> 
         # Under its lock two requests can neither pass the limit together nor take one name.
         Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         allowed, used = _limit(tenant)
+        hour = ChangesOfHour(tenant)
         plan, topics = limits_of(tenant), Topic.objects.filter(tenant=tenant, deleted_at=None).count()
         there = Topic.objects.filter(
             tenant=tenant, deleted_at=None, binned_at=None, name__in=[topic.name for topic in asked]
@@ -96,7 +99,11 @@ def create_topics(actor: Actor, tenant: Tenant, asked: Sequence[TopicAsked]) -> 
                 found.append(topics_reached(tenant, topic.name, topics, plan.topics_max))
             elif above := above_limits(plan, topic.name, whole.to_dict()):
                 found.append(above)
+            elif counts(actor) and (too_many := hour.refusal(topic.name, topic.partitions)):
+                found.append(too_many)
             else:
+                if counts(actor):
+                    hour.note(topic.partitions)
                 used += topic.partitions
                 topics += 1
                 made.append(
@@ -112,6 +119,7 @@ def create_topics(actor: Actor, tenant: Tenant, asked: Sequence[TopicAsked]) -> 
                 found.append(made[-1])
         if made:
             _store(actor, tenant, made)
+            hour.store()
     return found
 
 
@@ -174,6 +182,8 @@ def update_topic(
         changed = {key: value for key, value in merged.items() if value != topic.settings[key]}
         if above := above_limits(limits_of(tenant), name, changed):
             raise above
+        if counts(actor):
+            spend(tenant, name, wanted - topic.partitions + bool(changed))
         if merged["replication"] != topic.settings["replication"]:
             topic.copies_due = True
         topic.partitions, topic.settings = wanted, merged
@@ -204,6 +214,8 @@ def delete_topic(actor: Actor, tenant: Tenant, name: str) -> Topic:
         topic = locked_topic(tenant, name)
         if tenant.public_id == SYSTEM_TENANT:
             raise InvalidRequest(f"topic {name!r}: the service's own topics stay")
+        if counts(actor):
+            note(tenant, topic.partitions)
         topic.deleted_at = timezone.now()
         topic.generation += 1
         topic.save(update_fields=["deleted_at", "generation", "updated_at"])
@@ -275,6 +287,13 @@ def take_back(actor: Actor, topic: Topic, before: Topic, why: str) -> bool:
 
 
 # -- rules ----------------------------------------------------------------------------------------------
+
+
+def counts(actor: Actor) -> bool:
+    """Whether what they do counts against `partition_changes_per_hour`: what the service itself does and operators do,
+    does not.
+    """
+    return actor.kind not in (ActorKind.SYSTEM, ActorKind.OPERATOR)
 
 
 def complete(settings: Mapping[str, Any]) -> TopicSettings:

@@ -20,6 +20,7 @@ from control_plane.topics.models import Topic
 from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules.names import check_topic_name
+from quotas.partition_changes import note, spend
 from quotas.queries import limits_of
 from tenants.models import Tenant
 
@@ -40,6 +41,8 @@ def remove_topic(actor: Actor, tenant: Tenant, name: str, *, purge: bool = False
             raise InvalidRequest(f"topic {name!r}: the service's own topics stay")
         if not days or not topic.on_brokers:
             return actions.delete_topic(actor, tenant, name)
+        if actions.counts(actor):
+            note(tenant, 1)
         topic.binned_at = timezone.now()
         topic.purge_at = topic.binned_at + timedelta(days=days)
         topic.generation += 1
@@ -66,6 +69,8 @@ def restore_topic(actor: Actor, tenant: Tenant, public_id: str, *, name: str | N
             raise AlreadyExists(
                 f"topic {wanted!r} exists: give another name to the one in the recycle bin, or delete that one first"
             )
+        if actions.counts(actor):
+            spend(tenant, wanted, 1)
         topic.name, topic.binned_at, topic.purge_at = wanted, None, None
         topic.generation += 1
         topic.save(update_fields=["name", "binned_at", "purge_at", "generation", "updated_at"])
@@ -118,6 +123,8 @@ def _purge(actor: Actor, tenant: Tenant, public_id: str, due: Callable[[Topic], 
         topic = _locked(tenant, public_id)
         if not due(topic):
             raise _missing(public_id)
+        if actions.counts(actor):
+            note(tenant, topic.partitions)
         topic.deleted_at = timezone.now()
         topic.generation += 1
         topic.save(update_fields=["deleted_at", "generation", "updated_at"])

@@ -7,10 +7,12 @@ from django.db import transaction
 from django.db.models import Sum
 
 from control_plane.audit.actor import Actor
+from control_plane.brokers.view import TenantUseSeen
 from control_plane.topics.models import Topic
 from penstock.contract.errors import LimitExceeded
 from penstock.contract.topic_settings import UNLIMITED
 from quotas import actions
+from quotas.partition_changes import made_in_this_hour
 from quotas.plans import LIMIT_NAMES, Limits, Plan
 from quotas.queries import limits_of
 from tenants.models import Tenant
@@ -26,13 +28,17 @@ class LimitUse:
     """0 = no limit."""
     wanted: int
     used: int | None
-    """None: it is not counted here. UNLIMITED: a topic without an end of retention."""
+    """None: it is not counted, or brokers do not say it. UNLIMITED: a topic without an end of retention."""
     refused: str = ""
     """What would have to be done first; empty if `wanted` is not below what is used."""
 
 
-def uses(tenant: Tenant) -> dict[str, int]:
-    """By limit: what the tenant uses of it."""
+PASSING = ("partition_changes_per_hour",)
+"""What is used of them clears by itself: a limit below it refuses nothing that is there."""
+
+
+def uses(tenant: Tenant, seen: TenantUseSeen) -> dict[str, int | None]:
+    """By limit: what the tenant uses of it; None = the brokers do not say it. `seen`: as brokers say."""
     topics = Topic.objects.filter(tenant=tenant, deleted_at=None)
     settings = list(topics.values_list("settings", flat=True))
     retentions = [one["retention_ms"] for one in settings]
@@ -43,12 +49,16 @@ def uses(tenant: Tenant) -> dict[str, int]:
         "message_bytes_max": max((one["max_message_bytes"] for one in settings), default=0),
         "service_accounts_max": service_accounts(tenant).count(),
         "keys_max": counted_keys(tenant).count(),
+        "connections_max": seen.connections,
+        "groups_max": seen.groups,
+        "storage_bytes_max": seen.storage_bytes,
+        "partition_changes_per_hour": made_in_this_hour(tenant),
     }
 
 
-def compared(tenant: Tenant, wanted: Limits) -> list[LimitUse]:
+def compared(tenant: Tenant, wanted: Limits, seen: TenantUseSeen) -> list[LimitUse]:
     """Each limit beside what the tenant has and uses."""
-    present, found, used = asdict(limits_of(tenant)), asdict(wanted), uses(tenant)
+    present, found, used = asdict(limits_of(tenant)), asdict(wanted), uses(tenant, seen)
     return [
         LimitUse(
             name=name,
@@ -63,16 +73,18 @@ def compared(tenant: Tenant, wanted: Limits) -> list[LimitUse]:
 
 def refusal(name: str, limit: int, used: int | None) -> str:
     """Why so much may not be used of a limit; empty if it may."""
-    if used is None or limit == 0 or UNLIMITED != used <= limit:
+    if used is None or limit == 0 or name in PASSING or UNLIMITED != used <= limit:
         return ""
     if used == UNLIMITED:
         return f"{name}: a topic keeps its messages without an end, at most {limit} allowed"
     return f"{name}: {used} used, at most {limit} allowed"
 
 
-def set_limits(actor: Actor, tenant: Tenant, *, plan: Plan | None, **limits: Any) -> Tenant:
+def set_limits(
+    actor: Actor, tenant: Tenant, *, plan: Plan | None, seen: TenantUseSeen, **limits: Any
+) -> Tenant:
     """As `quotas.actions.set_limits`. A plan with a limit below what is used is refused: `LimitExceeded`, which names
-    each such limit.
+    each such limit. `seen`: what is used as brokers say; what they do not say refuses nothing.
     """
     if plan is None:
         return actions.set_limits(actor, tenant, **limits)
@@ -80,7 +92,7 @@ def set_limits(actor: Actor, tenant: Tenant, *, plan: Plan | None, **limits: Any
         Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         # A limit that is given with the plan stands in the plan's stead.
         wanted = Limits(**(asdict(plan.limits) | limits))
-        below = [use.refused for use in compared(tenant, wanted) if use.refused]
+        below = [use.refused for use in compared(tenant, wanted, seen) if use.refused]
         if below:
             raise LimitExceeded(f"plan {plan.label} is below what is used: {'; '.join(below)}")
         return actions.set_limits(actor, tenant, plan=plan, **limits)

@@ -15,6 +15,7 @@ ROLES: Mapping[str, frozenset[Role]] = {
     methods.COMPARE_SEGMENTS: _BROKERS,
     methods.CONTROL: _BROKERS,
     methods.LEASES: _BROKERS,
+    methods.STORAGE: _BROKERS,
     methods.REPLICA_ENDS: _BROKERS,
     methods.HAND_OVER: _BROKERS,
     methods.APPEND_USAGE: _BROKERS,
@@ -22,6 +23,7 @@ ROLES: Mapping[str, frozenset[Role]] = {
     # A broker passes these on to the leader.
     methods.DESCRIBE_MOVES: _ANY,
     methods.DESCRIBE_KEY_USE: _ANY,
+    methods.DESCRIBE_TENANT_USE: _ANY,
     methods.TOPIC_DURABILITY: _ANY,
     methods.PUT_TENANT: _OPERATING,
     methods.CREATE_TOPIC: _OPERATING,

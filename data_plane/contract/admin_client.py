@@ -130,6 +130,11 @@ class AdminClient:
         request = pb.DescribeLoadRequest(partitions_max=partitions_max)
         return self._calls.call(address, methods.DESCRIBE_LOAD, request, pb.DescribeLoadResponse, timeout_s)
 
+    def tenant_use(self, tenant: str, timeout_s: float = CALL_S) -> pb.DescribeTenantUseResponse:
+        """What the tenant uses of the limits that brokers know."""
+        request = pb.DescribeTenantUseRequest(tenant=tenant)
+        return self._calls.ask(methods.DESCRIBE_TENANT_USE, request, pb.DescribeTenantUseResponse, timeout_s)
+
     def topic_durability(self, topic_id: bytes, timeout_s: float = CALL_S) -> list[pb.DescribedDurability]:
         """All partitions by number, as their leaders say. Raises `NotFound`."""
         request = pb.TopicDurabilityRequest(topic_id=topic_id)
@@ -170,6 +175,7 @@ class AdminClient:
         connection_attempts_per_s: int = 0,
         rate_burst_ms: int = 0,
         rate_floor_percent: int = 0,
+        storage_bytes_max: int = 0,
         suspended: bool = False,
         timeout_s: float = CHANGE_S,
     ) -> pb.Outcome:
@@ -180,6 +186,7 @@ class AdminClient:
         given = (produce_bytes_per_s, partitions_max, consume_bytes_per_s)
         later = (
             connections_max, groups_max, requests_per_s, connection_attempts_per_s, rate_burst_ms, rate_floor_percent,
+            storage_bytes_max,
         )  # fmt: skip
         if suspended or any(later) or any(limit is not None for limit in given):
             quotas = pb.TenantQuotas(
@@ -192,6 +199,7 @@ class AdminClient:
                 connection_attempts_per_s=connection_attempts_per_s,
                 rate_burst_ms=rate_burst_ms,
                 rate_floor_percent=rate_floor_percent,
+                storage_bytes_max=storage_bytes_max,
             )
         request = pb.PutTenantRequest(
             tenant=tenant, generation=generation, quotas=quotas, suspended=suspended

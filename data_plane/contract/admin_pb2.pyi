@@ -33,7 +33,7 @@ class PutTenantRequest(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ...) -> None: ...
 
 class TenantQuotas(_message.Message):
-    __slots__ = ("produce_bytes_per_s", "partitions_max", "consume_bytes_per_s", "connections_max", "groups_max", "requests_per_s", "connection_attempts_per_s", "rate_burst_ms", "rate_floor_percent")
+    __slots__ = ("produce_bytes_per_s", "partitions_max", "consume_bytes_per_s", "connections_max", "groups_max", "requests_per_s", "connection_attempts_per_s", "rate_burst_ms", "rate_floor_percent", "storage_bytes_max")
     PRODUCE_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_MAX_FIELD_NUMBER: _ClassVar[int]
     CONSUME_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,7 @@ class TenantQuotas(_message.Message):
     CONNECTION_ATTEMPTS_PER_S_FIELD_NUMBER: _ClassVar[int]
     RATE_BURST_MS_FIELD_NUMBER: _ClassVar[int]
     RATE_FLOOR_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     produce_bytes_per_s: int
     partitions_max: int
     consume_bytes_per_s: int
@@ -52,7 +53,8 @@ class TenantQuotas(_message.Message):
     connection_attempts_per_s: int
     rate_burst_ms: int
     rate_floor_percent: int
-    def __init__(self, produce_bytes_per_s: _Optional[int] = ..., partitions_max: _Optional[int] = ..., consume_bytes_per_s: _Optional[int] = ..., connections_max: _Optional[int] = ..., groups_max: _Optional[int] = ..., requests_per_s: _Optional[int] = ..., connection_attempts_per_s: _Optional[int] = ..., rate_burst_ms: _Optional[int] = ..., rate_floor_percent: _Optional[int] = ...) -> None: ...
+    storage_bytes_max: int
+    def __init__(self, produce_bytes_per_s: _Optional[int] = ..., partitions_max: _Optional[int] = ..., consume_bytes_per_s: _Optional[int] = ..., connections_max: _Optional[int] = ..., groups_max: _Optional[int] = ..., requests_per_s: _Optional[int] = ..., connection_attempts_per_s: _Optional[int] = ..., rate_burst_ms: _Optional[int] = ..., rate_floor_percent: _Optional[int] = ..., storage_bytes_max: _Optional[int] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("tenant", "name", "settings_json", "assignments", "generation", "topic_id")
@@ -485,6 +487,28 @@ class DescribedLoad(_message.Message):
     batches_per_1000_s: int
     slow_downs_per_1000_s: int
     def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leads: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., bytes_in_per_s: _Optional[int] = ..., bytes_out_per_s: _Optional[int] = ..., batches_per_1000_s: _Optional[int] = ..., slow_downs_per_1000_s: _Optional[int] = ...) -> None: ...
+
+class DescribeTenantUseRequest(_message.Message):
+    __slots__ = ("tenant", "local")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    local: bool
+    def __init__(self, tenant: _Optional[str] = ..., local: _Optional[bool] = ...) -> None: ...
+
+class DescribeTenantUseResponse(_message.Message):
+    __slots__ = ("connections", "groups", "storage_bytes", "silent", "leaderless")
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
+    LEADERLESS_FIELD_NUMBER: _ClassVar[int]
+    connections: int
+    groups: int
+    storage_bytes: int
+    silent: _containers.RepeatedScalarFieldContainer[int]
+    leaderless: int
+    def __init__(self, connections: _Optional[int] = ..., groups: _Optional[int] = ..., storage_bytes: _Optional[int] = ..., silent: _Optional[_Iterable[int]] = ..., leaderless: _Optional[int] = ...) -> None: ...
 
 class TopicDurabilityRequest(_message.Message):
     __slots__ = ("topic_id", "partitions")

@@ -246,6 +246,54 @@ class LeaseWish(_message.Message):
     wants: int
     def __init__(self, tenant: _Optional[str] = ..., limit: _Optional[str] = ..., holds: _Optional[int] = ..., wants: _Optional[int] = ...) -> None: ...
 
+class StorageReportHead(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "sequence", "kept", "whole", "full")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    controller_epoch: int
+    sequence: int
+    kept: _containers.RepeatedCompositeFieldContainer[PartitionKept]
+    whole: bool
+    full: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., kept: _Optional[_Iterable[_Union[PartitionKept, _Mapping]]] = ..., whole: _Optional[bool] = ..., full: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PartitionKept(_message.Message):
+    __slots__ = ("topic_id", "partition", "leader_epoch", "size_bytes")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    size_bytes: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
+class StorageAnswerHead(_message.Message):
+    __slots__ = ("sequence", "refused", "full")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    refused: bool
+    full: _containers.RepeatedCompositeFieldContainer[TenantFull]
+    def __init__(self, sequence: _Optional[int] = ..., refused: _Optional[bool] = ..., full: _Optional[_Iterable[_Union[TenantFull, _Mapping]]] = ...) -> None: ...
+
+class TenantFull(_message.Message):
+    __slots__ = ("tenant", "used_bytes")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    used_bytes: int
+    def __init__(self, tenant: _Optional[str] = ..., used_bytes: _Optional[int] = ...) -> None: ...
+
 class LeaseGrantHead(_message.Message):
     __slots__ = ("sequence", "refused", "amounts")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]

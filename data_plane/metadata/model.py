@@ -133,6 +133,8 @@ class TenantQuotas:
     rate_floor_percent: int = 0
     """The part of a rate that all brokers together may use without a lease; 0 = one in FLOOR. From feature level
     LEASES on."""
+    storage_bytes_max: int = 0
+    """Bytes that all the tenant's topics keep, of one copy. From feature level LEASES on."""
 
 
 LATER_QUOTAS = (
@@ -143,6 +145,7 @@ LATER_QUOTAS = (
     "connection_attempts_per_s",
     "rate_burst_ms",
     "rate_floor_percent",
+    "storage_bytes_max",
 )
 """What brokers of Penstock 0.1 cannot read."""
 

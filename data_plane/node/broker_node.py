@@ -16,6 +16,7 @@ from data_plane.node.conditions import Conditions
 from data_plane.node.config import NodeConfig
 from data_plane.node.control.key_use_calls import KeyUseCalls
 from data_plane.node.control.load_calls import LoadCalls
+from data_plane.node.control.tenant_use_calls import TenantUseCalls
 from data_plane.node.control.wing import Control
 from data_plane.node.environment import Environment
 from data_plane.node.integrity.wing import Integrity
@@ -36,6 +37,7 @@ from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.replicas.wing import Hosting
 from data_plane.node.serving.wing import Serving
 from data_plane.node.stats import NodeStats
+from data_plane.node.storage.wing import Storage
 from penstock.contract.ids import TenantId, TopicId, TopicPartition
 from penstock.contract.invariant import invariant
 
@@ -187,6 +189,13 @@ class BrokerNode:
             registration=self.registration,
             seated=lambda: self.control.seat.seated,
         )
+        self.storage = Storage(
+            environment,
+            view=view,
+            registration=self.registration,
+            replicas=replicas,
+            seated=lambda: self.control.seat.seated,
+        )
         self.serving = Serving(
             environment,
             view=view,
@@ -194,6 +203,7 @@ class BrokerNode:
             gate=self._gate,
             fairness=self.fairness,
             pace=self.leasing.pace,
+            storage_refusal=self.storage.refusal,
             replicas=replicas,
             disk_space=self.log_directory.disk_space,
             committer=self.hosting.committer,
@@ -203,6 +213,14 @@ class BrokerNode:
             writing=self.store_witness.writing(confident),
             reading=self.store_witness.reading(confident),
             confident=confident,
+        )
+        tenant_use = TenantUseCalls(
+            environment,
+            view,
+            replicas,
+            connections=self._gate.connections_of,
+            groups=self.serving.groups.coordinators.groups_of,
+            groups_topic=lambda: self.serving.groups.coordinators.topic,
         )
         self.conditions = Conditions(
             self.config,
@@ -221,6 +239,7 @@ class BrokerNode:
                 **self.usage.internal_calls(),
                 **self.control.internal_calls(),
                 **key_use.internal_calls(),
+                **tenant_use.internal_calls(),
                 internal.DESCRIBE_LOAD: self.loads.describe_load,
             },
             watches={},
@@ -232,12 +251,14 @@ class BrokerNode:
                 internal.REPLICATE: self.hosting.replicate,
                 internal.CONTROL: self.control.seat.serve,
                 **self.leasing.peer_streams(),
+                **self.storage.peer_streams(),
             },
             calls={
                 **self.integrity.peer_calls(),
                 **self.usage.peer_calls(),
                 **self.control.peer_calls(),
                 **key_use.peer_calls(),
+                **tenant_use.peer_calls(),
             },
             watches={},
             enter=anyone,
@@ -257,6 +278,7 @@ class BrokerNode:
             self.serving.groups.coordinators.run(),
             *self.usage.tasks(),
             *self.leasing.tasks(),
+            *self.storage.tasks(),
             self.loads.run(),
             self.registration.run(),
         )
@@ -378,6 +400,7 @@ class BrokerNode:
             **self.replicas.gauges(),
             "controller": int(booted and self.control.seat.seated),
             "limits_leased": self.leasing.office.limits_leased if booted else 0,
+            **(self.storage.gauges() if booted else {}),
             "registered": int(booted and self.registration.in_force()),
             **(self.conditions.gauges() if booted else {}),
             "client_connections": self._gate.connections if booted else 0,

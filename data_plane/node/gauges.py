@@ -14,6 +14,8 @@ GAUGES: Mapping[str, str] = MappingProxyType(
         "partitions_under_min_in_sync": "Partitions led here with too few replicas in sync: `acks=all` is refused.",
         "controller": "1 on the broker that is the controller, else 0. The sum over all brokers is 1.",
         "limits_leased": "Limits of tenants that brokers share by demand now, on the controller; 0 on the others.",
+        "tenants_near_storage_limit": "Tenants that use 80 % of `storage_bytes_max` or more, on the controller.",
+        "tenants_at_storage_limit": "Tenants whose producing is refused by `storage_bytes_max`, on the controller.",
         "registered": "1 while the broker is registered. An unregistered broker serves nothing.",
         "log_bytes": "Bytes of all replicas' logs as stored.",
         "group_partitions_coordinated": "Partitions of `__groups` whose consumer groups this broker coordinates.",

@@ -131,6 +131,10 @@ class NodeStats:
     limit_refusals: LimitRefusals = field(default_factory=LimitRefusals)
     """Batches, calls and requests refused because of a limit, by tenant (empty = of an address, or not counted apart)
     and limit."""
+    storage_reports: int = 0
+    """Reports to the controller of what partitions keep that this broker leads."""
+    storage_reports_unanswered: int = 0
+    """Reports of storage that the controller did not answer in time; they are made again."""
     authentication_failures: int = 0
     """Callers whose key was wrong, revoked or unknown."""
     streams: int = 0

@@ -178,6 +178,19 @@ _OUTCOMES = {
         "`LIMIT_EXCEEDED` for the join or commit that would make a group. Groups that are there stay. A deleted group "
         "makes room within 2 s.",
     ),
+    "storage_bytes_max": (
+        "brokers, all together, from feature level 2 on",
+        "`THROTTLED` for what is produced, within some 5 s; the SDK waits and tries again until its delivery timeout. "
+        "What was acknowledged stays, and consuming, retention and deletion go on. It clears when a twentieth of the "
+        "limit is free, by retention, by deletion (also from the recycle bin) or with a higher limit. From 80 % on "
+        "`penstock_tenants_near_storage_limit` of the controller counts the tenant.",
+    ),
+    "partition_changes_per_hour": (
+        "control plane, all processes together",
+        "429 `THROTTLED` with `Retry-After` for a topic, more partitions, changed settings or a restored topic; "
+        "`LIMIT_EXCEEDED` for one change that is larger than the limit. Deleting counts, and is never refused. What "
+        "operators do is not counted, nor is a dry run. In a bulk request each topic counts with its partitions.",
+    ),
 }
 """Who enforces each limit of a tenant, and what happens above it."""
 

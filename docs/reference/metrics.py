@@ -15,6 +15,7 @@ from data_plane.node import broker_node, conditions, stats
 from data_plane.node.gauges import GAUGES
 from data_plane.node.replicas import replica_set
 from data_plane.node.stats import NodeStats
+from data_plane.node.storage import wing as storage_wing
 from docs.reference import markdown
 from docs.reference.markdown import code, said_of, table
 from spark_usage import metrics as runner
@@ -73,7 +74,7 @@ def _gauges() -> Mapping[str, str]:
     """Levels with what they say; those that the node reports, no more and no fewer."""
     found = {
         str(ast.literal_eval(key))
-        for module in (broker_node, conditions, replica_set)
+        for module in (broker_node, conditions, replica_set, storage_wing)
         for function in ast.walk(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")))
         if isinstance(function, ast.FunctionDef) and function.name == "gauges"
         for answer in ast.walk(function)

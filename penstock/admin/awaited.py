@@ -116,7 +116,7 @@ class AwaitedAdmin:
         return await asyncio.to_thread(self._admin.plans, timeout=timeout)
 
     async def plan_preview(
-        self, plan: str, *, version: int = 0, timeout: float | None = None
+        self, plan: str = "", *, version: int = 0, timeout: float | None = None
     ) -> dict[str, Any]:
         return await asyncio.to_thread(self._admin.plan_preview, plan, version=version, timeout=timeout)
 

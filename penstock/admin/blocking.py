@@ -224,9 +224,13 @@ class Admin:
         """Every version of every plan, with its limits."""
         return list(self._rest.items("/v1/plans", timeout_s=timeout))
 
-    def plan_preview(self, plan: str, *, version: int = 0, timeout: float | None = None) -> dict[str, Any]:
-        """What another plan would change for the tenant, and what it would refuse. `version` 0 = the newest."""
-        asked = {"plan": plan, **({"version": str(version)} if version else {})}
+    def plan_preview(
+        self, plan: str = "", *, version: int = 0, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """What another plan would change for the tenant, and what it would refuse; without a plan what is used of the
+        present limits. `version` 0 = the newest.
+        """
+        asked = {**({"plan": plan} if plan else {}), **({"version": str(version)} if version else {})}
         return dict(self._rest.get("/v1/quotas/preview", asked, timeout_s=timeout))
 
     def usage(

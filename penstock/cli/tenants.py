@@ -29,14 +29,18 @@ def tenant_show(timeout: float) -> None:
     with closing(admin_client()) as admin:
         tenants = admin.tenants(timeout=timeout)
         quotas = admin.quotas(timeout=timeout)
+        uses = admin.plan_preview(timeout=timeout)["limits"]
     if current().json:
-        print_json({"tenants": tenants, "quotas": quotas})
+        print_json(
+            {"tenants": tenants, "quotas": quotas, "uses": {use["limit"]: use["used"] for use in uses}}
+        )
         return
+    used = {use["limit"]: use["used"] for use in uses}
     for found in tenants:
         click.echo(line(f"{found.get('name', '')}  (id {found.get('id', '')})"))
     limits = {name: value for name, value in quotas.items() if name != "tenant"}
-    rows = [[name, "no limit" if value is None else value] for name, value in sorted(limits.items())]
-    print_table(["limit", "value"], [row for row in rows if isinstance(row[1], (int, str))])
+    rows = [[name, value, _used(name, used)] for name, value in sorted(limits.items())]
+    print_table(["limit", "value", "used"], [row for row in rows if isinstance(row[1], (int, str))])
 
 
 @tenant.command("plans", examples=["penstock tenant plans"])
@@ -122,6 +126,13 @@ def tenant_protect(tenant_id: str, off: bool, token_file: Path | None, timeout: 
         body = {"deletion_protection": not off}
         changed = rest.patch(f"/v1/tenants/{_segment(tenant_id)}", body, timeout_s=timeout)
     _show(changed, "protected no more" if off else "protected against being closed")
+
+
+def _used(name: str, used: dict[str, int | None]) -> str:
+    """What is used of a limit, for people; empty of what is none."""
+    if name not in used:
+        return ""
+    return {None: "unknown", -1: "without end"}.get(used[name], str(used[name]))
 
 
 def _segment(tenant_id: str) -> str:

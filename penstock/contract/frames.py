@@ -36,6 +36,8 @@ class FrameKind(IntEnum):
     BEAT = 40
     LEASE_REQUEST = 44
     LEASE_GRANT = 45
+    STORAGE_REPORT = 48
+    STORAGE_ANSWER = 49
 
 
 class FrameError(Exception):

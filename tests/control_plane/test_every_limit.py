@@ -233,6 +233,14 @@ def _rest_calls(house: House) -> None:
             raise CallFailed(ErrorCode.THROTTLED, answer.body["detail"])
 
 
+def _partition_changes(house: House) -> None:
+    actions.set_limits(ACTOR, house.tenant, partition_changes_per_hour=1)
+    owner = house.credentials[Standing.OWNER]
+    answer = [call("POST", "/v1/topics", {"name": name, "partitions": 1}, token=owner) for name in "ab"][-1]
+    assert answer.status == 429 and answer.body["limit"] == "partition_changes_per_hour"
+    raise CallFailed(ErrorCode[answer.body["code"].upper()], answer.body["detail"])
+
+
 def _tenants_of_a_person(house: House) -> None:
     person = Person.objects.create(email="many@example.com", tenants_max=0)
     tenant_actions.create_tenant(ACTOR, name="more", owner=person)
@@ -563,6 +571,15 @@ WALK: dict[str, Row] = {
         "test_no_tenant_is_above_the_limit_by_more_than_a_tenth_while_the_coordinator_is_away",
     ),
     "groups_max": used(_seats, "groups_max: the tenant has 3 consumer groups, at most 3 allowed; delete some"),
+    "storage_bytes_max": ByTest(
+        outcome="THROTTLED until space is free",
+        test="tests/simulation/test_storage_limit.py::"
+        "test_the_refusal_names_limit_use_and_what_clears_it_and_hits_that_tenant_alone",
+    ),
+    "partition_changes_per_hour": of_tenant(
+        _partition_changes, "partition_changes_per_hour: b needs 1 changes of topics and partitions, 1 of 1 were made",
+        "; clears in 3", code=ErrorCode.THROTTLED,
+    ),
 }  # fmt: skip
 
 

@@ -8,11 +8,15 @@ from django.test.utils import CaptureQueriesContext
 
 from control_plane.access import actions as access
 from control_plane.audit.models import AuditEntry
+from control_plane.brokers import answers
+from control_plane.brokers import client as brokers
+from control_plane.brokers.view import TenantUseSeen
 from control_plane.rest.tenant_rates import tenant_rates
 from control_plane.topics import actions as topics
 from control_plane.topics import plan_use
+from data_plane.contract import admin_pb2 as pb
 from penstock.contract.errors import InvalidRequest, LimitExceeded, NotFound
-from penstock.contract.limits import DAY_MS, MIB
+from penstock.contract.limits import DAY_MS, GIB, MIB
 from penstock.contract.topic_settings import UNLIMITED
 from quotas import actions, queries
 from quotas.models import Quota
@@ -25,7 +29,7 @@ pytestmark = pytest.mark.django_db
 
 
 def on(tenant: Tenant, name: str) -> None:
-    plan_use.set_limits(ACTOR, tenant, plan=queries.plan(name))
+    plan_use.set_limits(ACTOR, tenant, plan=queries.plan(name), seen=TenantUseSeen())
 
 
 def create(tenant: Tenant, name: str, partitions: int = 1, **settings: int) -> None:
@@ -81,7 +85,7 @@ def test_a_plan_below_what_is_used_is_refused_by_name_and_changes_nothing() -> N
     assert "retention_ms_max: a topic keeps its messages without an end" in said
     assert "topics_max" not in said
     assert queries.plan_of(tenant) == DEFAULT
-    compared = plan_use.compared(tenant, queries.plan("free").limits)
+    compared = plan_use.compared(tenant, queries.plan("free").limits, TenantUseSeen())
     assert [use.name for use in compared if use.refused] == ["partitions_max", "retention_ms_max"]
 
 
@@ -91,7 +95,7 @@ def test_a_limit_of_the_tenants_own_stands_above_the_plan_until_another_plan_com
     actions.set_limits(ACTOR, tenant, partitions_max=7)
     assert queries.limits_of(tenant).partitions_max == 7
     assert queries.limits_of(tenant).produce_bytes_per_s == 256 * MIB
-    plan_use.set_limits(ACTOR, tenant, plan=queries.plan("dedicated"), topics_max=3)
+    plan_use.set_limits(ACTOR, tenant, plan=queries.plan("dedicated"), seen=TenantUseSeen(), topics_max=3)
     assert queries.limits_of(tenant) == Limits(
         produce_bytes_per_s=0, partitions_max=0, topics_max=3, bin_days=30
     )
@@ -119,7 +123,9 @@ def test_a_refused_change_of_plan_is_taken_back_whole() -> None:
     tenant = make_tenant("acme")
     actions.set_limits(ACTOR, tenant, partitions_max=7)
     before, quota = Tenant.objects.get(pk=tenant.pk), queries.quota_of(tenant)
-    changed = plan_use.set_limits(ACTOR, before, plan=queries.plan("committed"), topics_max=3)
+    changed = plan_use.set_limits(
+        ACTOR, before, plan=queries.plan("committed"), seen=TenantUseSeen(), topics_max=3
+    )
     assert actions.take_back(ACTOR, changed, before, quota, "the brokers said no")
     stored = Quota.objects.get(tenant=tenant)
     assert (stored.plan, stored.partitions_max, stored.topics_max) == ("", 7, None)
@@ -172,12 +178,14 @@ def test_valid_keys_are_bounded_by_the_plan_and_only_an_exchange_at_once_needs_n
     assert (refused.status, refused.body["code"]) == (422, "limit_exceeded")
     assert "keys_max: a key needs 1, 1 of 1 are used" in refused.body["detail"]
     access.create_key(ACTOR, house.tenant, name="console", within_service=True)
-    assert plan_use.uses(house.tenant)["keys_max"] == 1, "the console's own key is not the tenant's"
+    assert plan_use.uses(house.tenant, TenantUseSeen())["keys_max"] == 1, (
+        "the console's own key is not the tenant's"
+    )
     address = f"/v1/keys/{made.body['id']}/rotate"
     assert call("POST", address, {"overlap_s": 60}, token=owner).body["code"] == "limit_exceeded"
     exchanged = call("POST", address, {"overlap_s": 0}, token=owner)
     assert exchanged.status == 202, "the old key has ended"
-    assert plan_use.uses(house.tenant)["keys_max"] == 1
+    assert plan_use.uses(house.tenant, TenantUseSeen())["keys_max"] == 1
 
 
 def test_a_revoked_key_makes_room_for_another_one() -> None:
@@ -199,7 +207,7 @@ def test_a_plan_below_the_accounts_and_keys_in_use_is_refused_by_name() -> None:
     wanted = Limits(produce_bytes_per_s=0, partitions_max=0, service_accounts_max=1, keys_max=1)
     small = actions.publish_plan(ACTOR, "small", wanted)
     with pytest.raises(LimitExceeded) as refused:
-        plan_use.set_limits(ACTOR, house.tenant, plan=small)
+        plan_use.set_limits(ACTOR, house.tenant, plan=small, seen=TenantUseSeen())
     assert "service_accounts_max: 2 used, at most 1 allowed" in refused.value.message
     assert "keys_max: 2 used, at most 1 allowed" in refused.value.message
     with pytest.raises(InvalidRequest, match="keys_max: -1 is not within"):
@@ -304,3 +312,43 @@ def test_a_plan_cannot_say_what_brokers_refuse(limit: str, highest: int) -> None
     Limits(produce_bytes_per_s=0, partitions_max=0, **{limit: highest})
     with pytest.raises(InvalidRequest, match=f"{limit}: {highest + 1} is not within 0 to {highest}"):
         Limits(produce_bytes_per_s=0, partitions_max=0, **{limit: highest + 1})
+
+
+def test_a_plan_below_what_brokers_say_is_previewed_and_refused_and_what_they_do_not_say_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house = make_house("acme")
+    owner, operator = house.credentials[Standing.OWNER], house.credentials[Standing.OPERATOR]
+    seen = TenantUseSeen(connections=101, groups=21, storage_bytes=6 * GIB)
+    monkeypatch.setattr(brokers, "tenant_use", lambda tenant: seen)
+    preview = call("GET", "/v1/quotas/preview?plan=free", token=owner).body
+    refused = {use["limit"]: use["refused"] for use in preview["limits"] if use["refused"]}
+    assert refused == {
+        "connections_max": "connections_max: 101 used, at most 100 allowed",
+        "groups_max": "groups_max: 21 used, at most 20 allowed",
+        "storage_bytes_max": f"storage_bytes_max: {6 * GIB} used, at most {5 * GIB} allowed",
+    }
+    answer = call("PATCH", "/v1/quotas", {"plan": "free"}, token=operator, tenant=house.tenant)
+    assert answer.status == 422 and all(text in answer.body["detail"] for text in refused.values())
+    with_more = {"plan": "free", "connections_max": 200, "groups_max": 30, "storage_bytes_max": 7 * GIB}
+    assert call("PATCH", "/v1/quotas", with_more, token=operator, tenant=house.tenant).status in (200, 202)
+    seen = TenantUseSeen()
+    now = call("GET", "/v1/quotas/preview", token=owner).body
+    known = {use["limit"]: (use["present"], use["wanted"], use["used"]) for use in now["limits"]}
+    assert now["plan"] == "free" and now["fits"]
+    assert known["storage_bytes_max"] == (7 * GIB, 7 * GIB, None), "unknown is not nothing"
+    assert known["topics_max"] == (10, 10, 0)
+    assert call("GET", "/v1/quotas/preview?version=1", token=owner).status == 400
+    assert call("PATCH", "/v1/quotas", {"plan": "free"}, token=operator, tenant=house.tenant).status in (
+        200,
+        202,
+    )
+
+
+def test_brokers_that_are_silent_or_have_no_leader_make_a_use_unknown() -> None:
+    use = pb.DescribeTenantUseResponse(connections=3, groups=2, storage_bytes=7)
+    assert answers.tenant_use_seen(use) == TenantUseSeen(connections=3, groups=2, storage_bytes=7)
+    use.leaderless = 1
+    assert answers.tenant_use_seen(use) == TenantUseSeen(connections=3)
+    use.silent.append(2)
+    assert answers.tenant_use_seen(use) == TenantUseSeen()

@@ -9,6 +9,7 @@ import pytest
 
 from data_plane.contract import admin_pb2 as admin
 from data_plane.contract.methods import PUT_TENANT
+from data_plane.metadata.group_seats import group_seats_key
 from data_plane.testkit.cluster import TENANT
 from penstock.contract import methods
 from penstock.contract.errors import ErrorCode
@@ -91,6 +92,12 @@ def test_a_deleted_group_makes_room_for_one_of_any_coordinator_and_members_stay_
             assert len(await groups.listed()) == 3
         await limit(groups, 0, generation=2)
         assert [answer.error for answer in await joined(groups, ["d", "e"])] == [0, 0]
+        store = groups.period.cluster.store
+        key = group_seats_key(TENANT)
+        await groups.period.until("nothing is counted any more", lambda: not store.snapshot(key).items)
+        await limit(groups, 9, generation=3)
+        await groups.period.until("all are counted again", lambda: bool(store.snapshot(key).items))
+        assert (await groups.beat("a", JOIN, group="f")).error == 0
 
     run_story(story)
 

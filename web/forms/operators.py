@@ -18,6 +18,8 @@ LATER_LIMITS = (
     "connection_attempts_per_s",
     "rate_burst_ms",
     "rate_floor_percent",
+    "storage_bytes_max",
+    "partition_changes_per_hour",
 )
 """Left empty they stay as they are."""
 
@@ -95,6 +97,18 @@ class LimitsForm(ConsoleForm):
     rate_floor_percent = Whole(
         label="Floor",
         help_text="Percent without a lease; 0: the usual 4",
+        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
+        required=False,
+    )
+    storage_bytes_max = Whole(
+        label="Storage",
+        help_text="Bytes that all topics keep, of one copy, with the recycle bin; 0: no limit",
+        widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
+        required=False,
+    )
+    partition_changes_per_hour = Whole(
+        label="Changes an hour",
+        help_text="Partitions made or deleted, and changed settings; 0: no limit",
         widget=forms.TextInput({"inputmode": "numeric", "maxlength": 19}),
         required=False,
     )

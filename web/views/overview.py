@@ -7,10 +7,13 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from control_plane.audit import queries as audit
+from control_plane.brokers import client as internal
+from control_plane.topics import plan_use
 from control_plane.topics import queries as topics
 from penstock.contract.errors import PenstockError
 from quotas.queries import limits_of
 from tenants import queries as tenants
+from tenants.models import Tenant
 from tenants.roles import Permission
 from web import charts, live
 from web.broker_access import KEY_NAME, brokers, own_keys
@@ -22,6 +25,18 @@ from web.unscripted import first_answer
 
 BUSIEST = 6
 RECENT = 6
+LABELS = {
+    "storage_bytes_max": "Storage",
+    "partitions_max": "Partitions",
+    "topics_max": "Topics",
+    "connections_max": "Connections",
+    "groups_max": "Consumer groups",
+    "keys_max": "Keys",
+    "service_accounts_max": "Service accounts",
+    "partition_changes_per_hour": "Changes in this hour",
+}
+"""Limits whose use the overview shows."""
+NEAR_PERCENT = 80
 
 
 @in_tenant()
@@ -100,5 +115,23 @@ def overview_live(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         "groups": sorted(groups, key=lambda group: (-group.lag, group.name))[:BUSIEST],
         "group_count": len(groups),
         "lag": sum(group.lag for group in groups),
+        "uses": _uses(access.tenant),
     }
     return render(request, "web/parts/overview_live.html", context)
+
+
+def _uses(tenant: Tenant) -> list[dict[str, Any]]:
+    """What is used of the limits that are used up by what is there."""
+    compared = plan_use.compared(tenant, limits_of(tenant), internal.tenant_use(tenant.public_id))
+    return [
+        {
+            "label": LABELS[use.name],
+            "bytes": use.name == "storage_bytes_max",
+            "used": use.used,
+            "limit": use.present,
+            "near": use.used is not None and 0 < use.present * NEAR_PERCENT <= use.used * 100,
+            "percent": None if use.used is None or not use.present else use.used * 100 // use.present,
+        }
+        for use in compared
+        if use.name in LABELS
+    ]

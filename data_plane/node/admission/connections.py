@@ -15,6 +15,10 @@ class OpenConnections:
     def total(self) -> int:
         return sum(map(len, self._calls.values()))
 
+    def of(self, owner: str) -> int:
+        """How many connections the owner has."""
+        return len(self._calls.get(owner, ()))
+
     def would_be(self, owner: str, connection: str) -> int:
         """How many connections the owner has with a further call on this one."""
         known = self._calls.get(owner, {})

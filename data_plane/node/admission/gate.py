@@ -53,6 +53,10 @@ class Gate:
         """With calls open."""
         return self._of_addresses.total
 
+    def connections_of(self, tenant: TenantId) -> int:
+        """Connections on which the tenant has calls open."""
+        return self._of_tenants.of(tenant)
+
     def admit(self, caller: Caller) -> Principal:
         """The principal behind a call, or `CallFailed` (unauthenticated, throttled, image too old)."""
         if caller.principal is not None:

@@ -81,6 +81,7 @@ class AdminCalls:
                 connection_attempts_per_s=wanted.quotas.connection_attempts_per_s,
                 rate_burst_ms=wanted.quotas.rate_burst_ms,
                 rate_floor_percent=wanted.quotas.rate_floor_percent,
+                storage_bytes_max=wanted.quotas.storage_bytes_max,
             )
         elif wanted.generation:
             quotas = model.TenantQuotas()

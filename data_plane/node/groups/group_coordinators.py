@@ -158,6 +158,13 @@ class GroupCoordinators:
         led.require_ready()
         return led
 
+    def groups_of(self, tenant: str) -> int | None:
+        """Groups of the tenant that are coordinated here; None while some partition is being loaded."""
+        led = [one for one in self._led.values() if one.current]
+        if not all(one.serving for one in led):
+            return None
+        return sum(one.core.groups_count(tenant) for one in led)
+
     def serving(self) -> list[GroupPartition]:
         """Every partition that is coordinated here and loaded."""
         return [self._led[where] for where in sorted(self._led) if self._led[where].serving]

@@ -9,7 +9,8 @@ from weakref import WeakValueDictionary
 
 from data_plane.metadata import broker_records
 from data_plane.metadata.group_seats import GroupSeatsRecord, group_seats_key
-from data_plane.metadata.port import Compare, MetaStore, OutcomeUnknown, Put, StoreUnavailable
+from data_plane.metadata.model import tenant_key
+from data_plane.metadata.port import Compare, Delete, MetaStore, OutcomeUnknown, Put, StoreUnavailable
 from data_plane.node.groups.group_partition import GroupPartition
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.tasks import Turn
@@ -18,6 +19,8 @@ from penstock.contract.ids import TenantId, TopicPartition
 
 COUNTED_EVERY_MS = 1_000
 """A deleted group's seat is free for the tenant's groups of other partitions after so long."""
+_DROPS = 0
+"""The coordinator of this partition deletes records that count nothing any more."""
 _TRIES = 10
 """Of one change, where others change the record at the same time."""
 
@@ -76,8 +79,12 @@ class GroupSeats:
         tenants = sorted({*led.core.tenants, *image.group_seats})
         async for name in self._begin_turn().through(tenants):
             tenant = TenantId(name)
-            if not self._limit(tenant) or self._lock(tenant).locked():
+            if self._lock(tenant).locked():
                 continue  # calls that make its groups count them
+            if not self._limit(tenant):
+                if led.replica.where.partition == _DROPS and tenant in image.group_seats:
+                    await self._drop(tenant)
+                continue
             record = image.group_seats.get(tenant, GroupSeatsRecord())
             groups = self._groups(led, tenant)
             known = record.of(led.replica.where.partition)
@@ -88,6 +95,20 @@ class GroupSeats:
                     await self._change(led, tenant, partial(self._counted, led, tenant))
             except errors.PenstockError:
                 continue  # the next round does it
+
+    async def _drop(self, tenant: TenantId) -> None:
+        """Nothing is counted without the limit, and nothing of a tenant that is gone. Not if either has changed."""
+        image = self._view.image
+        compares = (
+            Compare(group_seats_key(tenant), image.group_seats_revisions[tenant]),
+            Compare(tenant_key(tenant), image.tenant_revisions.get(tenant, 0)),
+        )
+        try:
+            result = await self._store.txn(compares, (Delete(group_seats_key(tenant)),))
+        except (OutcomeUnknown, StoreUnavailable):
+            return  # the next round does it
+        if result.succeeded:
+            await self._view.reached(result.revision, self._call_ms)
 
     def _counted(self, led: GroupPartition, tenant: TenantId, record: GroupSeatsRecord) -> GroupSeatsRecord:
         groups = self._groups(led, tenant)

@@ -228,5 +228,6 @@ class Housekeeping:
             return
         before = replica.log.segment_count
         await self._committer.move_log_start(replica, target)
+        self._replicas.changed(replica)
         self._stats.deleted_segments += before - replica.log.segment_count
         self._links.tell(replica)

@@ -8,7 +8,8 @@ from penstock.contract.ids import TopicId, TopicPartition
 
 
 class ReplicaChanges:
-    """For one who looks again and again: which replicas were written to or got a role since it looked last."""
+    """For one who looks again and again: which replicas were written to, lost segments or got a role since
+    it looked last."""
 
     def __init__(self) -> None:
         self._changed: dict[Replica, None] = {}
@@ -48,7 +49,7 @@ class ReplicaSet:
         return changes
 
     def changed(self, replica: Replica) -> None:
-        """Its log has taken batches, or it has got a role."""
+        """Its log has taken batches or lost segments, or it has got a role."""
         for changes in self._changes:
             changes.note(replica)
 

@@ -105,6 +105,7 @@ class Retention:
         log = replica.log
         if log.has_deletable and not replica.busy:
             self._stats.deleted_segments += replica.delete_below_start()
+            self._replicas.changed(replica)
         if replica.leading is None or replica.busy:
             return False
         if log.segment_count < 2 and replica.log_start_target == log.log_start_offset:

@@ -18,6 +18,7 @@ from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.node.serving.produce_stream import ProduceStream
 from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.throttling.pacing import Pace
+from penstock.contract.ids import TenantId
 
 
 class ClientStreams:
@@ -32,6 +33,7 @@ class ClientStreams:
         fairness: Fairness,
         pace: Callable[[LimitKey], Pace | None],
         requests: RequestTurns,
+        storage_refusal: Callable[[TenantId], str],
         replicas: ReplicaSet,
         disk_space: DiskSpace,
         committer: Committer,
@@ -39,14 +41,15 @@ class ClientStreams:
         writing: Callable[[], bool],
         reading: Callable[[], bool],
     ) -> None:
-        """`pace`: of a limit now. `writing` and `reading`: may this broker do so by what it knows of the metadata?"""
+        """`pace`: of a limit now. `storage_refusal`: why a tenant may store no more, empty if it may.
+        `writing` and `reading`: may this broker do so by what it knows of the metadata?"""
         self._config, self._disk, self._clock = environment.config, environment.disk, environment.clock
         self._rng, self._stats, self._begin_turn = environment.rng, environment.stats, environment.begin_turn
         self._gate, self._fairness = gate, fairness
         self._replicas, self._disk_space = replicas, disk_space
         self._committer, self._metering = committer, metering
         self._writing, self._reading = writing, reading
-        self._pace, self._requests = pace, requests
+        self._pace, self._requests, self._storage_refusal = pace, requests, storage_refusal
         self._consumers: dict[ConsumeStream, None] = {}
 
     def recheck(self) -> None:
@@ -71,6 +74,7 @@ class ClientStreams:
             confident=self._writing,
             pace=lambda: self._pace(limit),
             requests=self._requests.of(principal.tenant),
+            storage_refusal=lambda: self._storage_refusal(principal.tenant),
             tally=tally,
             turns=self._fairness.of(principal.tenant),
         )

@@ -21,6 +21,8 @@ from data_plane.node.replicas.replica import Replica
 from data_plane.node.serving.request_turns import TenantRequests
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
+from data_plane.storage.reports import STORAGE_BYTES_MAX
+from data_plane.storage.standing import RETRY_MS
 from data_plane.throttling.pacing import Pace
 from penstock.contract import errors, limits
 from penstock.contract.errors import PenstockError
@@ -81,6 +83,7 @@ class ProduceStream:
         confident: Callable[[], bool],
         pace: Callable[[], Pace | None],
         requests: TenantRequests,
+        storage_refusal: Callable[[], str],
         tally: RequestTally,
         turns: TenantTurns,
     ) -> None:
@@ -89,6 +92,7 @@ class ProduceStream:
         self._find, self._committer, self._stats = find, committer, stats
         self._clock, self._rng = clock, rng
         self._refuses_writes, self._confident, self._pace = refuses_writes, confident, pace
+        self._storage_refusal = storage_refusal
         self._delayed: deque[_Delayed] = deque()
         self._owed: deque[_Owed] = deque()
         self._holding = asyncio.Event()
@@ -171,6 +175,9 @@ class ProduceStream:
             self._stats.produce_refusals += 1
             self._refused += not refusal.retriable
             retry_after_ms = _SOON_MS if self._is_behind(wanted) else 0
+            if isinstance(refusal, errors.Throttled):
+                self._stats.limit_refusals.note(self._principal.tenant, refusal.limit)
+                retry_after_ms = refusal.retry_after_s * 1000
             answer(ProduceOutcome(error=refusal.code, message=refusal.message, retry_after_ms=retry_after_ms))
 
     def _is_behind(self, wanted: pb.ProduceBatch) -> bool:
@@ -300,6 +307,11 @@ class ProduceStream:
             raise errors.DiskFull(f"{replica.name}: {reason}")
         if not self._confident():
             raise errors.NotLeader(f"{replica.name}: this broker has lost touch with the metadata store")
+        full = self._storage_refusal()
+        if full:
+            raise errors.Throttled(
+                f"{replica.name}: {full}", limit=STORAGE_BYTES_MAX, retry_after_s=RETRY_MS // 1000
+            )
         settings = replica.topic.settings
         if wanted.size > settings.max_batch_bytes:
             raise errors.MessageTooLarge(

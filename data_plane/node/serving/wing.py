@@ -21,6 +21,7 @@ from data_plane.node.serving.client_streams import ClientStreams
 from data_plane.node.serving.record_deletion import RecordDeletion
 from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.throttling.pacing import Pace
+from penstock.contract.ids import TenantId
 
 
 class Serving:
@@ -35,6 +36,7 @@ class Serving:
         gate: Gate,
         fairness: Fairness,
         pace: Callable[[LimitKey], Pace | None],
+        storage_refusal: Callable[[TenantId], str],
         replicas: ReplicaSet,
         disk_space: DiskSpace,
         committer: Committer,
@@ -45,7 +47,8 @@ class Serving:
         reading: Callable[[], bool],
         confident: Callable[[], bool],
     ) -> None:
-        """`pace`: of a limit now. `writing` and `reading`: may this broker do so by what it knows of the metadata?
+        """`pace`: of a limit now. `storage_refusal`: why a tenant may store no more, empty if it may.
+        `writing` and `reading`: may this broker do so by what it knows of the metadata?
         `confident`: was its session confirmed just now?"""
         requests = RequestTurns(pace, environment.clock, environment.stats)
         self.streams = ClientStreams(
@@ -55,6 +58,7 @@ class Serving:
             fairness=fairness,
             pace=pace,
             requests=requests,
+            storage_refusal=storage_refusal,
             replicas=replicas,
             disk_space=disk_space,
             committer=committer,

@@ -106,6 +106,8 @@ VALID: dict[str, Any] = {
     "connection_attempts_per_s": 0,
     "rate_burst_ms": 0,
     "rate_floor_percent": 0,
+    "storage_bytes_max": 0,
+    "partition_changes_per_hour": 0,
     "keys_max": 0,
     "plan": "committed",
     "plan_version": 1,

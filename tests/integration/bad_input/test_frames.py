@@ -34,6 +34,7 @@ STREAMS = {
     internal.REPLICATE: FrameKind.REPLICA_OPEN,
     internal.CONTROL: FrameKind.BEAT,
     internal.LEASES: FrameKind.LEASE_REQUEST,
+    internal.STORAGE: FrameKind.STORAGE_REPORT,
 }
 """Each stream with a kind that it takes."""
 CLIENT_STREAMS = [methods.PRODUCE, methods.CONSUME]
@@ -43,6 +44,7 @@ FOREIGN_KINDS = {
     internal.REPLICATE: [FrameKind.REPLICA_PUSH, FrameKind.REPLICA_ANSWER, FrameKind.PRODUCE, FrameKind.BEAT],
     internal.CONTROL: [FrameKind.REPLICA_OPEN, FrameKind.CONSUME_OPEN],
     internal.LEASES: [FrameKind.LEASE_GRANT, FrameKind.BEAT],
+    internal.STORAGE: [FrameKind.STORAGE_ANSWER, FrameKind.BEAT],
 }
 
 
@@ -104,7 +106,7 @@ def test_a_frame_beyond_what_is_read_at_all_ends_its_stream(
     assert "larger than max" in ended.message
 
 
-@pytest.mark.parametrize("method", [internal.REPLICATE, internal.CONTROL, internal.LEASES])
+@pytest.mark.parametrize("method", [internal.REPLICATE, internal.CONTROL, internal.LEASES, internal.STORAGE])
 def test_a_length_beyond_what_is_read_at_all_ends_the_connection_of_a_broker(
     cluster: Brokers, tenant: Tenant, method: str
 ) -> None:
@@ -259,7 +261,9 @@ def test_a_broker_cannot_speak_for_another(cluster: Brokers, tenant: Tenant) -> 
     opening.partitions.add(handle=1, topic_id=topic_id)
     beat = replication.BeatHead(broker_id=3, controller_epoch=2**62)
     lease = replication.LeaseRequestHead(broker_id=3, broker_epoch=1, sequence=1)
+    report = replication.StorageReportHead(broker_id=3, broker_epoch=1, sequence=1)
     for method, frame in (
+        (internal.STORAGE, pack_frame(FrameKind.STORAGE_REPORT, report.SerializeToString())),
         (internal.REPLICATE, pack_frame(FrameKind.REPLICA_OPEN, opening.SerializeToString())),
         (internal.CONTROL, pack_frame(FrameKind.BEAT, beat.SerializeToString())),
         (internal.LEASES, pack_frame(FrameKind.LEASE_REQUEST, lease.SerializeToString())),

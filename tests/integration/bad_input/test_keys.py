@@ -133,9 +133,14 @@ def test_the_sdk_tells_a_producer_and_a_consumer_that_their_key_was_revoked(
 
 
 INTERNAL_CALLS = sorted(path for path in vars(internal).values() if ".Admin/" in str(path))
-PASSED_ON = {internal.DESCRIBE_MOVES, internal.DESCRIBE_KEY_USE, internal.TOPIC_DURABILITY}
+PASSED_ON = {
+    internal.DESCRIBE_MOVES,
+    internal.DESCRIBE_KEY_USE,
+    internal.DESCRIBE_TENANT_USE,
+    internal.TOPIC_DURABILITY,
+}
 """Calls that brokers take from one another too."""
-PEER_STREAMS = [internal.REPLICATE, internal.CONTROL, internal.LEASES]
+PEER_STREAMS = [internal.REPLICATE, internal.CONTROL, internal.LEASES, internal.STORAGE]
 PEER_CALLS = [internal.HAND_OVER, internal.REPLICA_ENDS, internal.APPEND_USAGE, internal.CUT_PARTITIONS]
 
 

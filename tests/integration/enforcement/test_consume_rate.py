@@ -19,7 +19,7 @@ from penstock.contract import methods
 from penstock.contract.errors import ErrorCode
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.raw_wire import with_key
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -189,3 +189,32 @@ def test_a_storm_of_connections_is_refused_by_name_and_a_client_that_is_connecte
         said = "connection_attempts_per_s of the tenant is reached: 2 connections a second may begin at this broker"
         assert all(str(error.details()).startswith(said) for error in refused)
         producer.send("calm", b"after").result(PATIENCE_S)
+
+
+def test_a_tenant_above_its_storage_is_refused_reads_on_and_goes_on_after_deletion(
+    cluster: Brokers, tenant: Tenant
+) -> None:
+    cluster.create_topic(tenant, "kept")
+    cluster.create_topic(tenant, "next")
+    with cluster.client(tenant) as client:
+        producer = client.producer(compression="none", delivery_timeout_ms=2_000)
+        for _ in range(20):
+            producer.send("kept", os.urandom(10_000)).result(PATIENCE_S)
+        kept = cluster.admin.tenant_use(tenant.name)
+        assert kept.storage_bytes > 200_000 and kept.connections and not kept.silent
+        cluster.admin.put_tenant(tenant.name, storage_bytes_max=100_000)
+        said: list[str] = []
+
+        def refused() -> bool:
+            error = producer.send("next", b"x").exception(PATIENCE_S)
+            said.append(str(error))
+            return error is not None
+
+        wait_until("the tenant is refused", refused)
+        assert "storage_bytes_max: the tenant's topics keep" in said[-1], said[-1]
+        with client.consumer("kept") as consumer:
+            found: list[object] = []
+            while len(found) < 20:
+                found.extend(consumer.poll())
+        cluster.admin.delete_topic(tenant.name, "kept")
+        wait_until("it goes on", lambda: not refused())

@@ -14,12 +14,18 @@ BETWEEN_BROKERS = {
     methods.COMPARE_SEGMENTS,
     methods.CONTROL,
     methods.LEASES,
+    methods.STORAGE,
     methods.REPLICA_ENDS,
     methods.HAND_OVER,
     methods.APPEND_USAGE,
     methods.CUT_PARTITIONS,
 }
-PASSED_ON = {methods.DESCRIBE_MOVES, methods.DESCRIBE_KEY_USE, methods.TOPIC_DURABILITY}
+PASSED_ON = {
+    methods.DESCRIBE_MOVES,
+    methods.DESCRIBE_KEY_USE,
+    methods.DESCRIBE_TENANT_USE,
+    methods.TOPIC_DURABILITY,
+}
 
 
 def test_every_method_of_the_contract_stands_in_the_table() -> None:

@@ -15,6 +15,7 @@ LATER = {
     "connection_attempts_per_s": 6,
     "rate_burst_ms": 700,
     "rate_floor_percent": 8,
+    "storage_bytes_max": 9,
 }
 WANTED = model.TenantQuotas(produce_bytes_per_s=7, partitions_max=9, **LATER)
 

@@ -100,7 +100,11 @@ def frame() -> bytes:
 
 
 def stream_of(
-    slow: Slow, wire: Wire | None = None, turns: TenantTurns | None = None, pace: Pace | None = None
+    slow: Slow,
+    wire: Wire | None = None,
+    turns: TenantTurns | None = None,
+    pace: Pace | None = None,
+    storage: str = "",
 ) -> ProduceStream:
     return ProduceStream(
         wire or Wire(frame()),
@@ -115,6 +119,7 @@ def stream_of(
         confident=lambda: True,
         pace=lambda: pace,
         requests=RequestTurns(lambda limit: None, slow, slow.stats).of(ACME),
+        storage_refusal=lambda: storage,
         tally=RequestTally(ACME, PRODUCE),
         turns=turns or Fairness(slow, slow.stats).of(ACME),
     )

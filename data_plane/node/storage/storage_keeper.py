@@ -1,0 +1,160 @@
+"""Reports what this broker's partitions keep to the controller, as far as it has changed, and takes its answer."""
+
+import asyncio
+
+from data_plane.contract.methods import STORAGE
+from data_plane.metadata.features import LEASES
+from data_plane.node.environment import Environment
+from data_plane.node.membership.metadata_view import MetadataView
+from data_plane.node.membership.registration import Registration
+from data_plane.node.ports import CallFailed, Connection, ConnectionLost, peer_of
+from data_plane.node.replicas.replica import Replica
+from data_plane.node.replicas.replica_set import ReplicaSet
+from data_plane.node.storage.messages import KEPT_MAX, read_answer, report_frame
+from data_plane.node.storage.storage_office import StorageOffice
+from data_plane.storage.reports import Full, Kept, Report
+from data_plane.storage.standing import StorageStanding
+from penstock.contract.frames import FrameError
+from penstock.contract.ids import NO_BROKER, BrokerId, TenantId
+
+REPORT_MS = 1_000
+"""Between reports. A partition that took nothing and lost nothing is in none."""
+ANSWER_MS = 2_000
+"""An answer that takes longer is not taken. A loaded machine is slow."""
+
+
+class StorageKeeper:
+    """`run` runs as long as the broker does; while no tenant has the limit it has no connection open."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        *,
+        view: MetadataView,
+        registration: Registration,
+        replicas: ReplicaSet,
+        standing: StorageStanding,
+        office: StorageOffice,
+    ) -> None:
+        self._me, self._stats = environment.config.broker_id, environment.stats
+        self._connect_ms = environment.config.timings.call_ms
+        self._transport, self._clock = environment.transport, environment.clock
+        self._begin_turn = environment.begin_turn
+        self._view, self._registration, self._replicas = view, registration, replicas
+        self._standing, self._office = standing, office
+        self._changes = replicas.changes()
+        self._due: dict[Replica, None] = {}
+        """Those whose size the controller may not know."""
+        self._epochs: tuple[int, int] = (0, 0)
+        """Epochs of the controller and of this broker's registration under which all was reported or is due."""
+        self._limited: frozenset[TenantId] = frozenset()
+        self._sequence = 0
+        self._connection: Connection | None = None
+        self._connected_to: BrokerId = NO_BROKER
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(REPORT_MS / 1000)
+                await self._look()
+        finally:
+            self._disconnect()
+
+    async def _look(self) -> None:
+        image = self._view.image
+        limited = frozenset(
+            tenant for tenant, record in image.tenants.items() if record.quotas.storage_bytes_max
+        )
+        epochs = (image.controller_epoch, self._registration.epoch)
+        if image.level < LEASES or not limited or image.controller is None or not epochs[1]:
+            self._disconnect()
+            self._epochs = (0, 0)
+            self._due.clear()
+            return
+        if epochs != self._epochs:
+            self._epochs, self._due = epochs, dict.fromkeys(self._replicas.all())
+        elif limited - self._limited:
+            new = limited - self._limited
+            async for replica in self._begin_turn().through(self._replicas.all()):
+                if replica.topic.tenant in new:
+                    self._due[replica] = None
+        self._limited = limited
+        self._due.update(self._changes.take())
+        await self._report()
+
+    async def _report(self) -> None:
+        """All that is due, in as many reports as it takes; what is not answered stays due."""
+        kept: list[Kept] = []
+        async for replica in self._begin_turn().through(list(self._due)):
+            leading = replica.leading
+            if (
+                leading is None
+                or replica.topic.tenant not in self._limited
+                or not self._replicas.has(replica)
+            ):
+                self._due.pop(replica, None)
+            else:
+                kept.append(Kept(replica.where, leading.leader_epoch, replica.log.size_bytes))
+        for first in range(0, max(1, len(kept)), KEPT_MAX):
+            some = kept[first : first + KEPT_MAX]
+            if not await self._tell(some, whole=first + KEPT_MAX >= len(kept)):
+                return
+            for one in some:
+                reported = self._replicas.find(one.where)
+                if reported is not None:
+                    self._due.pop(reported, None)
+
+    async def _tell(self, kept: list[Kept], *, whole: bool) -> bool:
+        now_ms = self._clock.monotonic_ms()
+        self._sequence += 1
+        report = Report(
+            broker=self._me,
+            registration=self._epochs[1],
+            epoch=self._epochs[0],
+            kept=kept,
+            whole=whole,
+            full=self._standing.full(now_ms),
+        )
+        full = await self._answered(report)
+        self._stats.storage_reports += 1
+        if full is None:
+            self._stats.storage_reports_unanswered += 1
+            return False
+        if self._epochs == (self._view.image.controller_epoch, self._registration.epoch):
+            self._standing.answered(full, now_ms)
+        return True
+
+    async def _answered(self, report: Report) -> list[Full] | None:
+        if self._view.image.controller_id == self._me:
+            return self._office.asked(report)
+        await self._connect()
+        connection = self._connection
+        if connection is None:
+            return None
+        try:
+            async with asyncio.timeout(ANSWER_MS / 1000):
+                await connection.send(report_frame(report, self._sequence))
+                return read_answer(await connection.receive(), self._sequence)
+        except (TimeoutError, ConnectionLost, CallFailed, FrameError):
+            # What still comes on this stream would be taken for the next answer.
+            self._disconnect()
+            return None
+
+    async def _connect(self) -> None:
+        """Have a stream to the controller, if it answers."""
+        controller = self._view.image.controller_id
+        if self._connected_to != controller:
+            self._disconnect()
+        known = self._view.image.brokers.get(controller)
+        if self._connection is not None or known is None:
+            return
+        try:
+            self._connection = await self._transport.connect(peer_of(known.record), STORAGE, self._connect_ms)
+            self._connected_to = controller
+        except (ConnectionLost, CallFailed):
+            pass  # the report is then unanswered, and made again
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._connected_to = None, NO_BROKER

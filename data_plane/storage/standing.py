@@ -1,0 +1,46 @@
+"""Which tenants a broker refuses because their storage is full: what the controller said last, for a time.
+
+    WITHIN --the controller names the tenant--> REFUSED --it names it no more--> WITHIN
+    REFUSED --the limit is raised or lifted here--> WITHIN       REFUSED --no answer for HOLDS_MS--> WITHIN
+
+Who cannot hear the controller refuses no one whom it did not name, and no one for longer than HOLDS_MS: by then what
+the tenant keeps is not known any more.
+"""
+
+from collections.abc import Iterable
+
+from data_plane.storage.reports import STORAGE_BYTES_MAX, Full, has_cleared
+from penstock.contract.ids import TenantId
+
+HOLDS_MS = 30_000
+"""Longer than a change of the controller and its learning take."""
+RETRY_MS = 5_000
+"""After which a refused batch is worth another try."""
+
+
+class StorageStanding:
+    """Of one broker."""
+
+    def __init__(self) -> None:
+        self._full: dict[TenantId, int] = {}
+        """By tenant, the bytes that it uses."""
+        self._until_ms = float("-inf")
+
+    def full(self, now_ms: float) -> list[TenantId]:
+        """Tenants that are refused now, whatever their limit is by now."""
+        return list(self._full) if now_ms < self._until_ms else []
+
+    def answered(self, full: Iterable[Full], asked_ms: float) -> None:
+        """The controller's answer to what was asked then."""
+        self._full = {one.tenant: one.used_bytes for one in full}
+        self._until_ms = asked_ms + HOLDS_MS
+
+    def refusal(self, tenant: TenantId, limit: int, now_ms: float) -> str:
+        """Why the tenant may produce nothing now; empty if it may. `limit`: as this broker knows it now, 0 = none."""
+        used_bytes = self._full.get(tenant)
+        if used_bytes is None or now_ms >= self._until_ms or has_cleared(used_bytes, limit):
+            return ""
+        return (
+            f"{STORAGE_BYTES_MAX}: the tenant's topics keep {used_bytes} bytes of one copy, at most {limit} allowed;"
+            " clears when retention or deletion has freed space, or with a higher limit"
+        )
