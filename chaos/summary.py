@@ -36,6 +36,13 @@ def print_verdict(verdict: Verdict, history: Path) -> None:
         f"{sum(count for count, _ in verdict.faults.values())} faults; longest time without an acknowledgement"
         f" {verdict.silence_s:.1f} s"
     )
+    if verdict.canaries:
+        told = verdict.canaries
+        searched = ", ".join(f"{count} of {place}" for place, count in told["searched"].items())
+        print(
+            f"{told['planted']} canaries of {told['tenants']} tenants, who sent {told['sent']} messages and were"
+            f" refused {told['refused']} times; searched: {searched}"
+        )
     for violation in verdict.violations[:_VIOLATIONS_MAX]:
         print(f"VIOLATED {violation}")
     if len(verdict.violations) > _VIOLATIONS_MAX:
