@@ -1,8 +1,8 @@
 """Random words of tenants, and the search for them where they have no business; pure but for the making.
 
 A canary is a word that no one can guess and that stands in one thing of one tenant: in the name of a topic, the value
-of a message, the secret of a key. Whatever is heard is searched for the words of all tenants. What a place may hold of
-which kind is `MAY_STAND` (decision 64); a word that a question itself named is no news in its answer.
+of a message, the secret of a key. Whatever is heard is searched for the words of all tenants. What each surface may
+hold of which kind is `MAY_STAND` (decision 64); a word that a question itself named is no news in its answer.
 """
 
 import secrets
@@ -30,7 +30,7 @@ class Kind(Enum):
     NOTE = "note of a commit"
 
 
-class Place(Enum):
+class Surface(Enum):
     """Where words are searched for."""
 
     ANSWER = "an answer to a tenant"
@@ -39,13 +39,13 @@ class Place(Enum):
     STORE = "the metadata store"
 
 
-MAY_STAND: dict[Place, frozenset[Kind]] = {
-    Place.ANSWER: frozenset(),
-    Place.LOG: frozenset({Kind.TENANT, Kind.TOPIC}),
-    Place.METRICS: frozenset({Kind.TENANT}),
-    Place.STORE: frozenset({Kind.TENANT, Kind.TOPIC, Kind.KEY_NAME}),
+MAY_STAND: dict[Surface, frozenset[Kind]] = {
+    Surface.ANSWER: frozenset(),
+    Surface.LOG: frozenset({Kind.TENANT, Kind.TOPIC}),
+    Surface.METRICS: frozenset({Kind.TENANT}),
+    Surface.STORE: frozenset({Kind.TENANT, Kind.TOPIC, Kind.KEY_NAME}),
 }
-"""What of a tenant a place may hold; of an answer: to another tenant."""
+"""What of a tenant a surface may hold; of an answer: to another tenant."""
 ANSWERED = frozenset(
     {Kind.TOPIC, Kind.GROUP, Kind.MEMBER, Kind.CLIENT, Kind.MESSAGE_KEY, Kind.VALUE, Kind.HEADER, Kind.NOTE}
 )
@@ -73,13 +73,13 @@ class Leak:
     """A word where it has no business."""
 
     canary: Canary
-    place: Place
+    surface: Surface
     where: str
     around: str
 
     def __str__(self) -> str:
         return (
-            f"{self.where} ({self.place.value}) holds the {self.canary.kind.value} of tenant {self.canary.tenant}:"
+            f"{self.where} ({self.surface.value}) holds the {self.canary.kind.value} of tenant {self.canary.tenant}:"
             f" …{self.around}…"
         )
 
@@ -89,8 +89,8 @@ class Search:
 
     def __init__(self) -> None:
         self._planted: list[tuple[Canary, bytes]] = []
-        self.searched: dict[Place, int] = dict.fromkeys(Place, 0)
-        """How many texts were searched, by place."""
+        self.searched: dict[Surface, int] = dict.fromkeys(Surface, 0)
+        """How many texts were searched, by surface."""
         self._own: dict[tuple[str, Kind], int] = {}
 
     def plant(self, canaries: Iterable[Canary]) -> None:
@@ -98,7 +98,7 @@ class Search:
         for canary in canaries:
             word = canary.word.encode()
             if any(word in other or other in word for _, other in self._planted):
-                raise ValueError(f"{canary.word!r} cannot be told from another canary")
+                raise ValueError(f"{canary.word!r} cannot be distinguished from another canary")
             self._planted.append((canary, word))
 
     @property
@@ -108,7 +108,7 @@ class Search:
     def answered(self, tenant: str, where: str, answer: bytes, asked: Collection[str] = ()) -> list[Leak]:
         """Words of others in what a tenant got, but for those that its question named."""
         found = []
-        self.searched[Place.ANSWER] += 1
+        self.searched[Surface.ANSWER] += 1
         for canary, word in self._planted:
             if word not in answer:
                 continue
@@ -116,16 +116,16 @@ class Search:
                 own = (tenant, canary.kind)
                 self._own[own] = self._own.get(own, 0) + 1
             elif canary.word not in asked:
-                found.append(_leak(canary, Place.ANSWER, f"{where} to tenant {tenant}", answer, word))
+                found.append(_leak(canary, Surface.ANSWER, f"{where} to tenant {tenant}", answer, word))
         return found
 
-    def of_operators(self, place: Place, where: str, text: bytes) -> list[Leak]:
-        """Words in a place of operators that may not stand there, whose ever they are."""
-        self.searched[place] += 1
+    def of_operators(self, surface: Surface, where: str, text: bytes) -> list[Leak]:
+        """Words in a surface of operators that may not stand there, whose ever they are."""
+        self.searched[surface] += 1
         return [
-            _leak(canary, place, where, text, word)
+            _leak(canary, surface, where, text, word)
             for canary, word in self._planted
-            if canary.kind not in MAY_STAND[place] and word in text
+            if canary.kind not in MAY_STAND[surface] and word in text
         ]
 
     def not_heard(self) -> list[str]:
@@ -137,7 +137,7 @@ class Search:
         ]
 
 
-def _leak(canary: Canary, place: Place, where: str, text: bytes, word: bytes) -> Leak:
+def _leak(canary: Canary, surface: Surface, where: str, text: bytes, word: bytes) -> Leak:
     at = text.index(word)
     around = text[max(0, at - _AROUND) : at + len(word) + _AROUND].decode("ascii", errors="replace")
-    return Leak(canary=canary, place=place, where=where, around=" ".join(around.split()))
+    return Leak(canary=canary, surface=surface, where=where, around=" ".join(around.split()))

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from chaos.canaries import Canary, Kind, Leak, Place, Search, canaries_of
+from chaos.canaries import Canary, Kind, Leak, Search, Surface, canaries_of
 from chaos.recording import Recorder
 from chaos.workload import Access
 from data_plane.contract.admin_client import AdminClient
@@ -67,7 +67,7 @@ class Question:
 
 
 class Neighbours:
-    """Of one run. `settle`, then `run` until `stop`; `last_look` searches what is left when all has healed."""
+    """Of one run. `move_in`, then `run` until `stop`; `last_look` searches what is left when all has healed."""
 
     def __init__(self, cluster: Cluster, access: Access, recorder: Recorder, seed: int) -> None:
         self._cluster, self._access, self._recorder = cluster, access, recorder
@@ -79,7 +79,7 @@ class Neighbours:
 
     # -- making them -----------------------------------------------------------------------------------------------
 
-    async def settle(self) -> None:
+    async def move_in(self) -> None:
         """Make the tenants, with a topic and a key each. Raises `PenstockError`."""
         for name in TENANTS:
             self._neighbours.append(await self._cluster.desk.ask(partial(self._make, name)))
@@ -231,8 +231,8 @@ class Neighbours:
         self, me: Neighbour, where: str, error: grpc.aio.AioRpcError, asked: Sequence[str] = ()
     ) -> None:
         self._refused += 1
-        told = f"{error.code()} {error.details()} {error.initial_metadata()} {error.trailing_metadata()}"
-        self._heard(me, where, told.encode(), asked)
+        said = f"{error.code()} {error.details()} {error.initial_metadata()} {error.trailing_metadata()}"
+        self._heard(me, where, said.encode(), asked)
 
     def _tell(self, leaks: Sequence[Leak]) -> None:
         for leak in leaks:
@@ -247,7 +247,7 @@ class Neighbours:
         for number, broker in self._cluster.brokers.items():
             text = await asyncio.to_thread(_metrics, broker.metrics_url)
             if text:
-                self._tell(self._search.of_operators(Place.METRICS, f"/metrics of broker {number}", text))
+                self._tell(self._search.of_operators(Surface.METRICS, f"/metrics of broker {number}", text))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -274,11 +274,11 @@ class Neighbours:
         for program in programs:
             if program.output.exists():
                 text = program.output.read_bytes()
-                self._tell(self._search.of_operators(Place.LOG, f"the log of {program.name}", text))
+                self._tell(self._search.of_operators(Surface.LOG, f"the log of {program.name}", text))
         for file in cluster.metadata_files():
-            found = self._search.of_operators(Place.STORE, str(file), file.read_bytes())
+            found = self._search.of_operators(Surface.STORE, str(file), file.read_bytes())
             self._tell(found)
-        searched = {place.value: count for place, count in self._search.searched.items()}
+        searched = {surface.value: count for surface, count in self._search.searched.items()}
         self._recorder.note(
             "canaries",
             tenants=len(self._neighbours),

@@ -117,7 +117,7 @@ class Run:
             await nemesis.whole("at the start")
             await self._note_layout()
             neighbours = self._neighbours = Neighbours(cluster, access, recorder, self._wanted.seed)
-            await neighbours.settle()
+            await neighbours.move_in()
             living = tasks.create_task(neighbours.run())
             fuzzing = tasks.create_task(fuzzer.run()) if self._wanted.plan is Plan.ALL else None
             await self._strike(nemesis, workload, access)

@@ -37,11 +37,11 @@ def print_verdict(verdict: Verdict, history: Path) -> None:
         f" {verdict.silence_s:.1f} s"
     )
     if verdict.canaries:
-        told = verdict.canaries
-        searched = ", ".join(f"{count} of {place}" for place, count in told["searched"].items())
+        canaries = verdict.canaries
+        searched = ", ".join(f"{count} of {surface}" for surface, count in canaries["searched"].items())
         print(
-            f"{told['planted']} canaries of {told['tenants']} tenants, who sent {told['sent']} messages and were"
-            f" refused {told['refused']} times; searched: {searched}"
+            f"{canaries['planted']} canaries of {canaries['tenants']} tenants, who sent {canaries['sent']} messages and"
+            f" were refused {canaries['refused']} times; searched: {searched}"
         )
     for violation in verdict.violations[:_VIOLATIONS_MAX]:
         print(f"VIOLATED {violation}")

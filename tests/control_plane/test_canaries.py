@@ -136,7 +136,7 @@ def _text(body: object) -> str:
 
 
 @pytest.mark.slow
-def test_nothing_of_a_tenant_stands_in_what_another_one_reads_is_sent_or_is_told(
+def test_nothing_of_a_tenant_stands_in_what_another_one_reads_or_is_sent(
     both: list[Watched], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.canaries import Kind, Place
+from chaos.canaries import Kind, Surface
 from chaos.history_lines import lines
 from chaos.neighbours import TENANTS
 from tests.conftest import FULL
@@ -41,8 +41,10 @@ def test_nothing_acknowledged_is_lost_when_brokers_are_killed_stopped_cut_off_an
     assert canaries["planted"] == len(TENANTS) * len(Kind)
     assert canaries["sent"] > 5
     assert canaries["refused"] > 50
-    assert canaries["searched"][Place.ANSWER.value] > 300, "what neighbours were answered was hardly searched"
-    assert all(canaries["searched"][place.value] > 0 for place in Place)
+    assert canaries["searched"][Surface.ANSWER.value] > 300, (
+        "what neighbours were answered was hardly searched"
+    )
+    assert all(canaries["searched"][surface.value] > 0 for surface in Surface)
     assert len(struck) == PLANS[plan], f"{struck}; unavailable: {told['unavailable']}"
     again = chaos(tmp_path, "--history", str(history.parent), timeout_s=PATIENCE_S)
     assert ENDED.search(again) is not None

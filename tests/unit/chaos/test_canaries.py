@@ -1,11 +1,11 @@
-"""The search for canaries finds each leak that is planted, by its kind and place, and says so when it saw nothing."""
+"""The search for canaries finds each leak that is planted, by its kind and surface, and says so when it saw nothing."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from chaos.canaries import ANSWERED, MAY_STAND, Canary, Kind, Place, Search, canaries_of
+from chaos.canaries import ANSWERED, MAY_STAND, Canary, Kind, Search, Surface, canaries_of
 from chaos.history_lines import FILE
 from chaos.judgement import judge, read_history
 from chaos.summary import print_verdict
@@ -41,14 +41,14 @@ def test_an_answer_may_hold_the_callers_own_and_what_the_question_named() -> Non
     assert leak.canary.kind is Kind.GROUP
 
 
-@pytest.mark.parametrize("place", [place for place in Place if place is not Place.ANSWER])
+@pytest.mark.parametrize("surface", [surface for surface in Surface if surface is not Surface.ANSWER])
 @pytest.mark.parametrize("kind", Kind)
 def test_a_place_of_operators_holds_of_any_tenant_what_may_stand_there_alone(
-    kind: Kind, place: Place
+    kind: Kind, surface: Surface
 ) -> None:
     line = json.dumps({"message": "condition", "fact": f"x{A[kind].word}y"}).encode()
-    found = searching().of_operators(place, "broker-1", line)
-    assert [leak.canary for leak in found] == ([] if kind in MAY_STAND[place] else [A[kind]])
+    found = searching().of_operators(surface, "broker-1", line)
+    assert [leak.canary for leak in found] == ([] if kind in MAY_STAND[surface] else [A[kind]])
 
 
 @pytest.mark.parametrize("kind", [Kind.SECRET, Kind.MESSAGE_KEY, Kind.VALUE, Kind.HEADER, Kind.NOTE])
@@ -63,14 +63,14 @@ def test_a_search_that_never_saw_a_tenants_own_says_so() -> None:
         search.answered("a", "read", A[kind].word.encode())
         search.answered("b", "read", B[kind].word.encode() if kind is not Kind.NOTE else b"")
     assert search.not_heard() == [f"tenant b was never answered the {Kind.NOTE.value} of its own"]
-    assert search.searched[Place.ANSWER] == 2 * len(ANSWERED)
+    assert search.searched[Surface.ANSWER] == 2 * len(ANSWERED)
 
 
 def test_words_that_cannot_be_told_apart_are_refused() -> None:
     search = Search()
     search.plant([Canary(tenant="a", kind=Kind.TOPIC, word="cn-1")])
     for word in ("cn-1", "cn-12", "n-1"):
-        with pytest.raises(ValueError, match="cannot be told"):
+        with pytest.raises(ValueError, match="cannot be distinguished"):
             search.plant([Canary(tenant="b", kind=Kind.TOPIC, word=word)])
     words = [word for _ in range(50) for word in canaries_of().values()]
     assert len(set(words)) == len(words)
@@ -83,7 +83,7 @@ def test_a_leak_fails_the_run_and_what_was_searched_is_said(
     searched = {"is": "canaries", "at": 2.0, "tenants": 2, "planted": 22, "sent": 5, "refused": 7}
     lines = [
         {"is": "anomaly", "at": 1.0, "invariant": "I24", "explanation": str(leak)},
-        {**searched, "searched": {Place.ANSWER.value: 90, Place.LOG.value: 6}},
+        {**searched, "searched": {Surface.ANSWER.value: 90, Surface.LOG.value: 6}},
         {"is": "end", "at": 3.0},
     ]
     history = tmp_path / FILE
