@@ -71,7 +71,7 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     seen = brokers.describe(objects=True)
     described_s = time.monotonic() - began
     began, used = time.monotonic(), time.process_time()
-    findings = reconcile()
+    findings = reconcile().findings
     return {
         "rows_s": rows_s,
         "delivered_s": delivered_s,

@@ -65,6 +65,8 @@ class Record:
     looks: dict[str, list[Look]] = field(default_factory=dict)
     struck: list[Struck] = field(default_factory=list)
     healed_s: float | None = None
+    canaries: dict[str, Any] = field(default_factory=dict)
+    """What was searched for other tenants' canaries."""
     ended: bool = False
     """The run came to its end."""
 
@@ -87,6 +89,7 @@ class Verdict:
     silence_s: float
     """Longest time without an acknowledgement, of the whole run."""
     about: dict[str, Any]
+    canaries: dict[str, Any]
 
     @property
     def passed(self) -> bool:
@@ -207,6 +210,9 @@ class _Reader:
     def _take_deleted(self, line: dict[str, Any], at: float) -> None:
         for name in line["partitions"]:
             self.record.evidence.log_starts[history_lines.partition_of(name)] = FOR_EVER
+
+    def _take_canaries(self, line: dict[str, Any], at: float) -> None:
+        self.record.canaries = {name: value for name, value in line.items() if name not in ("is", "at")}
 
     def _take_end(self, line: dict[str, Any], at: float) -> None:
         self.record.ended = True
@@ -363,6 +369,7 @@ def judge(record: Record) -> Verdict:
         faults=_faults(record.struck, acknowledged),
         silence_s=max((later - earlier for earlier, later in pairwise(acknowledged)), default=0.0),
         about=record.about,
+        canaries=record.canaries,
     )
 
 

@@ -11,6 +11,7 @@ from chaos.faults import ALL_UNSYNCED_LOST, Plan, Strike, brokers_of, kinds_of, 
 from chaos.fuzzer import Fuzzer
 from chaos.history_lines import partition_name
 from chaos.judgement import REBALANCE_S_MAX
+from chaos.neighbours import Neighbours
 from chaos.nemesis import Nemesis, Stuck
 from chaos.probes import Probes
 from chaos.recording import Recorder
@@ -63,6 +64,7 @@ class Run:
         self._replicas: dict[tuple[str, int], list[int]] = {}
         """The brokers that hold them."""
         self._cluster = Cluster(folder, self._shape(), switch)
+        self._neighbours: Neighbours | None = None
 
     def _shape(self) -> Shape:
         kinds = self.probes.disks or ["tmpfs"]
@@ -94,6 +96,8 @@ class Run:
                 recorder.note("ended by itself", broker=number, statuses=broker.ended_by_itself)
             recorder.note("ended", killed=killed)
             await asyncio.to_thread(self._compare_replicas)
+            if self._neighbours is not None:
+                await asyncio.to_thread(self._neighbours.search_files)
             await asyncio.to_thread(cluster.unmount)
             recorder.close()
 
@@ -112,12 +116,18 @@ class Run:
             await nemesis.writing("at the start", 0.0)
             await nemesis.whole("at the start")
             await self._note_layout()
+            neighbours = self._neighbours = Neighbours(cluster, access, recorder, self._wanted.seed)
+            await neighbours.move_in()
+            living = tasks.create_task(neighbours.run())
             fuzzing = tasks.create_task(fuzzer.run()) if self._wanted.plan is Plan.ALL else None
             await self._strike(nemesis, workload, access)
             fuzzer.stop()
             if fuzzing is not None:
                 await fuzzing
+            neighbours.stop()
+            await living
             await self._wind_down(nemesis, workload, fuzzer, access)
+            await neighbours.last_look()
             workload.stop()
             for guard in guards:
                 guard.cancel()

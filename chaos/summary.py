@@ -36,6 +36,13 @@ def print_verdict(verdict: Verdict, history: Path) -> None:
         f"{sum(count for count, _ in verdict.faults.values())} faults; longest time without an acknowledgement"
         f" {verdict.silence_s:.1f} s"
     )
+    if verdict.canaries:
+        canaries = verdict.canaries
+        searched = ", ".join(f"{count} of {surface}" for surface, count in canaries["searched"].items())
+        print(
+            f"{canaries['planted']} canaries of {canaries['tenants']} tenants, who sent {canaries['sent']} messages and"
+            f" were refused {canaries['refused']} times; searched: {searched}"
+        )
     for violation in verdict.violations[:_VIOLATIONS_MAX]:
         print(f"VIOLATED {violation}")
     if len(verdict.violations) > _VIOLATIONS_MAX:

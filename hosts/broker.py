@@ -60,6 +60,10 @@ class Broker(Program):
         return answers(f"http://{self._address(HTTP)}/readyz")
 
     @property
+    def metrics_url(self) -> str:
+        return f"http://{self._address(HTTP)}/metrics"
+
+    @property
     def log_directory(self) -> Path:
         return self.host.data / f"log-{self.number}"
 

@@ -166,10 +166,10 @@ class Cluster:
         self.api_key = self.make_key(admin, "hosts")
         provision_internal_topics(admin, len(self.brokers))
 
-    def make_key(self, admin: AdminClient, name: str) -> str:
+    def make_key(self, admin: AdminClient, name: str, *, tenant: str = TENANT) -> str:
         """A new key of the tenant, valid on every active broker. Raises `PenstockError`."""
         key = new_key()
-        put_key(self.directory, admin, key, tenant=TENANT, name=name)
+        put_key(self.directory, admin, key, tenant=tenant, name=name)
         return key.reveal()
 
     def create_topic(
@@ -180,10 +180,11 @@ class Cluster:
         settings: TopicSettings,
         topic_id: bytes = b"",
         timeout_s: float = CHANGE_S,
+        tenant: str = TENANT,
     ) -> bytes:
         """Known to every active broker on return. Raises `PenstockError`."""
         made = admin.create_topic(
-            TENANT,
+            tenant,
             name,
             settings,
             self.assignments(admin, partitions, settings),
@@ -242,6 +243,19 @@ class Cluster:
             f"--- {program.name} on {program.host.name}\n{program.last_words()}"
             for program in (*self.brokers.values(), *(self.etcd.nodes if self.etcd is not None else ()))
         )
+
+    def metadata_files(self) -> list[Path]:
+        """What the metadata store keeps on its disks."""
+        if self.etcd is None:
+            file = self.directory.metadata_file
+            return sorted(file.parent.glob(f"{file.name}*"))
+        return [
+            file
+            for node in self.etcd.nodes
+            if node.data.is_dir()
+            for file in sorted(node.data.rglob("*"))
+            if file.is_file()
+        ]
 
     # -- the end ------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ class EtcdNode(Program):
     def __init__(self, host: Host, identity: Identity, members: Mapping[str, str]) -> None:
         """`members` are all nodes' addresses by name, this one among them."""
         self._identity = identity
+        self.data = host.data / "etcd-data"
         client, peer = (f"https://{host.address}:{port}" for port in (_CLIENT_PORT, _PEER_PORT))
         files = {
             "cert-file": identity.certificate_file,
@@ -28,7 +29,7 @@ class EtcdNode(Program):
         }
         settings = {
             "name": host.name,
-            "data-dir": host.data / "etcd-data",
+            "data-dir": self.data,
             "listen-client-urls": client,
             "advertise-client-urls": client,
             "listen-peer-urls": peer,

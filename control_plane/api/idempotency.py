@@ -4,7 +4,6 @@ A secret that an answer showed once is not stored. A repetition of such a reques
 object that the first request made.
 """
 
-import hashlib
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +11,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from control_plane.api.models import IdempotentRequest
+from control_plane.keyed_digests import keyed_digest
 from penstock.contract.errors import AlreadyExists, InvalidRequest, Throttled
 from penstock.rules.names import check_printable_name
 
@@ -33,7 +33,8 @@ def begin(caller: str, key: str, *, method: str, path: str, body: bytes) -> Idem
     `AlreadyExists` (it was done, and its answer showed a secret).
     """
     check_printable_name(HEADER, key, KEY_LENGTH_MAX)
-    digest = hashlib.sha256(b"\n".join((method.encode(), path.encode(), body))).hexdigest()
+    # A body may hold a password. With another `secret_key` a repeated request counts as another one.
+    digest = keyed_digest("idempotency", b"\n".join((method.encode(), path.encode(), body)))
     now = timezone.now()
     _forget(caller)
     try:

@@ -57,7 +57,16 @@ class Finding:
     what: str
 
 
-def reconcile() -> list[Finding]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What one comparison found, and what it was made of: a broker that lags shows an older state than another one."""
+
+    cluster_id: str
+    revision: int
+    findings: tuple[Finding, ...]
+
+
+def reconcile() -> Comparison:
     """Ask the brokers and compare once. Raises `BrokerUnavailable`."""
     seen = brokers.describe(objects=True)
     actions.remember_brokers(seen.brokers)
@@ -66,7 +75,7 @@ def reconcile() -> list[Finding]:
         findings.append(Finding(object_id=loss.topic_id, what=f"a loss was declared: {loss.kind}"))
     for finding in findings:
         _log.warning("reconciled", extra={"object": finding.object_id, "found": finding.what})
-    return findings
+    return Comparison(cluster_id=seen.cluster_id, revision=seen.revision, findings=tuple(findings))
 
 
 def repair(seen: view.ClusterView) -> list[Finding]:

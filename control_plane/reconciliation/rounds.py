@@ -4,7 +4,7 @@ What the brokers hold changes with their metadata revision; what is wanted chang
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from control_plane.brokers import actions, client
@@ -34,9 +34,9 @@ class Rounds:
         """None: there was no comparison yet, or the last one found something."""
         self._compared_at = 0.0
 
-    def turn(self) -> list[Finding]:
+    def turn(self) -> Sequence[Finding]:
         """Compare, unless nothing has changed. Raises `BrokerUnavailable`."""
-        # Both are read before the comparison: what changes meanwhile is compared by the next round.
+        # Read before the comparison: a row that is written meanwhile is compared by the next round.
         row = queries.newest_row()
         seen = client.describe()
         sides = _Sides(cluster_id=seen.cluster_id, revision=seen.revision, outbox_row=row)
@@ -44,7 +44,9 @@ class Rounds:
             actions.remember_brokers(seen.brokers)
             return []
         self._compared = None
-        findings = reconcile()
-        if not findings:
-            self._compared, self._compared_at = sides, self._clock()
-        return findings
+        # Another broker may have answered than the one above, with an older view: what was compared is what it read.
+        made = reconcile()
+        if not made.findings:
+            self._compared = _Sides(cluster_id=made.cluster_id, revision=made.revision, outbox_row=row)
+            self._compared_at = self._clock()
+        return made.findings

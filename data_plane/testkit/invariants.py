@@ -25,6 +25,7 @@ class Invariant(Enum):
     I21 = "what is metered is what is committed, and nothing is metered twice"
     I22 = "what was held when a clean stop was asked for is in synced files after it"
     I23 = "records go when a client asks for it, and come back never"
+    I24 = "nothing of a tenant is answered to another one, or stands where operators look"
 
 
 class InvariantViolated(Exception):

@@ -60,9 +60,12 @@ def _counted(counted: Any, said: dict[str, str]) -> list[Row]:
     if mute:
         raise ValueError(f"{type(counted).__name__}: no docstring says what these count: {', '.join(mute)}")
     values = {name: getattr(counted, name) for name in fields_of(counted)}
-    return [
-        _row(family(name, value), getattr(value, "LABELS", ()), said[name]) for name, value in values.items()
-    ]
+    return [_row(made := family(name, value), _labels_of(made), said[name]) for name, value in values.items()]
+
+
+def _labels_of(made: Metric) -> Sequence[str]:
+    """Prometheus' own class has no other way to them before there is a sample. Those of a histogram are no one's."""
+    return () if made.type == "histogram" else getattr(made, "_labelnames", ())
 
 
 def _row(metric: Metric, labels: Sequence[str] = (), said: str = "") -> Row:

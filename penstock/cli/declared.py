@@ -16,6 +16,7 @@ from penstock.cli.confirmation import must_agree
 from penstock.cli.declared_work import Work
 from penstock.cli.display import line
 from penstock.cli.invocation import Command, current
+from penstock.cli.lost_keys import revoke_lost
 from penstock.cli.output import print_json, progress, say
 from penstock.cli.rest import rest_client, settings
 from penstock.cli.topic_changes import timeout_option
@@ -151,6 +152,8 @@ def apply(
     """
     wanted = _read(stream)
     with closing(_client(wanted, token_file, tenant)) as rest:
+        if not dry_run:
+            revoke_lost(rest, keys_to, timeout)
         with progress("Reading"):
             present = _present(rest, wanted, timeout)
             changes = difference(

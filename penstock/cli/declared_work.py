@@ -140,11 +140,20 @@ class Work:
         if key.scopes:
             body["scopes"] = [_scope(one) for one in key.scopes]
         there = f"if penstock key list shows {key.name} of {key.service_account} now"
-        lost = f"{there}, its text is lost: revoke it, then go on"
+        lost = f"{there}, its text is lost: the same command with the same --keys-to FILE revokes it, and makes another"
         try:
-            made = self._call(self._rest.post, "/v1/keys", body)
+            asked_with = self._new_keys.begin(key.service_account, body)
+        except OSError as error:
+            raise ConfigurationError(
+                f"beside --keys-to nothing can be written: {error.strerror or error}"
+            ) from error
+        try:
+            made = self._rest.post("/v1/keys", body, timeout_s=self._timeout, idempotency_key=asked_with)
         except _MAY_BE_MADE as error:
             raise type(error)(f"{error.message}; {lost}") from error
+        except PenstockError:
+            self._new_keys.end()
+            raise
         except KeyboardInterrupt:
             say(lost)
             raise
@@ -158,7 +167,9 @@ class Work:
                 raise ConfigurationError(
                     f"{why}; it could not be revoked: penstock key revoke {made['id']}"
                 ) from left
+            self._new_keys.end()
             raise ConfigurationError(f"{why}; the key is revoked again") from error
+        self._new_keys.end()
 
     def _acl(self, acl: DeclaredAcl) -> dict[str, Any]:
         principal = "everyone" if acl.principal == "everyone" else self._ids[acl.principal]

@@ -1,9 +1,16 @@
-"""Where `penstock apply` puts the texts of new keys: a private file or the standard output, each text once."""
+"""Where `penstock apply` puts the texts of new keys: a private file or the standard output, each text once.
+
+Beside the file stands, while a key is asked for, what was asked: the text of a key whose answer was lost is nowhere, so
+the next run finds that key by its request, revokes it and makes another.
+"""
 
 import json
 import os
 import stat
 import sys
+import uuid
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,9 +19,22 @@ import click
 
 from penstock.cli.output import print_row
 from penstock.contract.errors import ConfigurationError
+from penstock.private_file import write_private
 
 STANDARD_OUTPUT = "-"
 _PRIVATE = 0o600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A key that was asked for. It holds no secret."""
+
+    name: str
+    service_account: str
+    body: dict[str, Any]
+    idempotency_key: str
+    asked_at: str
+    """ISO 8601, by the clock of this machine."""
 
 
 class NewKeys:
@@ -36,6 +56,26 @@ class NewKeys:
     ) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
+
+    def begin(self, account: str, body: dict[str, Any]) -> str:
+        """The idempotency key to ask for the key with. That it is asked for is on the disk when this returns, if the
+        texts go to a file. Raises `OSError`.
+        """
+        request = Request(
+            name=body["name"],
+            service_account=account,
+            body=body,
+            idempotency_key=uuid.uuid4().hex,
+            asked_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        if self._file is not None:
+            write_private(unanswered_file(self._file), json.dumps(asdict(request)) + "\n")
+        return request.idempotency_key
+
+    def end(self) -> None:
+        """The text is written down, or there is no such key."""
+        if self._file is not None:
+            unanswered_file(self._file).unlink(missing_ok=True)
 
     def keep(self, account: str, made: dict[str, Any]) -> None:
         """Write down a key that REST has made for `account`. Raises `OSError`; the file is then as it was."""
@@ -67,6 +107,26 @@ def _opened(file: Path) -> int:
         os.close(descriptor)
         raise ConfigurationError(f"--keys-to {file}: a file that only its owner reads is required: chmod 600")
     return descriptor
+
+
+def unanswered_file(file: Path) -> Path:
+    return file.with_name(f"{file.name}.asked")
+
+
+def unanswered(to: str | None) -> Request | None:
+    """What an earlier run asked for and got no answer to. Raises `ConfigurationError` for a file that is not ours."""
+    if to is None or to == STANDARD_OUTPUT:
+        return None
+    file = unanswered_file(Path(to))
+    try:
+        row = json.loads(file.read_text())
+        request = Request(**row)
+        datetime.fromisoformat(request.asked_at).astimezone(UTC)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigurationError(f"{file}: it is not what penstock apply writes: {error}") from error
+    return request
 
 
 def output_for(to: str | None, *, as_json: bool) -> NewKeys:

@@ -10,6 +10,7 @@ from allauth.mfa.totp.internal import auth as totp
 from allauth.mfa.webauthn.internal.auth import WebAuthn
 from cryptography.fernet import InvalidToken
 from django.db import transaction
+from django.db.models import OuterRef, Subquery
 from django.utils import timezone
 
 from control_plane.audit import actions as audit
@@ -23,7 +24,7 @@ from tenants.accounts.actions import end_sign_ins
 from tenants.actions import lock_person
 from tenants.factors import passkeys, queries
 from tenants.factors.queries import Type
-from tenants.models import FactorSetup, Person
+from tenants.models import FactorSetup, Person, Session, Tenant
 
 SETUP_LENGTH = timedelta(minutes=15)
 PASSKEYS_MAX = 10
@@ -117,6 +118,18 @@ def add_passkey(actor: Actor, person: Person, *, name: str, answer: dict[str, An
         check_passkey(person, name=name, answer=answer).delete()
         made = WebAuthn.add(person, name, answer).instance
         return _added(actor, person, made, keep=token)
+
+
+def end_sign_ins_without(tenant: Tenant) -> int:
+    """End sign-ins of people of the tenant that are older than the person's factors: they have shown none. How many.
+
+    Part of the caller's transaction. Newer releases end them with the first factor; those of before are left.
+    """
+    oldest = queries.rows_of(OuterRef("person")).order_by("created_at").values("created_at")[:1]
+    found = Session.objects.filter(person__memberships__tenant=tenant, created_at__lt=Subquery(oldest))
+    pks = list(found.values_list("pk", flat=True))
+    Session.objects.filter(pk__in=pks).delete()
+    return len(pks)
 
 
 # -- removing, and recovery codes -----------------------------------------------------------------------
@@ -243,6 +256,9 @@ def _added(actor: Actor, person: Person, row: Authenticator, *, keep: str) -> li
     name = queries.name_of(row)
     first = queries.factors(person).count() == 1
     ended = {"sign_ins_ended": end_sign_ins(person, keep=keep)} if first else {}
+    if first:
+        # It has shown the factor just now, as a sign-in with it does: it is no older than the factor.
+        Session.objects.filter(person=person).update(created_at=timezone.now())
     _record(actor, person, "person.second_factor_add", {"factor": name, **ended})
     mails.put(person.email, _KIND, letters.factor_added(f'The second factor "{name}"', first=first))
     if queries.has(person, Type.RECOVERY_CODES):

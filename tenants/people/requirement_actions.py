@@ -15,6 +15,7 @@ from control_plane.mail import actions as mails
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tenants import letters
 from tenants.actions import check_not_the_service, deliver_tenant
+from tenants.factors import actions as factor_actions
 from tenants.factors import queries as factors
 from tenants.models import Membership, Person, Tenant
 from tenants.people import queries
@@ -30,8 +31,9 @@ NAMED_MAX = 20
 def require(actor: Actor, tenant: Tenant, *, grace_days: int = GRACE_DAYS) -> Tenant:
     """From `grace_days` on only people with a second factor are let in. Where it is required already nothing changes.
 
-    People without one get an e-mail. Raises `Forbidden` (the actor is no owner), `InvalidRequest` (they have no second
-    factor themselves; the days; no day is left to people without one, who are named).
+    People without one get an e-mail; sign-ins of people who have one end where they have not shown it. Raises
+    `Forbidden` (the actor is no owner), `InvalidRequest` (they have no second factor themselves; the days; no day is
+    left to people without one, who are named).
     """
     check_not_the_service(tenant)
     if not 0 <= grace_days <= GRACE_DAYS_MAX:
@@ -52,7 +54,8 @@ def require(actor: Actor, tenant: Tenant, *, grace_days: int = GRACE_DAYS) -> Te
                 f"second_factor_grace_days: people without a second factor need a day or more: {named}"
             )
         since = timezone.now() + timedelta(days=grace_days)
-        _set(actor, locked, since_iso=since.isoformat(), without=without)
+        ended = factor_actions.end_sign_ins_without(locked)
+        _set(actor, locked, since_iso=since.isoformat(), without=without, ended=ended)
         locked.factors_from = since
         _keep(locked)
         for email in without:
@@ -71,7 +74,7 @@ def require_no_more(actor: Actor, tenant: Tenant) -> Tenant:
         locked = Tenant.objects.get(pk=tenant.pk)
         if locked.factors_from is None:
             return locked
-        _set(actor, locked, since_iso=None, without=[])
+        _set(actor, locked, since_iso=None, without=[], ended=0)
         locked.factors_from = None
         _keep(locked)
         letter = letters.factors_not_required(locked.name, setter.email)
@@ -95,11 +98,13 @@ def _keep(locked: Tenant) -> None:
     deliver_tenant(locked)
 
 
-def _set(actor: Actor, locked: Tenant, *, since_iso: str | None, without: list[str]) -> None:
+def _set(actor: Actor, locked: Tenant, *, since_iso: str | None, without: list[str], ended: int) -> None:
     before = None if locked.factors_from is None else locked.factors_from.isoformat()
     after: dict[str, object] = {"name": locked.name, "second_factor_from": since_iso}
     if without:
         after |= {"people_without": without[:NAMED_MAX], "people_without_count": len(without)}
+    if ended:
+        after["sign_ins_ended"] = ended
     audit.record(
         actor,
         tenant=locked.public_id,

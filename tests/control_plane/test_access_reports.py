@@ -326,6 +326,29 @@ def test_a_tenant_whose_report_fails_keeps_no_other_from_theirs(
     assert actions.make_due(FIRST) == 1
 
 
+@pytest.mark.django_db(transaction=True)
+def test_no_one_waits_while_a_report_is_read(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is locked meanwhile; who closes the tenant in that time is believed."""
+    right = content.report
+    locked = []
+
+    def report(*args: Any) -> dict[str, Any]:
+        locked.append(connection.in_atomic_block)
+        return right(*args)
+
+    monkeypatch.setattr(content, "report", report)
+    assert actions.make(house.tenant, OCTOBER) is not None
+    assert locked == [False]
+
+    def closed_meanwhile(*args: Any) -> dict[str, Any]:
+        closing.close(ACTOR, house.tenant)
+        return right(*args)
+
+    monkeypatch.setattr(content, "report", closed_meanwhile)
+    assert actions.make(house.tenant, OCTOBER.earlier(1)) is None
+    assert AccessReport.objects.count() == 1
+
+
 def test_a_tenant_that_is_closed_before_its_turn_gets_none(house: House) -> None:
     closing.close(ACTOR, house.tenant)
     assert actions.make(house.tenant, OCTOBER) is None

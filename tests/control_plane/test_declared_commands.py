@@ -12,6 +12,7 @@ from control_plane.access.actions import create_key
 from control_plane.topics import actions, queries
 from penstock.cli import new_keys
 from penstock.cli.__main__ import run
+from penstock.rest.client import RestClient
 from quotas.queries import limits_of
 from tenants import queries as tenants
 from tenants.models import ApiKey, ServiceAccount
@@ -172,6 +173,111 @@ def test_a_key_whose_text_is_lost_is_revoked_and_the_next_apply_goes_on(
     monkeypatch.setattr(new_keys.NewKeys, "keep", kept)
     assert apply(KEYS, "--keys-to", str(texts)) == 0
     assert [one["name"] for one in written(texts)] == ["till", "desk"]
+
+
+class Killed(BaseException):
+    """The command ends where it stands."""
+
+
+KEY = """
+service_accounts: [{name: billing}]
+keys: [{name: till, service_account: billing}]
+"""
+
+
+def valid_keys(house: House) -> list[str]:
+    return [key.public_id for key in tenants.counted_keys(house.tenant).exclude(service_account=None)]
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    return tmp_path / "keys.jsonl"
+
+
+@pytest.fixture
+def killed_before_its_answer(apply: Apply, house: House, texts: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The id of the key that was made, and whose text was lost."""
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(new_keys.NewKeys, "keep", kill)
+        apply(KEY, "--keys-to", str(texts))
+    assert stat.S_IMODE(new_keys.unanswered_file(texts).stat().st_mode) == 0o600
+    assert written(texts) == []
+    (lost,) = valid_keys(house)
+    return lost
+
+
+def test_after_a_kill_before_its_answer_the_same_command_revokes_the_lost_key_and_makes_another(
+    killed_before_its_answer: str,
+    apply: Apply,
+    house: House,
+    texts: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert apply(KEY, "--keys-to", str(texts)) == 0
+    said = capsys.readouterr().err
+    assert (
+        f"The text of key till of billing was lost when an earlier run ended: {killed_before_its_answer}"
+        in said
+    )
+    (row,) = written(texts)
+    assert valid_keys(house) == [row["id"]]
+    assert row["id"] != killed_before_its_answer
+    assert not new_keys.unanswered_file(texts).exists()
+    assert apply(KEY, "--keys-to", str(texts)) == 0
+    assert written(texts) == [row]
+
+
+def test_after_a_kill_before_the_request_left_no_other_key_stays(
+    apply: Apply, house: House, texts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = RestClient.post
+
+    def post(self: RestClient, path: str, *given: Any, **more: Any) -> Any:
+        if path == "/v1/keys":
+            raise Killed
+        return right(self, path, *given, **more)
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(RestClient, "post", post)
+        apply(KEY, "--keys-to", str(texts))
+    assert valid_keys(house) == []
+    assert apply(KEY, "--keys-to", str(texts)) == 0
+    (row,) = written(texts)
+    assert valid_keys(house) == [row["id"]]
+
+
+def test_a_lost_key_that_is_not_the_callers_or_too_old_is_named_and_left_to_people(
+    killed_before_its_answer: str,
+    apply: Apply,
+    house: House,
+    texts: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = new_keys.unanswered_file(texts)
+    before = asked.read_text()
+    asked.write_text(json.dumps({**json.loads(before), "asked_at": "2020-01-01T00:00:00+00:00"}))
+    assert apply(KEY, "--keys-to", str(texts)) == 5
+    assert "then remove this file" in capsys.readouterr().err
+    asked.write_text(before)
+    _, another = create_key(ACTOR, house.tenant, name="another caller")
+    monkeypatch.setenv("PENSTOCK_API_KEY", another.reveal())
+    assert apply(KEY, "--keys-to", str(texts)) == 5
+    assert f"it may be {killed_before_its_answer}" in capsys.readouterr().err
+    assert valid_keys(house) == [killed_before_its_answer]
+    asked.write_text("{")
+    assert apply(KEY, "--keys-to", str(texts)) == 5
+    assert "is not what penstock apply writes" in capsys.readouterr().err
+
+
+def test_a_key_that_is_refused_leaves_nothing_to_look_after(apply: Apply, texts: Path) -> None:
+    wrong = KEY.replace("name: till,", 'name: till, expires_at: "2020-01-31T00:00:00Z",')
+    assert apply(wrong, "--keys-to", str(texts)) != 0
+    assert not new_keys.unanswered_file(texts).exists()
 
 
 def test_keys_that_the_file_does_not_name_are_revoked_where_that_is_asked_for(

@@ -9,7 +9,7 @@ from control_plane.brokers import client, view
 from control_plane.outbox.actions import enqueue
 from control_plane.outbox.models import Delivery
 from control_plane.reconciliation import rounds
-from control_plane.reconciliation.reconcile import Finding
+from control_plane.reconciliation.reconcile import Comparison, Finding
 from penstock.contract.errors import BrokerUnavailable
 
 pytestmark = pytest.mark.django_db
@@ -26,16 +26,19 @@ class World:
         self.compared = 0
         self.findings: list[Finding] = []
         self.away = False
+        self.read: view.ClusterView | None = None
+        """What the comparison reads, where another broker answers it."""
         self.rounds = rounds.Rounds(clock=lambda: self.now)
 
     def describe(self) -> view.ClusterView:
         return self.seen
 
-    def reconcile(self) -> list[Finding]:
+    def reconcile(self) -> Comparison:
         if self.away:
             raise BrokerUnavailable("no broker answers")
         self.compared += 1
-        return self.findings
+        read = self.read or self.seen
+        return Comparison(cluster_id=read.cluster_id, revision=read.revision, findings=tuple(self.findings))
 
     def turns(self, count: int = 3) -> int:
         """Comparisons of so many rounds."""
@@ -64,6 +67,18 @@ def test_a_change_at_the_brokers_is_compared_once(world: World) -> None:
     assert world.turns() == 1
     world.seen = replace(world.seen, cluster_id="another")
     assert world.turns() == 1
+
+
+def test_a_comparison_with_an_older_view_does_not_count_for_the_newer_one(world: World) -> None:
+    world.read = replace(SEEN, revision=6)
+    assert world.turns(1) == 1
+    world.read = None
+    assert world.turns(2) == 1
+    world.read = replace(SEEN, cluster_id="another")
+    world.seen = replace(SEEN, revision=8)
+    assert world.turns(1) == 1
+    world.read = None
+    assert world.turns(2) == 1
 
 
 def test_a_change_of_what_is_wanted_is_compared_once(world: World) -> None:

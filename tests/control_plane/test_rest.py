@@ -1,5 +1,7 @@
 """The REST frame: problems, paging, idempotency, credentials, limits, the document."""
 
+import hashlib
+import json
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -13,6 +15,7 @@ from control_plane.access import actions as access
 from control_plane.api import idempotency
 from control_plane.api.models import IdempotentRequest
 from control_plane.audit import queries as audit
+from control_plane.keyed_digests import keyed_digest
 from control_plane.outbox import conditions, delivery, in_request, registry
 from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import Delivered
@@ -241,6 +244,19 @@ def test_an_idempotency_key_with_another_request_is_refused(tenant: Tenant, key:
         400,
         "invalid_request",
     )
+
+
+def test_what_is_kept_of_a_request_cannot_be_compared_with_a_guess(key: str) -> None:
+    """A body may hold a password. Who reads the database has no key to try words with."""
+    path = "/v1/topics"
+    answer = call("POST", path, {"name": "orders"}, token=key, Idempotency_Key="k1")
+    assert answer.status in (201, 202)
+    tenant = Tenant.objects.get(name="acme").public_id
+    request = b"\n".join((b"POST", f"{path} {tenant} ".encode(), json.dumps({"name": "orders"}).encode()))
+    kept = IdempotentRequest.objects.get(key="k1").digest
+    assert kept != hashlib.sha256(request).hexdigest()
+    assert kept == keyed_digest("idempotency", request)
+    assert kept != keyed_digest("webhook-address", request), "each purpose has a key of its own"
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])

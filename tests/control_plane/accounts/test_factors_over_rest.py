@@ -20,6 +20,7 @@ from tenants.factors import actions, queries
 from tenants.models import FactorSetup, Membership, Person, Session, Tenant
 from tenants.people import requirement_actions as requirement
 from tenants.roles import Standing
+from tenants.tokens import token_hash
 from tests.control_plane.world import (
     ACTOR,
     PASSWORD,
@@ -265,6 +266,7 @@ def house() -> House:
     made = make_house("acme")
     add_passkey("owner@acme.example")
     add_passkey("developer@acme.example")
+    Session.objects.update(created_at=timezone.now())
     everything_delivered()
     return made
 
@@ -411,6 +413,31 @@ def test_the_last_factor_stays_while_a_tenant_requires_one(house: House) -> None
     Membership.objects.filter(person=developer).delete()
     actions.remove(ACTOR, developer, mine.pk)
     assert not queries.are_asked_for(developer)
+
+
+def test_sign_ins_older_than_the_factor_end_when_a_tenant_requires_one(house: House) -> None:
+    """A release before this one left them: they were made by a password alone, and have shown no factor."""
+    developer = Person.objects.get(email="developer@acme.example")
+    added = queries.factors(developer).get().created_at
+    before, after = (tenants.open_session(developer, source="", browser="") for _ in range(2))
+    Session.objects.filter(token_hash=token_hash(before)).update(created_at=added - timedelta(days=1))
+    elsewhere, _ = make_person("elsewhere@umbrella.example")
+    add_passkey(elsewhere.email, "phone")
+    others = tenants.open_session(elsewhere, source="", browser="")
+    Session.objects.filter(person=elsewhere).update(created_at=added - timedelta(days=1))
+    set_required(house)
+    answers = [call("GET", "/v1/sign-ins", token=token).status for token in (before, after, others)]
+    assert answers == [401, 200, 200], "only people of the tenant are asked again"
+    assert AuditEntry.objects.get(action="tenant.require_factors").after["sign_ins_ended"] == 1
+    assert seen(house, Standing.OWNER) == 200
+
+
+def test_a_sign_in_that_added_the_first_factor_is_not_asked_again(ann: str) -> None:
+    person = Person.objects.get(email=EMAIL)
+    Session.objects.filter(person=person).update(created_at=timezone.now() - timedelta(days=1))
+    add_codes(ann)
+    session = Session.objects.get(person=person)
+    assert session.created_at >= queries.factors(person).get().created_at
 
 
 def test_a_former_owner_requires_nothing(house: House) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from chaos.canaries import Kind, Surface
 from chaos.history_lines import lines
+from chaos.neighbours import TENANTS
 from tests.conftest import FULL
 from tests.integration.chaos.trial import ENDED, chaos, history_of, needs_hosts
 from tests.waiting import PATIENCE_S
@@ -35,6 +37,14 @@ def test_nothing_acknowledged_is_lost_when_brokers_are_killed_stopped_cut_off_an
     struck = [line["kind"] for line in lines(history) if line["is"] == "fault"]
     compared = next(line for line in lines(history) if line["is"] == "compared")
     assert compared["segments"] > 8, "no segment was rolled while brokers failed"
+    canaries = next(line for line in lines(history) if line["is"] == "canaries")
+    assert canaries["planted"] == len(TENANTS) * len(Kind)
+    assert canaries["sent"] > 5
+    assert canaries["refused"] > 50
+    assert canaries["searched"][Surface.ANSWER.value] > 300, (
+        "what neighbours were answered was hardly searched"
+    )
+    assert all(canaries["searched"][surface.value] > 0 for surface in Surface)
     assert len(struck) == PLANS[plan], f"{struck}; unavailable: {told['unavailable']}"
     again = chaos(tmp_path, "--history", str(history.parent), timeout_s=PATIENCE_S)
     assert ENDED.search(again) is not None

@@ -14,7 +14,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            for finding in reconcile():
+            for finding in reconcile().findings:
                 self.stdout.write(json.dumps({"object": finding.object_id, "found": finding.what}))
         except PenstockError as error:
             raise CommandError(error.message) from error
