@@ -18,7 +18,7 @@ _CHAINS_MAX = 1_000
 LOG_INTERVAL = timedelta(hours=1)
 """A problem that persists is logged at most this often."""
 AT_REST_S = 15.0
-"""Between bill runs while nothing new is seen: overdue drafts, months that end, refused data sets that were put right."""
+"""Between bill runs while nothing new is seen: overdue drafts, months that end, refused data sets put right."""
 _log = logging.getLogger(__name__)
 
 
