@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from billing import chain_actions, document_building
@@ -185,10 +186,18 @@ def begin_chain(tenant: Tenant) -> None:
             _assign(tenant, book, begins)
 
 
+def is_a_chain_missing() -> bool:
+    """Whether a tenant has no prices yet."""
+    return _without_chain().exists()
+
+
+def _without_chain() -> QuerySet[Tenant]:
+    return Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(billing_entries=None)
+
+
 def begin_chains(limit: int) -> int:
     """Assign first prices to tenants that have none. Returns the number of tenants."""
-    waiting = Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(billing_entries=None)
-    ids = list(waiting.order_by("pk").values_list("pk", flat=True)[:limit])
+    ids = list(_without_chain().order_by("pk").values_list("pk", flat=True)[:limit])
     for pk in ids:
         with transaction.atomic():
             begin_chain(Tenant.objects.select_for_update(no_key=True).get(pk=pk))

@@ -7,7 +7,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from billing import draft_actions, import_actions, invoice_actions, period_actions, price_actions, queries
-from control_plane import config
+from control_plane import config, schedule
 from daemon.data_set_store import StoreUnavailable
 from penstock.contract.errors import PenstockError
 
@@ -17,6 +17,8 @@ _CHAINS_MAX = 1_000
 """New tenants that get their prices in one bill run."""
 LOG_INTERVAL = timedelta(hours=1)
 """A problem that persists is logged at most this often."""
+AT_REST_S = 15.0
+"""Between bill runs while nothing new is seen: overdue drafts, months that end, refused data sets put right."""
 _log = logging.getLogger(__name__)
 
 
@@ -80,3 +82,32 @@ def _import_data_sets() -> None:
     for name, outcome in outcomes.items():
         if outcome != "imported":
             _log.error("data set refused", extra={"data_set": name, "error": outcome})
+
+
+class _Look:
+    """What the scheduler's process saw last."""
+
+    def __init__(self) -> None:
+        self._seen: object = None
+
+    def __call__(self) -> bool:
+        """Whether a data set or a price file has come, or the database has something to do."""
+        seen = _files_seen()
+        if seen is None or seen != self._seen:
+            self._seen = seen
+            return True
+        return bool(queries.cuts_to_finalize(1)) or price_actions.is_a_chain_missing()
+
+
+def _files_seen() -> object | None:
+    """Another value after each change; None: it takes a bill run to see one."""
+    settings = config.current()
+    try:
+        published = settings.data_set_store.published(import_actions.ORDER)
+        book = 0 if settings.price_book_file is None else settings.price_book_file.stat().st_mtime_ns
+    except (StoreUnavailable, OSError):
+        return None
+    return None if published is None else (published, book)
+
+
+schedule.looks_first("billing.bill_run", _Look(), at_rest_s=AT_REST_S)

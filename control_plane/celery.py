@@ -75,6 +75,8 @@ app.conf.update(
     worker_prefetch_multiplier=1,
     worker_hijack_root_logger=False,
     worker_send_task_events=False,
+    # Nothing asks workers anything by Celery: a queue less to look into.
+    worker_enable_remote_control=False,
     broker_connection_retry_on_startup=True,
     timezone="UTC",
     enable_utc=True,

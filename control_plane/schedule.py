@@ -2,13 +2,21 @@
 
 A task that is sent twice does no harm, since what it changes is guarded row by row: the lease saves the work, and a
 scheduler that was paused and wakes up sends nothing.
+
+Most rounds have nothing to do, and a message with its task costs ten times what it costs to see that. So a task may
+have a look, a short question to the database on the scheduler's own connection: while it says no, the task is sent at
+longer intervals only, for what the look does not know.
 """
 
 import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from celery.beat import Scheduler
 from django.db import DatabaseError, close_old_connections
+from django.db.models import QuerySet
 
 from control_plane.processes import actions
 
@@ -18,6 +26,37 @@ RENEW_S = 2.0
 STANDBY_S = 1.0
 """Between the looks of a scheduler that does not hold the lease."""
 _log = logging.getLogger(__name__)
+Look = Callable[[], bool]
+"""Whether a round of the task has something to do now. It may raise `DatabaseError`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rest:
+    look: Look
+    at_rest_s: float
+
+
+_rests: dict[str, _Rest] = {}
+
+
+def any_row(*questions: Callable[[], QuerySet[Any]]) -> Look:
+    """A look whether one of these finds a row. They become one statement, once: making it costs more than asking it, so
+    none may have a time or another value in it that changes."""
+    statements: list[tuple[str, tuple[Any, ...]]] = []
+
+    def look() -> bool:
+        if not statements:
+            parts = [question().order_by().values("pk")[:1].query.sql_with_params() for question in questions]
+            text = " OR ".join(f"EXISTS ({statement})" for statement, _ in parts)
+            statements.append((f"SELECT {text}", tuple(value for _, values in parts for value in values)))
+        return bool(actions.execute(*statements[0])[0][0])
+
+    return look
+
+
+def looks_first(task: str, look: Look, *, at_rest_s: float) -> None:
+    """`task` is sent at its interval if `look` says yes, and after `at_rest_s` in any case."""
+    _rests[task] = _Rest(look=look, at_rest_s=at_rest_s)
 
 
 class LeasedScheduler(Scheduler):  # type: ignore[misc]  # Celery has no types
@@ -27,6 +66,32 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]  # Celery has no types
         super().__init__(*arguments, **options)
         self._lease = actions.lease(LEASE, LENGTH_S)
         self._active = False
+        self._sent_at: dict[str, float] = {}
+
+    def schedules_equal(self, *_: Any) -> bool:
+        """The entries never change while a worker runs; Celery would compare them at each look."""
+        return self.old_schedulers is not None
+
+    def apply_entry(self, entry: Any, producer: Any = None) -> None:
+        """Send the entry's task, unless its look finds nothing to do."""
+        now = time.monotonic()
+        if self._has_work(entry.task, now):
+            self._sent_at[entry.task] = now
+            super().apply_entry(entry, producer=producer)
+
+    def _has_work(self, task: str, now: float) -> bool:
+        rest = _rests.get(task)
+        if rest is None or now - self._sent_at.get(task, float("-inf")) >= rest.at_rest_s:
+            return True
+        try:
+            return rest.look()
+        except DatabaseError as error:
+            _log.warning("nothing was looked for", extra={"task": task, "error": str(error)})
+            close_old_connections()
+        except Exception:
+            # A fault of the look. The task does its work without it.
+            _log.exception("a look broke", extra={"task": task})
+        return True
 
     def tick(self, *arguments: Any, **options: Any) -> float:
         """Send what is due. Returns the seconds until the next look."""

@@ -3,6 +3,8 @@
 Kombu creates a message under its final name and then writes it. A worker that reads in between gets an empty message
 and ends. Here a message is written under another name and renamed, and so is the table of queues. A message that cannot
 be read is logged and dropped: a lost wake-up only costs time.
+
+Readers look ten times a second. A folder that has not changed since it was seen without messages is not read again.
 """
 
 import fcntl
@@ -20,11 +22,18 @@ from kombu.transport import TRANSPORT_ALIASES, filesystem
 NAME = "wake-up-files"
 """The scheme of this transport in Celery's `broker_url`."""
 
+_SETTLED_NS = 100_000_000
+"""A folder's time moves in steps of some milliseconds: only one that is older than that shows each later change."""
 _log = logging.getLogger(__name__)
 
 
 class Channel(filesystem.Channel):
     """Messages are files `<time>_<id>.<queue>.msg` in one folder. They are read in that order, each by one reader."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[no-untyped-call]
+        self._empty: dict[str, int] = {}
+        """Queue -> when the folder had changed last as it was seen without messages of it."""
 
     def _put(self, queue: str, message: Any, **kwargs: Any) -> None:  # type: ignore[override]
         folder = Path(self.data_folder_out)
@@ -34,6 +43,9 @@ class Channel(filesystem.Channel):
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:
         folder = Path(self.data_folder_in)
+        changed_ns = folder.stat().st_mtime_ns
+        if self._empty.get(queue) == changed_ns:
+            raise Empty
         ending = f".{queue}.msg"
         for name in sorted(entry for entry in os.listdir(folder) if entry.endswith(ending)):
             # The reader that renames it has it: names that begin with a dot are not messages.
@@ -48,6 +60,8 @@ class Channel(filesystem.Channel):
                 return json.loads(text)
             except ValueError:
                 _log.warning("a wake-up could not be read", extra={"file": name})
+        if time.time_ns() - changed_ns > _SETTLED_NS:
+            self._empty[queue] = changed_ns
         raise Empty
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:

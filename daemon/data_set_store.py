@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +130,9 @@ class DataSetStore(Protocol):
     def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
         """Remove all runs but the newest `kept` and the current one, and what was never published."""
 
+    def published(self, datasets: Sequence[str]) -> object | None:
+        """Another value after each `make_current` of one of them; None where only reading the pointers shows it."""
+
     def wake(self) -> None:
         """Ask the pipeline for a round now."""
 
@@ -208,6 +211,13 @@ class FolderStore:
                     _remove_whole(run)
         for gone in (self.folder / dataset).glob(f"{_GONE}*"):
             shutil.rmtree(gone, ignore_errors=True)
+
+    def published(self, datasets: Sequence[str]) -> object | None:
+        return tuple(
+            (file.name, file.stat().st_mtime_ns)
+            for dataset in datasets
+            for _, file in self._pointers(dataset)[-1:]
+        )
 
     def wake(self) -> None:
         try:
@@ -308,6 +318,9 @@ class BucketStore:
             if run != current:
                 names = sorted(runs[run][1], key=lambda name: not name.endswith(f"/{MANIFEST}"))
                 self._delete(names)
+
+    def published(self, datasets: Sequence[str]) -> object | None:
+        return None
 
     def wake(self) -> None:
         self._call("put_object", WAKE, Body=str(time.time_ns()).encode())

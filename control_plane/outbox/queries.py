@@ -66,6 +66,11 @@ def due(now: datetime, limit: int) -> list[tuple[str, str]]:
     )
 
 
+def is_anything_due() -> bool:
+    """Whether `due` would find something now."""
+    return bool(due(timezone.now(), 1))
+
+
 def waiting() -> tuple[int, datetime | None]:
     """How many rows wait, and since when the oldest does."""
     rows = Delivery.objects.filter(delivered_at=None)

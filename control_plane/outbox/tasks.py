@@ -2,10 +2,13 @@
 
 from celery import shared_task
 
-from control_plane.outbox import delivery
+from control_plane import schedule
+from control_plane.outbox import delivery, queries
 from control_plane.processes import actions as processes
 
 SWEEP_BUDGET_S = 5.0
+HEARTBEAT_S = 5.0
+"""Between sweeps while nothing is due: several in the time for which a heartbeat is fresh."""
 
 
 @shared_task(name="outbox.deliver")
@@ -19,3 +22,6 @@ def sweep() -> None:
     """Deliver what was not, and show that scheduler, worker and database work."""
     delivery.sweep(SWEEP_BUDGET_S)
     processes.beat("ready")
+
+
+schedule.looks_first("outbox.sweep", queries.is_anything_due, at_rest_s=HEARTBEAT_S)

@@ -37,6 +37,8 @@ PLANNED_MAX = 1_000
 """Moves planned at one look; the rest is planned when these are done."""
 UNPLANNED = "unplanned"
 """Condition of a drain while the other brokers cannot take everything."""
+ORDERED = (queries.drains, queries.open_moves, queries.running_plans, topics.with_copies_due)
+"""What a round carries out; without any of it there is nothing to do."""
 
 
 # -- what operators ask for -------------------------------------------------------------------------------
@@ -104,10 +106,10 @@ def drive() -> int:
     """One round; how many rows it changed. Raises `BrokerUnavailable` when no broker answers."""
     actor = system("placement")
     changed = _more_copies_of_the_services_own(actor)
+    if not any(ordered().exists() for ordered in ORDERED):
+        return changed
     drains, growing = list(queries.drains()), list(topics.with_copies_due())
     plans = list(queries.running_plans())
-    if not drains and not growing and not plans and not queries.open_moves().exists():
-        return changed
     seen = _described()
     changed += _note_ends(seen)
     cluster = weighed(seen)

@@ -4,10 +4,13 @@ import logging
 
 from celery import shared_task
 
+from control_plane import schedule
+from control_plane.placement import driving
 from control_plane.placement.balancing import look
-from control_plane.placement.driving import drive as drive_once
 from penstock.contract.errors import BrokerUnavailable, PenstockError
 
+AT_REST_S = 10.0
+"""Between rounds while nothing is ordered: brokers may have joined, and the service's own topics get more copies."""
 _log = logging.getLogger(__name__)
 
 
@@ -15,7 +18,7 @@ _log = logging.getLogger(__name__)
 def drive() -> None:
     """One round; brokers that are away are asked the next time."""
     try:
-        drive_once()
+        driving.drive()
     except BrokerUnavailable as error:
         _log.warning("no placement was driven", extra={"error": error.message})
 
@@ -27,3 +30,6 @@ def balance() -> None:
         look()
     except PenstockError as error:
         _log.warning("the balancer did nothing", extra={"error": error.message})
+
+
+schedule.looks_first("placement.drive", schedule.any_row(*driving.ORDERED), at_rest_s=AT_REST_S)

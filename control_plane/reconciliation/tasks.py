@@ -4,14 +4,17 @@ import logging
 
 from celery import shared_task
 
+from control_plane import schedule
 from control_plane.brokers import client
 from control_plane.reconciliation import purging
 from control_plane.reconciliation.rounds import Rounds
 from penstock.contract.errors import BrokerUnavailable
+from tenants.closing import queries as closing
 from tenants.key_use import actions
 
 KEY_USE_WITHIN_S = 600.0
 """Ten rounds: what a broker did not tell in one, it tells in the next."""
+CLOSED_AT_REST_S = 60.0
 _rounds = Rounds()
 _log = logging.getLogger(__name__)
 
@@ -46,3 +49,6 @@ def reconcile() -> None:
         _rounds.turn()
     except BrokerUnavailable as error:
         _log.warning("nothing was reconciled", extra={"error": error.message})
+
+
+schedule.looks_first("cluster.drive_closed", schedule.any_row(closing.closed), at_rest_s=CLOSED_AT_REST_S)

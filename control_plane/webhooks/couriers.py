@@ -91,6 +91,8 @@ class Couriers:
             busy = {webhook: tenant for webhook, (tenant, _) in self._busy.items()}
         if len(busy) >= self._couriers:
             return
+        if not queries.is_any():
+            return
         of_tenant = Counter(busy.values())
         for row in queries.due(timezone.now(), most=_LOOKED_AT, without=busy):
             if len(busy) >= self._couriers or self._stopping.is_set():

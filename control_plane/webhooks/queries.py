@@ -44,6 +44,11 @@ def waiting(row: Webhook) -> int:
     )
 
 
+def is_any() -> bool:
+    """Whether any tenant has a webhook: one short question where none has."""
+    return Webhook.objects.exists()
+
+
 def due(now: datetime, *, most: int, without: Collection[int]) -> list[Webhook]:
     """Webhooks that may be delivered to now and have something to get, the longest due first; of closed and suspended
     tenants none. `without`: those that the caller delivers to already.

@@ -1,5 +1,6 @@
 """Of two workers' schedulers the one that holds the lease sends what is due."""
 
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -9,7 +10,9 @@ from celery import Celery
 from django.db import DatabaseError, connection
 
 from control_plane import schedule
+from control_plane.celery import app
 from control_plane.processes import actions
+from control_plane.processes.models import Lease as Row
 from control_plane.schedule import LENGTH_S, RENEW_S, STANDBY_S, LeasedScheduler
 from daemon.lease import Clock, Lease
 
@@ -98,3 +101,86 @@ def test_a_database_that_is_away_is_waited_for_as_long_as_the_lease_lasts(databa
     assert not first.looks()
     database.away = False
     assert first.looks()
+
+
+class Round:
+    """A scheduler with one task, which notes what it sends, and that task's look."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.works, self.looked = False, 0
+        self.broken: Exception | None = None
+        self.sent: list[str] = []
+        self.now_s = 100.0
+        app = Celery(broker="memory://", set_as_current=False)
+        app.conf.beat_schedule = {"sweep": {"task": "a.round", "schedule": timedelta(0)}}
+        self.scheduler = LeasedScheduler(app)
+        monkeypatch.setattr(schedule, "_rests", {})
+        monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(app, "send_task", lambda name, *_, **__: self.sent.append(name))
+        schedule.looks_first("a.round", self._look, at_rest_s=10.0)
+
+    def _look(self) -> bool:
+        self.looked += 1
+        if self.broken is not None:
+            raise self.broken
+        return self.works
+
+    def turn(self) -> bool:
+        """Whether the task is sent now."""
+        self.sent.clear()
+        self.scheduler.tick()
+        return self.sent == ["a.round"]
+
+
+def test_a_round_with_nothing_to_do_is_sent_after_its_rest_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Round(monkeypatch)
+    assert one.turn() and not one.looked
+    assert not one.turn() and one.looked == 1
+    one.now_s += 9.9
+    assert not one.turn()
+    one.now_s += 0.1
+    assert one.turn()
+    assert not one.turn()
+
+
+def test_a_round_that_has_work_is_sent_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Round(monkeypatch)
+    one.works = True
+    assert one.turn() and one.turn() and one.turn()
+
+
+@pytest.mark.parametrize("broken", [DatabaseError("away"), ValueError("a fault")])
+def test_what_cannot_be_looked_for_is_sent(monkeypatch: pytest.MonkeyPatch, broken: Exception) -> None:
+    one = Round(monkeypatch)
+    one.broken = broken
+    assert one.turn() and one.turn()
+
+
+def test_one_statement_sees_each_kind_of_row(database: Database) -> None:
+    look = schedule.any_row(
+        lambda: Row.objects.filter(name="first").order_by("name"),
+        lambda: Row.objects.filter(name="second"),
+    )
+    assert not look() and not look()
+    for name in ("first", "second"):
+        row = Row.objects.create(name=name, holder="a", number=1, until=0)
+        before = database.asked
+        assert look() and database.asked == before + 1
+        row.delete()
+        assert not look()
+
+
+def test_every_look_of_the_service_finds_nothing_at_rest() -> None:
+    from billing import tasks as billing
+    from control_plane.mail import tasks as mail
+    from control_plane.outbox import tasks as outbox
+    from control_plane.placement import tasks as placement
+    from control_plane.reconciliation import tasks as reconciliation
+
+    del billing, mail, outbox, placement, reconciliation  # imported, they have said which look they have
+    app_tasks = {entry["task"] for entry in app.conf.beat_schedule.values()}
+    assert schedule._rests.keys() <= app_tasks
+    assert len(schedule._rests) == 5
+    for task, rest in schedule._rests.items():
+        rest.look()
+        assert not rest.look(), task

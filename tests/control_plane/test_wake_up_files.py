@@ -1,6 +1,7 @@
 """The embedded transport: messages are read whole, once, in order, whatever many processes do at a time."""
 
 import multiprocessing
+import os
 import queue
 import threading
 from pathlib import Path
@@ -32,6 +33,11 @@ def put(folder: Path, first: int) -> None:
         for number in range(first, first + MESSAGES):
             # Large enough that a message written in place would be seen half written.
             channel._put("penstock", {"number": number, "padding": "x" * 20_000})
+
+
+def put_one(folder: Path, number: int) -> None:
+    with connection(folder) as opened, opened.channel() as channel:
+        channel._put("penstock", {"number": number})
 
 
 def taken(channel: Any) -> int | None:
@@ -99,3 +105,30 @@ def test_queues_are_bound_once_however_many_bind_them(tmp_path: Path) -> None:
         assert sorted(row.routing_key for row in channel.get_table("penstock")) == [
             f"key-{number}" for number in range(10)
         ]
+
+
+def test_a_message_is_read_that_comes_after_the_folder_was_seen_empty(tmp_path: Path) -> None:
+    with connection(tmp_path) as opened, opened.channel() as channel:
+        for number in range(20):
+            assert taken(channel) is None and taken(channel) is None
+            put_one(tmp_path, number)
+            assert taken(channel) == number
+
+
+def test_an_empty_folder_that_has_not_changed_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+    listed = os.listdir
+
+    def note(folder: Any) -> list[str]:
+        read.append(folder)
+        return listed(folder)
+
+    monkeypatch.setattr(os, "listdir", note)
+    with connection(tmp_path) as opened, opened.channel() as channel:
+        os.utime(tmp_path / "messages", ns=(1, 1))  # changed long ago
+        assert taken(channel) is None and len(read) == 1
+        assert taken(channel) is None and len(read) == 1
+        put_one(tmp_path, 7)
+        assert taken(channel) == 7
