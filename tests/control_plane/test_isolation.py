@@ -35,7 +35,8 @@ from control_plane.webhooks import actions as webhooks
 from penstock.rules.access import Acl
 from tenants import actions, tokens
 from tenants.factors import queries as factors
-from tenants.models import ApiKey, Membership, OperatorToken, Session, Tenant
+from tenants.models import ApiKey, Membership, OperatorToken, OrganisationMember, Session, Tenant
+from tenants.organisations import actions as organisations
 from tenants.people import actions as people
 from tenants.roles import Standing
 from tests.control_plane.api.test_hostile_input import BODIES, OPERATIONS, VALID
@@ -48,6 +49,7 @@ from tests.control_plane.world import (
     call,
     everything_delivered,
     make_house,
+    make_organisation,
     make_person,
 )
 from web.urls import urlpatterns
@@ -113,6 +115,9 @@ def watched_tenant() -> Watched:
     factor = Authenticator.objects.create(
         user=owner, type=Authenticator.Type.WEBAUTHN, data={"name": f"{CANARY} passkey"}
     )
+    organisation = make_organisation(house, f"{CANARY}-organisation", owning=True)
+    OrganisationMember.objects.create(organisation=organisation, person=member, role="auditor")
+    organisations.invite(by_owner, organisation, email=f"asked@{CANARY}.example", role="auditor")
     report = reports.make(tenant, MONTH)
     assert report is not None
     invoice, credit_note = _billed(tenant)
@@ -120,6 +125,7 @@ def watched_tenant() -> Watched:
         house=house,
         things={
             "tenant": tenant.public_id,
+            "organisation": organisation.public_id,
             "name": topic.name,
             "topic": binned.public_id,
             "key": key.public_id,
