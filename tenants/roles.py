@@ -176,5 +176,5 @@ def allowed_within(role: OrganisationRole, permission: OrganisationPermission) -
 
 def role_of(direct: Role | None, within: OrganisationRole | None) -> Role | None:
     """What a person is in a tenant: the higher of their own role and that by its organisation; None: neither."""
-    held = {direct, None if within is None else TENANT_ROLES[within]}
-    return next((role for role in RANKS if role in held), None)
+    roles = {direct, None if within is None else TENANT_ROLES[within]}
+    return next((role for role in RANKS if role in roles), None)

@@ -65,7 +65,7 @@ def in_organisation(
         def guarded(
             request: HttpRequest, person: Person, /, organisation: str, *args: P.args, **kwargs: P.kwargs
         ) -> HttpResponse:
-            found = queries.held_by_name(person, organisation)
+            found = queries.belonging_by_name(person, organisation)
             access = OrganisationAccess(
                 person=person,
                 organisation=found.organisation,

@@ -83,23 +83,23 @@ class OrganisationView(_OfPeople):
 
     permissions: ClassVar[Mapping[str, May]]
     """The permission that each method requires, by the table in tenants.roles."""
-    held: queries.Held | None = None
+    belonging: queries.Belonging | None = None
 
     @property
     def organisation(self) -> Organisation:
         """The organisation that the request is about."""
-        assert self.held is not None
-        return self.held.organisation
+        assert self.belonging is not None
+        return self.belonging.organisation
 
     @property
     def reader(self) -> str:
         return self.organisation.public_id
 
     def admit(self, request: Request) -> None:
-        self.held = queries.held(self.person, str(self.kwargs["organisation"]))
+        self.belonging = queries.belonging(self.person, str(self.kwargs["organisation"]))
         permission = self._required(request)
         if permission is not None:
-            actions.require(self.held.role, permission)
+            actions.require(self.belonging.role, permission)
 
     def _required(self, request: Request) -> May | None:
         return self.permissions.get("GET" if request.method == "HEAD" else str(request.method))
@@ -110,7 +110,7 @@ class OrganisationView(_OfPeople):
 
     def _count_refusal(self) -> None:
         permission = self._required(self.request)
-        if self.held is None or permission is None:
+        if self.belonging is None or permission is None:
             super()._count_refusal()
         else:
             self._count(permission, REFUSED)

@@ -21,8 +21,8 @@ from tenants.tokens import token_hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """An organisation and what the person is in it."""
+class Belonging:
+    """What the person is in an organisation."""
 
     organisation: Organisation
     role: OrganisationRole
@@ -45,23 +45,23 @@ def _count(rows: QuerySet[OrganisationMember] | QuerySet[Tenant]) -> Coalesce:
     return Coalesce(Subquery(counted.values("n")), 0, output_field=IntegerField())
 
 
-def held(person: Person, organisation: str) -> Held:
+def belonging(person: Person, organisation: str) -> Belonging:
     """One organisation of a person, by its public id. Raises `NotFound`, for another's too."""
-    return _held(
+    return _belonging(
         person, organisation, OrganisationMember.objects.filter(organisation__public_id=organisation)
     )
 
 
-def held_by_name(person: Person, name: str) -> Held:
-    """As `held`, by its name."""
-    return _held(person, name, OrganisationMember.objects.filter(organisation__name=name))
+def belonging_by_name(person: Person, name: str) -> Belonging:
+    """As `belonging`, by its name."""
+    return _belonging(person, name, OrganisationMember.objects.filter(organisation__name=name))
 
 
-def _held(person: Person, asked: str, rows: QuerySet[OrganisationMember]) -> Held:
+def _belonging(person: Person, asked: str, rows: QuerySet[OrganisationMember]) -> Belonging:
     row = rows.filter(person=person, person__is_active=True).select_related("organisation").first()
     if row is None:
         raise organisation_missing(asked)
-    return Held(organisation=row.organisation, role=OrganisationRole(row.role))
+    return Belonging(organisation=row.organisation, role=OrganisationRole(row.role))
 
 
 def owned(person: Person) -> QuerySet[Organisation]:

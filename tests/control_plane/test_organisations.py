@@ -98,8 +98,8 @@ def member(organisation: Organisation, role: OrganisationRole, email: str = NEW)
 @pytest.mark.parametrize("direct", [None, *Role])
 def test_of_two_roles_the_higher_counts(direct: Role | None, within: OrganisationRole | None) -> None:
     order = [Role.OWNER, Role.ADMIN, Role.DEVELOPER, Role.AUDITOR, Role.BILLING]
-    held = [role for role in (direct, None if within is None else TENANT_ROLES[within]) if role is not None]
-    assert role_of(direct, within) == (min(held, key=order.index) if held else None)
+    both = [role for role in (direct, None if within is None else TENANT_ROLES[within]) if role is not None]
+    assert role_of(direct, within) == (min(both, key=order.index) if both else None)
 
 
 @pytest.mark.parametrize(
