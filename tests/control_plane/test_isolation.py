@@ -117,7 +117,7 @@ def watched_tenant() -> Watched:
     )
     organisation = make_organisation(house, f"{CANARY}-organisation", owning=True)
     OrganisationMember.objects.create(organisation=organisation, person=member, role="auditor")
-    organisations.invite(by_owner, organisation, email=f"asked@{CANARY}.example", role="auditor")
+    asked, _ = organisations.invite(by_owner, organisation, email=f"asked@{CANARY}.example", role="auditor")
     report = reports.make(tenant, MONTH)
     assert report is not None
     invoice, credit_note = _billed(tenant)
@@ -126,6 +126,7 @@ def watched_tenant() -> Watched:
         things={
             "tenant": tenant.public_id,
             "organisation": organisation.public_id,
+            "invitation_of_organisation": asked.public_id,
             "name": topic.name,
             "topic": binned.public_id,
             "key": key.public_id,
@@ -182,6 +183,8 @@ class Operation:
         return {name: VALID[name] for name in self.fields} if self.fields else None
 
     def address(self, things: dict[str, str]) -> str:
+        if "organisation" in self.parts:
+            things = {**things, "invitation": things["invitation_of_organisation"]}
         return re.sub(r"\{(\w+)\}", lambda part: things[part[1]], self.path)
 
 
@@ -270,7 +273,7 @@ def test_a_stranger_hears_what_they_would_of_a_thing_that_is_not_there(
             assert heard[0].status == 404, (standing, heard[0].body)
             assert _without_ids(heard[0], real) == _without_ids(heard[1], nothing), standing
             _assert_tells_nothing(heard[0], operation.address(real), watched)
-        if operation.route in ABOUT_NO_TENANT or "tenant" in operation.parts:
+        if operation.route in ABOUT_NO_TENANT or {"tenant", "organisation"} & set(operation.parts):
             continue
         heard = [
             call(operation.method, operation.address(real), operation.body, token=token, tenant=tenant)

@@ -20,7 +20,8 @@ from web.paging import page_of
 from web.tenant_access import signed_in
 from web.views.organisation_people import MEANINGS, shown
 
-PER_PAGE = 50
+PER_PAGE = 30
+"""Of each of the lists on an organisation's page."""
 
 
 @signed_in
