@@ -27,6 +27,10 @@ def new_person_id() -> str:
     return new_id("usr")
 
 
+def new_organisation_id() -> str:
+    return new_id("org")
+
+
 def new_topic_id() -> str:
     return new_id("top")
 

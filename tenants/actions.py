@@ -36,6 +36,7 @@ from tenants.models import (
     ApiKey,
     Membership,
     OperatorToken,
+    Organisation,
     Person,
     ServiceAccount,
     Session,
@@ -171,11 +172,11 @@ def create_tenant(actor: Actor, *, name: str, owner: Person | None = None, publi
     return tenant
 
 
-def checked_tenant_name(name: str) -> str:
-    """`name`, if a tenant may be called so. Raises `InvalidRequest`."""
+def checked_tenant_name(name: str, field: str = "tenant") -> str:
+    """`name`, if a tenant or an organisation may be called so. Raises `InvalidRequest`."""
     if not _TENANT_NAME.fullmatch(name) or len(name) > TENANT_NAME_LENGTH_MAX:
         raise InvalidRequest(
-            f"tenant: {name[:TENANT_NAME_LENGTH_MAX]!r}: 1 to {TENANT_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -, "
+            f"{field}: {name[:TENANT_NAME_LENGTH_MAX]!r}: 1 to {TENANT_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -, "
             "beginning with a letter or digit"
         )
     return name
@@ -202,6 +203,16 @@ def check_tenant_limit(person: Person) -> None:
             f"tenant: {locked.email} owns {owned} tenants, and tenants_max is {most}; operators can raise it",
             limit="TENANTS_PER_PERSON_MAX",
         )
+
+
+def lock_roles(tenant: Tenant) -> None:
+    """No other request changes who is what in the tenant, also by its organisation, until the transaction ends.
+
+    A tenant is always locked before an organisation, and several tenants in the order of their rows.
+    """
+    locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    if locked.organisation_id is not None:
+        Organisation.objects.select_for_update(no_key=True).get(pk=locked.organisation_id)
 
 
 def set_suspended(actor: Actor, tenant: Tenant, suspended: bool) -> Tenant:
@@ -433,7 +444,7 @@ def _maker(actor: Actor, tenant: Tenant) -> tuple[Person | None, datetime | None
     """Who answers for a key that the actor makes, when it must end, and whose service account's key acts: looked at
     under the tenant's lock, so that no role falls meanwhile. Raises `Forbidden`.
     """
-    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    lock_roles(tenant)
     if actor.kind is ActorKind.SYSTEM:
         return None, None, None
     person, last = None, None

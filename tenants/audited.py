@@ -2,7 +2,7 @@
 
 from types import MappingProxyType
 
-from tenants.roles import Permission
+from tenants.roles import OrganisationPermission, Permission
 
 SENSITIVE_READS = frozenset(
     {
@@ -18,6 +18,9 @@ SENSITIVE_READS = frozenset(
 """Who has keys and what they may do, who belongs to the tenant, messages in the console, and the log itself. What an
 operator reads of a tenant is counted whatever it is.
 """
+SENSITIVE_READS_OF_ORGANISATIONS = frozenset(
+    {OrganisationPermission.MEMBERS_READ, OrganisationPermission.AUDIT_READ}
+)
 _KINDS = MappingProxyType(
     {
         "topics": "topic",
@@ -30,6 +33,8 @@ _KINDS = MappingProxyType(
         "prices": "price_book",
         "factors": "tenant",
         "webhooks": "webhook",
+        "members": "member",
+        "tenants": "tenant",
     }
 )
 """Of permissions whose first word is not the kind that changes of such objects have."""
@@ -38,7 +43,7 @@ KEY = "key.authenticate"
 OPERATOR = "operator.authenticate"
 
 
-def action_of(permission: Permission) -> str:
+def action_of(permission: Permission | OrganisationPermission) -> str:
     """The action of an entry that counts, for instance `key.read` for `keys.read`."""
     things, _, verb = permission.value.partition(".")
     return f"{_KINDS.get(things, things)}.{verb}"

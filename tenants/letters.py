@@ -189,6 +189,23 @@ def invitation(*, tenant: str, role: str, inviter: str, token: str) -> Letter:
     )
 
 
+def organisation_invitation(*, organisation: str, name: str, role: str, inviter: str, token: str) -> Letter:
+    """To a person who is invited to an organisation. Its name stands beside what it is called."""
+    called = organisation if organisation == name else f"{organisation} ({name})"
+    return Letter(
+        subject=f"Invitation to {called}",
+        paragraphs=(
+            f"{inviter} invites you to the organisation {called} as {role}. The role holds in each of its tenants.",
+        ),
+        link=_url("join/", token),
+        link_says=f"Join {called}",
+        after=(
+            f"The link works once, within 7 days, and for this address alone. If you do not know {inviter}, "
+            "you need not do anything.",
+        ),
+    )
+
+
 def tenant_closed(tenant: str, purge_at: datetime) -> Letter:
     """To the owners of a tenant that was closed."""
     return Letter(

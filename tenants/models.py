@@ -1,4 +1,4 @@
-"""Tenants, people, what they are in a tenant and who is invited, service accounts, keys, sessions, operators."""
+"""Tenants, organisations, people, what they are in each and who is invited, accounts, keys, sessions, operators."""
 
 from typing import Any, ClassVar
 
@@ -6,15 +6,34 @@ from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.db import models
 from django.db.models.functions import Lower
 
-from control_plane.ids import LENGTH_MAX, new_person_id, new_sign_in_id, new_tenant_id
+from control_plane.ids import (
+    LENGTH_MAX,
+    new_organisation_id,
+    new_person_id,
+    new_sign_in_id,
+    new_tenant_id,
+)
 from control_plane.outbox.models import DesiredObject
-from penstock.contract.limits import KEY_NAME_LENGTH_MAX
-from tenants.roles import Role
+from penstock.contract.limits import DISPLAY_NAME_LENGTH_MAX, KEY_NAME_LENGTH_MAX
+from tenants.roles import OrganisationRole, Role
 
 TENANT_NAME_LENGTH_MAX = 63
 BROWSER_LENGTH_MAX = 200
 PROVIDER_TEXT_MAX = 255
 """The longest subject of OpenID Connect."""
+
+
+class Organisation(models.Model):
+    """It owns several tenants, so that people have their roles in all of them at once. Brokers know nothing of it."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_organisation_id)
+    name = models.CharField(max_length=TENANT_NAME_LENGTH_MAX)
+    display_name = models.CharField(max_length=DISPLAY_NAME_LENGTH_MAX)
+    """For people, and not unique: wherever it is shown, the name is too."""
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(Lower("name"), name="tenants_one_organisation_a_name"),)
 
 
 class Tenant(DesiredObject):
@@ -32,6 +51,11 @@ class Tenant(DesiredObject):
     """When its topics, keys and people went; its invoices and its audit log stay."""
     factors_from = models.DateTimeField(null=True)
     """From when on only people with a second factor are let in; None = all of its people are. Keys are not affected."""
+
+    organisation = models.ForeignKey(
+        Organisation, on_delete=models.PROTECT, related_name="tenants", null=True
+    )
+    """Whose members have their roles here too; None = the tenant stands alone."""
 
     @property
     def stopped(self) -> bool:
@@ -76,19 +100,57 @@ class Membership(models.Model):
         )
 
 
-class Invitation(models.Model):
-    """A person may join a tenant with a role, by a link that is shown once. The link's token is not stored."""
+class OrganisationMember(models.Model):
+    """What a person is in an organisation."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="members")
+    person = models.ForeignKey(Person, on_delete=models.PROTECT, related_name="organisation_members")
+    role = models.CharField(max_length=16, choices=[(role.value, role.value) for role in OrganisationRole])
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["organisation", "person"], name="tenants_one_role_a_member"),
+        )
+
+
+class InvitationLink(models.Model):
+    """A person may join with a role, by a link that is shown once. The link's token is not stored."""
 
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="invitations")
     email = models.EmailField()
     """In lower case: only a person of this address may take it."""
-    role = models.CharField(max_length=16, choices=[(role.value, role.value) for role in Role])
     token_hash = models.CharField(max_length=64, unique=True)
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     """When it was taken or withdrawn, or a newer one took its place."""
+
+    class Meta:
+        abstract = True
+
+
+class OrganisationInvitation(InvitationLink):
+    """To an organisation."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.PROTECT, related_name="invitations")
+    role = models.CharField(max_length=16, choices=[(role.value, role.value) for role in OrganisationRole])
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["organisation", "email"],
+                condition=models.Q(ended_at=None),
+                name="tenants_one_open_invitation_of_org",
+            ),
+        )
+
+
+class Invitation(InvitationLink):
+    """To a tenant."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="invitations")
+    role = models.CharField(max_length=16, choices=[(role.value, role.value) for role in Role])
 
     class Meta:
         constraints = (

@@ -1,8 +1,10 @@
 """Reads tenants, people and keys: for a caller only in their own tenants, for the service by public id."""
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from penstock.contract.api_keys import ApiKey as KeyText
@@ -17,20 +19,32 @@ from tenants.models import (
     ApiKey,
     Membership,
     OperatorToken,
+    OrganisationMember,
     Person,
     ServiceAccount,
     Session,
     Tenant,
 )
-from tenants.roles import KEY_ROLES, Role
+from tenants.roles import KEY_ROLES, TENANT_ROLES, OrganisationRole, Role, role_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belonging:
-    """A tenant and what the person is in it."""
+    """A tenant and what the person is in it, by their own role or their organisation's."""
 
     tenant: Tenant
     role: Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belongs:
+    """A person and what they are in a tenant."""
+
+    person: Person
+    role: Role
+    direct: Role | None
+    within: OrganisationRole | None
+    """What they are in the tenant's organisation."""
 
 
 # -- who is calling -------------------------------------------------------------------------------------
@@ -97,32 +111,36 @@ def is_kept(email: str, *, but: Person | None = None) -> bool:
 
 
 def belongings(person: Person) -> list[Belonging]:
-    """The tenants of a person."""
-    rows = Membership.objects.filter(person=person).select_related("tenant").order_by("pk")
-    return [Belonging(tenant=row.tenant, role=Role(row.role)) for row in rows]
+    """The tenants of a person: first those that they joined, then those of their organisations."""
+    rows = _with_roles(tenants_of(person), person=person, tenant=OuterRef("pk"))
+    return list(_belongings(rows.order_by(F("joined").asc(nulls_last=True), "pk")))
 
 
 def belonging(person: Person, tenant: str) -> Belonging:
     """One tenant of a person. Raises `NotFound`, for another's tenant too."""
-    row = Membership.objects.filter(person=person, tenant__public_id=tenant).select_related("tenant").first()
-    if row is None:
+    rows = Tenant.objects.filter(public_id=tenant)
+    found = next(_belongings(_with_roles(rows, person=person, tenant=OuterRef("pk"))), None)
+    if found is None:
         raise tenant_missing(tenant)
-    return Belonging(tenant=row.tenant, role=Role(row.role))
+    return found
 
 
 def role_in(tenant: Tenant, person: Person) -> Role | None:
     """What the person is in the tenant now; None = they do not belong to it."""
-    row = Membership.objects.filter(tenant=tenant, person=person, person__is_active=True).first()
-    return None if row is None else Role(row.role)
+    rows = Tenant.objects.filter(pk=tenant.pk)
+    found = next(_belongings(_with_roles(rows, person=person, tenant=OuterRef("pk"))), None)
+    return None if found is None else found.role
 
 
 def tenants_of(person: Person) -> QuerySet[Tenant]:
-    """The tenants of a person, for a list."""
-    return Tenant.objects.filter(memberships__person=person)
+    """The tenants of a person, and those of their organisations, for a list."""
+    own = Membership.objects.filter(person=person).values("tenant")
+    shared = OrganisationMember.objects.filter(person=person).values("organisation")
+    return Tenant.objects.filter(Q(pk__in=own) | Q(organisation__in=shared))
 
 
 def tenants_owned(person: Person) -> QuerySet[Tenant]:
-    """The tenants that a person owns, alone or with others."""
+    """The tenants that a person owns themselves, alone or with others: not those of their organisations."""
     return Tenant.objects.filter(memberships__person=person, memberships__role=Role.OWNER)
 
 
@@ -132,8 +150,57 @@ def tenants_max_of(person: Person) -> int:
 
 
 def people(tenant: Tenant) -> QuerySet[Person]:
-    """The people of a tenant."""
-    return Person.objects.filter(memberships__tenant=tenant)
+    """The people of a tenant, and those of its organisation."""
+    own = Membership.objects.filter(tenant=tenant).values("person")
+    shared = OrganisationMember.objects.filter(organisation__tenants=tenant).values("person")
+    return Person.objects.filter(Q(pk__in=own) | Q(pk__in=shared))
+
+
+def people_by_organisation(tenant: Tenant) -> QuerySet[OrganisationMember]:
+    """The members of the tenant's organisation: each has a role in the tenant by theirs."""
+    return OrganisationMember.objects.filter(organisation__tenants=tenant).select_related("person")
+
+
+def people_with_roles(tenant: Tenant, among: Collection[Role] = tuple(Role)) -> list[Belongs]:
+    """The people of a tenant who are active and have one of these roles in it: first those who joined it themselves."""
+    rows = _with_roles(people(tenant), person=OuterRef("pk"), tenant=tenant)
+    found = []
+    for row in rows.order_by(F("joined").asc(nulls_last=True), "pk"):
+        direct, within = _read(row)
+        role = role_of(direct, within)
+        if role is not None and role in among:
+            found.append(Belongs(person=row, role=role, direct=direct, within=within))
+    return found
+
+
+def _with_roles(rows: QuerySet[Any], *, person: Any, tenant: Any) -> QuerySet[Any]:
+    """The rows, each with the role that the person has in the tenant themselves, since when, and that in its
+    organisation. Of a person who is not active it is none.
+    """
+    own = Membership.objects.filter(tenant=tenant, person=person, person__is_active=True)
+    shared = OrganisationMember.objects.filter(
+        organisation__tenants=tenant, person=person, person__is_active=True
+    )
+    annotated: QuerySet[Any] = rows.annotate(
+        joined=Subquery(own.values("pk")[:1]),
+        direct=Subquery(own.values("role")[:1]),
+        within=Subquery(shared.values("role")[:1]),
+    )
+    return annotated
+
+
+def _read(row: Any) -> tuple[Role | None, OrganisationRole | None]:
+    return (
+        None if row.direct is None else Role(row.direct),
+        None if row.within is None else OrganisationRole(row.within),
+    )
+
+
+def _belongings(rows: QuerySet[Any]) -> Iterator[Belonging]:
+    for row in rows:
+        role = role_of(*_read(row))
+        if role is not None:
+            yield Belonging(tenant=row, role=role)
 
 
 def all_tenants() -> QuerySet[Tenant]:
@@ -190,7 +257,13 @@ def keys_beyond_their_makers() -> QuerySet[ApiKey]:
     may = Membership.objects.filter(
         tenant=OuterRef("tenant"), person=OuterRef("maker"), person__is_active=True, role__in=KEY_ROLES
     )
-    return keys_of_all().filter(~Exists(may), maker__isnull=False, revoked_at=None)
+    also = OrganisationMember.objects.filter(
+        organisation__tenants=OuterRef("tenant"),
+        person=OuterRef("maker"),
+        person__is_active=True,
+        role__in=[role for role, of_tenant in TENANT_ROLES.items() if of_tenant in KEY_ROLES],
+    )
+    return keys_of_all().filter(~Exists(may), ~Exists(also), maker__isnull=False, revoked_at=None)
 
 
 def key_for_delivery(public_id: str) -> ApiKey:

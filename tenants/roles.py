@@ -1,4 +1,4 @@
-"""Who may do what: one table of roles and permissions. Pure."""
+"""Who may do what: one table of roles and permissions in a tenant, and one of organisations. Pure."""
 
 from enum import StrEnum
 from types import MappingProxyType
@@ -10,6 +10,15 @@ class Role(StrEnum):
     OWNER = "owner"
     ADMIN = "admin"
     DEVELOPER = "developer"
+    BILLING = "billing"
+    AUDITOR = "auditor"
+
+
+class OrganisationRole(StrEnum):
+    """What a person is in an organisation."""
+
+    OWNER = "owner"
+    ADMIN = "admin"
     BILLING = "billing"
     AUDITOR = "auditor"
 
@@ -116,3 +125,56 @@ all that a key may; what they differ in is asked over REST, of the key and of it
 def allowed(standing: Standing, permission: Permission) -> bool:
     """May a caller of this standing do it?"""
     return standing in TABLE[permission]
+
+
+# -- organisations --------------------------------------------------------------------------------------
+
+
+class OrganisationPermission(StrEnum):
+    READ = "organisation.read"
+    """Its names and its tenants."""
+    WRITE = "organisation.write"
+    DELETE = "organisation.delete"
+    MEMBERS_READ = "members.read"
+    MEMBERS_WRITE = "members.write"
+    TENANTS_MOVE = "tenants.move"
+    """Move tenants in and out: who does it owns the tenant itself too."""
+    AUDIT_READ = "audit.read"
+
+
+_O = OrganisationRole
+
+ORGANISATION_TABLE = MappingProxyType(
+    {
+        OrganisationPermission.READ: frozenset(_O),
+        OrganisationPermission.MEMBERS_READ: frozenset(_O),
+        OrganisationPermission.WRITE: frozenset({_O.OWNER, _O.ADMIN}),
+        OrganisationPermission.DELETE: frozenset({_O.OWNER}),
+        # Only an owner makes or demotes owners, and every member may leave: the actions check both.
+        OrganisationPermission.MEMBERS_WRITE: frozenset({_O.OWNER, _O.ADMIN}),
+        OrganisationPermission.TENANTS_MOVE: frozenset({_O.OWNER}),
+        OrganisationPermission.AUDIT_READ: frozenset({_O.OWNER, _O.ADMIN, _O.AUDITOR}),
+    }
+)
+TENANT_ROLES = MappingProxyType(
+    {
+        _O.OWNER: Role.OWNER,
+        _O.ADMIN: Role.ADMIN,
+        _O.BILLING: Role.BILLING,
+        _O.AUDITOR: Role.AUDITOR,
+    }
+)
+"""What a role of an organisation is in each of its tenants."""
+RANKS = (Role.OWNER, Role.ADMIN, Role.DEVELOPER, Role.AUDITOR, Role.BILLING)
+"""The highest first. Each may do all that the next one may, but for a developer, who may write and not audit."""
+
+
+def allowed_within(role: OrganisationRole, permission: OrganisationPermission) -> bool:
+    """May a member of this role do it in the organisation?"""
+    return role in ORGANISATION_TABLE[permission]
+
+
+def role_of(direct: Role | None, within: OrganisationRole | None) -> Role | None:
+    """What a person is in a tenant: the higher of their own role and that by its organisation; None: neither."""
+    roles = {direct, None if within is None else TENANT_ROLES[within]}
+    return next((role for role in RANKS if role in roles), None)

@@ -7,6 +7,7 @@ from control_plane.ids import random_text
 SESSION_PREFIX = "pss_"
 OPERATOR_PREFIX = "pso_"
 INVITATION_PREFIX = "psi_"
+ORGANISATION_INVITATION_PREFIX = "psj_"
 RESET_PREFIX = "psr_"
 SIGN_UP_PREFIX = "psu_"
 PROOF_PREFIX = "psv_"

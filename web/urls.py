@@ -1,4 +1,4 @@
-"""Addresses of the console. A tenant's pages are under its name."""
+"""Addresses of the console. Pages of a tenant, and of an organisation, are under its name."""
 
 from django.urls import URLPattern, path
 
@@ -19,6 +19,8 @@ from web.views import (
     operator_people,
     operator_tenants,
     operators,
+    organisation_people,
+    organisations,
     overview,
     people,
     principals,
@@ -34,6 +36,7 @@ from web.views import (
 app_name = "web"
 
 TENANT = "t/<str:tenant>"
+ORGANISATION = "o/<str:organisation>"
 urlpatterns: list[URLPattern] = [
     path("", account.home, name="home"),
     path("sign-in", account.sign_in, name="sign-in"),
@@ -62,6 +65,21 @@ urlpatterns: list[URLPattern] = [
     path("account/second-factors/<int:factor>/remove", second_factors.remove, name="remove-factor"),
     path("reset/<str:token>", accounts.reset, name="reset"),
     path("join/<str:token>", people.join, name="join"),
+    path("organisations", organisations.organisations, name="organisations"),
+    path("new-organisation", organisations.new_organisation, name="new-organisation"),
+    path(f"{ORGANISATION}", organisations.organisation, name="organisation"),
+    path(f"{ORGANISATION}/change", organisations.edit, name="edit-organisation"),
+    path(f"{ORGANISATION}/delete", organisations.delete, name="delete-organisation"),
+    path(f"{ORGANISATION}/move-in", organisations.move_in, name="move-in"),
+    path(f"{ORGANISATION}/tenants/<str:moved>/move-out", organisations.move_out, name="move-out"),
+    path(f"{ORGANISATION}/invite", organisation_people.invite, name="invite-member"),
+    path(
+        f"{ORGANISATION}/invitations/<str:invitation>/withdraw",
+        organisation_people.withdraw,
+        name="withdraw-member",
+    ),
+    path(f"{ORGANISATION}/members/<str:member>/role", organisation_people.change_role, name="member-role"),
+    path(f"{ORGANISATION}/members/<str:member>/remove", organisation_people.remove, name="remove-member"),
     path(f"{TENANT}", overview.overview, name="overview"),
     path(f"{TENANT}/overview/live", overview.overview_live, name="overview-live"),
     path(f"{TENANT}/topics", topics.topics, name="topics"),

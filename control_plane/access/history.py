@@ -18,8 +18,8 @@ from penstock.rules import access as rules
 from penstock.rules.access import Acl
 from penstock.rules.access_document import acl_of_document
 from quotas.queries import limits_of
-from tenants.models import Membership, ServiceAccount, Tenant
-from tenants.queries import keys, service_accounts
+from tenants.models import ServiceAccount, Tenant
+from tenants.queries import keys, people, service_accounts
 
 ACL_CREATE, ACL_DELETE, ACL_RESTORED = "acl.create", "acl.delete", "acl.restored"
 DEFAULT, LIST_RESTORED = "access.default", "access.restored"
@@ -313,8 +313,7 @@ def _text_of(entry: AuditEntry) -> str:
 
 def people_called(tenant: Tenant) -> dict[str, str]:
     """Public id -> e-mail address of the tenant's people, for pages."""
-    rows = Membership.objects.filter(tenant=tenant).select_related("person")
-    return {row.person.public_id: row.person.email for row in rows}
+    return {row.public_id: row.email for row in people(tenant)}
 
 
 def fields_in_words(fields: Collection[Field]) -> list[Field]:

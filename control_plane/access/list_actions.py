@@ -22,6 +22,7 @@ from penstock.rules.access import AccessList, Acl
 from penstock.rules.access_document import access_list_json, acl_document
 from penstock.rules.names import check_printable_name
 from quotas.queries import limits_of
+from tenants import queries as tenants
 from tenants.models import ApiKey, ServiceAccount, Tenant
 from tenants.people import actions as people
 from tenants.service_accounts import actions as accounts
@@ -282,7 +283,14 @@ def remove_person(actor: Actor, tenant: Tenant, person: str) -> None:
     """
     with transaction.atomic():
         people.remove(actor, tenant, person)
-        _forget(actor, tenant, f"{rules.PERSON_KIND}{person}")
+        # By the tenant's organisation they may belong to it still.
+        if not tenants.people(tenant).filter(public_id=person).exists():
+            forget_person(actor, tenant, person)
+
+
+def forget_person(actor: Actor, tenant: Tenant, person: str) -> None:
+    """Part of the transaction, under the tenant's lock, in which the person (a public id) ceased to belong to it."""
+    _forget(actor, tenant, f"{rules.PERSON_KIND}{person}")
 
 
 def _forget(actor: Actor, tenant: Tenant, principal: str) -> None:

@@ -10,7 +10,8 @@ from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup, Te
 from penstock.contract.errors import NotFound
 from penstock.rules import access as rules
 from penstock.rules.access import Access, AccessList, Question
-from tenants.models import ApiKey, Membership, ServiceAccount, Tenant
+from tenants.models import ApiKey, ServiceAccount, Tenant
+from tenants.queries import people, people_with_roles
 from tenants.roles import KEY_ROLES
 
 # -- keys -----------------------------------------------------------------------------------------------
@@ -93,10 +94,8 @@ def group(tenant: Tenant, public_id: str) -> PrincipalGroup:
 def principals(tenant: Tenant) -> dict[str, str]:
     """Everyone who may hold keys of the tenant: principal -> e-mail address or name of a service account."""
     names = {
-        f"{rules.PERSON_KIND}{row.person.public_id}": row.person.email
-        for row in Membership.objects.filter(tenant=tenant, role__in=KEY_ROLES, person__is_active=True)
-        .select_related("person")
-        .order_by("pk")
+        f"{rules.PERSON_KIND}{one.person.public_id}": one.person.email
+        for one in people_with_roles(tenant, among=KEY_ROLES)
     }
     for account in ServiceAccount.objects.filter(tenant=tenant, ended_at=None).order_by("pk"):
         names[f"{rules.ACCOUNT_KIND}{account.public_id}"] = account.name
@@ -106,10 +105,7 @@ def principals(tenant: Tenant) -> dict[str, str]:
 def known_principals(tenant: Tenant) -> set[str]:
     """Everyone whom entries and groups may name: the tenant's people, service accounts and groups, and everyone."""
     known = {rules.EVERYONE}
-    known |= {
-        f"{rules.PERSON_KIND}{one}"
-        for one in Membership.objects.filter(tenant=tenant).values_list("person__public_id", flat=True)
-    }
+    known |= {f"{rules.PERSON_KIND}{one}" for one in people(tenant).values_list("public_id", flat=True)}
     known |= {
         f"{rules.ACCOUNT_KIND}{one}"
         for one in ServiceAccount.objects.filter(tenant=tenant, ended_at=None).values_list(
@@ -255,13 +251,9 @@ def _name_of(tenant: Tenant, principal: str) -> str:
         return "the service"
     kind, _, public_id = principal.partition(":")
     if kind == "person":
-        row = (
-            Membership.objects.filter(tenant=tenant, person__public_id=public_id)
-            .select_related("person")
-            .first()
-        )
+        row = people(tenant).filter(public_id=public_id).first()
         if row is not None:
-            return row.person.email
+            return row.email
     elif kind == "service_account":
         account = ServiceAccount.objects.filter(tenant=tenant, public_id=public_id).first()
         if account is not None:

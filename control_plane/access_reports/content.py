@@ -25,7 +25,8 @@ from penstock.rules import access as rules
 from penstock.rules.access import Scope
 from tenants import queries as tenants
 from tenants.factors import queries as factors
-from tenants.models import ApiKey, Invitation, Membership, Session, Tenant
+from tenants.models import ApiKey, Invitation, Membership, OrganisationMember, Person, Session, Tenant
+from tenants.roles import OrganisationRole, Role, role_of
 
 VERSION = 1
 ROWS_MAX = 10_000
@@ -65,7 +66,7 @@ def report(
         "made_at": _at(now),
         "compared_with": None if earlier is None else earlier["month"],
         "default": _default(tenant),
-        "people": _people(_taken("people", _memberships(tenant), left_out)),
+        "people": _people(tenant, _taken("people", tenants.people(tenant).order_by("pk"), left_out)),
         "service_accounts": [
             {"id": one.public_id, "name": one.name, "created_at": _at(one.created_at)}
             for one in _taken("service_accounts", tenants.service_accounts(tenant).order_by("pk"), left_out)
@@ -121,10 +122,6 @@ def _default(tenant: Tenant) -> str:
     return rules.ALLOW if known is None else known.default
 
 
-def _memberships(tenant: Tenant) -> QuerySet[Membership]:
-    return Membership.objects.filter(tenant=tenant).select_related("person").order_by("pk")
-
-
 def _invitations(tenant: Tenant, now: datetime) -> QuerySet[Invitation]:
     return Invitation.objects.filter(tenant=tenant, ended_at=None, expires_at__gt=now).order_by("pk")
 
@@ -134,8 +131,13 @@ def _keys(tenant: Tenant, now: datetime) -> QuerySet[ApiKey]:
     return valid.select_related("maker", "service_account").prefetch_related("bindings").order_by("pk")
 
 
-def _people(rows: list[Membership]) -> list[dict[str, Any]]:
-    people = [row.person_id for row in rows]
+def _people(tenant: Tenant, rows: list[Person]) -> list[dict[str, Any]]:
+    people = [row.pk for row in rows]
+    own = {one.person_id: one for one in Membership.objects.filter(tenant=tenant, person__in=people)}
+    shared = {
+        one.person_id: one
+        for one in OrganisationMember.objects.filter(organisation__tenants=tenant, person__in=people)
+    }
     kinds: dict[int, list[str]] = {}
     for person, kind in (
         Authenticator.objects.filter(user__in=people, type__in=factors.PROOFS)
@@ -148,15 +150,21 @@ def _people(rows: list[Membership]) -> list[dict[str, Any]]:
     )
     shown = []
     for row in rows:
-        known = [at for at in (row.person.last_login, sessions.get(row.person_id)) if at is not None]
+        known = [at for at in (row.last_login, sessions.get(row.pk)) if at is not None]
+        direct, within = own.get(row.pk), shared.get(row.pk)
+        role = role_of(
+            None if direct is None else Role(direct.role),
+            None if within is None else OrganisationRole(within.role),
+        )
+        since = min(one.created_at for one in (direct, within) if one is not None)
         shown.append(
             {
-                "id": row.person.public_id,
-                "email": row.person.email,
-                "role": row.role,
-                "active": row.person.is_active,
-                "second_factors": kinds.get(row.person_id, []),
-                "member_since": _at(row.created_at),
+                "id": row.public_id,
+                "email": row.email,
+                "role": None if role is None else role.value,
+                "active": row.is_active,
+                "second_factors": kinds.get(row.pk, []),
+                "member_since": _at(since),
                 "last_sign_in_at": _at(max(known, default=None)),
             }
         )

@@ -16,7 +16,8 @@ from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.invariant import invariant
 from penstock.rules import access_report
-from tenants.models import Membership, Person, Tenant
+from tenants.models import Person, Tenant
+from tenants.queries import people_with_roles
 from tenants.roles import Role
 
 NOW = "now"
@@ -98,6 +99,6 @@ def mailed(tenant: Tenant) -> list[str]:
     refused = ReportMailRefusal.objects.filter(tenant=tenant)
     if refused.filter(person=None).exists():
         return []
-    owners = Membership.objects.filter(tenant=tenant, role=Role.OWNER, person__is_active=True)
-    wanting = owners.exclude(person__in=refused.values("person")).order_by("pk")
-    return list(wanting.values_list("person__email", flat=True))
+    unwilling = set(refused.values_list("person", flat=True))
+    owners = people_with_roles(tenant, among=(Role.OWNER,))
+    return [one.person.email for one in owners if one.person.pk not in unwilling]

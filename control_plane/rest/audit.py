@@ -105,7 +105,7 @@ class AuditView(TenantView):
         )
         read = partial(queries.page, self.tenant.public_id, search, newest_first=newest_first)
         return self.paged(
-            KeyedList(read_after=lambda after, most: read(after=_position(after), most=most), key=_key),
+            KeyedList(read_after=lambda after, most: read(after=position_of(after), most=most), key=key_of),
             AuditShape,
         )
 
@@ -181,11 +181,11 @@ def _lines(tenant: str, after: int, most: int) -> Iterator[bytes]:
         yield json.dumps(entry, separators=(",", ":")).encode() + b"\n"
 
 
-def _key(entry: AuditEntry) -> Key:
+def key_of(entry: AuditEntry) -> Key:
     return (entry.at.isoformat(), entry.sequence)
 
 
-def _position(key: Key | None) -> queries.Position | None:
+def position_of(key: Key | None) -> queries.Position | None:
     return None if key is None else (datetime.fromisoformat(str(key[0])), int(key[1]))
 
 

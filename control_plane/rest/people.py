@@ -23,6 +23,7 @@ from control_plane.rest.people_shapes import (
 )
 from control_plane.rest.views import CallerView, TenantView
 from penstock.contract.errors import Forbidden
+from tenants import joining
 from tenants.models import Membership
 from tenants.people import actions, queries
 from tenants.roles import Permission, allowed
@@ -164,8 +165,8 @@ class JoinView(CallerView):
     def post(self, request: Request) -> Response:
         """Accept an invitation as the person who has signed in. New people accept it when they sign up."""
         if self.caller.person is None:
-            raise Forbidden("only a person who has signed in can join a tenant")
+            raise Forbidden("only a person who has signed in can join")
         given = JoinInput(data=request.data)
         given.is_valid(raise_exception=True)
-        row = actions.join(self.actor, self.caller.person, given.validated_data["token"])
+        row = joining.join(self.actor, self.caller.person, given.validated_data["token"])
         return Response(Joined(row).data)

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from control_plane import config
 from control_plane.api.shapes import Moment, StrictSerializer
 from tenants.factors.queries import are_asked_for
-from tenants.models import Invitation, Membership
+from tenants.models import Invitation, Membership, OrganisationInvitation, OrganisationMember
 from tenants.roles import Role
 
 _ROLES = [role.value for role in Role]
@@ -24,7 +24,7 @@ class MemberShape(serializers.Serializer[Any]):
         help_text="Whether their sign-in asks for a second factor; null for readers who may not read the audit log."
     )
 
-    def get_second_factor(self, row: Membership) -> bool | None:
+    def get_second_factor(self, row: Membership | OrganisationMember) -> bool | None:
         if not self.context.get("factors", False):
             return None
         known = getattr(row, "has_factor", None)
@@ -58,10 +58,10 @@ class InvitationMade(InvitationShape):
         help_text="The console's page for the invitation. Shown once, or null like the token."
     )
 
-    def get_token(self, row: Invitation) -> str | None:
+    def get_token(self, row: Invitation | OrganisationInvitation) -> str | None:
         return None if config.current().mail is not None else str(self.context["token"])
 
-    def get_link(self, row: Invitation) -> str | None:
+    def get_link(self, row: Invitation | OrganisationInvitation) -> str | None:
         return None if config.current().mail is not None else link_of(self.context["token"])
 
 
@@ -70,7 +70,18 @@ class JoinInput(StrictSerializer):
 
 
 class Joined(MemberShape):
-    tenant = serializers.CharField(source="tenant.public_id", help_text="Public id of the tenant.")
+    tenant = serializers.CharField(
+        source="tenant.public_id",
+        default=None,
+        allow_null=True,
+        help_text="Public id of the tenant; null: it is an organisation.",
+    )
+    organisation = serializers.CharField(
+        source="organisation.public_id",
+        default=None,
+        allow_null=True,
+        help_text="Public id of the organisation; null: it is a tenant.",
+    )
 
 
 def link_of(token: str) -> str:

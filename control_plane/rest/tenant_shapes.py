@@ -22,7 +22,7 @@ class SignUpInput(StrictSerializer):
     invitation = serializers.CharField(
         max_length=100,
         required=False,
-        help_text="Token of an invitation: the person joins its tenant, and no tenant is made.",
+        help_text="Token of an invitation: the person joins its tenant or organisation, and no tenant is made.",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -93,6 +93,12 @@ class PersonShape(serializers.Serializer[Any]):
 class TenantShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     name = serializers.CharField()
+    organisation = serializers.CharField(
+        source="organisation.public_id",
+        default=None,
+        allow_null=True,
+        help_text="Public id of the organisation that owns it; null: it stands alone.",
+    )
     suspended = serializers.BooleanField()
     deletion_protection = serializers.BooleanField(
         source="protected", help_text="true: it cannot be closed until this is false."
@@ -118,7 +124,15 @@ class ChangedTenant(TenantShape, Delivery):
 
 class SignedUp(serializers.Serializer[Any]):
     person = PersonShape()
-    tenant = ChangedTenant()
+    tenant = ChangedTenant(
+        allow_null=True, help_text="null: the person was invited to an organisation, and made no tenant."
+    )
+    organisation = serializers.CharField(
+        source="organisation.public_id",
+        default=None,
+        allow_null=True,
+        help_text="Public id of the organisation that they were invited to.",
+    )
     token = serializers.CharField(help_text="Token of the session. Shown once.")
 
 

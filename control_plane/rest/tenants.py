@@ -26,11 +26,10 @@ from control_plane.rest.tenant_shapes import (
 from control_plane.rest.throttles import SignInAddressThrottle, SignInThrottle, SignUpThrottle
 from control_plane.rest.views import CallerView, PublicView, TenantView, answer_change, is_delivered, tagged
 from penstock.contract.errors import Forbidden, InvalidRequest
-from tenants import actions, queries
+from tenants import actions, joining, queries
 from tenants.addresses import actions as addresses
 from tenants.closing import actions as closing
-from tenants.models import Tenant
-from tenants.people import actions as people
+from tenants.models import Membership, Organisation, Tenant
 from tenants.people import requirement_actions as requirement
 from tenants.people.requirement_actions import GRACE_DAYS
 from tenants.roles import Permission
@@ -47,7 +46,7 @@ class SignUpView(PublicView):
         auth=[],
     )
     def post(self, request: Request) -> Response:
-        """Make an account with a tenant of its own, or one that joins the tenant of an invitation.
+        """Make an account with a tenant of its own, or one that joins the tenant or organisation of an invitation.
 
         A service with a mail server answers 202, for known addresses too, and mails a link. Its token finishes the
         sign-up at `sign-up/finish`.
@@ -66,8 +65,10 @@ class SignUpView(PublicView):
         password = given.validated_data.get("password")
         if password is None:
             raise InvalidRequest("password: required")
+        tenant: Tenant | None
+        organisation: Organisation | None = None
         if "invitation" in given.validated_data:
-            person, member, token = people.sign_up_invited(
+            person, member, token = joining.sign_up_invited(
                 email=email,
                 password=password,
                 token=given.validated_data["invitation"],
@@ -75,7 +76,8 @@ class SignUpView(PublicView):
                 source=self.source(),
                 browser=self.browser(),
             )
-            tenant = member.tenant
+            tenant = member.tenant if isinstance(member, Membership) else None
+            organisation = None if isinstance(member, Membership) else member.organisation
         else:
             person, tenant, token = actions.sign_up(
                 email=email,
@@ -85,9 +87,9 @@ class SignUpView(PublicView):
                 source=self.source(),
                 browser=self.browser(),
             )
-        context = {"delivered": is_delivered(tenant, actions.KIND_TENANT)}
-        answer = SignedUp({"person": person, "tenant": tenant, "token": token}, context=context)
-        return Response(answer.data, status=201)
+        context = {"delivered": tenant is not None and is_delivered(tenant, actions.KIND_TENANT)}
+        found = {"person": person, "tenant": tenant, "organisation": organisation, "token": token}
+        return Response(SignedUp(found, context=context).data, status=201)
 
 
 class FinishSignUpView(PublicView):
@@ -152,17 +154,17 @@ class TenantsView(CallerView):
         responses={200: shapes.listed("Tenant", TenantShape(many=True)), **shapes.problems()},
     )
     def get(self, request: Request) -> Response:
-        """The caller's tenants: those of a person, the one of a key, or all for an operator."""
+        """The caller's tenants: those of a person and their organisations, the one of a key, or all for an operator."""
         return self.paged(self._visible(), TenantShape)
 
     def _visible(self) -> QuerySet[Tenant]:
         caller = self.caller
+        every = queries.all_tenants().select_related("organisation")
         if caller.operator is not None:
-            return queries.all_tenants()
+            return every
         if caller.person is not None:
-            return queries.tenants_of(caller.person)
-        own = caller.key.tenant.public_id if caller.key is not None else ""
-        return queries.all_tenants().filter(public_id=own)
+            return queries.tenants_of(caller.person).select_related("organisation")
+        return every.filter(public_id=caller.key.tenant.public_id if caller.key is not None else "")
 
     @extend_schema(
         operation_id="tenants_create",

@@ -24,7 +24,8 @@ from control_plane.webhooks.models import (
 )
 from control_plane.webhooks.sources import SOURCES
 from penstock.contract.limits import WEBHOOK_ATTEMPTS_KEPT
-from tenants.models import Membership, Tenant
+from tenants.models import Tenant
+from tenants.queries import people_with_roles
 from tenants.roles import Permission, Role, Standing, allowed
 
 LEASE = timedelta(seconds=30)
@@ -166,7 +167,7 @@ def _switch_off(locked: Webhook, reason: str) -> None:
     actions.turn_off(ACTOR, locked, reason)
     letter = letters.switched_off(tenant.name, locked.name, locked.public_id, WHY[reason])
     readers = [role for role in Role if allowed(Standing(role.value), Permission.WEBHOOKS_WRITE)]
-    for member in Membership.objects.filter(tenant=tenant, role__in=readers).select_related("person"):
+    for member in people_with_roles(tenant, among=readers):
         mails.put(member.person.email, "webhook-off", letter)
 
 

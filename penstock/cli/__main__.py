@@ -25,6 +25,7 @@ COMMANDS = {
     "diff": "penstock.cli.declared:diff",
     "apply": "penstock.cli.declared:apply",
     "tenant": "penstock.cli.tenants:tenant",
+    "organisation": "penstock.cli.organisations:organisation",
     "cluster": "penstock.cli.cluster:cluster",
     "placement": "penstock.cli.placement:placement",
     "produce": "penstock.cli.produce:produce",

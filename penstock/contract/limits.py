@@ -178,6 +178,12 @@ COMMIT_METADATA_LENGTH_MAX: Final = 4 * KIB
 """Of the note that a consumer may store with an offset."""
 TENANTS_PER_PERSON_MAX: Final = 10
 """Tenants that one person may own, unless an operator has set another number for them: each has limits of its own."""
+ORGANISATIONS_PER_PERSON_MAX: Final = 10
+"""Organisations that one person may own."""
+TENANTS_PER_ORGANISATION_MAX: Final = 1_000
+"""Tenants of one organisation: a change of its members looks through all of them."""
+DISPLAY_NAME_LENGTH_MAX: Final = 100
+"""Of what people call an organisation."""
 PAGE_ITEMS_MAX: Final = 1_000
 """Items of one page of a list of REST: what one request reads and one answer holds."""
 PAGE_ITEMS_DEFAULT: Final = 100

@@ -1,6 +1,7 @@
 """Which names of topics, prefixes, operations, groups, members and keys are valid. Both planes apply these rules."""
 
 import re
+import unicodedata
 from collections.abc import Iterable
 
 from penstock.contract import limits
@@ -12,6 +13,8 @@ INTERNAL_PREFIX = "__"
 OPERATIONS = ("describe", "produce", "consume", "delete")
 """Operations that a key can be limited to."""
 _CHARACTERS = "A-Z a-z 0-9 . _ -"
+_ALIKE = ("ARMENIAN", "CHEROKEE", "CYRILLIC", "GREEK", "LATIN")
+"""Alphabets with letters that look like those of another of them."""
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -55,6 +58,26 @@ def check_printable_name(field: str, name: str, length_max: int) -> None:
     """Raises `InvalidRequest` unless `is_printable_name`."""
     if not is_printable_name(name, length_max):
         raise InvalidRequest(f"{field}: {name[:50]!r}: 1 to {length_max} printable characters required")
+
+
+def check_display_name(field: str, name: str, length_max: int) -> None:
+    """Raises `InvalidRequest` unless people may call something so: printable, in its usual form (NFKC), without spaces
+    at its ends, and with letters of one of the alphabets that look alike only.
+
+    A name of one alphabet can still look like another name: wherever it is shown, show the name that is unique too.
+    """
+    check_printable_name(field, name, length_max)
+    if name != unicodedata.normalize("NFKC", name.strip()):
+        raise InvalidRequest(f"{field}: {name[:50]!r}: write it in its usual form (NFKC), no space at an end")
+    alphabets = {
+        alphabet
+        for letter in name
+        for alphabet in _ALIKE
+        if letter.isalpha() and unicodedata.name(letter, "").startswith(alphabet)
+    }
+    if len(alphabets) > 1:
+        found = " and ".join(sorted(alphabet.capitalize() for alphabet in alphabets))
+        raise InvalidRequest(f"{field}: {name[:50]!r}: it has letters of {found}, of which some look alike")
 
 
 def check_operations(operations: Iterable[str]) -> None:

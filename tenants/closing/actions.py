@@ -16,6 +16,8 @@ from tenants import letters
 from tenants.actions import check_not_the_service, deliver_tenant, revoke_key
 from tenants.closing import queries
 from tenants.models import ApiKey, Invitation, Membership, Tenant
+from tenants.organisations.tenant_actions import leave_organisation
+from tenants.queries import people_with_roles
 from tenants.roles import Role
 
 GRACE = timedelta(days=30)
@@ -56,7 +58,7 @@ def close(actor: Actor, tenant: Tenant) -> Tenant:
         locked.save(update_fields=["closed_at", "purge_at", "generation", "updated_at"])
         _record(actor, locked, "tenant.close", {"purge_at": locked.purge_at.isoformat()})
         letter = letters.tenant_closed(locked.name, locked.purge_at)
-        for owner in Membership.objects.filter(tenant=locked, role=Role.OWNER).select_related("person"):
+        for owner in people_with_roles(locked, among=(Role.OWNER,)):
             mails.put(owner.person.email, "tenant-closed", letter)
         deliver_tenant(locked)
     return locked
@@ -96,8 +98,9 @@ def purge(actor: Actor, tenant: Tenant) -> Tenant:
         people = Membership.objects.filter(tenant=locked)
         left = people.count()
         people.delete()
+        leave_organisation(actor, locked)
         locked.name, locked.purged_at = locked.public_id, timezone.now()
-        locked.save(update_fields=["name", "purged_at", "updated_at"])
+        locked.save(update_fields=["name", "purged_at", "organisation", "updated_at"])
         audit.record(
             actor,
             tenant=locked.public_id,

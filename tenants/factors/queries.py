@@ -6,6 +6,7 @@ from django.utils import timezone
 
 from penstock.contract.errors import Forbidden, NotFound
 from tenants.models import Person, Tenant
+from tenants.queries import tenants_of
 
 Type = Authenticator.Type
 _PREFIX = "sf_"
@@ -40,7 +41,7 @@ def not_let_in(tenant: Tenant) -> Forbidden:
 
 def tenants_that_require(person: Person) -> QuerySet[Tenant]:
     """The tenants of the person that require a second factor, also those whose time for it still runs."""
-    return Tenant.objects.filter(memberships__person=person, factors_from__isnull=False).order_by("pk")
+    return tenants_of(person).filter(factors_from__isnull=False).order_by("pk")
 
 
 def factor(person: Person, number: int) -> Authenticator:

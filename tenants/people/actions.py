@@ -7,28 +7,24 @@ the last owner.
 
 from datetime import timedelta
 
-from django.contrib.auth.hashers import make_password
 from django.db import transaction
 from django.utils import timezone
 
-from control_plane import config
 from control_plane.audit import actions as audit
-from control_plane.audit.actor import Actor, ActorKind
+from control_plane.audit.actor import Actor
 from control_plane.ids import new_id
 from control_plane.mail import actions as mails
-from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, NotFound
+from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest
 from tenants import letters, tokens
 from tenants.actions import (
-    add_person,
     check_tenant_limit,
     checked_email,
-    checked_password,
-    open_session,
+    lock_roles,
     revoke_keys_of,
 )
-from tenants.addresses.actions import note_proved
 from tenants.models import Invitation, Membership, Person, Tenant
 from tenants.people import queries
+from tenants.queries import role_in
 from tenants.roles import KEY_ROLES, Permission, Role, Standing, allowed
 
 INVITATION_LENGTH = timedelta(days=7)
@@ -61,7 +57,7 @@ def invite(actor: Actor, tenant: Tenant, *, email: str, role: str) -> tuple[Invi
             token_hash=tokens.token_hash(token),
             expires_at=timezone.now() + INVITATION_LENGTH,
         )
-        inviter = queries.member(tenant, actor.id).person.email
+        inviter = Person.objects.get(public_id=actor.id).email
         letter = letters.invitation(tenant=tenant.name, role=wanted.value, inviter=inviter, token=token)
         mails.put(address, "invitation", letter)
         _record(actor, tenant, "person.invite", row.public_id, after={"name": address, "role": wanted.value})
@@ -87,7 +83,7 @@ def join(actor: Actor, person: Person, token: str) -> Membership:
     """
     found = queries.invitation_of(token)
     with transaction.atomic():
-        Tenant.objects.select_for_update(no_key=True).get(pk=found.tenant.pk)
+        lock_people(found.tenant)
         # Again, now that no other request can take or withdraw it.
         row = queries.invitation_of(token)
         if row.email != person.email:
@@ -103,25 +99,6 @@ def join(actor: Actor, person: Person, token: str) -> Membership:
             after = {"name": person.email, "role": row.role, "invitation": row.public_id}
             _record(actor, row.tenant, "person.join", person.public_id, after=after)
     return member
-
-
-def sign_up_invited(
-    *, email: str, password: str, token: str, request_id: str, source: str, browser: str = ""
-) -> tuple[Person, Membership, str]:
-    """A new person who joins the tenant of the invitation, and the token of their first session.
-
-    Raises `InvalidRequest`, `AlreadyExists` (the address has signed up: sign in and join), `NotFound`, `Forbidden`.
-    """
-    address = checked_email(email)
-    queries.invitation_of(token)
-    hashed = make_password(checked_password(password, address))
-    with transaction.atomic():
-        person = add_person(address, hashed)
-        actor = Actor(kind=ActorKind.PERSON, id=person.public_id, request_id=request_id, source=source)
-        if config.current().mail is not None:
-            # The link was mailed, and shown to no other person.
-            note_proved(actor, person)
-        return person, join(actor, person, token), open_session(person, source=source, browser=browser)
 
 
 def change_role(actor: Actor, tenant: Tenant, person: str, *, role: str) -> Membership:
@@ -151,8 +128,7 @@ def change_role(actor: Actor, tenant: Tenant, person: str, *, role: str) -> Memb
             before={"name": row.person.email, "role": before.value},
             after={"name": row.person.email, "role": wanted.value},
         )
-        if wanted not in KEY_ROLES:
-            revoke_keys_of(actor, tenant, row.person, reason=f"{row.person.email} is {wanted.value} now")
+        revoke_beyond(actor, tenant, row.person, reason=f"{row.person.email} is {wanted.value} now")
     return row
 
 
@@ -178,12 +154,21 @@ def remove(actor: Actor, tenant: Tenant, person: str) -> None:
             before={"name": row.person.email, "role": row.role},
         )
         row.delete()
-        revoke_keys_of(actor, tenant, row.person, reason=f"{row.person.email} left {tenant.name}")
+        revoke_beyond(actor, tenant, row.person, reason=f"{row.person.email} left {tenant.name}")
+
+
+def revoke_beyond(actor: Actor, tenant: Tenant, person: Person, *, reason: str) -> None:
+    """Revoke the keys that the person made if they may hold none there any more, also not by the organisation.
+
+    Part of the transaction that took a role from them.
+    """
+    if role_in(tenant, person) not in KEY_ROLES:
+        revoke_keys_of(actor, tenant, person, reason=reason)
 
 
 def lock_people(tenant: Tenant) -> None:
     """No other request changes who belongs to the tenant, and as what, until the transaction ends."""
-    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    lock_roles(tenant)
 
 
 def checked_role(role: str) -> Role:
@@ -198,10 +183,11 @@ def checked_role(role: str) -> Role:
 def locked_role(actor: Actor, tenant: Tenant) -> Role:
     """What the actor is in the tenant now; no other request changes its people until the transaction ends."""
     lock_people(tenant)
-    try:
-        return Role(queries.member(tenant, actor.id).role)
-    except NotFound:
-        raise Forbidden(f"people of {tenant.name} are changed by its owners and admins") from None
+    person = Person.objects.filter(public_id=actor.id).first()
+    role = None if person is None else role_in(tenant, person)
+    if role is None:
+        raise Forbidden(f"people of {tenant.name} are changed by its owners and admins")
+    return role
 
 
 def _require_people_role(own: Role, touched: Role | None = None) -> None:

@@ -4,6 +4,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from penstock.contract.errors import NotFound
+from tenants import queries as tenants
 from tenants import tokens
 from tenants.factors import queries as factors
 from tenants.models import Invitation, Membership, Person, Tenant
@@ -19,9 +20,9 @@ def members_with_factors(tenant: Tenant) -> QuerySet[Membership]:
     return members(tenant).annotate(has_factor=Exists(factors.rows_of(OuterRef("person"))))
 
 
-def members_without_factor(tenant: Tenant) -> QuerySet[Membership]:
-    """People of a tenant whose sign-in asks for no second factor."""
-    return members(tenant).filter(~Exists(factors.rows_of(OuterRef("person"))))
+def people_without_factor(tenant: Tenant) -> QuerySet[Person]:
+    """People of a tenant and of its organisation whose sign-in asks for no second factor."""
+    return tenants.people(tenant).filter(~Exists(factors.rows_of(OuterRef("pk"))))
 
 
 def member(tenant: Tenant, person: str) -> Membership:

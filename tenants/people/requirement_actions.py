@@ -13,12 +13,12 @@ from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from control_plane.mail import actions as mails
 from penstock.contract.errors import Forbidden, InvalidRequest
-from tenants import letters
+from tenants import letters, queries
 from tenants.actions import check_not_the_service, deliver_tenant
 from tenants.factors import actions as factor_actions
 from tenants.factors import queries as factors
-from tenants.models import Membership, Person, Tenant
-from tenants.people import queries
+from tenants.models import Person, Tenant
+from tenants.people import queries as people_queries
 from tenants.people.actions import locked_role
 from tenants.roles import Permission, Role, Standing, allowed
 
@@ -43,7 +43,7 @@ def require(actor: Actor, tenant: Tenant, *, grace_days: int = GRACE_DAYS) -> Te
         locked = Tenant.objects.get(pk=tenant.pk)
         if locked.factors_from is not None:
             return locked
-        without = [row.person.email for row in queries.members_without_factor(locked).order_by("pk")]
+        without = [row.email for row in people_queries.people_without_factor(locked).order_by("pk")]
         named = ", ".join(without[:NAMED_MAX]) + (" and more" if len(without) > NAMED_MAX else "")
         if not factors.are_asked_for(setter):
             raise InvalidRequest(
@@ -78,7 +78,7 @@ def require_no_more(actor: Actor, tenant: Tenant) -> Tenant:
         locked.factors_from = None
         _keep(locked)
         letter = letters.factors_not_required(locked.name, setter.email)
-        for row in queries.members(locked).filter(role=Role.OWNER):
+        for row in queries.people_with_roles(locked, among=(Role.OWNER,)):
             mails.put(row.person.email, "factors-required", letter)
     return locked
 
@@ -88,7 +88,7 @@ def _owner(actor: Actor, tenant: Tenant) -> Person:
     own = locked_role(actor, tenant)
     if not allowed(Standing(own.value), Permission.FACTORS_REQUIRE):
         raise Forbidden(f"{Permission.FACTORS_REQUIRE.value} is not for {own.value}")
-    return Membership.objects.select_related("person").get(tenant=tenant, person__public_id=actor.id).person
+    return Person.objects.get(public_id=actor.id)
 
 
 def _keep(locked: Tenant) -> None:

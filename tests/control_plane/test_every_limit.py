@@ -15,6 +15,7 @@ import pytest
 
 from control_plane.access import list_actions
 from control_plane.api import metrics
+from control_plane.audit.actor import Actor, ActorKind
 from control_plane.rest.tenant_rates import tenant_rates
 from control_plane.topics import actions as topics
 from data_plane.controller import tenants as controller
@@ -35,12 +36,14 @@ from penstock.contract.ids import TenantId
 from penstock.contract.topic_settings import UNLIMITED, TopicSettings
 from penstock.rules import access_document
 from penstock.rules.access import AccessList, Acl
-from penstock.rules.names import check_printable_name, check_topic_name, is_domain_name
+from penstock.rules.names import check_display_name, check_printable_name, check_topic_name, is_domain_name
 from quotas import actions
 from tenants import actions as tenant_actions
-from tenants.models import Person
+from tenants.models import Person, Tenant
+from tenants.organisations import actions as organisations
+from tenants.organisations import tenant_actions as tenant_moves
 from tenants.roles import Standing
-from tests.control_plane.world import ACTOR, House, call, make_house
+from tests.control_plane.world import ACTOR, House, call, make_house, make_organisation
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/limits.md"
@@ -244,6 +247,24 @@ def _partition_changes(house: House) -> None:
 def _tenants_of_a_person(house: House) -> None:
     person = Person.objects.create(email="many@example.com", tenants_max=0)
     tenant_actions.create_tenant(ACTOR, name="more", owner=person)
+
+
+def _organisations_of_a_person(house: House) -> None:
+    person = Person.objects.create(email="many@example.com")
+    actor = Actor(kind=ActorKind.PERSON, id=person.public_id)
+    for number in range(limits.ORGANISATIONS_PER_PERSON_MAX + 1):
+        organisations.create(actor, person, name=f"o-{number}")
+
+
+def _tenants_of_an_organisation(house: House) -> None:
+    full = make_organisation(house, "full")
+    Tenant.objects.bulk_create(
+        Tenant(public_id=f"tn_full_{number}", name=f"full-{number}", organisation=full)
+        for number in range(limits.TENANTS_PER_ORGANISATION_MAX)
+    )
+    owner = Person.objects.get(memberships__tenant=house.tenant, memberships__role="owner")
+    actor = Actor(kind=ActorKind.PERSON, id=owner.public_id)
+    tenant_moves.move_in(actor, full, house.tenant.public_id)
 
 
 def _page(house: House, path: str, most: int) -> None:
@@ -488,6 +509,17 @@ WALK: dict[str, Row] = {
     "COMMIT_METADATA_LENGTH_MAX": ByTest(
         outcome="INVALID_REQUEST for the offset",
         test=f"{CALLS}::test_too_many_topics_and_too_long_notes_are_refused_with_the_limit",
+    ),
+    "ORGANISATIONS_PER_PERSON_MAX": of_tenant(
+        _organisations_of_a_person, "many@example.com owns 10 organisations, at most 10 allowed"
+    ),
+    "TENANTS_PER_ORGANISATION_MAX": of_tenant(
+        _tenants_of_an_organisation, "full owns 1000 tenants, at most 1000 allowed"
+    ),
+    "DISPLAY_NAME_LENGTH_MAX": value(
+        lambda: check_display_name("display_name", "x" * 101, limits.DISPLAY_NAME_LENGTH_MAX),
+        "display_name: ",
+        "1 to 100 printable characters required",
     ),
     "TENANTS_PER_PERSON_MAX": of_tenant(
         _tenants_of_a_person, "many@example.com owns 0 tenants, and tenants_max is 0; operators can raise it"

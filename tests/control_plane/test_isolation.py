@@ -35,7 +35,8 @@ from control_plane.webhooks import actions as webhooks
 from penstock.rules.access import Acl
 from tenants import actions, tokens
 from tenants.factors import queries as factors
-from tenants.models import ApiKey, Membership, OperatorToken, Session, Tenant
+from tenants.models import ApiKey, Membership, OperatorToken, OrganisationMember, Session, Tenant
+from tenants.organisations import actions as organisations
 from tenants.people import actions as people
 from tenants.roles import Standing
 from tests.control_plane.api.test_hostile_input import BODIES, OPERATIONS, VALID
@@ -48,6 +49,7 @@ from tests.control_plane.world import (
     call,
     everything_delivered,
     make_house,
+    make_organisation,
     make_person,
 )
 from web.urls import urlpatterns
@@ -113,6 +115,9 @@ def watched_tenant() -> Watched:
     factor = Authenticator.objects.create(
         user=owner, type=Authenticator.Type.WEBAUTHN, data={"name": f"{CANARY} passkey"}
     )
+    organisation = make_organisation(house, f"{CANARY}-organisation", owning=True)
+    OrganisationMember.objects.create(organisation=organisation, person=member, role="auditor")
+    asked, _ = organisations.invite(by_owner, organisation, email=f"asked@{CANARY}.example", role="auditor")
     report = reports.make(tenant, MONTH)
     assert report is not None
     invoice, credit_note = _billed(tenant)
@@ -120,6 +125,8 @@ def watched_tenant() -> Watched:
         house=house,
         things={
             "tenant": tenant.public_id,
+            "organisation": organisation.public_id,
+            "invitation_of_organisation": asked.public_id,
             "name": topic.name,
             "topic": binned.public_id,
             "key": key.public_id,
@@ -178,6 +185,8 @@ class Operation:
         return {name: VALID[name] for name in self.fields} if self.fields else None
 
     def address(self, things: dict[str, str]) -> str:
+        if "organisation" in self.parts:
+            things = {**things, "invitation": things["invitation_of_organisation"]}
         return re.sub(r"\{(\w+)\}", lambda part: things[part[1]], self.path)
 
 
@@ -266,7 +275,7 @@ def test_a_stranger_hears_what_they_would_of_a_thing_that_is_not_there(
             assert heard[0].status == 404, (standing, heard[0].body)
             assert _without_ids(heard[0], real) == _without_ids(heard[1], nothing), standing
             _assert_tells_nothing(heard[0], operation.address(real), watched)
-        if operation.route in ABOUT_NO_TENANT or "tenant" in operation.parts:
+        if operation.route in ABOUT_NO_TENANT or {"tenant", "organisation"} & set(operation.parts):
             continue
         heard = [
             call(operation.method, operation.address(real), operation.body, token=token, tenant=tenant)

@@ -13,9 +13,9 @@ from control_plane.placement import driving, planning
 from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
 from control_plane.topics.models import Topic
-from tenants.models import Membership, Tenant
-from tenants.roles import TABLE, Permission, Standing
-from tests.control_plane.world import ACTOR, House, call, make_house, make_person
+from tenants.models import Membership, OrganisationMember, Tenant
+from tenants.roles import ORGANISATION_TABLE, TABLE, OrganisationPermission, Permission, Standing
+from tests.control_plane.world import ACTOR, House, call, make_house, make_organisation, make_person
 
 pytestmark = pytest.mark.django_db
 
@@ -31,6 +31,11 @@ AUDITORS = frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR})
 ACCESS_WRITERS = frozenset({S.OWNER, S.ADMIN, S.KEY})
 WEBHOOK_READERS = frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR})
 WEBHOOK_WRITERS = frozenset({S.OWNER, S.ADMIN})
+# The developer is no member of the organisation, and hears that there is none.
+ORGANISATION_READERS = PEOPLE
+ORGANISATION_WRITERS = frozenset({S.OWNER, S.ADMIN, S.DEVELOPER})
+ORGANISATION_OWNERS = frozenset({S.OWNER, S.DEVELOPER})
+ORGANISATION = "v1/organisations/<str:organisation>"
 
 MAY = {
     ("GET", "v1/tenants"): EVERYBODY,
@@ -50,6 +55,23 @@ MAY = {
     ("POST", "v1/invitations"): frozenset({S.OWNER, S.ADMIN}),
     ("DELETE", "v1/invitations/<str:invitation>"): frozenset({S.OWNER, S.ADMIN}),
     ("POST", "v1/join"): PEOPLE,
+    ("GET", "v1/organisations"): PEOPLE,
+    ("POST", "v1/organisations"): PEOPLE,
+    ("GET", ORGANISATION): ORGANISATION_READERS,
+    ("PATCH", ORGANISATION): ORGANISATION_WRITERS,
+    ("DELETE", ORGANISATION): ORGANISATION_OWNERS,
+    ("GET", f"{ORGANISATION}/members"): ORGANISATION_READERS,
+    ("GET", f"{ORGANISATION}/members/<str:person>"): ORGANISATION_READERS,
+    ("PATCH", f"{ORGANISATION}/members/<str:person>"): ORGANISATION_WRITERS,
+    ("DELETE", f"{ORGANISATION}/members/<str:person>"): ORGANISATION_WRITERS,
+    ("GET", f"{ORGANISATION}/invitations"): ORGANISATION_READERS,
+    ("POST", f"{ORGANISATION}/invitations"): ORGANISATION_WRITERS,
+    ("DELETE", f"{ORGANISATION}/invitations/<str:invitation>"): ORGANISATION_WRITERS,
+    ("GET", f"{ORGANISATION}/tenants"): ORGANISATION_READERS,
+    ("GET", f"{ORGANISATION}/tenants/<str:tenant>"): ORGANISATION_READERS,
+    ("POST", f"{ORGANISATION}/tenants/<str:tenant>"): ORGANISATION_OWNERS,
+    ("DELETE", f"{ORGANISATION}/tenants/<str:tenant>"): ORGANISATION_OWNERS,
+    ("GET", f"{ORGANISATION}/audit"): frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.DEVELOPER}),
     ("POST", "v1/password"): PEOPLE,
     ("GET", "v1/sign-ins"): PEOPLE,
     ("DELETE", "v1/sign-ins"): PEOPLE,
@@ -191,6 +213,7 @@ ABOUT_NO_TENANT = {
     "v1/tenants",
     "v1/sign-out",
     "v1/join",
+    "v1/organisations",
     "v1/price-books",
     "v1/plans",
     "v1/password",
@@ -246,7 +269,10 @@ def concrete(route: str, house: House) -> str:
     key, _ = access.create_key(ACTOR, house.tenant, name="other")
     somebody, _ = make_person("somebody@acme.example")
     Membership.objects.create(tenant=house.tenant, person=somebody, role="developer")
+    organisation = make_organisation(house, house.tenant.name, owning=True)
+    OrganisationMember.objects.create(organisation=organisation, person=somebody, role="auditor")
     values = {
+        "<str:organisation>": organisation.public_id,
         "<str:person>": somebody.public_id,
         "<str:invitation>": "ivt_none",
         "<str:sign_in>": "sin_none",
@@ -277,6 +303,7 @@ def test_every_address_has_its_line_in_the_table() -> None:
 
 def test_every_permission_has_its_line() -> None:
     assert TABLE.keys() == set(Permission)
+    assert ORGANISATION_TABLE.keys() == set(OrganisationPermission)
 
 
 @pytest.mark.parametrize(("method", "route"), sorted(MAY))
@@ -318,6 +345,8 @@ def test_another_tenants_things_are_not_found(method: str, route: str) -> None:
             or route.startswith(("v1/billing", "v1/cluster", "v1/placement"))
         ):
             assert named.status == 403
+        elif route.startswith(ORGANISATION) and standing in (S.KEY, S.BOUND_KEY):
+            assert named.status == 403, "no key has to do with organisations"
         else:
             assert named.status == 404, (standing, named.status, named.body)
         if "<" in route and allowed:

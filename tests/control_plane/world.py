@@ -12,8 +12,8 @@ from control_plane.audit.actor import Actor, ActorKind
 from control_plane.outbox.models import Delivery
 from penstock.contract.ids import SYSTEM_TENANT
 from tenants import actions, tokens
-from tenants.models import Membership, Person, Session, Tenant
-from tenants.roles import Role, Standing
+from tenants.models import Membership, Organisation, OrganisationMember, Person, Session, Tenant
+from tenants.roles import OrganisationRole, Role, Standing
 
 ACTOR = Actor(kind=ActorKind.SYSTEM, id="test", request_id="r1", source="127.0.0.1")
 """The service itself: what it makes has no maker whose rights could fall."""
@@ -60,6 +60,20 @@ def make_house(name: str) -> House:
     credentials[Standing.BOUND_KEY] = text.reveal()
     credentials[Standing.OPERATOR] = actions.create_operator(ACTOR, name="op", tenant=SYSTEM_TENANT)
     return House(tenant=tenant, credentials=credentials)
+
+
+def make_organisation(house: House, name: str, *, owning: bool = False) -> Organisation:
+    """An organisation in which the house's people have their roles, but for its developer, who is no member. `owning`:
+    it owns the house's tenant.
+    """
+    made = Organisation.objects.create(name=name, display_name=name)
+    for role in OrganisationRole:
+        person = Membership.objects.get(tenant=house.tenant, role=role.value).person
+        OrganisationMember.objects.create(organisation=made, person=person, role=role)
+    if owning:
+        house.tenant.organisation = made
+        house.tenant.save(update_fields=["organisation"])
+    return made
 
 
 def everything_delivered() -> None:

@@ -22,13 +22,18 @@ class InviteForm(ConsoleForm):
     )
     role = Choice(
         label="Role",
-        initial=Role.DEVELOPER.value,
         widget=forms.RadioSelect,
         template_name="web/fields/cards.html",
     )
 
-    def __init__(self, roles: Sequence[tuple[str, str]], data: Mapping[str, Any] | None = None) -> None:
-        super().__init__(data)
+    def __init__(
+        self,
+        roles: Sequence[tuple[str, str]],
+        data: Mapping[str, Any] | None = None,
+        *,
+        chosen: str = Role.DEVELOPER.value,
+    ) -> None:
+        super().__init__(data, initial={"role": chosen})
         markup = '<strong>{}</strong><span class="quiet">{}</span>'
         choose(self, "role", [(name, format_html(markup, name, meaning)) for name, meaning in roles])
 

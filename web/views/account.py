@@ -14,6 +14,7 @@ from control_plane import config
 from penstock.contract.errors import PenstockError
 from tenants import actions, queries
 from tenants.models import Person
+from tenants.organisations import queries as organisations
 from tenants.providers import queries as providers
 from tenants.sign_in import actions as sign_ins
 from web import notices, rate_limit, sessions
@@ -33,13 +34,14 @@ SIGN_UP_PER_ADDRESS = 30
 
 @never_cache
 def home(request: HttpRequest) -> HttpResponse:
-    """To the person's first tenant, or to the sign-in page."""
+    """To the person's first tenant, to their organisations, or to the sign-in page."""
     person = sessions.person_of(request)
     if person is None:
         return redirect("web:sign-in")
     belongings = queries.belongings(person)
     if not belongings:
-        return redirect("web:new-tenant")
+        member = organisations.organisations_of(person).exists()
+        return redirect("web:organisations" if member else "web:new-tenant")
     return redirect("web:overview", belongings[0].tenant.name)
 
 

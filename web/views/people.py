@@ -12,8 +12,16 @@ from control_plane import config
 from control_plane.access import list_actions
 from control_plane.rest.people_shapes import link_of
 from penstock.contract.errors import PenstockError, split_message
+from tenants import joining
 from tenants import queries as tenants
-from tenants.models import Membership
+from tenants.models import (
+    Invitation,
+    Membership,
+    Organisation,
+    OrganisationInvitation,
+    OrganisationMember,
+    Tenant,
+)
 from tenants.people import actions, queries
 from tenants.roles import KEY_ROLES, Permission, Role, Standing
 from web import notices, rate_limit, sessions
@@ -50,6 +58,10 @@ def people(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         "meanings": [(role.value, text) for role, text in MEANINGS.items()],
         # Others need not know whose account a password alone opens.
         "shows_factors": access.may(Permission.AUDIT_READ),
+        "organisation": access.tenant.organisation,
+        "by_organisation": page_of(
+            request, tenants.people_by_organisation(access.tenant).order_by("pk"), PER_PAGE, "organisation"
+        ),
     }
     return render(request, "web/people.html", context)
 
@@ -58,6 +70,7 @@ def people(request: HttpRequest, access: TenantAccess) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def invite(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """Make an invitation. Only this one page shows its link, and only if no mail server can bring it."""
+    back: dict[str, object] = {"here": "people", "back": access.url("people"), "back_name": "People"}
     form = InviteForm(_roles(access), posted(request))
     if form.is_valid():
         try:
@@ -67,9 +80,9 @@ def invite(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         else:
             by_mail = config.current().mail is not None
             link = "" if by_mail else link_of(token)
-            context = {"here": "people", "invitation": row, "link": link, "by_mail": by_mail}
+            context = back | {"invitation": row, "link": link, "by_mail": by_mail}
             return render(request, "web/invitation_shown.html", context)
-    return render(request, "web/invite.html", {"here": "people", "form": form}, status=form.status)
+    return render(request, "web/invite.html", back | {"form": form}, status=form.status)
 
 
 @in_tenant(Permission.PEOPLE_WRITE)
@@ -132,18 +145,16 @@ def remove(request: HttpRequest, access: TenantAccess, member: str) -> HttpRespo
 def join(request: HttpRequest, token: str) -> HttpResponse:
     """The page of an invitation: join as the person who has signed in, sign in first, or sign up with a password."""
     rate_limit.spend("join", sessions.source_of(request), JOIN_PER_ADDRESS)
-    invitation = queries.invitation_of(token)
+    invitation = joining.invitation_of(token)
     person = sessions.person_of(request)
     form = JoinForm(posted(request))
     known = queries.has_signed_up(invitation.email)
     if request.method == "POST" and person is not None:
-        member = actions.join(sessions.actor_of(request, person), person, token)
-        return notices.put(
-            redirect("web:overview", member.tenant.name), f"You have joined {member.tenant.name}."
-        )
+        member = joining.join(sessions.actor_of(request, person), person, token)
+        return notices.put(redirect(_home_of(member)), f"You have joined {_joined(member).name}.")
     if not known and form.is_valid():
         try:
-            _, member, session = actions.sign_up_invited(
+            _, member, session = joining.sign_up_invited(
                 email=invitation.email,
                 password=form.cleaned_data["password"],
                 token=token,
@@ -155,9 +166,11 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
             form.refuse(error)
         else:
             end_session(request)
-            return welcome(request, redirect("web:overview", member.tenant.name), session)
+            return welcome(request, redirect(_home_of(member)), session)
     context = {
         "invitation": invitation,
+        "to": _joined(invitation),
+        "is_organisation": isinstance(invitation, OrganisationInvitation),
         "meaning": MEANINGS[Role(invitation.role)],
         "known": known,
         "form": form,
@@ -166,6 +179,17 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
         "next": reverse("web:join", args=[token]),
     }
     return render(request, "web/join.html", context, status=form.status)
+
+
+def _joined(
+    row: Membership | Invitation | OrganisationMember | OrganisationInvitation,
+) -> Tenant | Organisation:
+    return row.tenant if isinstance(row, Membership | Invitation) else row.organisation
+
+
+def _home_of(member: Membership | OrganisationMember) -> str:
+    page = "overview" if isinstance(member, Membership) else "organisation"
+    return reverse(f"web:{page}", args=[_joined(member).name])
 
 
 def _shown(

@@ -30,12 +30,12 @@ def require_factors(request: HttpRequest, access: TenantAccess) -> HttpResponse:
             form.refuse(error)
         else:
             return _changed(access, changed, f"{changed.name} requires a second factor.")
-    without = queries.members_without_factor(access.tenant)
+    without = queries.people_without_factor(access.tenant)
     context = {
         "here": "people",
         "form": form,
         "own": factors.are_asked_for(access.person),
-        "without": [row.person.email for row in without.order_by("pk")[: actions.NAMED_MAX]],
+        "without": [row.email for row in without.order_by("pk")[: actions.NAMED_MAX]],
         "count": without.count(),
     }
     return render(request, "web/require_factors.html", context, status=form.status)

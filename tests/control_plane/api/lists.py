@@ -40,8 +40,19 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
 from quotas.models import PlanVersion
-from tenants.models import ApiKey, Invitation, Membership, Person, ServiceAccount, Session, Tenant
-from tenants.roles import Role, Standing
+from tenants.models import (
+    ApiKey,
+    Invitation,
+    Membership,
+    Organisation,
+    OrganisationInvitation,
+    OrganisationMember,
+    Person,
+    ServiceAccount,
+    Session,
+    Tenant,
+)
+from tenants.roles import OrganisationRole, Role, Standing
 from tests.certificates import identity, server_credentials
 from tests.control_plane.billing import invoice_rows
 from tests.control_plane.world import House
@@ -115,6 +126,76 @@ def invitations(house: House, said: Cluster, numbers: range) -> None:
             role=Role.DEVELOPER,
             token_hash=f"{n:064x}",
             expires_at=LATER,
+        )
+        for n in numbers
+    )
+
+
+def organisation_of(house: House) -> Organisation:
+    """The one that the lists below are about; the house's owner owns it."""
+    made, new = Organisation.objects.get_or_create(
+        public_id="org_listed", defaults={"name": "listed", "display_name": "listed"}
+    )
+    if new:
+        OrganisationMember.objects.create(
+            organisation=made, person=_owner(house), role=OrganisationRole.OWNER
+        )
+    return made
+
+
+def _owner(house: House) -> Person:
+    return Person.objects.get(memberships__tenant=house.tenant, memberships__role=Role.OWNER)
+
+
+def organisations(house: House, said: Cluster, numbers: range) -> None:
+    made = Organisation.objects.bulk_create(
+        Organisation(public_id=f"org_{n}", name=f"organisation-{n}", display_name=f"{n}") for n in numbers
+    )
+    OrganisationMember.objects.bulk_create(
+        OrganisationMember(organisation=row, person=_owner(house), role=OrganisationRole.AUDITOR)
+        for row in made
+    )
+
+
+def organisation_members(house: House, said: Cluster, numbers: range) -> None:
+    OrganisationMember.objects.bulk_create(
+        OrganisationMember(organisation=organisation_of(house), person=person, role=OrganisationRole.AUDITOR)
+        for person in _persons("member", numbers)
+    )
+
+
+def organisation_invitations(house: House, said: Cluster, numbers: range) -> None:
+    OrganisationInvitation.objects.bulk_create(
+        OrganisationInvitation(
+            public_id=f"ivt_{n}",
+            organisation=organisation_of(house),
+            email=f"invited-{n}@acme.example",
+            role=OrganisationRole.AUDITOR,
+            token_hash=f"{n:064x}",
+            expires_at=LATER,
+        )
+        for n in numbers
+    )
+
+
+def organisation_tenants(house: House, said: Cluster, numbers: range) -> None:
+    Tenant.objects.bulk_create(
+        Tenant(public_id=f"ten_{n}", name=f"tenant-{n}", organisation=organisation_of(house)) for n in numbers
+    )
+
+
+def organisation_audit(house: House, said: Cluster, numbers: range) -> None:
+    AuditEntry.objects.bulk_create(
+        AuditEntry(
+            tenant=organisation_of(house).public_id,
+            sequence=1_000 + n,
+            at=BEGINNING,
+            actor_kind="system",
+            actor_id="test",
+            action="member.join",
+            object_id=f"usr_{n}",
+            previous_hash=f"{n:064x}",
+            hash=f"{n + 1:064x}",
         )
         for n in numbers
     )
@@ -521,6 +602,11 @@ LISTS: Mapping[str, Listed] = {
     "/v1/tenants": Listed(fill=tenants, by=OPERATOR),
     "/v1/people": Listed(fill=people),
     "/v1/invitations": Listed(fill=invitations),
+    "/v1/organisations": Listed(fill=organisations),
+    "/v1/organisations/{organisation}/members": Listed(fill=organisation_members, of="org_listed"),
+    "/v1/organisations/{organisation}/invitations": Listed(fill=organisation_invitations, of="org_listed"),
+    "/v1/organisations/{organisation}/tenants": Listed(fill=organisation_tenants, of="org_listed"),
+    "/v1/organisations/{organisation}/audit": Listed(fill=organisation_audit, of="org_listed"),
     "/v1/sign-ins": Listed(fill=sign_ins),
     "/v1/second-factors": Listed(fill=second_factors),
     "/v1/topics": Listed(fill=topics),
@@ -574,6 +660,7 @@ NO_LISTS = {
     "/v1/webhooks/{webhook}/attempts",
     "/v1/quotas/preview",
     "/v1/tenants/{tenant}",
+    "/v1/organisations/{organisation}/tenants/{tenant}",
     "/v1/topics/{name}",
     "/v1/bin/topics/{topic}",
     "/v1/topics/{name}/durability",

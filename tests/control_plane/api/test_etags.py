@@ -14,9 +14,15 @@ from control_plane.topics import observed
 from control_plane.topics.models import Topic
 from tenants.models import Membership
 from tenants.roles import Standing
-from tests.control_plane.world import ACTOR, Answer, House, call, make_house
+from tests.control_plane.world import ACTOR, Answer, House, call, make_house, make_organisation
 
 pytestmark = pytest.mark.django_db
+
+
+WHAT = [
+    *("topic", "key", "quotas", "tenant", "person"),
+    *("organisation", "member", "tenant of an organisation"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +50,10 @@ def changes(house: House) -> dict[str, tuple[str, list[tuple[str, str, Any]]]]:
     person = Membership.objects.get(tenant=house.tenant, role="developer").person.public_id
     key = call("POST", "/v1/keys", {"name": "x"}, token=house.credentials[Standing.OWNER]).body["id"]
     tenant = f"/v1/tenants/{house.tenant.public_id}"
+    made = make_organisation(house, "acme")
+    organisation = f"/v1/organisations/{made.public_id}"
+    auditor = Membership.objects.get(tenant=house.tenant, role="auditor").person.public_id
+    member = f"{organisation}/members/{auditor}"
     return {
         "topic": (
             "/v1/topics/orders",
@@ -55,6 +65,22 @@ def changes(house: House) -> dict[str, tuple[str, list[tuple[str, str, Any]]]]:
             [("PATCH", "/v1/quotas", {"partitions_max": 7}), ("PATCH", "/v1/quotas", {"partitions_max": 8})],
         ),
         "tenant": (tenant, [("POST", f"{tenant}/suspend", None), ("POST", f"{tenant}/resume", None)]),
+        "organisation": (
+            organisation,
+            [
+                ("PATCH", organisation, {"display_name": "Acme Limited"}),
+                ("PATCH", organisation, {"name": "acme-ltd"}),
+                ("DELETE", organisation, None),
+            ],
+        ),
+        "member": (
+            member,
+            [("PATCH", member, {"role": "admin"}), ("DELETE", member, None)],
+        ),
+        "tenant of an organisation": (
+            tenant,
+            [("POST", f"{organisation}{tenant[3:]}", None), ("DELETE", f"{organisation}{tenant[3:]}", None)],
+        ),
         "person": (
             f"/v1/people/{person}",
             [
@@ -65,7 +91,7 @@ def changes(house: House) -> dict[str, tuple[str, list[tuple[str, str, Any]]]]:
     }
 
 
-@pytest.mark.parametrize("what", ["topic", "key", "quotas", "tenant", "person"])
+@pytest.mark.parametrize("what", WHAT)
 def test_a_change_is_made_only_of_what_was_read(house: House, what: str) -> None:
     address, steps = changes(house)[what]
     tag = ""
@@ -85,11 +111,13 @@ def test_a_change_is_made_only_of_what_was_read(house: House, what: str) -> None
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("what", ["topic", "person"])
+@pytest.mark.parametrize("what", ["topic", "person", "member"])
 def test_of_many_changes_of_what_was_read_one_is_made(house: House, what: str) -> None:
     address, steps = changes(house)[what]
     tag = asked(house, "GET", address).headers["ETag"]
-    bodies: list[Any] = [{"role": role} for role in ("admin", "billing", "auditor", "owner")]
+    # Of a member who is an auditor that is no change.
+    fourth = "auditor" if what == "person" else "admin"
+    bodies: list[Any] = [{"role": role} for role in ("admin", "billing", fourth, "owner")]
     if what == "topic":
         bodies = [{"partitions": partitions} for partitions in (2, 3, 4, 5)]
     barrier = Barrier(len(bodies))
@@ -106,7 +134,7 @@ def test_of_many_changes_of_what_was_read_one_is_made(house: House, what: str) -
     assert statuses[0] in (200, 202) and statuses[1:] == [412] * 3
 
 
-@pytest.mark.parametrize("what", ["topic", "key", "quotas", "tenant", "person"])
+@pytest.mark.parametrize("what", WHAT)
 def test_without_a_condition_and_with_a_star_everything_is_as_before(house: House, what: str) -> None:
     _, steps = changes(house)[what]
     assert asked(house, *steps[0], If_Match="*").status in (200, 202)
@@ -177,6 +205,12 @@ def test_the_document_tells_of_conditions_where_they_are_heeded() -> None:
         ("patch", "/v1/webhooks/{webhook}"),
         ("delete", "/v1/webhooks/{webhook}"),
         ("patch", "/v1/quotas"),
+        ("patch", "/v1/organisations/{organisation}"),
+        ("delete", "/v1/organisations/{organisation}"),
+        ("patch", "/v1/organisations/{organisation}/members/{person}"),
+        ("delete", "/v1/organisations/{organisation}/members/{person}"),
+        ("post", "/v1/organisations/{organisation}/tenants/{tenant}"),
+        ("delete", "/v1/organisations/{organisation}/tenants/{tenant}"),
         ("patch", "/v1/tenants/{tenant}"),
         ("delete", "/v1/tenants/{tenant}"),
         ("post", "/v1/tenants/{tenant}/reopen"),

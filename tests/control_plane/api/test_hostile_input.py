@@ -15,9 +15,17 @@ from control_plane.placement import driving, planning
 from control_plane.topics import actions as topics
 from control_plane.topics.models import Topic
 from penstock.contract.errors import ErrorCode
-from tenants.models import Session, Tenant
+from tenants.models import Organisation, Session, Tenant
 from tenants.roles import Standing
-from tests.control_plane.world import ACTOR, PASSWORD, House, call, everything_delivered, make_house
+from tests.control_plane.world import (
+    ACTOR,
+    PASSWORD,
+    House,
+    call,
+    everything_delivered,
+    make_house,
+    make_organisation,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -58,6 +66,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 def house() -> House:
     made = make_house("acme")
     topics.create_topic(ACTOR, made.tenant, name="orders", partitions=3, settings={})
+    make_organisation(made, "acme")
     everything_delivered()
     return made
 
@@ -85,6 +94,7 @@ VALID: dict[str, Any] = {
     "token": "psi_nothing",
     "role": "auditor",
     "name": "fresh",
+    "display_name": "Fresh & Sons",
     "partitions": 4,
     "settings": {},
     "topics": [{"name": "fresh", "partitions": 4, "settings": {}}],
@@ -211,6 +221,7 @@ def credential(house: House, method: str, path: str) -> dict[str, Any]:
 def filled(path: str, house: House) -> str:
     return (
         path.replace("{name}", "orders")
+        .replace("{organisation}", Organisation.objects.get().public_id)
         .replace("{tenant}", house.tenant.public_id)
         .replace("{", "")
         .replace("}", "")

@@ -68,9 +68,8 @@ def read(house: House) -> Read:
     def page(path: str, *query: str) -> Answer:
         listed = LISTS[path]
         asked = "&".join(text for text in (listed.query, *query) if text)
-        header = house.tenant if listed.by is Standing.OPERATOR else None
         where = re.sub(r"\{\w+\}", listed.of, path)
-        return call("GET", f"{where}?{asked}", token=house.credentials[listed.by], tenant=header)
+        return call("GET", f"{where}?{asked}", token=house.credentials[listed.by], tenant=house.tenant)
 
     return page
 

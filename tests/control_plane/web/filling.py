@@ -43,11 +43,15 @@ from tenants.models import (
     Invitation,
     Membership,
     OperatorToken,
+    Organisation,
+    OrganisationInvitation,
+    OrganisationMember,
     Person,
     ServiceAccount,
     Session,
     Tenant,
 )
+from tenants.roles import OrganisationRole, Role
 from tests.certificates import identity, server_credentials
 from tests.control_plane.billing import invoice_rows
 from tests.control_plane.billing.invoice_rows import METERS
@@ -71,10 +75,54 @@ def fill(tenant: Tenant, owner: Person, numbers: range) -> None:
         _access(tenant, numbers)
         _webhooks(tenant, numbers)
         _people(tenant, owner, numbers)
+        _organisations(owner, numbers)
         _tenants(owner, numbers)
         _usage(tenant, numbers)
         _invoices(tenant, numbers)
         _what_waits(numbers)
+
+
+def _organisations(owner: Person, numbers: range) -> None:
+    """Organisations of the owner; the first has members, invitations and tenants, all of which are the owner's."""
+    Organisation.objects.bulk_create(
+        Organisation(
+            public_id=f"org_{number}", name=f"organisation-{number:03}", display_name=f"Number {number}"
+        )
+        for number in numbers
+    )
+    made = Organisation.objects.filter(public_id__in=[f"org_{number}" for number in numbers])
+    OrganisationMember.objects.bulk_create(
+        OrganisationMember(organisation=row, person=owner, role=OrganisationRole.OWNER) for row in made
+    )
+    first = Organisation.objects.get(public_id="org_0")
+    OrganisationMember.objects.bulk_create(
+        OrganisationMember(
+            organisation=first,
+            person=Person.objects.create(email=f"of-organisation-{number}@acme.example"),
+            role=OrganisationRole.AUDITOR,
+        )
+        for number in numbers
+    )
+    OrganisationInvitation.objects.bulk_create(
+        OrganisationInvitation(
+            organisation=first,
+            public_id=f"ivt_of_organisation_{number}",
+            email=f"invited-{number}@acme.example",
+            role=OrganisationRole.AUDITOR,
+            token_hash=f"of organisation {number}",
+            expires_at=FAR,
+        )
+        for number in numbers
+    )
+    tenants = Tenant.objects.bulk_create(
+        Tenant(
+            public_id=f"ten_of_organisation_{number}",
+            name=f"of-organisation-{number:03}",
+            organisation=first,
+        )
+        for number in numbers
+    )
+    Membership.objects.bulk_create(Membership(tenant=row, person=owner, role=Role.OWNER) for row in tenants)
 
 
 def _hex(number: int, kind: int) -> str:

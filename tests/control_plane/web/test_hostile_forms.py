@@ -38,7 +38,7 @@ from tenants.models import (
 )
 from tenants.roles import Standing
 from tenants.tokens import token_hash
-from tests.control_plane.world import ACTOR, House, everything_delivered, make_house
+from tests.control_plane.world import ACTOR, House, everything_delivered, make_house, make_organisation
 from web import assets, broker_access, views
 from web.forms.fields import TEXT_MAX
 from web.urls import urlpatterns
@@ -110,6 +110,8 @@ def _version_of(house: House, route: str) -> int:
 
 def _arguments(house: House, route: str) -> list[str]:
     known = {
+        "organisation": "acme-group",
+        "moved": house.tenant.public_id,
         "tenant": house.tenant.public_id if route.startswith("operator/") else "acme",
         "name": "orders",
         "topic": "top_binned",
@@ -236,6 +238,7 @@ def house() -> House:
         browser=HOSTILE["markup"],
         expires_at=timezone.now() + timedelta(days=1),
     )
+    make_organisation(made, "acme-group", owning=True)
     everything_delivered()
     return made
 

@@ -137,6 +137,15 @@ PAGES = {
     "proof": ONE,
     "close-tenant": ONE,
     "people": LISTS,
+    "organisations": LISTS,
+    "new-organisation": ONE,
+    "organisation": LISTS,
+    "edit-organisation": ONE,
+    "delete-organisation": ONE,
+    "move-in": LISTS,
+    "move-out": ONE,
+    "invite-member": ONE,
+    "remove-member": ONE,
     "invite": ONE,
     "remove-person": LISTS,
     "audit": LISTS,
@@ -170,6 +179,8 @@ POSTS = {
     "verify",
     "withdraw-invitation",
     "change-role",
+    "withdraw-member",
+    "member-role",
     "operator-suspend",
     "operator-person-limit",
     "operator-reset",
@@ -270,6 +281,8 @@ def version_of(page: str) -> int:
 
 def address_of(house: House, name: str, route: str) -> str:
     known = {
+        "organisation": "organisation-000",
+        "moved": "ten_of_organisation_0",
         "tenant": house.tenant.public_id if route.startswith("operator/") else "acme",
         "name": "topic-000",
         "topic": "top_binned_0",

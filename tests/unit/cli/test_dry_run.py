@@ -50,6 +50,13 @@ COMMANDS = {
     "access remove": ["acl_1"],
     "access default": ["deny"],
     "tenant protect": ["tn_1"],
+    "organisation create": ["acme"],
+    "organisation rename": ["org_1", "--name", "acme"],
+    "organisation delete": ["org_1"],
+    "organisation role": ["org_1", "usr_1", "auditor"],
+    "organisation remove": ["org_1", "usr_1"],
+    "organisation move-in": ["org_1", "tn_1"],
+    "organisation move-out": ["org_1", "tn_1"],
 }
 """Every command that changes one object by REST, with arguments."""
 OF_THEIR_OWN = {
@@ -68,6 +75,8 @@ OF_THEIR_OWN = {
 }
 """Commands with a dry run of their own."""
 WITHOUT = {
+    "organisation invite": "an e-mail is sent, and withdrawn with one command",
+    "organisation withdraw": "as to invite",
     "tenant close": "the life of a tenant; REST has no dry run of it",
     "tenant reopen": "as to close one",
     "topic delete-records": "the brokers delete messages",
@@ -118,6 +127,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[LittleServer]:
         monkeypatch.setenv("PENSTOCK_API_URL", server.url)
         monkeypatch.setenv("PENSTOCK_API_KEY", KEY)
         monkeypatch.setenv("PENSTOCK_OPERATOR_TOKEN", "operator")
+        monkeypatch.setenv("PENSTOCK_SESSION_TOKEN", "session")
         monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "127.0.0.1:9")
         yield server
 

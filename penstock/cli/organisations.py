@@ -1,0 +1,311 @@
+"""`penstock organisation`: organisations of a person, their members, invitations and tenants, over REST."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from penstock.cli.confirmation import must_agree
+from penstock.cli.display import line
+from penstock.cli.dry_run import ChangingCommand
+from penstock.cli.invocation import Group, current
+from penstock.cli.output import print_json, print_table, say
+from penstock.cli.rest import client_with, settings
+from penstock.cli.topic_changes import timeout_option
+from penstock.contract.errors import ConfigurationError
+from penstock.rest.client import RestClient, segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SESSION_VARIABLE = "PENSTOCK_SESSION_TOKEN"
+ROLES = ("owner", "admin", "billing", "auditor")
+_PATH = "/v1/organisations"
+_FunctionT = TypeVar("_FunctionT", bound="Callable[..., Any]")
+
+
+def session_option(command: _FunctionT) -> _FunctionT:
+    """Organisations are for people: they carry the token of a session, no key of a tenant."""
+    return click.option(
+        "--token-file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help=f"File with the token of your session, as POST /v1/sign-in answers it (or {SESSION_VARIABLE}).",
+    )(command)
+
+
+@contextmanager
+def session_client(token_file: Path | None) -> Iterator[RestClient]:
+    """A client with the token of a person's session. Raises `ConfigurationError` when there is none."""
+    if token_file is not None:
+        try:
+            token = token_file.read_text(encoding="ascii", errors="replace").strip()
+        except OSError as error:
+            raise ConfigurationError(f"session's token: {error}") from error
+    else:
+        token = os.environ.get(SESSION_VARIABLE, "").strip()
+    if not token:
+        raise ConfigurationError(
+            f"session's token: name its file with --token-file, or set {SESSION_VARIABLE}"
+        )
+    with client_with(settings(), token) as rest:
+        yield rest
+
+
+@click.group(name="organisation", cls=Group, path=("organisation",))
+def organisation() -> None:
+    """Organisations that own several tenants: members, invitations, tenants."""
+
+
+@organisation.command("list", examples=["penstock organisation list --token-file session.token"])
+@session_option
+@timeout_option
+def organisation_list(token_file: Path | None, timeout: float) -> None:
+    """List your organisations and what you are in each."""
+    with session_client(token_file) as rest:
+        found = list(rest.items(_PATH, timeout_s=timeout))
+    if current().json:
+        print_json({"organisations": found})
+        return
+    print_table(
+        ["organisation", "name", "called", "you are", "made"],
+        [[one["id"], one["name"], one["display_name"], one["role"], one["created_at"]] for one in found],
+        empty="You belong to no organisation. Make one: penstock organisation create acme",
+    )
+
+
+@organisation.command(
+    "create",
+    cls=ChangingCommand,
+    examples=["penstock organisation create acme --display-name 'Acme Group' --token-file session.token"],
+)
+@click.argument("name")
+@click.option("--display-name", help="What people call it; the name unless given.")
+@session_option
+@timeout_option
+def organisation_create(name: str, display_name: str | None, token_file: Path | None, timeout: float) -> None:
+    """Make an organisation, and print its id. You are its owner."""
+    body = {"name": name} | ({} if display_name is None else {"display_name": display_name})
+    with session_client(token_file) as rest:
+        made = rest.post(_PATH, body, timeout_s=timeout)
+    if current().json:
+        print_json(made)
+        return
+    click.echo(made["id"])
+
+
+@organisation.command(
+    "rename",
+    cls=ChangingCommand,
+    examples=["penstock organisation rename org_4fZ8 --display-name 'Acme Group' --token-file session.token"],
+)
+@click.argument("organisation_id", metavar="ID")
+@click.option("--name", help="Another unique name.")
+@click.option("--display-name", help="What people call it.")
+@session_option
+@timeout_option
+def organisation_rename(
+    organisation_id: str, name: str | None, display_name: str | None, token_file: Path | None, timeout: float
+) -> None:
+    """Give an organisation other names."""
+    body = {
+        field: value for field, value in (("name", name), ("display_name", display_name)) if value is not None
+    }
+    if not body:
+        raise click.UsageError("say --name, --display-name or both.")
+    with session_client(token_file) as rest:
+        changed = rest.patch(_of(organisation_id), body, timeout_s=timeout)
+    _done(changed, f"It is {changed['name']} now, called {changed['display_name']}.")
+
+
+@organisation.command(
+    "delete",
+    cls=ChangingCommand,
+    examples=["penstock organisation delete org_4fZ8 --yes --token-file session.token"],
+)
+@click.argument("organisation_id", metavar="ID")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@session_option
+@timeout_option
+def organisation_delete(organisation_id: str, yes: bool, token_file: Path | None, timeout: float) -> None:
+    """Delete an organisation that has no tenants. It asks before, and needs --yes where there is no terminal."""
+    if not yes:
+        must_agree(f"{organisation_id} goes for good, with its members and invitations. Go on?")
+    with session_client(token_file) as rest:
+        rest.delete(_of(organisation_id), timeout_s=timeout)
+    _done({"id": organisation_id, "deleted": True}, f"Deleted {organisation_id}.")
+
+
+@organisation.command(
+    "members", examples=["penstock organisation members org_4fZ8 --token-file session.token"]
+)
+@click.argument("organisation_id", metavar="ID")
+@session_option
+@timeout_option
+def organisation_members(organisation_id: str, token_file: Path | None, timeout: float) -> None:
+    """List the members and open invitations of an organisation."""
+    with session_client(token_file) as rest:
+        members = list(rest.items(_of(organisation_id, "members"), timeout_s=timeout))
+        invited = list(rest.items(_of(organisation_id, "invitations"), timeout_s=timeout))
+    if current().json:
+        print_json({"members": members, "invitations": invited})
+        return
+    rows = [[one["id"], one["email"], one["role"], f"joined {one['joined_at']}"] for one in members]
+    rows += [[one["id"], one["email"], one["role"], f"invited until {one['expires_at']}"] for one in invited]
+    print_table(["id", "address", "role", "since"], rows)
+
+
+@organisation.command(
+    "role",
+    cls=ChangingCommand,
+    examples=["penstock organisation role org_4fZ8 usr_9Kd2 auditor --token-file session.token"],
+)
+@click.argument("organisation_id", metavar="ID")
+@click.argument("person")
+@click.argument("role", type=click.Choice(ROLES))
+@session_option
+@timeout_option
+def organisation_role(
+    organisation_id: str, person: str, role: str, token_file: Path | None, timeout: float
+) -> None:
+    """Give a member another role. It holds in every tenant of the organisation at once."""
+    with session_client(token_file) as rest:
+        path = _of(organisation_id, "members", person)
+        changed = rest.patch(path, {"role": role}, timeout_s=timeout)
+    _done(changed, f"{changed['email']} is {changed['role']} now.")
+
+
+@organisation.command(
+    "remove",
+    cls=ChangingCommand,
+    examples=["penstock organisation remove org_4fZ8 usr_9Kd2 --yes --token-file session.token"],
+)
+@click.argument("organisation_id", metavar="ID")
+@click.argument("person")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@session_option
+@timeout_option
+def organisation_remove(
+    organisation_id: str, person: str, yes: bool, token_file: Path | None, timeout: float
+) -> None:
+    """Remove a member, or leave with your own id. Keys that they may hold no more are revoked."""
+    if not yes:
+        must_agree(f"{person} sees nothing of the organisation any more, and their keys are revoked. Go on?")
+    with session_client(token_file) as rest:
+        rest.delete(_of(organisation_id, "members", person), timeout_s=timeout)
+    _done({"id": person, "removed": True}, f"Removed {person}.")
+
+
+@organisation.command(
+    "invite",
+    examples=["penstock organisation invite org_4fZ8 ann@example.com auditor --token-file session.token"],
+)
+@click.argument("organisation_id", metavar="ID")
+@click.argument("email")
+@click.argument("role", type=click.Choice(ROLES))
+@session_option
+@timeout_option
+def organisation_invite(
+    organisation_id: str, email: str, role: str, token_file: Path | None, timeout: float
+) -> None:
+    """Invite a person by e-mail address. Without a mail server it prints the link: pass it on."""
+    with session_client(token_file) as rest:
+        body = {"email": email, "role": role}
+        made = rest.post(_of(organisation_id, "invitations"), body, timeout_s=timeout)
+    if current().json:
+        print_json(made)
+        return
+    click.echo(line(made["link"] or made["id"]))
+    say(f"{email} joins as {role} {'with this link' if made['link'] else 'with the link that is mailed'}.")
+
+
+@organisation.command(
+    "withdraw", examples=["penstock organisation withdraw org_4fZ8 ivt_7Qw1 --token-file session.token"]
+)
+@click.argument("organisation_id", metavar="ID")
+@click.argument("invitation")
+@session_option
+@timeout_option
+def organisation_withdraw(
+    organisation_id: str, invitation: str, token_file: Path | None, timeout: float
+) -> None:
+    """Withdraw an invitation: its link stops working."""
+    with session_client(token_file) as rest:
+        rest.delete(_of(organisation_id, "invitations", invitation), timeout_s=timeout)
+    _done({"id": invitation, "withdrawn": True}, f"Withdrew {invitation}.")
+
+
+@organisation.command(
+    "tenants", examples=["penstock organisation tenants org_4fZ8 --token-file session.token"]
+)
+@click.argument("organisation_id", metavar="ID")
+@session_option
+@timeout_option
+def organisation_tenants(organisation_id: str, token_file: Path | None, timeout: float) -> None:
+    """List the tenants of an organisation."""
+    with session_client(token_file) as rest:
+        found = list(rest.items(_of(organisation_id, "tenants"), timeout_s=timeout))
+    if current().json:
+        print_json({"tenants": found})
+        return
+    print_table(
+        ["tenant", "name", "state", "made"],
+        [[one["id"], one["name"], _state(one), one["created_at"]] for one in found],
+        empty="It owns no tenants. Move one in: penstock organisation move-in ID TENANT",
+    )
+
+
+@organisation.command(
+    "move-in",
+    cls=ChangingCommand,
+    examples=["penstock organisation move-in org_4fZ8 tn_2Lm5 --token-file session.token"],
+)
+@click.argument("organisation_id", metavar="ID")
+@click.argument("tenant")
+@session_option
+@timeout_option
+def organisation_move_in(organisation_id: str, tenant: str, token_file: Path | None, timeout: float) -> None:
+    """Move a tenant that you own into an organisation that you own."""
+    with session_client(token_file) as rest:
+        moved = rest.post(_of(organisation_id, "tenants", tenant), timeout_s=timeout)
+    _done(moved, f"{moved['name']} belongs to {organisation_id} now.")
+
+
+@organisation.command(
+    "move-out",
+    cls=ChangingCommand,
+    examples=["penstock organisation move-out org_4fZ8 tn_2Lm5 --yes --token-file session.token"],
+)
+@click.argument("organisation_id", metavar="ID")
+@click.argument("tenant")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@session_option
+@timeout_option
+def organisation_move_out(
+    organisation_id: str, tenant: str, yes: bool, token_file: Path | None, timeout: float
+) -> None:
+    """Move a tenant out: it stands alone. Rights and keys by the organisation end at once."""
+    if not yes:
+        must_agree(f"Members without a role of their own lose {tenant}, and their keys are revoked. Go on?")
+    with session_client(token_file) as rest:
+        moved = rest.delete(_of(organisation_id, "tenants", tenant), timeout_s=timeout)
+    _done(moved, f"{moved['name']} stands alone now.")
+
+
+def _of(organisation_id: str, *rest: str) -> str:
+    return "/".join([_PATH, segment(organisation_id), *map(segment, rest)])
+
+
+def _state(tenant: dict[str, Any]) -> str:
+    if tenant["closed_at"] is not None:
+        return "closed"
+    return "suspended" if tenant["suspended"] else "open"
+
+
+def _done(answer: dict[str, Any], said: str) -> None:
+    if current().json:
+        print_json(answer)
+        return
+    say(said)
