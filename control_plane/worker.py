@@ -19,7 +19,10 @@ from penstock.contract.errors import ConfigurationError
 from penstock.rules.addresses import split_address
 
 if TYPE_CHECKING:
-    from control_plane.webhooks.couriers import Couriers
+    from control_plane.audit_topics.models import AuditTopic
+    from control_plane.audit_topics.sending import Sender
+    from control_plane.couriers.couriers import Couriers
+    from control_plane.webhooks.models import Webhook
 
 _TURN_S = 1.0
 _LOOK_S = 2.0
@@ -52,7 +55,9 @@ class Worker:
         self._listener: HttpListener | None = None
         self._looking = threading.Lock()
         self._seen: tuple[float, dict[str, float] | None] | None = None
-        self._couriers: Couriers | None = None
+        self._webhooks: Couriers[Webhook] | None = None
+        self._audit_topics: Couriers[AuditTopic] | None = None
+        self._sender: Sender | None = None
 
     def serve(self) -> None:
         """Open the listener. Raises `OSError` when its address cannot be bound."""
@@ -72,19 +77,28 @@ class Worker:
         """In a process that the worker forked: it would go on when the worker is killed, and no stop would reach it."""
         threading.Thread(target=_end_with, args=(self._pid,), name="parent", daemon=True).start()
 
-    def deliver_webhooks(self) -> None:
-        """Start the couriers, on threads of this process."""
-        from control_plane.webhooks.couriers import Couriers
+    def start_couriers(self) -> None:
+        """For webhooks and for topics with audit logs, on threads of this process."""
+        from control_plane.audit_topics.line import AuditTopicLine
+        from control_plane.audit_topics.sending import Sender
+        from control_plane.couriers.couriers import Couriers
+        from control_plane.webhooks.line import WebhookLine
 
         configured = config.current()
         ca_file = None if configured.webhooks is None else configured.webhooks.ca_file
-        self._couriers = Couriers(allowed=configured.webhook_networks, ca_file=ca_file)
-        self._couriers.start()
+        self._webhooks = Couriers(WebhookLine(allowed=configured.webhook_networks, ca_file=ca_file))
+        self._sender = Sender()
+        self._audit_topics = Couriers(AuditTopicLine(self._sender), per_tenant=1)
+        self._webhooks.start()
+        self._audit_topics.start()
 
-    def stop_webhooks(self) -> None:
+    def stop_couriers(self) -> None:
         """Hand out nothing more. Attempts under way have a moment; what is not written down comes again."""
-        if self._couriers is not None:
-            self._couriers.stop(_TURN_S)
+        for couriers in (self._webhooks, self._audit_topics):
+            if couriers is not None:
+                couriers.stop(_TURN_S)
+        if self._sender is not None:
+            self._sender.close()
 
     def turn(self) -> None:
         """Show that the worker's loop turns."""
@@ -228,13 +242,13 @@ def _connected() -> Worker:
         worker.turn()
         sender.timer.call_repeatedly(_TURN_S, worker.turn)
         _on_a_thread(lambda: actions.beat("ready"))
-        worker.deliver_webhooks()
+        worker.start_couriers()
 
     def stopping(**_: Any) -> None:
         from control_plane.processes import actions
 
         worker.state = "stopping"
-        worker.stop_webhooks()
+        worker.stop_couriers()
         _on_a_thread(actions.say_stopping)
 
     def stopped(**_: Any) -> None:

@@ -17,8 +17,7 @@ from control_plane.outbox import actions as outbox
 from control_plane.outbox import conditions
 from control_plane.topics import actions, queries
 from control_plane.topics.models import Topic
-from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound
-from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.errors import AlreadyExists, NotFound
 from penstock.rules.names import check_topic_name
 from quotas.queries import limits_of
 from tenants.models import Tenant
@@ -36,8 +35,7 @@ def remove_topic(actor: Actor, tenant: Tenant, name: str, *, purge: bool = False
     days = limits_of(tenant).bin_days
     with transaction.atomic():
         topic = actions.locked_topic(tenant, name)
-        if tenant.public_id == SYSTEM_TENANT:
-            raise InvalidRequest(f"topic {name!r}: the service's own topics stay")
+        actions.check_by_hand(actor, topic)
         if not days or not topic.on_brokers:
             return actions.delete_topic(actor, tenant, name)
         topic.binned_at = timezone.now()

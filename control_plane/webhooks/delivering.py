@@ -8,6 +8,7 @@ from pathlib import Path
 from django.utils import timezone
 
 from control_plane.config import Network
+from control_plane.couriers import leases
 from control_plane.webhooks import actions, outcomes, sending, signing
 from control_plane.webhooks.destinations import destination
 from control_plane.webhooks.events import PING, Event, wanted
@@ -68,7 +69,7 @@ class Turn:
                         return made
             return made
         finally:
-            outcomes.give_back(self._row)
+            leases.give_back(self._row)
 
     def _attempt(self, source: str, event: Event) -> Outcome:
         """Not delivered, too, where another courier has the webhook by now."""

@@ -15,6 +15,7 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from control_plane import config
 from control_plane.audit.models import AuditEntry
 from control_plane.config import WebhooksConfig
+from control_plane.couriers import leases
 from control_plane.mail.models import Mail
 from control_plane.webhooks import actions, outcomes, pauses, queries, sending
 from control_plane.webhooks.models import OFF, ON, Webhook, WebhookAttempt
@@ -408,9 +409,9 @@ def test_another_address_is_tried_at_once_and_makes_an_attempt_under_way_outdate
 
 def test_what_a_courier_notes_after_a_change_is_not_written(house: House, endpoint: Receiver) -> None:
     row, _ = make(house.tenant, endpoint)
-    claimed = outcomes.claim(fresh(row))
+    claimed = leases.claim(fresh(row))
     assert claimed is not None
-    assert outcomes.claim(row) is None, "a courier has it"
+    assert leases.claim(row) is None, "a courier has it"
     actions.resume(ACTOR, house.tenant, row.public_id)
     outcome = outcomes.Outcome(at=timezone.now(), duration_ms=1, status=200)
     event_position = claimed.positions.get().position
