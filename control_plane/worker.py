@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _TURN_S = 1.0
 _LOOK_S = 2.0
 """Between two looks at the database for /metrics, whatever number of scrapers asks."""
+_LEVELS_S = 10.0
+"""The same for levels of all tenants."""
 _PARENT_S = 0.5
 """Between two looks of a forked process at its parent."""
 _log = logging.getLogger(__name__)
@@ -37,11 +39,31 @@ _tasks = Counter(
     ["task"],
     registry=registry,
 )
+_attempts = Counter(
+    "penstock_webhook_attempts",
+    "Number of attempts of this worker to deliver to webhooks, by outcome: delivered; refused, with another status;"
+    " unanswered; outdated, when the webhook was changed meanwhile.",
+    ["outcome"],
+    registry=registry,
+)
 GAUGES = {
     "worker_ready": "1 while this worker takes tasks, 0 while it starts or stops.",
     "worker_keeps_schedule": "1 if this worker held the lease of the schedule last; of all workers one does.",
     "worker_last_sweep_seconds": "When a worker last swept the outbox, in seconds since 1970; 0 before the first time.",
 }
+LEVELS_OF = {
+    "audit_topic_lag_entries": (
+        "Entries of a tenant's audit log that its topic __audit does not have yet, where it is switched on.",
+        "tenant",
+    ),
+    "webhook_lag_events": (
+        "Events that lie behind the position of the webhook of the tenant that is furthest behind, whatever it takes of "
+        "them; of webhooks that are on.",
+        "tenant",
+    ),
+    "webhooks_off": ("Webhooks that are switched off, by reason: asked, gone, failing.", "reason"),
+}
+"""Levels of the database with one label: what they say, and the label."""
 _PREFIX = "penstock_"
 
 
@@ -55,6 +77,7 @@ class Worker:
         self._listener: HttpListener | None = None
         self._looking = threading.Lock()
         self._seen: tuple[float, dict[str, float] | None] | None = None
+        self._levels: tuple[float, dict[str, dict[str, float]]] | None = None
         self._webhooks: Couriers[Webhook] | None = None
         self._audit_topics: Couriers[AuditTopic] | None = None
         self._sender: Sender | None = None
@@ -86,7 +109,9 @@ class Worker:
 
         configured = config.current()
         ca_file = None if configured.webhooks is None else configured.webhooks.ca_file
-        self._webhooks = Couriers(WebhookLine(allowed=configured.webhook_networks, ca_file=ca_file))
+        self._webhooks = Couriers(
+            WebhookLine(allowed=configured.webhook_networks, ca_file=ca_file, count=count_attempt)
+        )
         self._sender = Sender()
         self._audit_topics = Couriers(AuditTopicLine(self._sender), per_tenant=1)
         self._webhooks.start()
@@ -150,6 +175,32 @@ class Worker:
             found = self._seen[1]
         return (found or {}) | self._own_levels()
 
+    def exported_levels(self) -> dict[str, dict[str, float]]:
+        """The levels with a label, as old as those of `exported`; none while the database is away."""
+        if self.state == "starting":
+            return {}
+        with self._looking:
+            if self._levels is None or time.monotonic() - self._levels[0] > _LEVELS_S:
+                self._levels = time.monotonic(), self._look_at_levels()
+            return self._levels[1]
+
+    def _look_at_levels(self) -> dict[str, dict[str, float]]:
+        from django.db import Error, connection
+
+        from control_plane.audit_topics import queries as audit_topics
+        from control_plane.webhooks import queries as webhooks
+
+        try:
+            return {
+                "audit_topic_lag_entries": {of: float(lag) for of, lag in audit_topics.lags().items()},
+                "webhook_lag_events": {of: float(lag) for of, lag in webhooks.lags().items()},
+                "webhooks_off": {of: float(count) for of, count in webhooks.switched_off().items()},
+            }
+        except Error:
+            return {}
+        finally:
+            connection.close()
+
     def _own_levels(self) -> dict[str, float]:
         return {"worker_ready": float(self.state == "ready")}
 
@@ -187,10 +238,23 @@ class _Gauges(Collector):
     def describe(self) -> Iterator[Metric]:
         for name, said in GAUGES.items():
             yield GaugeMetricFamily(_PREFIX + name, said)
+        for name, (said, label) in LEVELS_OF.items():
+            yield GaugeMetricFamily(_PREFIX + name, said, labels=(label,))
 
     def collect(self) -> Iterator[Metric]:
         for name, value in self._worker.exported().items():
             yield GaugeMetricFamily(_PREFIX + name, GAUGES[name], value=value)
+        for name, levels in self._worker.exported_levels().items():
+            said, label = LEVELS_OF[name]
+            family = GaugeMetricFamily(_PREFIX + name, said, labels=(label,))
+            for of, level in levels.items():
+                family.add_metric((of,), level)
+            yield family
+
+
+def count_attempt(outcome: str) -> None:
+    """One attempt of a courier to deliver to a webhook: delivered, refused, unanswered or outdated."""
+    _attempts.labels(outcome).inc()
 
 
 def main() -> int:

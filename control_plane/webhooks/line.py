@@ -21,8 +21,10 @@ class WebhookLine:
         allowed: Sequence[Network] = (),
         ca_file: Path | None = None,
         within_s: float = sending.WITHIN_S,
+        count: Callable[[str], None] = lambda outcome: None,
     ) -> None:
-        self._allowed, self._ca_file, self._within_s = allowed, ca_file, within_s
+        """`count` is called with the outcome of each attempt."""
+        self._allowed, self._ca_file, self._within_s, self._count = allowed, ca_file, within_s, count
 
     def begin(self) -> None:
         outcomes.begin_sources()
@@ -37,4 +39,5 @@ class WebhookLine:
             ca_file=self._ca_file,
             stopping=stopping,
             within_s=self._within_s,
+            count=self._count,
         ).take()

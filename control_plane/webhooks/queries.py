@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from control_plane.webhooks import sources
-from control_plane.webhooks.models import ON, Webhook, WebhookAttempt
+from control_plane.webhooks.models import ASKED, FAILING, GONE, OFF, ON, Webhook, WebhookAttempt
 from penstock.contract.errors import NotFound
 from tenants.models import Tenant
 
@@ -42,6 +42,23 @@ def waiting(row: Webhook) -> int:
         for one in row.positions.all()
         if one.source in sources.SOURCES
     )
+
+
+def lags() -> dict[str, int]:
+    """Events behind the position of each tenant's webhook that is furthest behind, by the tenant's public id; of those
+    that are on.
+    """
+    found: dict[str, int] = {}
+    rows = sources.behind().filter(webhook__state=ON, webhook__tenant__purged_at=None)
+    for tenant, newest, position in rows.values_list("webhook__tenant__public_id", "newest", "position"):
+        found[tenant] = max(found.get(tenant, 0), newest - position)
+    return dict(sorted(found.items()))
+
+
+def switched_off() -> dict[str, int]:
+    """How many webhooks are off, of all tenants, by reason."""
+    rows = Webhook.objects.filter(state=OFF).values_list("reason").annotate(count=Count("pk"))
+    return dict.fromkeys((ASKED, FAILING, GONE), 0) | dict(rows)
 
 
 def due(now: datetime, *, most: int, without: Collection[int]) -> list[Webhook]:

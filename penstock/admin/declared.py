@@ -10,6 +10,7 @@ from typing import Any
 from penstock.admin.declared_file import Declared, DeclaredAcl, DeclaredKey, DeclaredScope
 from penstock.contract.errors import InvalidRequest
 from penstock.rules.access import ALLOW, circle_among, described_resource
+from penstock.rules.names import AUDIT_TOPIC
 
 _FIXED = ("replication", "timestamp_type")
 """Settings of a topic that are chosen when it is made."""
@@ -227,7 +228,7 @@ def _refuse_circles(wanted: Declared, present: Present, prune: bool, names: Mapp
 def _topics(wanted: Declared, present: Present, removals: list[Change], prune: bool) -> list[Change]:
     if wanted.topics is None:
         return []
-    there = {one["name"]: one for one in present.topics}
+    there = {one["name"]: one for one in present.topics if one["name"] != AUDIT_TOPIC}
     if prune:
         removals += _removed(Kind.TOPIC, there, (one.name for one in wanted.topics))
     changes: list[Change] = []

@@ -74,6 +74,8 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "v1/webhooks/<str:webhook>/ping"): {},
     ("POST", "v1/webhooks/<str:webhook>/resume"): {"skip_waiting": True},
     ("POST", "v1/webhooks/<str:webhook>/rotate"): {"overlap_s": 60},
+    ("PATCH", "v1/audit-topic"): {"retention_ms": 7_200_000},
+    ("DELETE", "v1/audit-topic"): {},
     ("PATCH", "v1/quotas"): {"plan": "committed"},
     ("POST", "v1/plans"): {"name": "fresh", "limits": {"topics_max": 5}},
 }

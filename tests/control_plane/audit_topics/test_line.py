@@ -232,10 +232,12 @@ def test_closed_and_suspended_tenants_wait_and_a_purged_one_is_forgotten(
     tenants.set_suspended(ACTOR, house.tenant, False)
     closing.close(ACTOR, house.tenant)
     assert not take_turn(house.tenant, brokers)
-    Tenant.objects.filter(pk=house.tenant.pk).update(purge_at=timezone.now() - timedelta(days=1))
+    Tenant.objects.filter(pk=house.tenant.pk).update(
+        purge_at=timezone.now() - timedelta(days=1), delivered_generation=1_000
+    )
     monkeypatch.setattr(purging.billing, "is_billed_until", lambda *_: True)
     monkeypatch.setattr(purging.billing, "is_invoiced_until", lambda *_: True)
-    purging.drive_closed()
+    assert purging.drive_closed() == 1
     assert not AuditTopic.objects.exists() and queries.topic_of(house.tenant) is None
 
 

@@ -44,10 +44,10 @@ def test_its_secret_is_shown_once_and_stands_in_no_later_answer(house: House) ->
     [
         ("https://hooks.example.com", "https://hooks.example.com/"),
         ("https://hooks.example.com:8443/", "https://hooks.example.com:8443/"),
-        ("https://hooks.example.com/services/T0/B0/hush", "https://hooks.example.com/…sha256:"),
-        ("https://hooks.example.com:8443/?token=hush", "https://hooks.example.com:8443/…sha256:"),
-        ("https://hooks.example.com?token=hush", "https://hooks.example.com/…sha256:"),
-        ("https://[2606:4700::1111]:1/hush", "https://[2606:4700::1111]:1/…sha256:"),
+        ("https://hooks.example.com/services/T0/B0/hush", "https://hooks.example.com/…hmac:"),
+        ("https://hooks.example.com:8443/?token=hush", "https://hooks.example.com:8443/…hmac:"),
+        ("https://hooks.example.com?token=hush", "https://hooks.example.com/…hmac:"),
+        ("https://[2606:4700::1111]:1/hush", "https://[2606:4700::1111]:1/…hmac:"),
     ],
 )
 def test_path_and_query_of_an_address_are_a_digest(url: str, shown: str) -> None:
