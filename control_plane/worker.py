@@ -57,7 +57,7 @@ LEVELS_OF = {
         "tenant",
     ),
     "webhook_lag_events": (
-        "Events that lie behind the position of the webhook of the tenant that is furthest behind, whatever it takes of "
+        "Events behind the position of the webhook of the tenant that is furthest behind, whatever it takes of "
         "them; of webhooks that are on.",
         "tenant",
     ),

@@ -49,9 +49,8 @@ def lags() -> dict[str, int]:
     that are on.
     """
     found: dict[str, int] = {}
-    rows = sources.behind().filter(webhook__state=ON, webhook__tenant__purged_at=None)
-    for tenant, newest, position in rows.values_list("webhook__tenant__public_id", "newest", "position"):
-        found[tenant] = max(found.get(tenant, 0), newest - position)
+    for tenant, lag in sources.lags():
+        found[tenant] = max(found.get(tenant, 0), lag)
     return dict(sorted(found.items()))
 
 

@@ -14,6 +14,7 @@ from control_plane.access import list_actions
 from control_plane.access.actions import create_key
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit.models import AuditEntry
+from control_plane.audit_topics import actions as audit_topics
 from control_plane.outbox import delivery
 from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
@@ -159,6 +160,7 @@ class _World:
         webhook, _ = webhooks.create(
             ACTOR, tenant, name="siem", url="https://hooks.example.com/", events=["audit.*"]
         )
+        audit_topics.change(ACTOR, tenant, state="on")
         everything_delivered()
         self.ids = {
             "<str:tenant>": tenant.public_id,
