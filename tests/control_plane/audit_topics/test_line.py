@@ -1,13 +1,15 @@
 """The topic with a tenant's audit log: switched on and off, written in order, and who makes keys that read it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
+from billing import queries as billing
 from control_plane.access import actions as access
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit_topics import actions, queries
@@ -177,13 +179,14 @@ def test_deleted_it_is_made_again_from_the_first_entry(house: House, brokers: Br
 def test_no_one_changes_or_deletes_the_topic_by_hand(house: House) -> None:
     on(house)
     owner = person_of(house, Role.OWNER)
-    for change in (
+    tries: list[Callable[[], object]] = [
         lambda: topics.update_topic(owner, house.tenant, AUDIT_TOPIC, partitions=2),
         lambda: topics.delete_topic(owner, house.tenant, AUDIT_TOPIC),
         lambda: bin_actions.remove_topic(owner, house.tenant, AUDIT_TOPIC),
         lambda: bin_actions.remove_topic(owner, house.tenant, AUDIT_TOPIC, purge=True),
         lambda: topics.create_topic(owner, house.tenant, name=AUDIT_TOPIC, partitions=1, settings={}),
-    ):
+    ]
+    for change in tries:
         with pytest.raises(InvalidRequest, match="service's own"):
             change()
     assert Topic.objects.get(tenant=house.tenant, name=AUDIT_TOPIC).partitions == 1
@@ -235,8 +238,8 @@ def test_closed_and_suspended_tenants_wait_and_a_purged_one_is_forgotten(
     Tenant.objects.filter(pk=house.tenant.pk).update(
         purge_at=timezone.now() - timedelta(days=1), delivered_generation=1_000
     )
-    monkeypatch.setattr(purging.billing, "is_billed_until", lambda *_: True)
-    monkeypatch.setattr(purging.billing, "is_invoiced_until", lambda *_: True)
+    monkeypatch.setattr(billing, "is_billed_until", lambda *_: True)
+    monkeypatch.setattr(billing, "is_invoiced_until", lambda *_: True)
     assert purging.drive_closed() == 1
     assert not AuditTopic.objects.exists() and queries.topic_of(house.tenant) is None
 
@@ -338,3 +341,23 @@ def test_the_text_of_the_services_key_is_stored_encrypted(house: House, brokers:
     happen(house.tenant, "topic.create")
     take_turn(house.tenant, brokers)
     assert brokers.keys[-1] != brokers.keys[0], "one that cannot be read is replaced"
+
+
+# -- in the console ------------------------------------------------------------------------------------------
+
+
+def test_the_console_switches_it_on_and_off_and_deletes_it(house: House) -> None:
+    client = Client()
+    client.cookies["penstock"] = house.credentials[Standing.OWNER]
+    page, switch = "/t/acme/audit/topic", "/t/acme/audit/topic/switch"
+    assert b"Switch on" in client.get(page).content
+    for to, expected in (("nonsense", ("off", False)), ("on", ("on", True)), ("off", ("off", True))):
+        assert client.post(switch, {"to": to}).status_code == 302
+        state = queries.state_of(house.tenant)
+        assert (state.state, state.exists) == expected
+    assert b"Delete the topic" in client.get(page).content
+    client.post(switch, {"to": "delete"})
+    assert not queries.state_of(house.tenant).exists
+    client.cookies["penstock"] = house.credentials[Standing.AUDITOR]
+    assert b"Switch on" not in client.get(page).content
+    assert client.post(switch, {"to": "on"}).status_code == 403
