@@ -402,19 +402,19 @@ class Deliveries:
         service.wait_until("the log is in the topic", written, instead=told)
         scope = {"resource": "topic", "name": "__audit", "operations": ["describe", "consume"]}
         account = acme.rest.post("/v1/service-accounts", {"name": "siem"})["id"]
-        key = acme.rest.post("/v1/keys", {"name": "siem", "service_account": account, "scopes": [scope]})
-        assert key["delivered"], service.last_words()
+        made = acme.rest.post("/v1/keys", {"name": "siem", "service_account": account, "scopes": [scope]})
+        assert made["delivered"], service.last_words()
         service.wait_until("the newest entries too", written, instead=told)
         newest = told()["newest"]
-        with service.sdk(key["key"]) as client, client.consumer(["__audit"]) as consumer:
+        with service.sdk(made["key"]) as client, client.consumer(["__audit"]) as consumer:
             read: dict[str, bytes] = {}
             while str(newest) not in read:
                 for message in consumer.poll(100, timeout=PATIENCE_S):
                     headers = dict(message.headers)
-                    assert message.key is not None and message.value is not None
-                    assert message.key == headers["sequence"]
-                    assert json.loads(message.value)["hash"] == headers["hash"].decode()
-                    read[message.key.decode()] = message.value
+                    key, value, digest = message.key, message.value, headers["hash"]
+                    assert key is not None and value is not None and digest is not None
+                    assert key == headers["sequence"] and json.loads(value)["hash"] == digest.decode()
+                    read[key.decode()] = value
             with pytest.raises(Forbidden):
                 client.producer(linger_ms=0).send("__audit", b"forged").result(PATIENCE_S)
         assert list(read) == [str(number) for number in range(1, newest + 1)]
