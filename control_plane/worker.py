@@ -176,16 +176,25 @@ class Worker:
         return (found or {}) | self._own_levels()
 
     def exported_levels(self) -> dict[str, dict[str, float]]:
-        """The levels with a label, as old as those of `exported`; none while the database is away."""
-        if self.state == "starting":
-            return {}
+        """The levels with a label, by name and label, some seconds old. None while the worker starts, and while the
+        database was away when `exported` looked last.
+        """
+        from django.db import Error
+
         with self._looking:
+            if self._seen is None or self._seen[1] is None:
+                return {}
             if self._levels is None or time.monotonic() - self._levels[0] > _LEVELS_S:
-                self._levels = time.monotonic(), self._look_at_levels()
+                try:
+                    found = self.levels()
+                except Error:
+                    found = {}
+                self._levels = time.monotonic(), found
             return self._levels[1]
 
-    def _look_at_levels(self) -> dict[str, dict[str, float]]:
-        from django.db import Error, connection
+    def levels(self) -> dict[str, dict[str, float]]:
+        """The same, as the database has them now. Raises what the database raises."""
+        from django.db import connection
 
         from control_plane.audit_topics import queries as audit_topics
         from control_plane.webhooks import queries as webhooks
@@ -196,10 +205,8 @@ class Worker:
                 "webhook_lag_events": {of: float(lag) for of, lag in webhooks.lags().items()},
                 "webhooks_off": {of: float(count) for of, count in webhooks.switched_off().items()},
             }
-        except Error:
-            return {}
         finally:
-            connection.close()
+            connection.close()  # each request comes on a thread of its own
 
     def _own_levels(self) -> dict[str, float]:
         return {"worker_ready": float(self.state == "ready")}
