@@ -37,6 +37,7 @@ INSTALLED_APPS = [
     "control_plane.access",
     "control_plane.access_reports",
     "control_plane.webhooks",
+    "control_plane.audit_topics",
     "control_plane.brokers",
     "control_plane.reconciliation",
     "control_plane.rest",

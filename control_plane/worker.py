@@ -19,11 +19,16 @@ from penstock.contract.errors import ConfigurationError
 from penstock.rules.addresses import split_address
 
 if TYPE_CHECKING:
-    from control_plane.webhooks.couriers import Couriers
+    from control_plane.audit_topics.models import AuditTopic
+    from control_plane.audit_topics.sending import Sender
+    from control_plane.couriers.couriers import Couriers
+    from control_plane.webhooks.models import Webhook
 
 _TURN_S = 1.0
 _LOOK_S = 2.0
 """Between two looks at the database for /metrics, whatever number of scrapers asks."""
+_LEVELS_S = 10.0
+"""The same for levels of all tenants."""
 _PARENT_S = 0.5
 """Between two looks of a forked process at its parent."""
 _log = logging.getLogger(__name__)
@@ -34,11 +39,31 @@ _tasks = Counter(
     ["task"],
     registry=registry,
 )
+_attempts = Counter(
+    "penstock_webhook_attempts",
+    "Number of attempts of this worker to deliver to webhooks, by outcome: delivered; refused, with another status;"
+    " unanswered; outdated, when the webhook was changed meanwhile.",
+    ["outcome"],
+    registry=registry,
+)
 GAUGES = {
     "worker_ready": "1 while this worker takes tasks, 0 while it starts or stops.",
     "worker_keeps_schedule": "1 if this worker held the lease of the schedule last; of all workers one does.",
     "worker_last_sweep_seconds": "When a worker last swept the outbox, in seconds since 1970; 0 before the first time.",
 }
+LEVELS_OF = {
+    "audit_topic_lag_entries": (
+        "Entries of a tenant's audit log that its topic __audit does not have yet, where it is switched on.",
+        "tenant",
+    ),
+    "webhook_lag_events": (
+        "Events behind the position of the webhook of the tenant that is furthest behind, whatever it takes of "
+        "them; of webhooks that are on.",
+        "tenant",
+    ),
+    "webhooks_off": ("Webhooks that are switched off, by reason: asked, gone, failing.", "reason"),
+}
+"""Levels of the database with one label: what they say, and the label."""
 _PREFIX = "penstock_"
 
 
@@ -52,7 +77,10 @@ class Worker:
         self._listener: HttpListener | None = None
         self._looking = threading.Lock()
         self._seen: tuple[float, dict[str, float] | None] | None = None
-        self._couriers: Couriers | None = None
+        self._levels: tuple[float, dict[str, dict[str, float]]] | None = None
+        self._webhooks: Couriers[Webhook] | None = None
+        self._audit_topics: Couriers[AuditTopic] | None = None
+        self._sender: Sender | None = None
 
     def serve(self) -> None:
         """Open the listener. Raises `OSError` when its address cannot be bound."""
@@ -72,19 +100,30 @@ class Worker:
         """In a process that the worker forked: it would go on when the worker is killed, and no stop would reach it."""
         threading.Thread(target=_end_with, args=(self._pid,), name="parent", daemon=True).start()
 
-    def deliver_webhooks(self) -> None:
-        """Start the couriers, on threads of this process."""
-        from control_plane.webhooks.couriers import Couriers
+    def start_couriers(self) -> None:
+        """For webhooks and for topics with audit logs, on threads of this process."""
+        from control_plane.audit_topics.line import AuditTopicLine
+        from control_plane.audit_topics.sending import Sender
+        from control_plane.couriers.couriers import Couriers
+        from control_plane.webhooks.line import WebhookLine
 
         configured = config.current()
         ca_file = None if configured.webhooks is None else configured.webhooks.ca_file
-        self._couriers = Couriers(allowed=configured.webhook_networks, ca_file=ca_file)
-        self._couriers.start()
+        self._webhooks = Couriers(
+            WebhookLine(allowed=configured.webhook_networks, ca_file=ca_file, count=count_attempt)
+        )
+        self._sender = Sender()
+        self._audit_topics = Couriers(AuditTopicLine(self._sender), per_tenant=1)
+        self._webhooks.start()
+        self._audit_topics.start()
 
-    def stop_webhooks(self) -> None:
+    def stop_couriers(self) -> None:
         """Hand out nothing more. Attempts under way have a moment; what is not written down comes again."""
-        if self._couriers is not None:
-            self._couriers.stop(_TURN_S)
+        for couriers in (self._webhooks, self._audit_topics):
+            if couriers is not None:
+                couriers.stop(_TURN_S)
+        if self._sender is not None:
+            self._sender.close()
 
     def turn(self) -> None:
         """Show that the worker's loop turns."""
@@ -136,6 +175,39 @@ class Worker:
             found = self._seen[1]
         return (found or {}) | self._own_levels()
 
+    def exported_levels(self) -> dict[str, dict[str, float]]:
+        """The levels with a label, by name and label, some seconds old. None while the worker starts, and while the
+        database was away when `exported` looked last.
+        """
+        from django.db import Error
+
+        with self._looking:
+            if self._seen is None or self._seen[1] is None:
+                return {}
+            if self._levels is None or time.monotonic() - self._levels[0] > _LEVELS_S:
+                try:
+                    found = self.levels()
+                except Error:
+                    found = {}
+                self._levels = time.monotonic(), found
+            return self._levels[1]
+
+    def levels(self) -> dict[str, dict[str, float]]:
+        """The same, as the database has them now. Raises what the database raises."""
+        from django.db import connection
+
+        from control_plane.audit_topics import queries as audit_topics
+        from control_plane.webhooks import queries as webhooks
+
+        try:
+            return {
+                "audit_topic_lag_entries": {of: float(lag) for of, lag in audit_topics.lags().items()},
+                "webhook_lag_events": {of: float(lag) for of, lag in webhooks.lags().items()},
+                "webhooks_off": {of: float(count) for of, count in webhooks.switched_off().items()},
+            }
+        finally:
+            connection.close()  # each request comes on a thread of its own
+
     def _own_levels(self) -> dict[str, float]:
         return {"worker_ready": float(self.state == "ready")}
 
@@ -173,10 +245,23 @@ class _Gauges(Collector):
     def describe(self) -> Iterator[Metric]:
         for name, said in GAUGES.items():
             yield GaugeMetricFamily(_PREFIX + name, said)
+        for name, (said, label) in LEVELS_OF.items():
+            yield GaugeMetricFamily(_PREFIX + name, said, labels=(label,))
 
     def collect(self) -> Iterator[Metric]:
         for name, value in self._worker.exported().items():
             yield GaugeMetricFamily(_PREFIX + name, GAUGES[name], value=value)
+        for name, levels in self._worker.exported_levels().items():
+            said, label = LEVELS_OF[name]
+            family = GaugeMetricFamily(_PREFIX + name, said, labels=(label,))
+            for of, level in levels.items():
+                family.add_metric((of,), level)
+            yield family
+
+
+def count_attempt(outcome: str) -> None:
+    """One attempt of a courier to deliver to a webhook: delivered, refused, unanswered or outdated."""
+    _attempts.labels(outcome).inc()
 
 
 def main() -> int:
@@ -228,13 +313,13 @@ def _connected() -> Worker:
         worker.turn()
         sender.timer.call_repeatedly(_TURN_S, worker.turn)
         _on_a_thread(lambda: actions.beat("ready"))
-        worker.deliver_webhooks()
+        worker.start_couriers()
 
     def stopping(**_: Any) -> None:
         from control_plane.processes import actions
 
         worker.state = "stopping"
-        worker.stop_webhooks()
+        worker.stop_couriers()
         _on_a_thread(actions.say_stopping)
 
     def stopped(**_: Any) -> None:

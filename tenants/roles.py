@@ -59,6 +59,7 @@ class Permission(StrEnum):
     QUOTAS_READ = "quotas.read"
     QUOTAS_WRITE = "quotas.write"
     AUDIT_READ = "audit.read"
+    AUDIT_EXPORT = "audit.export"
     WEBHOOKS_READ = "webhooks.read"
     WEBHOOKS_WRITE = "webhooks.write"
     USAGE_READ = "usage.read"
@@ -102,6 +103,8 @@ TABLE = MappingProxyType(
         Permission.QUOTAS_READ: frozenset({*_PEOPLE, _S.KEY, _S.OPERATOR}),
         Permission.QUOTAS_WRITE: frozenset({_S.OPERATOR}),
         Permission.AUDIT_READ: frozenset({_S.OWNER, _S.ADMIN, _S.AUDITOR, _S.OPERATOR}),
+        # A topic holds the log for every key that is made to read it.
+        Permission.AUDIT_EXPORT: frozenset({_S.OWNER, _S.ADMIN}),
         # A webhook hands the audit log on: those alone make one who may read the log, and no key is among them.
         Permission.WEBHOOKS_READ: frozenset({_S.OWNER, _S.ADMIN, _S.AUDITOR, _S.OPERATOR}),
         Permission.WEBHOOKS_WRITE: frozenset({_S.OWNER, _S.ADMIN}),

@@ -16,14 +16,12 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from control_plane import config
 from control_plane.access.actions import create_key
 from control_plane.audit.actor import Actor, system
+from control_plane.brokers.as_tenant import connection_with
 from control_plane.outbox import in_request
 from penstock import Client
-from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import BrokerUnavailable, NotFound, Unauthenticated
-from penstock.profiles import connection_settings
 from tenants import actions, queries
 from tenants.models import Person, Tenant
 from tenants.roles import Permission
@@ -150,13 +148,6 @@ def client_with(key: str) -> Client:
     """A client of the brokers with that key."""
     settings = connection_with(key)
     return Client(bootstrap=settings.bootstrap, api_key=settings.api_key, ca_file=settings.ca_file)
-
-
-def connection_with(key: str) -> ConnectionSettings:
-    """How this process reaches the brokers as a client. Raises `ConfigurationError`."""
-    brokers = config.current().brokers
-    ca_file = None if brokers.ca_file is None else str(brokers.ca_file)
-    return connection_settings(bootstrap=brokers.bootstrap, api_key=key, ca_file=ca_file)
 
 
 def _name_of(access: TenantAccess) -> _Name:

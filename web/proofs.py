@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from billing import queries
 from billing.models import Invoice
+from control_plane.brokers.as_tenant import connection_with
 from control_plane.rest import billing_shapes as shapes
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import NotFound, PenstockError, Throttled
@@ -25,7 +26,7 @@ from penstock.verification.findings import Report
 from penstock.verification.proving import Documents, prove
 from penstock.verification.stamped_reads import StampedReads
 from tenants.models import Tenant
-from web.broker_access import api_key, connection_with
+from web.broker_access import api_key
 from web.tenant_access import TenantAccess
 
 THREADS = 2

@@ -4,19 +4,21 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from control_plane.access.models import KeyBinding
-from control_plane.audit.actor import Actor
+from control_plane.audit.actor import Actor, ActorKind
 from penstock.contract import limits
 from penstock.contract.api_keys import ApiKey as KeyText
-from penstock.contract.errors import InvalidRequest, LimitExceeded
-from penstock.rules.access import Scope, check_scope
-from penstock.rules.names import OPERATIONS, check_operations, check_topic_prefix
+from penstock.contract.errors import Forbidden, InvalidRequest, LimitExceeded
+from penstock.rules.access import TOPIC, Scope, check_reads_audit_topic, check_scope, names_audit_topic
+from penstock.rules.names import AUDIT_TOPIC, OPERATIONS, check_operations, check_topic_prefix
 from quotas.queries import limits_of
 from tenants import actions as tenants
-from tenants.models import ApiKey, ServiceAccount, Tenant
-from tenants.queries import counted_keys
+from tenants.models import ApiKey, Membership, Person, ServiceAccount, Tenant
+from tenants.queries import counted_keys, role_in
+from tenants.roles import Permission, Role, Standing, allowed
 from tenants.service_accounts import actions as accounts
 
 OVERLAP_MAX = timedelta(days=30)
@@ -56,6 +58,8 @@ def create_key(
         )
     for scope in all_scopes:
         check_scope(scope)
+    if not within_service:
+        _check_audit_scopes(actor, tenant, all_scopes)
     with transaction.atomic():
         if not within_service:
             _check_count(tenant, replaces)
@@ -112,6 +116,40 @@ def rotate_key(actor: Actor, key: ApiKey, *, overlap: timedelta) -> tuple[ApiKey
             )
         ended = accounts.end_key_at(actor, locked, now + overlap)
     return made, text, ended
+
+
+def _check_audit_scopes(actor: Actor, tenant: Tenant, scopes: Sequence[Scope]) -> None:
+    """A key that reads the topic with the audit log is made by those alone who may read the log; no key makes one.
+
+    Raises `Forbidden`, `InvalidRequest` (it would do more than read).
+    """
+    named = [scope for scope in scopes if names_audit_topic(scope)]
+    for scope in named:
+        check_reads_audit_topic(scope)
+    if not named or actor.kind is ActorKind.SYSTEM:
+        return
+    person = Person.objects.filter(public_id=actor.id).first() if actor.kind is ActorKind.PERSON else None
+    role = None if person is None else role_in(tenant, person)
+    if role is None or not allowed(Standing(role.value), Permission.AUDIT_READ):
+        raise Forbidden(
+            f"{Permission.AUDIT_READ.value} is required of the person who makes a key that reads {AUDIT_TOPIC}"
+        )
+
+
+def revoke_audit_keys_beyond_their_makers(actor: Actor) -> list[ApiKey]:
+    """Revoke keys of all tenants that read the topic with the audit log, whose maker may no longer read the log."""
+    readers = [role for role in Role if allowed(Standing(role.value), Permission.AUDIT_READ)]
+    may = Membership.objects.filter(
+        tenant=OuterRef("tenant"), person=OuterRef("maker"), person__is_active=True, role__in=readers
+    )
+    reads = KeyBinding.objects.filter(
+        key=OuterRef("pk"), resource=TOPIC, literal=True, topic_prefix=AUDIT_TOPIC
+    )
+    found = ApiKey.objects.filter(~Exists(may), Exists(reads), maker__isnull=False, revoked_at=None)
+    return [
+        tenants.revoke_key(actor, key, reason=f"its maker may no longer read {AUDIT_TOPIC}")
+        for key in list(found.order_by("pk"))
+    ]
 
 
 def _check_count(tenant: Tenant, replaces: ApiKey | None) -> None:

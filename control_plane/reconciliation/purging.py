@@ -11,6 +11,7 @@ from django.utils import timezone
 from billing import period_actions
 from billing import queries as billing
 from control_plane.audit.actor import system
+from control_plane.audit_topics import actions as audit_topics
 from control_plane.topics import actions as topics
 from control_plane.topics import bin_actions as bins
 from control_plane.topics import queries as topic_queries
@@ -77,6 +78,7 @@ def _drive(tenant: Tenant) -> bool:
     if topic_queries.topics(tenant).exists() or topic_queries.binned_topics(tenant).exists():
         return False
     webhooks.delete_all(ACTOR, tenant)
+    audit_topics.forget(tenant)
     actions.purge(ACTOR, tenant)
     _log.info("a tenant is purged", extra={"tenant": tenant.public_id})
     return True

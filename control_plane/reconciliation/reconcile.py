@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.utils import timezone
 
+from control_plane.access import actions as access_keys
 from control_plane.access import list_actions as access_actions
 from control_plane.access import queries as access
 from control_plane.access.models import TenantAccessList
@@ -265,6 +266,8 @@ def _keys(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
         why = "its maker may no longer have keys"
         tenant_actions.revoke_key(actor, row, reason=why)
         yield Finding(object_id=row.public_id, what=why)
+    for key in access_keys.revoke_audit_keys_beyond_their_makers(actor):
+        yield Finding(object_id=key.public_id, what="its maker may no longer read the audit log")
     on_brokers = {key.key_id: key for key in seen.keys}
     for row in tenants.keys_of_all().order_by("pk").iterator():
         if not _judged(row, seen):

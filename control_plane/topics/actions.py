@@ -32,7 +32,7 @@ from penstock.contract.errors import (
 )
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
-from penstock.rules.names import check_topic_name
+from penstock.rules.names import AUDIT_TOPIC, check_topic_name
 from quotas.partition_changes import ChangesOfHour, note, spend
 from quotas.queries import limits_of
 from tenants.models import Tenant
@@ -54,28 +54,37 @@ class TopicAsked:
 
 
 def create_topic(
-    actor: Actor, tenant: Tenant, *, name: str, partitions: int, settings: Mapping[str, Any]
+    actor: Actor,
+    tenant: Tenant,
+    *,
+    name: str,
+    partitions: int,
+    settings: Mapping[str, Any],
+    within_service: bool = False,
 ) -> Topic:
-    """A topic with the settings named and the service's defaults for the rest.
+    """A topic with the settings named and the service's defaults for the rest. `within_service`: its name may be one of
+    those that are kept for the service.
 
     Raises `InvalidRequest`, `AlreadyExists`, `LimitExceeded` (the tenant's partitions, the cluster's brokers),
     `Throttled` (changes in this hour).
     """
     asked = TopicAsked(name=name, partitions=partitions, settings=settings)
-    made = create_topics(actor, tenant, [asked])[0]
+    made = create_topics(actor, tenant, [asked], within_service=within_service)[0]
     if isinstance(made, PenstockError):
         raise made
     return made
 
 
-def create_topics(actor: Actor, tenant: Tenant, asked: Sequence[TopicAsked]) -> list[Topic | PenstockError]:
+def create_topics(
+    actor: Actor, tenant: Tenant, asked: Sequence[TopicAsked], *, within_service: bool = False
+) -> list[Topic | PenstockError]:
     """Topics in one transaction. Each is made or refused on its own: the topic, or its refusal as `create_topic` raises
     it, in the order of `asked`.
 
     The tenant's limit is used up in that order. All topics of one name are refused, because none is meant more than the
     others.
     """
-    checked = _checked(tenant, asked)
+    checked = _checked(tenant, asked, within_service)
     found: list[Topic | PenstockError] = []
     made: list[Topic] = []
     with transaction.atomic():
@@ -163,6 +172,7 @@ def update_topic(
         _has_brokers_for(copies)
     with transaction.atomic():
         topic = locked_topic(tenant, name)
+        check_by_hand(actor, topic)
         before = {"partitions": topic.partitions, "settings": topic.settings}
         merged = TopicSettings.chosen(settings or {}, topic.settings).to_dict()
         for fixed in FIXED:
@@ -212,8 +222,7 @@ def delete_topic(actor: Actor, tenant: Tenant, name: str) -> Topic:
     """
     with transaction.atomic():
         topic = locked_topic(tenant, name)
-        if tenant.public_id == SYSTEM_TENANT:
-            raise InvalidRequest(f"topic {name!r}: the service's own topics stay")
+        check_by_hand(actor, topic)
         if counts(actor):
             note(tenant, topic.partitions)
         topic.deleted_at = timezone.now()
@@ -314,6 +323,23 @@ def checked_partitions(partitions: int) -> None:
         raise InvalidRequest(f"partitions: {partitions} is not within 1 to {limits.PARTITIONS_PER_TOPIC_MAX}")
 
 
+def check_by_hand(actor: Actor, topic: Topic) -> None:
+    """Raise `InvalidRequest` for a change of a topic that is the service's to change."""
+    if topic.tenant.public_id == SYSTEM_TENANT:
+        raise InvalidRequest(f"topic {topic.name!r}: the service's own topics stay")
+    if topic.name == AUDIT_TOPIC and actor.kind is not ActorKind.SYSTEM:
+        raise InvalidRequest(
+            f"topic {topic.name!r}: it is the service's own; PATCH or DELETE /v1/audit-topic, or penstock audit topic"
+        )
+
+
+def check_retention(tenant: Tenant, name: str, retention_ms: int) -> None:
+    """Raises `InvalidRequest`, `LimitExceeded` unless a topic of the tenant may keep its messages so long."""
+    TopicSettings.chosen({"retention_ms": retention_ms, "replication": 1, "min_insync_replicas": 1}, {})
+    if above := above_limits(limits_of(tenant), name, {"retention_ms": retention_ms}):
+        raise above
+
+
 def _has_brokers_for(copies: int) -> None:
     """Refuse what no broker's return can make possible. Brokers that are down or drained are waited for instead."""
     if copies > cluster_size() and copies > (there := cluster_size_now()):
@@ -334,7 +360,9 @@ def _not_before_the_copies(topic: Topic, merged: Mapping[str, Any]) -> None:
         )
 
 
-def _checked(tenant: Tenant, asked: Sequence[TopicAsked]) -> list[TopicSettings | PenstockError]:
+def _checked(
+    tenant: Tenant, asked: Sequence[TopicAsked], within_service: bool
+) -> list[TopicSettings | PenstockError]:
     """All settings of each topic, or why it can never be made as it is asked for."""
     number = Counter(topic.name for topic in asked)
     known: dict[str, TopicSettings | PenstockError] = {}
@@ -345,7 +373,8 @@ def _checked(tenant: Tenant, asked: Sequence[TopicAsked]) -> list[TopicSettings 
                 raise InvalidRequest(
                     f"name: {topic.name[:64]!r} stands {number[topic.name]} times in the request"
                 )
-            check_topic_name(tenant.public_id, topic.name)
+            if not within_service:
+                check_topic_name(tenant.public_id, topic.name)
             checked_partitions(topic.partitions)
         except InvalidRequest as refusal:
             found.append(refusal)

@@ -17,8 +17,7 @@ from control_plane.outbox import actions as outbox
 from control_plane.outbox import conditions
 from control_plane.topics import actions, queries
 from control_plane.topics.models import Topic
-from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound
-from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.errors import AlreadyExists, NotFound
 from penstock.rules.names import check_topic_name
 from quotas.partition_changes import note, spend
 from quotas.queries import limits_of
@@ -37,8 +36,7 @@ def remove_topic(actor: Actor, tenant: Tenant, name: str, *, purge: bool = False
     days = limits_of(tenant).bin_days
     with transaction.atomic():
         topic = actions.locked_topic(tenant, name)
-        if tenant.public_id == SYSTEM_TENANT:
-            raise InvalidRequest(f"topic {name!r}: the service's own topics stay")
+        actions.check_by_hand(actor, topic)
         if not days or not topic.on_brokers:
             return actions.delete_topic(actor, tenant, name)
         if actions.counts(actor):

@@ -91,10 +91,10 @@ def change(
         if patterns is not None and patterns != row.events:
             # A courier at work has the patterns before, and would pass over what these want.
             row.events = patterns
-            _begin_again(row)
+            row.begin_again()
         if url is not None and url != row.url:
             row.url = url
-            _begin_again(row)
+            row.begin_again()
         after = _content(row)
         if after != before:
             _save_named(row)
@@ -132,7 +132,7 @@ def rotate(actor: Actor, tenant: Tenant, public_id: str, *, overlap: timedelta) 
         row.previous_secret, row.previous_until = (row.secret if overlap else ""), until
         row.secret = signing.encrypted(secret)
         # A courier at work has the secrets before.
-        row.lease_number, row.lease_until = row.lease_number + 1, None
+        row.end_attempt()
         row.save(update_fields=["secret", "previous_secret", "previous_until", "lease_number", "lease_until"])
         _record(
             actor,
@@ -173,7 +173,7 @@ def ping_id(row: Webhook, number: int) -> str:
 def turn_off(actor: Actor, row: Webhook, reason: str) -> Webhook:
     """It gets nothing until it is resumed, and keeps its place. The row is locked, as its tenant is."""
     row.state, row.reason, row.off_at = OFF, reason, timezone.now()
-    row.lease_number, row.lease_until = row.lease_number + 1, None
+    row.end_attempt()
     row.save(update_fields=["state", "reason", "off_at", "lease_number", "lease_until"])
     _record(
         actor,
@@ -197,7 +197,7 @@ def resume(actor: Actor, tenant: Tenant, public_id: str, *, skip_waiting: bool =
                 newest = SOURCES[position.source].newest(row.tenant.public_id)
                 row.positions.filter(pk=position.pk, position__lt=newest).update(position=newest)
         row.state, row.reason, row.off_at = ON, "", None
-        _begin_again(row)
+        row.begin_again()
         row.save()
         _record(
             actor,
@@ -207,12 +207,6 @@ def resume(actor: Actor, tenant: Tenant, public_id: str, *, skip_waiting: bool =
             after={"name": row.name, "state": ON, "position": _positions(row)},
         )
     return row
-
-
-def _begin_again(row: Webhook) -> None:
-    """The next attempt is due now and is the first of its event; one that is under way counts no longer."""
-    row.failures, row.failing_since, row.due_at = 0, None, timezone.now()
-    row.lease_number, row.lease_until = row.lease_number + 1, None
 
 
 def _lock(tenant: Tenant) -> Tenant:

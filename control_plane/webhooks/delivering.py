@@ -8,6 +8,7 @@ from pathlib import Path
 from django.utils import timezone
 
 from control_plane.config import Network
+from control_plane.couriers import leases
 from control_plane.webhooks import actions, outcomes, sending, signing
 from control_plane.webhooks.destinations import destination
 from control_plane.webhooks.events import PING, Event, wanted
@@ -33,8 +34,9 @@ class Turn:
         ca_file: Path | None,
         stopping: Callable[[], bool],
         within_s: float = sending.WITHIN_S,
+        count: Callable[[str], None] = lambda outcome: None,
     ) -> None:
-        self._row, self._stopping = row, stopping
+        self._row, self._stopping, self._count = row, stopping, count
         self._allowed, self._ca_file, self._within_s = allowed, ca_file, within_s
 
     def take(self) -> int:
@@ -68,14 +70,16 @@ class Turn:
                         return made
             return made
         finally:
-            outcomes.give_back(self._row)
+            leases.give_back(self._row)
 
     def _attempt(self, source: str, event: Event) -> Outcome:
         """Not delivered, too, where another courier has the webhook by now."""
         outcome = self._sent(event)
         if not outcomes.note(self._row, source, event, outcome):
             _log.info("a webhook was changed meanwhile", extra={"webhook": self._row.public_id})
+            self._count("outdated")
             return Outcome(at=outcome.at, duration_ms=outcome.duration_ms, error="outdated")
+        self._count(_counted_as(outcome))
         return outcome
 
     def _sent(self, event: Event) -> Outcome:
@@ -122,6 +126,12 @@ class Turn:
 
 def _since(began: float) -> int:
     return int((time.monotonic() - began) * 1000)
+
+
+def _counted_as(outcome: Outcome) -> str:
+    if outcome.delivered:
+        return "delivered"
+    return "unanswered" if outcome.status is None else "refused"
 
 
 def _said_of(status: int) -> str:

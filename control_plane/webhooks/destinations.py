@@ -9,6 +9,7 @@ import queue
 import re
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
@@ -126,7 +127,19 @@ def addresses(found: Destination, allowed: Sequence[Network], within_s: float) -
     literal, local = _literal(found.host), _is_local_name(found.host)
     if local and not allowed:
         raise _not_found(found)
-    resolved = [literal] if literal is not None else _resolve(found, within_s)
+    if literal is not None:
+        resolved = [literal]
+    else:
+        began = time.monotonic()
+        name = found.host if local else f"{found.host}."
+        resolved = _resolve(found, name, within_s)
+        if not resolved and allowed and not local:
+            # A name that only this host's own file has; there it stands without the dot. A search domain may complete
+            # it then, so it leads to what operators opened, or nowhere.
+            local = True
+            resolved = _resolve(found, found.host, within_s - (time.monotonic() - began))
+        if not resolved:
+            raise _not_found(found)
     for address in resolved:
         if refusal(address, allowed) or (local and not _is_opened(address, allowed)):
             _log.info(
@@ -141,11 +154,11 @@ def _not_found(found: Destination) -> Unreachable:
     return Unreachable(f"no public address was found for {found.host}")
 
 
-def _resolve(found: Destination, within_s: float) -> list[Address]:
-    """On a thread of its own: the system's resolver takes as long as it likes, and ends by itself."""
+def _resolve(found: Destination, name: str, within_s: float) -> list[Address]:
+    """On a thread of its own: the system's resolver takes as long as it likes, and ends by itself. Empty: there is no
+    such name. With a dot at its end a name is whole: no search domain of this host completes it.
+    """
     answers: queue.SimpleQueue[list[Address]] = queue.SimpleQueue()
-    # With the dot at its end a name is whole: no search domain of this host completes it.
-    name = found.host if _is_local_name(found.host) else f"{found.host}."
 
     def ask() -> None:
         try:
@@ -159,12 +172,9 @@ def _resolve(found: Destination, within_s: float) -> list[Address]:
 
     threading.Thread(target=ask, name="webhook resolver", daemon=True).start()
     try:
-        answer = answers.get(timeout=max(0.0, within_s))
+        return answers.get(timeout=max(0.0, within_s))
     except queue.Empty:
         raise Unreachable(f"{found.host}: its address was not found in time") from None
-    if not answer:
-        raise _not_found(found)
-    return answer
 
 
 def _is_opened(address: Address, allowed: Sequence[Network]) -> bool:

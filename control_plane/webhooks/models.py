@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from control_plane.couriers.leases import Leased
 from control_plane.ids import LENGTH_MAX
 from penstock.contract.limits import KEY_NAME_LENGTH_MAX, WEBHOOK_URL_LENGTH_MAX
 from tenants.models import Tenant
@@ -13,7 +14,7 @@ ERROR_LENGTH_MAX = 200
 EVENT_LENGTH_MAX = 100
 
 
-class Webhook(models.Model):
+class Webhook(Leased):
     """An endpoint of a tenant. The row's lease says which courier delivers to it."""
 
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
@@ -36,22 +37,15 @@ class Webhook(models.Model):
     """Test events that were asked for."""
     pings_sent = models.PositiveIntegerField(default=0)
 
-    failures = models.PositiveIntegerField(default=0)
-    """Failed attempts one after another, of the same event."""
-    failing_since = models.DateTimeField(null=True)
-    due_at = models.DateTimeField()
-    """No attempt before."""
-    delivered_at = models.DateTimeField(null=True)
-    """When it took an event last."""
-    lease_until = models.DateTimeField(null=True)
-    lease_number = models.PositiveBigIntegerField(default=0)
-    """Counts up with every claim and every change that makes an attempt under way outdated."""
-
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["tenant", "name"], name="webhooks_one_webhook_a_name"),
         )
         indexes = (models.Index(fields=["due_at"], name="webhooks_by_due"),)
+
+    @property
+    def called(self) -> str:
+        return self.public_id
 
 
 class WebhookPosition(models.Model):

@@ -1,14 +1,15 @@
-"""Claims webhooks for a courier, and writes down what became of each attempt, in one transaction with the position."""
+"""Writes down what became of each attempt of a webhook, in one transaction with its position."""
 
 import random
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import F
 from django.utils import timezone
 
 from control_plane.audit.actor import system
+from control_plane.couriers import leases
+from control_plane.couriers.leases import LEASE
 from control_plane.mail import actions as mails
 from control_plane.webhooks import actions, letters, pauses
 from control_plane.webhooks.events import PING, Event
@@ -28,10 +29,6 @@ from tenants.models import Tenant
 from tenants.queries import people_with_roles
 from tenants.roles import Permission, Role, Standing, allowed
 
-LEASE = timedelta(seconds=30)
-"""Longer than an attempt takes. When a worker dies, another one goes on after it."""
-POSTPONED = timedelta(seconds=5)
-"""After a failure of the service itself, which is no attempt."""
 ACTOR = system("webhooks")
 STATUS_GONE = 410
 WHY = {
@@ -68,32 +65,10 @@ def begin_sources() -> None:
         )
 
 
-def claim(row: Webhook) -> Webhook | None:
-    """The webhook for this process alone, until its lease ends; None: another one has it, or it was changed."""
-    now = timezone.now()
-    taken = Webhook.objects.filter(pk=row.pk, lease_number=row.lease_number).update(
-        lease_number=F("lease_number") + 1, lease_until=now + LEASE
-    )
-    return Webhook.objects.select_related("tenant").filter(pk=row.pk).first() if taken else None
-
-
-def give_back(row: Webhook) -> None:
-    """The next courier may take it at once."""
-    Webhook.objects.filter(pk=row.pk, lease_number=row.lease_number).update(lease_until=None)
-
-
-def postpone(row: Webhook) -> None:
-    """No courier takes it for a moment, neither for events nor for a test event."""
-    again = timezone.now() + POSTPONED
-    mine = Webhook.objects.filter(pk=row.pk, lease_number=row.lease_number)
-    mine.update(lease_until=again)
-    mine.filter(due_at__lt=again).update(due_at=again)
-
-
 def go_past(row: Webhook, source: str, position: int) -> bool:
     """The webhook leaves out what lies up to there. False: it is another courier's by now."""
     with transaction.atomic():
-        if _locked(row) is None:
+        if leases.locked(row) is None:
             return False
         WebhookPosition.objects.filter(webhook=row, source=source, position__lt=position).update(
             position=position
@@ -109,7 +84,7 @@ def note(row: Webhook, source: str, event: Event, outcome: Outcome) -> bool:
         # Its tenant first, as changes of it do.
         if not outcome.delivered:
             Tenant.objects.select_for_update(no_key=True).get(pk=row.tenant_id)
-        locked = _locked(row)
+        locked = leases.locked(row)
         if locked is None:
             return False
         now, given_up = timezone.now(), False
@@ -169,15 +144,6 @@ def _switch_off(locked: Webhook, reason: str) -> None:
     readers = [role for role in Role if allowed(Standing(role.value), Permission.WEBHOOKS_WRITE)]
     for member in people_with_roles(tenant, among=readers):
         mails.put(member.person.email, "webhook-off", letter)
-
-
-def _locked(row: Webhook) -> Webhook | None:
-    return (
-        Webhook.objects.select_for_update(no_key=True, of=("self",))
-        .select_related("tenant")
-        .filter(pk=row.pk, lease_number=row.lease_number)
-        .first()
-    )
 
 
 def _forget_old(row: Webhook) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from control_plane.webhooks import sources
-from control_plane.webhooks.models import ON, Webhook, WebhookAttempt
+from control_plane.webhooks.models import ASKED, FAILING, GONE, OFF, ON, Webhook, WebhookAttempt
 from penstock.contract.errors import NotFound
 from tenants.models import Tenant
 
@@ -47,6 +47,22 @@ def waiting(row: Webhook) -> int:
 def is_any() -> bool:
     """Whether any tenant has a webhook: one short question where none has."""
     return Webhook.objects.exists()
+
+
+def lags() -> dict[str, int]:
+    """Events behind the position of each tenant's webhook that is furthest behind, by the tenant's public id; of those
+    that are on.
+    """
+    found: dict[str, int] = {}
+    for tenant, lag in sources.lags():
+        found[tenant] = max(found.get(tenant, 0), lag)
+    return dict(sorted(found.items()))
+
+
+def switched_off() -> dict[str, int]:
+    """How many webhooks are off, of all tenants, by reason."""
+    rows = Webhook.objects.filter(state=OFF).values_list("reason").annotate(count=Count("pk"))
+    return dict.fromkeys((ASKED, FAILING, GONE), 0) | dict(rows)
 
 
 def due(now: datetime, *, most: int, without: Collection[int]) -> list[Webhook]:

@@ -1,22 +1,20 @@
 """Secrets of webhooks: how they rest, and the headers that they sign (standardwebhooks.com)."""
 
 import base64
-import hashlib
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from cryptography.fernet import Fernet, InvalidToken
 from standardwebhooks import Webhook as Signer
 
-from control_plane import config
+from control_plane.couriers import sealing
+from control_plane.couriers.sealing import SecretLost
 
 PREFIX = "whsec_"
 _SECRET_BYTES = 32
+_PURPOSE = "penstock.webhooks"
 
-
-class SecretLost(Exception):
-    """The stored secret cannot be read: `secret_key` is another than when it was made."""
+__all__ = ["PREFIX", "SecretLost", "decrypted", "encrypted", "headers", "new_secret"]
 
 
 def new_secret() -> str:
@@ -26,15 +24,12 @@ def new_secret() -> str:
 
 def encrypted(secret: str) -> str:
     """As it rests in the database."""
-    return _cipher().encrypt(secret.encode()).decode("ascii")
+    return sealing.sealed(_PURPOSE, secret)
 
 
 def decrypted(stored: str) -> str:
     """Raises `SecretLost`."""
-    try:
-        return _cipher().decrypt(stored.encode("ascii")).decode()
-    except InvalidToken:
-        raise SecretLost from None
+    return sealing.opened(_PURPOSE, stored)
 
 
 def headers(event_id: str, body: str, stored: Sequence[str], now_s: float) -> dict[str, str]:
@@ -48,8 +43,3 @@ def headers(event_id: str, body: str, stored: Sequence[str], now_s: float) -> di
         "webhook-timestamp": str(int(now_s)),
         "webhook-signature": " ".join(signatures),
     }
-
-
-def _cipher() -> Fernet:
-    key = config.current().secret_key.encode()
-    return Fernet(base64.urlsafe_b64encode(hashlib.sha256(b"penstock.webhooks:" + key).digest()))

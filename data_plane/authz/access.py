@@ -17,7 +17,18 @@ from penstock.contract import limits
 from penstock.contract.api_keys import ApiKey, MalformedApiKey, parse_api_key
 from penstock.contract.errors import BrokerUnavailable, Forbidden, NotFound, Throttled, Unauthenticated
 from penstock.contract.ids import PrincipalNumber, TenantId, TopicId
-from penstock.rules.access import GROUP, TOPIC, Access, Question, Scope, scopes_grant
+from penstock.rules.access import (
+    CONSUME,
+    DESCRIBE,
+    GROUP,
+    SERVICE,
+    TOPIC,
+    Access,
+    Question,
+    Scope,
+    is_audit_topic,
+    scopes_grant,
+)
 from penstock.rules.credentials import checked_pepper, secret_matches
 
 IMAGE_AGE_MS_MAX = 60_000
@@ -83,8 +94,13 @@ class KeyRights:
         key = self._image.keys.get(principal.key_id)
         if key is None:
             return f"the key {principal.key_id} is not known"
-        if key.bindings and not scopes_grant(self._scopes_of(key), operation.value, resource, name):
+        of_audit = is_audit_topic(resource, name)
+        if (key.bindings or of_audit) and not scopes_grant(
+            self._scopes_of(key), operation.value, resource, name
+        ):
             return f"no scope of the key {principal.key_id} grants {operation.value}"
+        if of_audit and operation.value not in (DESCRIBE, CONSUME) and key.owner != SERVICE:
+            return f"the service alone writes {name}"
         if principal.tenant not in self._image.access_lists:
             return None
         ready = self._list_of(principal.tenant)

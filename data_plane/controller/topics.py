@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 from data_plane.controller.tenants import Transaction, outdated, unchanged
 from data_plane.metadata import broker_records, model
+from data_plane.metadata.features import ACCESS_LISTS
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Change, Compare, Delete, KeyValue, Put
 from penstock.contract import limits
 from penstock.contract.errors import AlreadyExists, BrokerUnavailable, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT, TOPIC_ID_BYTES, BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
-from penstock.rules.names import check_topic_name
+from penstock.rules.names import AUDIT_TOPIC, check_topic_name
 
 PRODUCER_ID_MAX = 2**63 - 1
 
@@ -72,7 +73,8 @@ def create_topic(
         raise InvalidRequest(f"topic id of {len(topic_id)} bytes, {TOPIC_ID_BYTES} required")
     if tenant not in image.tenants and tenant != SYSTEM_TENANT:
         raise NotFound(f"tenant {tenant!r} does not exist")
-    check_topic_name(tenant, name)
+    if name != AUDIT_TOPIC or image.level < ACCESS_LISTS:
+        check_topic_name(tenant, name)
     existing = image.topics.get(topic_id)
     if existing is not None and (existing.tenant, existing.name) == (tenant, name):
         return _created_before(image, existing, settings, assignments, generation)
@@ -348,7 +350,7 @@ def delete_topic(
         tenant=tenant,
         partitions=topic.partitions,
         generation=max(generation, topic.generation),
-        metered=metered and tenant != SYSTEM_TENANT,
+        metered=metered and topic.metered,
     )
     return Transaction(
         compares=(

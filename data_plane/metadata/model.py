@@ -36,9 +36,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from data_plane.metadata.json_record import JsonRecord
-from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId
+from penstock.contract.ids import NO_BROKER, SYSTEM_TENANT, BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import UNLIMITED, TopicSettings
 from penstock.rules.access import Scope
+from penstock.rules.names import AUDIT_TOPIC
 
 PARTITIONS_PER_BLOCK = 100
 
@@ -268,6 +269,11 @@ class TopicRecord:
     binned: bool = False
     """It lies in the recycle bin: no name leads to it, to clients it does not exist, and all it holds is kept. From
     feature level BIN on."""
+
+    @property
+    def metered(self) -> bool:
+        """Whether what it stores is billed: the service's own topics and a tenant's copy of its audit log are not."""
+        return self.tenant != SYSTEM_TENANT and self.name != AUDIT_TOPIC
 
     @property
     def log_settings(self) -> TopicSettings:

@@ -97,6 +97,10 @@ def _worker() -> list[Row]:
     return [
         *(_row(collector.describe()[0], collector._labelnames) for collector in counted),
         *(_row(GaugeMetricFamily(PREFIX + name, said)) for name, said in worker.GAUGES.items()),
+        *(
+            _row(GaugeMetricFamily(PREFIX + name, said), (label,))
+            for name, (said, label) in worker.LEVELS_OF.items()
+        ),
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from penstock.admin.declared_file import Declared, DeclaredAcl, DeclaredKey, DeclaredScope
 from penstock.contract.errors import InvalidRequest
 from penstock.rules.access import ALLOW, circle_among, described_resource
+from penstock.rules.names import AUDIT_TOPIC
 
 _FIXED = ("replication", "timestamp_type")
 """Settings of a topic that are chosen when it is made."""
@@ -25,6 +26,7 @@ class Kind(StrEnum):
     ACL = "acl"
     ACCESS = "access"
     KEY = "key"
+    WEBHOOK = "webhook"
 
 
 class Sign(StrEnum):
@@ -46,7 +48,7 @@ class Change:
     fields: tuple[tuple[str, Any, Any], ...] = ()
     body: Any = None
     """What the file says of it: the members of a group, the body of a topic or of limits, a `DeclaredAcl`, a
-    `DeclaredKey`, or the default."""
+    `DeclaredKey`, the body of a webhook, or the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,7 @@ class Present:
     """Valid ones only: a revoked or ended one is as none."""
     own_key: str = ""
     """Id of the key that the caller uses; empty: none."""
+    webhooks: tuple[Mapping[str, Any], ...] = ()
 
 
 def ids_of(present: Present) -> dict[str, str]:
@@ -108,11 +111,12 @@ def difference(
     topics = _topics(wanted, present, removals, prune_topics)
     acls = _acls(wanted, present, removals, prune, names, known)
     keys = _keys(wanted, present, removals, prune_keys, names, known)
+    webhooks = _webhooks(wanted, present, removals, prune)
     # What names another goes before it; data goes last.
-    order = (Kind.ACL, Kind.PRINCIPAL_GROUP, Kind.KEY, Kind.SERVICE_ACCOUNT, Kind.TOPIC)
+    order = (Kind.WEBHOOK, Kind.ACL, Kind.PRINCIPAL_GROUP, Kind.KEY, Kind.SERVICE_ACCOUNT, Kind.TOPIC)
     removals.sort(key=lambda one: order.index(one.kind))
     # Limits are first, for what needs higher ones; keys come when what they may do is there.
-    steps = [*_quotas(wanted, present), *accounts, *groups, *topics, *acls, *keys, *removals]
+    steps = [*_quotas(wanted, present), *accounts, *groups, *topics, *acls, *keys, *webhooks, *removals]
     return tuple([*default, *steps] if wanted.default == ALLOW else [*steps, *default])
 
 
@@ -227,7 +231,7 @@ def _refuse_circles(wanted: Declared, present: Present, prune: bool, names: Mapp
 def _topics(wanted: Declared, present: Present, removals: list[Change], prune: bool) -> list[Change]:
     if wanted.topics is None:
         return []
-    there = {one["name"]: one for one in present.topics}
+    there = {one["name"]: one for one in present.topics if one["name"] != AUDIT_TOPIC}
     if prune:
         removals += _removed(Kind.TOPIC, there, (one.name for one in wanted.topics))
     changes: list[Change] = []
@@ -385,6 +389,45 @@ def _keys(
                 " declare it by another name, and revoke this one when nothing uses it"
             )
     return changes
+
+
+def _webhooks(wanted: Declared, present: Present, removals: list[Change], prune: bool) -> list[Change]:
+    if wanted.webhooks is None:
+        return []
+    there = {one["name"]: one for one in present.webhooks}
+    if prune:
+        removals += _removed(Kind.WEBHOOK, there, (one.name for one in wanted.webhooks))
+    changes: list[Change] = []
+    for one in wanted.webhooks:
+        body: dict[str, Any] = {"url": one.url, "events": list(one.events)}
+        if one.name not in there:
+            body["name"] = one.name
+            changes.append(Change(kind=Kind.WEBHOOK, sign=Sign.ADD, name=one.name, body=body))
+            continue
+        before = there[one.name]
+        fields: list[tuple[str, Any, Any]] = []
+        if before["url"] != one.url:
+            fields.append(("url", _host(before["url"]), _host(one.url)))
+        if before["events"] != body["events"]:
+            fields.append(("events", before["events"], body["events"]))
+        if fields:
+            changed = {name: body[name] for name, _, _ in fields}
+            changes.append(
+                Change(
+                    kind=Kind.WEBHOOK,
+                    sign=Sign.CHANGE,
+                    name=one.name,
+                    id=before["id"],
+                    fields=tuple(fields),
+                    body=changed,
+                )
+            )
+    return changes
+
+
+def _host(url: str) -> str:
+    """The address without path and query, which may be a secret."""
+    return "/".join(url.split("/", 3)[:3]) + "/…"
 
 
 def _key_differs(key: DeclaredKey, there: Mapping[str, Any]) -> str:

@@ -31,7 +31,12 @@ _SETTINGS: Final = tuple(field.name for field in fields(TopicSettings))
 _TOGETHER: Final = ("replication", "min_insync_replicas")
 """Each is bounded by the other, and by the service: only that can check them."""
 _ENUMS: Final = ("durability", "timestamp_type", "retention_basis")
-_KINDS: Final = ("quotas", "service_accounts", "principal_groups", "topics", "access", "acls", "keys")
+_KINDS: Final = (
+    *("quotas", "service_accounts", "principal_groups", "topics", "access", "acls", "keys"),
+    "webhooks",
+)
+_EVENTS: Final = "audit.*"
+"""What a webhook gets where nothing else is said."""
 _EMPTY: Final = "the file is empty; it has at least one of topics, service_accounts, acls …"
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -79,6 +84,15 @@ class DeclaredKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredWebhook:
+    """A webhook, known by its name; `events` are sorted."""
+
+    name: str
+    url: str
+    events: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredQuotas:
     """`limits` are those that the file names; the service knows which there are. `plan` empty: as it is."""
 
@@ -99,6 +113,7 @@ class Declared:
     acls: tuple[DeclaredAcl, ...] | None = None
     default: str | None = None
     keys: tuple[DeclaredKey, ...] | None = None
+    webhooks: tuple[DeclaredWebhook, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +166,7 @@ class _Reader:
             acls=self._unique(whole, "acls", self._acl, lambda one: one),
             default=default,
             keys=self._unique(whole, "keys", self._key, lambda one: (one.service_account, one.name)),
+            webhooks=self._unique(whole, "webhooks", self._webhook, lambda one: one.name),
         )
 
     # -- text ------------------------------------------------------------------------------------------------
@@ -320,6 +336,20 @@ class _Reader:
             expires_at=self._moment("expires_at", named["expires_at"]) if "expires_at" in named else None,
             scopes=tuple(sorted({self._scope(one) for one in scopes}, key=repr)),
         )
+
+    def _webhook(self, given: _Value) -> DeclaredWebhook:
+        named = self._fields(given, ("name", "url", "events"), required=("name", "url"))
+        url = self._text("url", named["url"])
+        if not url.startswith("https://") or len(url) > limits.WEBHOOK_URL_LENGTH_MAX:
+            # Not shown: its path may be a secret.
+            self._refuse(
+                named["url"].line,
+                f"url: https://host/path of at most {limits.WEBHOOK_URL_LENGTH_MAX} characters required",
+            )
+        events = self._texts("events", named["events"]) if "events" in named else (_EVENTS,)
+        if not events:
+            self._refuse(named["events"].line, f"events: at least one pattern required, as {_EVENTS}")
+        return DeclaredWebhook(name=self._name(named["name"]), url=url, events=events)
 
     def _moment(self, field: str, given: _Value) -> datetime:
         text = self._text(field, given)

@@ -48,11 +48,14 @@ class Compared:
     homes={
         "list": "penstock.cli.audit_entries:audit_list",
         "export": "penstock.cli.audit_entries:audit_export",
+        "topic": "penstock.cli.audit_topics:audit_topic",
+        "topic-off": "penstock.cli.audit_topics:audit_topic_off",
+        "topic-on": "penstock.cli.audit_topics:audit_topic_on",
         "verify-export": "penstock.cli.audit_entries:audit_verify_export",
     },
 )
 def audit() -> None:
-    """The audit log: list, export, verify."""
+    """The audit log: list, export, verify, and the topic that it is written to."""
 
 
 @audit.command(

@@ -16,13 +16,15 @@ from penstock.cli.invoice import moment
 from penstock.cli.output import print_json, print_table, progress, say
 from penstock.cli.topic_changes import timeout_option
 from penstock.cli.whose import client_for, whose_option
-from penstock.contract.audit_entries import OUTCOMES, ChainCheck
+from penstock.contract.audit_entries import OUTCOMES, ChainCheck, entry_hash
 from penstock.contract.errors import ConfigurationError, InvalidRequest
 from penstock.contract.limits import AUDIT_EXPORT_ENTRIES_MAX
 
 _LINE_BYTES_MAX = 16 * 1024 * 1024
 """An entry is some kilobytes; whatever is longer is none."""
 _LISTED = 50
+_REPEATED_MAX = 10_000
+"""Entries that may come again: many times what a courier sends at once."""
 
 
 _whose = whose_option("log")
@@ -176,16 +178,21 @@ def audit_export(file: Path, token_file: Path | None, tenant: str | None, timeou
 def audit_verify_export(context: click.Context, file: Path, expected: tuple[str, ...]) -> None:
     """Compute every hash of an exported file again. It asks no server.
 
+    The file may be made of the topic __audit, which may have an entry more than once: `penstock consume __audit`.
+
     A chain that was made up as a whole is consistent too: --expect compares it with heads that were noted before,
     by `penstock audit verify` or on invoices. Exit code 5 when something does not agree.
     """
     noted = {one.sequence: one for one in (read_expected(text) for text in expected)}
-    check = ChainCheck()
+    check, repeated = ChainCheck(), _Repeated()
     problem = ""
     try:
         with file.open("rb") as lines, progress("Checking", file.stat().st_size) as bar:
             for number, entry in enumerate(_entries(lines), 1):
+                if repeated.has(entry):
+                    continue
                 problem = check.problem(entry) or _unlike(check, noted)
+                repeated.note(check)
                 if problem:
                     problem = f"line {number}: {problem}"
                     break
@@ -205,6 +212,25 @@ def audit_verify_export(context: click.Context, file: Path, expected: tuple[str,
     if problem:
         sys.stdout.flush()
         context.exit(int(ExitCode.REFUSED))
+
+
+class _Repeated:
+    """Entries that came before, in the last ones: a topic has what was sent again twice."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[int, str] = {}
+
+    def has(self, entry: Any) -> bool:
+        """Whether it is one of them, unaltered: its hash is known, and is that of its fields."""
+        try:
+            known = self._hashes.get(entry["sequence"])
+            return known is not None and known == entry["hash"] == entry_hash(entry["previous_hash"], entry)
+        except (KeyError, TypeError, AttributeError, ValueError):
+            return False
+
+    def note(self, check: ChainCheck) -> None:
+        self._hashes[check.sequence] = check.hash
+        self._hashes.pop(check.sequence - _REPEATED_MAX, None)
 
 
 def _unlike(check: ChainCheck, noted: dict[int, Noted]) -> str:

@@ -124,8 +124,8 @@ def diff(
 @click.option(
     "--keys-to",
     metavar="FILE",
-    help="Where the texts of new keys go, each once: behind what the file has, one line of JSON each; - = standard"
-    " output.",
+    help="Where texts of new keys and secrets of new webhooks go, each once: behind what the file has, one line of"
+    " JSON each; - = standard output.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
@@ -163,7 +163,7 @@ def apply(
         if dry_run:
             _foresee(changes)
             return
-        makes_keys = any(one.kind is Kind.KEY and one.sign is Sign.ADD for one in changes)
+        makes_keys = any(one.kind in (Kind.KEY, Kind.WEBHOOK) and one.sign is Sign.ADD for one in changes)
         keys_output = new_keys.output_for(keys_to, as_json=current().json) if makes_keys else None
         if not current().json:
             _show(changes, beside_keys=keys_to == new_keys.STANDARD_OUTPUT)
@@ -250,6 +250,7 @@ def _present(rest: RestClient, wanted: Declared, timeout: float) -> Present:
         quotas=rest.get("/v1/quotas", timeout_s=timeout) if wanted.quotas is not None else None,
         keys=tuple(one for one in listed("/v1/keys") if _is_valid(one, now)) if has_keys else (),
         own_key=_own_key() if has_keys else "",
+        webhooks=listed("/v1/webhooks") if wanted.webhooks is not None else (),
         **({"default": rest.get("/v1/access", timeout_s=timeout)["default"]} if wanted.default else {}),
     )
 
@@ -293,6 +294,8 @@ def _question(changes: Sequence[Change]) -> str:
         text += " All keys of a removed service account are refused for good."
     if Kind.KEY in removed:
         text += " A revoked key is refused for good, on open connections too."
+    if Kind.WEBHOOK in removed:
+        text += " A removed webhook gets nothing more, also not what waits for it."
     if Kind.TOPIC in removed:
         text += " A removed topic goes into the recycle bin; where the plan has none, its messages are gone for good."
     if any(name == "partitions" for one in changes for name, _, _ in one.fields):

@@ -111,12 +111,17 @@ class Work:
                 Kind.PRINCIPAL_GROUP: f"/v1/principal-groups/{where}",
                 Kind.SERVICE_ACCOUNT: f"/v1/service-accounts/{where}",
                 Kind.TOPIC: f"/v1/topics/{segment(change.name)}",
+                Kind.WEBHOOK: f"/v1/webhooks/{where}",
             }[change.kind]
             self._call(rest.delete, path)
         elif change.kind is Kind.QUOTAS:
             self._call(rest.patch, "/v1/quotas", change.body)
         elif change.kind is Kind.KEY:
             self._make_key(change.body)
+        elif change.kind is Kind.WEBHOOK and change.sign is Sign.ADD:
+            self._make_webhook(change)
+        elif change.kind is Kind.WEBHOOK:
+            self._call(rest.patch, f"/v1/webhooks/{where}", change.body)
         elif change.kind is Kind.ACCESS:
             self._call(rest.patch, "/v1/access", {"default": change.body})
         elif change.kind is Kind.SERVICE_ACCOUNT:
@@ -170,6 +175,20 @@ class Work:
             self._new_keys.end()
             raise ConfigurationError(f"{why}; the key is revoked again") from error
         self._new_keys.end()
+
+    def _make_webhook(self, change: Change) -> None:
+        """One whose secret cannot be written down is deleted again. Raises `ConfigurationError`."""
+        if self._new_keys is None:
+            raise AssertionError("a webhook is made, and there is no output for its secret")
+        made = self._call(self._rest.post, "/v1/webhooks", change.body)
+        try:
+            self._new_keys.keep_secret(made)
+        except OSError as error:
+            self._call(self._rest.delete, f"/v1/webhooks/{segment(made['id'])}")
+            raise ConfigurationError(
+                f"the secret of webhook {change.name} could not be written: {error.strerror or error}; the webhook is"
+                " deleted again"
+            ) from error
 
     def _acl(self, acl: DeclaredAcl) -> dict[str, Any]:
         principal = "everyone" if acl.principal == "everyone" else self._ids[acl.principal]

@@ -1,4 +1,5 @@
-"""Where `penstock apply` puts the texts of new keys: a private file or the standard output, each text once.
+"""Where `penstock apply` puts texts of new keys and secrets of new webhooks, each once: a private file or the standard
+output.
 
 Beside the file stands, while a key is asked for, what was asked: the text of a key whose answer was lost is nowhere, so
 the next run finds that key by its request, revokes it and makes another.
@@ -79,11 +80,18 @@ class NewKeys:
 
     def keep(self, account: str, made: dict[str, Any]) -> None:
         """Write down a key that REST has made for `account`. Raises `OSError`; the file is then as it was."""
+        row = {"name": made["name"], "service_account": account, "id": made["id"], "api_key": made["key"]}
+        self._keep(row)
+
+    def keep_secret(self, made: dict[str, Any]) -> None:
+        """The same for a webhook and its secret."""
+        self._keep({"webhook": made["name"], "id": made["id"], "secret": made["secret"]})
+
+    def _keep(self, row: dict[str, Any]) -> None:
         if self._descriptor < 0:
-            print_row([made["name"], account, made["id"], made["key"]])
+            print_row(list(row.values()))
             sys.stdout.flush()
             return
-        row = {"name": made["name"], "service_account": account, "id": made["id"], "api_key": made["key"]}
         before = os.fstat(self._descriptor).st_size
         line = (json.dumps(row, ensure_ascii=False) + "\n").encode()
         try:
@@ -133,7 +141,7 @@ def output_for(to: str | None, *, as_json: bool) -> NewKeys:
     """Raises `click.UsageError` where no output is named, or that of the JSON document."""
     if to is None:
         raise click.UsageError(
-            "The file makes keys, and their texts are shown once: say where with --keys-to FILE, or -."
+            "The file makes keys or webhooks, and their texts are shown once: say where with --keys-to FILE, or -."
         )
     if to == STANDARD_OUTPUT and as_json:
         raise click.UsageError("With --json give --keys-to a file: the output is one document.")

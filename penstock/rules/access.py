@@ -20,7 +20,7 @@ from typing import Final
 
 from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest, LimitExceeded
-from penstock.rules.names import check_printable_name, is_of_topics
+from penstock.rules.names import AUDIT_TOPIC, check_printable_name, is_of_topics
 
 ALLOW: Final = "allow"
 DENY: Final = "deny"
@@ -275,8 +275,32 @@ def scope_grants(scope: Scope, operation: str, resource: str, name: str) -> bool
 
 
 def scopes_grant(scopes: Sequence[Scope], operation: str, resource: str, name: str) -> bool:
-    """Does one of them? A key without scopes may do everything that its principal may."""
+    """Does one of them? A key without scopes may do everything that its principal may, but not see the audit log."""
+    if is_audit_topic(resource, name):
+        return any(
+            names_audit_topic(scope) and scope_grants(scope, operation, TOPIC, name) for scope in scopes
+        )
     return not scopes or any(scope_grants(scope, operation, resource, name) for scope in scopes)
+
+
+def is_audit_topic(resource: str, name: str) -> bool:
+    """Whether it is the topic with the tenant's audit log, which no scope grants that does not name it."""
+    return name == AUDIT_TOPIC and resource == TOPIC
+
+
+def names_audit_topic(scope: Scope) -> bool:
+    """Whether the scope is for the topic with the audit log, and for it alone. Those who may read the log make keys
+    with such a scope.
+    """
+    return scope.resource == TOPIC and scope.literal and scope.name == AUDIT_TOPIC
+
+
+def check_reads_audit_topic(scope: Scope) -> None:
+    """Raises `InvalidRequest` unless a scope that names the topic with the audit log is for reading alone."""
+    if not scope.operations or not set(scope.operations) <= {DESCRIBE, CONSUME}:
+        raise InvalidRequest(
+            f"operations: the service alone writes {AUDIT_TOPIC}; a scope for it names describe, consume or both"
+        )
 
 
 def within(scopes: Sequence[Scope], of: Sequence[Scope]) -> bool:

@@ -10,6 +10,8 @@ from penstock.contract.ids import SYSTEM_TENANT
 
 INTERNAL_PREFIX = "__"
 """The service's own topics begin with it."""
+AUDIT_TOPIC = "__audit"
+"""A tenant's own copy of its audit log: the service alone writes it, and a key reads it by a scope that names it."""
 OPERATIONS = ("describe", "produce", "consume", "delete")
 """Operations that a key can be limited to."""
 _CHARACTERS = "A-Z a-z 0-9 . _ -"

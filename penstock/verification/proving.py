@@ -11,6 +11,7 @@ from penstock.contract.invariant import InvariantBroken, invariant
 from penstock.receipts import Receipts
 from penstock.records.seal import Seal
 from penstock.records.stamp import STAMP_BYTES, StampCorrupt, stamp_seed, unpack_stamp
+from penstock.rules.names import AUDIT_TOPIC
 from penstock.verification import history, invoice_check
 from penstock.verification.claims import PartitionClaim, claims_of, where_of
 from penstock.verification.commitments import NOTHING_NOTED, Commitments, Notes
@@ -352,6 +353,8 @@ def _omitted(invoice: InvoiceDocument, topics: Mapping[bytes, LiveTopic], reads:
     named = {(reading.topic_id, reading.partition) for reading in invoice.cut.readings}
     problems: list[Problem] = []
     for topic_id, topic in topics.items():
+        if topic.name == AUDIT_TOPIC:
+            continue  # what the service writes there is not billed
         for partition in range(len(topic.leaders)):
             if (topic_id.hex(), partition) in named:
                 continue

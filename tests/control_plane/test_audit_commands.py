@@ -121,3 +121,38 @@ def test_a_file_that_was_altered_is_named_by_its_line(house: House, command: Com
     assert other.tenant.public_id != house.tenant.public_id
     file.write_text("no entry\n")
     assert "it is no audit entry" in command("verify-export", str(file))[1]["problem"]
+
+
+def test_the_topic_is_switched_on_and_off_and_deleted(
+    house: House, command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("topic")[1]["state"] == "off"
+    assert command("topic-on")[0] == 5, "an auditor reads"
+    monkeypatch.setenv("PENSTOCK_API_KEY", house.credentials[Standing.OWNER])
+    code, said, _ = command("topic-on", "--retention", "90d")
+    assert (code, said["state"], said["retention_ms"]) == (0, "on", 90 * 86_400_000)
+    assert run(["audit", "topic"]) == 0
+    assert f"up to 0 of {said['newest']}" in capsys.readouterr().out
+    assert command("topic-off")[1]["exists"]
+    assert command("topic-off", "--delete", "--yes")[1]["exists"] is False
+
+
+def test_a_file_made_of_the_topic_may_have_entries_twice_and_no_other_ones(
+    house: House, command: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    assert command("export", str(file))[0] == 0
+    lines = file.read_text().splitlines(keepends=True)
+    assert len(lines) > 3
+    file.write_text("".join([*lines[:3], *lines[1:3], *lines[1:], *lines]))
+    code, said, _ = command("verify-export", str(file))
+    assert (code, said["sequence"]) == (0, len(lines))
+    forged = json.loads(lines[1]) | {"actor_id": "someone-else"}
+    for again in (
+        json.dumps(forged) + "\n",
+        json.dumps(forged | {"hash": "0" * 64}) + "\n",
+        json.dumps({"sequence": 2}) + "\n",
+    ):
+        file.write_text("".join([*lines[:3], again, *lines[3:]]))
+        code, said, _ = command("verify-export", str(file))
+        assert (code, said["agreed"]) == (5, False) and "line 4" in said["problem"]

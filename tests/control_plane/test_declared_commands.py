@@ -10,6 +10,7 @@ import pytest
 
 from control_plane.access.actions import create_key
 from control_plane.topics import actions, queries
+from control_plane.webhooks.models import Webhook
 from penstock.cli import new_keys
 from penstock.cli.__main__ import run
 from penstock.rest.client import RestClient
@@ -367,3 +368,57 @@ def test_a_dry_run_of_a_command_is_the_services_own(house: House, capsys: pytest
     assert run(["topic", "alter", "orders", "--partitions", "2", "--dry-run"]) == 5, "as without it"
     assert run(["topic", "create", "orders", "--partitions", "1", "--dry-run"]) == 5
     assert queries.topic(house.tenant, "orders").partitions == 3
+
+
+WEBHOOKS = """
+webhooks:
+  - {name: siem, url: "https://siem.example.com/hush"}
+  - {name: keys, url: "https://hooks.example.com/k", events: [audit.key.*, audit.acl.*]}
+"""
+
+
+def test_webhooks_are_made_changed_and_removed_and_their_secrets_stand_in_a_private_file(
+    apply: Apply,
+    house: House,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    texts = tmp_path / "secrets.jsonl"
+    assert apply(WEBHOOKS, "--keys-to", str(texts)) == 5, "a key has no webhooks"
+    monkeypatch.setenv("PENSTOCK_API_KEY", house.credentials[Standing.OWNER])
+    assert apply(WEBHOOKS) == 2, "where do the secrets go?"
+    assert apply(WEBHOOKS, command="diff") == 2
+    assert "hush" not in capsys.readouterr().out
+    assert apply(WEBHOOKS, "--keys-to", str(texts)) == 0, capsys.readouterr()
+    rows = written(texts)
+    assert [one["webhook"] for one in rows] == ["siem", "keys"]
+    shown = capsys.readouterr()
+    assert all(one["secret"].startswith("whsec_") and one["secret"] not in shown.out for one in rows)
+    assert apply(WEBHOOKS, command="diff") == 0, capsys.readouterr()
+    changed = WEBHOOKS.replace("/hush", "/hush-2").replace(", audit.acl.*", "")
+    assert apply(changed) == 0, capsys.readouterr()
+    shown = capsys.readouterr()
+    assert "events: audit.acl.*, audit.key.* → audit.key.*" in shown.out and "hush" not in shown.out
+    assert {one.name: one.url for one in Webhook.objects.all()}["siem"] == "https://siem.example.com/hush-2"
+    assert apply("webhooks: []") == 0 and Webhook.objects.count() == 2, "nothing goes without --prune"
+    assert apply("webhooks: []", "--prune") == 0 and not Webhook.objects.exists()
+    assert written(texts) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("webhooks: [{name: a}]", "url is missing"),
+        ("webhooks: [{name: a, url: http://hush.example.com}]", "https://host/path"),
+        ("webhooks: [{name: a, url: https://x.example.com, events: []}]", "at least one pattern"),
+        ("webhooks: [{name: a, url: https://x.example.com, secret: whsec_a}]", "no known field"),
+        ("webhooks: [{name: a, url: https://x.example.com}, {name: a, url: https://y.example.com}]", "same"),
+    ],
+)
+def test_a_webhook_that_cannot_be_is_refused_by_its_line(
+    apply: Apply, capsys: pytest.CaptureFixture[str], text: str, says: str
+) -> None:
+    assert apply(text, command="diff") == 1
+    told = capsys.readouterr().err
+    assert says in told and "team.yaml:1" in told and "hush" not in told

@@ -14,6 +14,7 @@ from control_plane.access import list_actions
 from control_plane.access.actions import create_key
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit.models import AuditEntry
+from control_plane.audit_topics import actions as audit_topics
 from control_plane.outbox import delivery
 from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
@@ -88,6 +89,8 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "v1/webhooks/<str:webhook>/ping"): {},
     ("POST", "v1/webhooks/<str:webhook>/resume"): {"skip_waiting": True},
     ("POST", "v1/webhooks/<str:webhook>/rotate"): {"overlap_s": 60},
+    ("PATCH", "v1/audit-topic"): {"retention_ms": 7_200_000},
+    ("DELETE", "v1/audit-topic"): {},
     ("PATCH", "v1/quotas"): {"plan": "committed"},
     ("POST", "v1/plans"): {"name": "fresh", "limits": {"topics_max": 5}},
 }
@@ -173,6 +176,7 @@ class _World:
         webhook, _ = webhooks.create(
             ACTOR, tenant, name="siem", url="https://hooks.example.com/", events=["audit.*"]
         )
+        audit_topics.change(ACTOR, tenant, state="on")
         everything_delivered()
         self.ids = {
             "<str:tenant>": tenant.public_id,

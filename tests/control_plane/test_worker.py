@@ -34,6 +34,9 @@ class Counted(Worker):
             raise self._error
         return {"worker_keeps_schedule": float(self.looks)}
 
+    def levels(self) -> dict[str, dict[str, float]]:
+        return {"webhooks_off": {"gone": 3.0}}
+
 
 def exported(asked: Worker) -> dict[str, float]:
     return {
@@ -45,6 +48,13 @@ def exported(asked: Worker) -> dict[str, float]:
 def test_a_lost_database_is_the_reason_and_leaves_what_needs_none(error: Exception) -> None:
     assert Asked(error).not_ready() == f"database: {type(error).__name__}"
     assert exported(Asked(error)) == {"penstock_worker_ready": 1.0}
+
+
+def test_levels_of_tenants_are_there_once_the_database_has_answered() -> None:
+    found = exported(Counted())
+    assert found["penstock_webhooks_off"] == 3.0 and found["penstock_worker_keeps_schedule"] == 1.0
+    away = exported(Counted(error=OperationalError("connection refused")))
+    assert "penstock_webhooks_off" not in away
 
 
 def test_scrapes_within_a_few_seconds_ask_the_database_once(monkeypatch: pytest.MonkeyPatch) -> None:

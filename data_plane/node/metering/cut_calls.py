@@ -255,7 +255,7 @@ class CutCalls:
         names: dict[TopicPartition, str] = {}
         failed: list[usage_pb2.PartitionCut] = []
         for topic_id, topic in self._image.topics.items():
-            if topic.tenant != tenant:
+            if topic.tenant != tenant or not topic.metered:
                 continue
             for record in self._image.partitions_of(topic_id):
                 where = TopicPartition(topic_id, record.partition)

@@ -465,4 +465,4 @@ def _is_led(replica: Replica | None) -> bool:
 
 def _is_metered(replica: Replica) -> bool:
     """Internal topics are not."""
-    return replica.topic.tenant != SYSTEM_TENANT
+    return replica.topic.metered

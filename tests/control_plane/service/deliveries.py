@@ -4,12 +4,14 @@ import json
 import secrets
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
 from penstock import AlreadyExists, Forbidden, NotFound, PenstockError, Unauthenticated
+from penstock.cli.__main__ import run
 from penstock.contract.errors import InvalidRequest, OutcomeUnknown
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
@@ -383,3 +385,54 @@ class Deliveries:
             consumer.end_offsets()
         with pytest.raises(InvalidRequest, match="the service's own"):
             acme.rest.post("/v1/topics", {"name": "__usage", "partitions": 1})
+
+    def test_a_tenants_audit_log_comes_into_its_topic_and_proves_itself(
+        self, service: Service, tmp_path: Path
+    ) -> None:
+        acme, other = service.sign_up(), service.sign_up()
+
+        def told() -> dict[str, Any]:
+            found: dict[str, Any] = acme.rest.get("/v1/audit-topic")
+            return found
+
+        def written() -> bool:
+            return bool(told()["lag"] == 0)
+
+        assert acme.rest.patch("/v1/audit-topic", {"state": "on"})["state"] == "on"
+        service.wait_until("the log is in the topic", written, instead=told)
+        scope = {"resource": "topic", "name": "__audit", "operations": ["describe", "consume"]}
+        account = acme.rest.post("/v1/service-accounts", {"name": "siem"})["id"]
+        made = acme.rest.post("/v1/keys", {"name": "siem", "service_account": account, "scopes": [scope]})
+        assert made["delivered"], service.last_words()
+        service.wait_until("the newest entries too", written, instead=told)
+        newest = told()["newest"]
+        with service.sdk(made["key"]) as client, client.consumer(["__audit"]) as consumer:
+            read: dict[str, bytes] = {}
+            while str(newest) not in read:
+                for message in consumer.poll(100, timeout=PATIENCE_S):
+                    headers = dict(message.headers)
+                    key, value, digest = message.key, message.value, headers["hash"]
+                    assert key is not None and value is not None and digest is not None
+                    assert key == headers["sequence"] and json.loads(value)["hash"] == digest.decode()
+                    read[key.decode()] = value
+            with pytest.raises(Forbidden):
+                client.producer(linger_ms=0).send("__audit", b"forged").result(PATIENCE_S)
+        assert list(read) == [str(number) for number in range(1, newest + 1)]
+        exported = tmp_path / "audit.jsonl"
+        exported.write_bytes(b"".join(value + b"\n" for value in [*read.values(), *read.values()]))
+        assert run(["audit", "verify-export", str(exported)]) == 0
+        hidden = other.rest.post("/v1/keys", {"name": "spy", "scopes": [scope]})
+        for text in (acme.api_key, other.api_key, hidden["key"]):
+            with service.sdk(text) as client:
+                assert "__audit" not in [topic.name for topic in client.topics()]
+                with pytest.raises(NotFound):
+                    client.producer(linger_ms=0).send("__audit", b"x").result(PATIENCE_S)
+        with pytest.raises(InvalidRequest, match="service's own"):
+            acme.rest.delete("/v1/topics/__audit")
+        with service.brokers_paused():
+            acme.rest.patch("/v1/tenants/" + acme.tenant, {"deletion_protection": True})
+        service.wait_until("what happened while no broker answered", written, instead=told)
+        acme.rest.delete("/v1/audit-topic")
+        service.wait_until(
+            "the topic is gone", lambda: "__audit" not in service.topics_on_brokers(acme.tenant)
+        )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from control_plane import config
+from control_plane.brokers import as_tenant
 from penstock.profiles import CA_FILE
 from tests.control_plane.configuration import write
 from web import broker_access, proofs, usage_tail
@@ -31,7 +32,7 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 
 def test_the_configured_authority_goes_to_the_sdk(configured: Callable[..., None]) -> None:
     configured(bootstrap=["broker-1.example.com:9092"], ca_file="/etc/penstock/clients-ca.pem")
-    found = broker_access.connection_with("key")
+    found = as_tenant.connection_with("key")
     assert (found.bootstrap, found.api_key) == (("broker-1.example.com:9092",), "key")
     assert found.ca_file == "/etc/penstock/clients-ca.pem"
 
@@ -40,11 +41,11 @@ def test_without_the_setting_the_variable_counts_as_for_any_client(
     configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configured()
-    assert broker_access.connection_with("key").ca_file is None
+    assert as_tenant.connection_with("key").ca_file is None
     monkeypatch.setenv(CA_FILE, "/etc/other.pem")
-    assert broker_access.connection_with("key").ca_file == "/etc/other.pem"
+    assert as_tenant.connection_with("key").ca_file == "/etc/other.pem"
 
 
 def test_proofs_and_the_usage_tail_take_their_connection_from_there() -> None:
-    assert vars(proofs)["connection_with"] is broker_access.connection_with
+    assert vars(proofs)["connection_with"] is as_tenant.connection_with
     assert vars(usage_tail)["client_with"] is broker_access.client_with

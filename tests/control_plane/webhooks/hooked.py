@@ -7,7 +7,8 @@ from standardwebhooks import Webhook as Signer
 
 from control_plane import config
 from control_plane.audit import actions as audit
-from control_plane.webhooks import actions, outcomes, queries
+from control_plane.couriers import leases
+from control_plane.webhooks import actions, queries
 from control_plane.webhooks.delivering import Turn
 from control_plane.webhooks.models import Webhook
 from tenants.models import Tenant
@@ -40,7 +41,7 @@ def turn(row: Webhook, *, within_s: float = 10.0) -> int:
     found = [one for one in queries.due(timezone.now(), most=10, without=()) if one.pk == row.pk]
     if not found:
         return 0
-    claimed = outcomes.claim(found[0])
+    claimed = leases.claim(found[0])
     assert claimed is not None
     configured = config.current()
     assert configured.webhooks is not None

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from control_plane import config
-from control_plane.webhooks.couriers import Couriers
+from control_plane.couriers.couriers import Couriers
+from control_plane.webhooks.line import WebhookLine
 from penstock.cli.__main__ import run
 from tenants.roles import Standing
 from tests.control_plane.webhooks.hooked import types
@@ -45,7 +46,9 @@ def command(
         said = capsys.readouterr()
         return code, json.loads(said.out) if said.out else {}, said.err
 
-    running = Couriers(allowed=config.current().webhook_networks, ca_file=endpoint.ca_file, every_s=0.05)
+    running = Couriers(
+        WebhookLine(allowed=config.current().webhook_networks, ca_file=endpoint.ca_file), every_s=0.05
+    )
     running.start()
     yield call
     running.stop(10.0)

@@ -15,9 +15,11 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from control_plane import config
-from control_plane.webhooks import actions, outcomes, queries
-from control_plane.webhooks.couriers import REST_S, Couriers
+from control_plane.couriers import leases
+from control_plane.couriers.couriers import REST_S, Couriers
+from control_plane.webhooks import actions, queries
 from control_plane.webhooks.delivering import Turn
+from control_plane.webhooks.line import WebhookLine
 from control_plane.webhooks.models import Webhook, WebhookAttempt
 from local import guardian
 from tests.control_plane import configuration
@@ -31,18 +33,18 @@ _WORKER = """
 import django, threading
 django.setup()
 from control_plane import config
-from control_plane.webhooks.couriers import Couriers
+from control_plane.couriers.couriers import Couriers
+from control_plane.webhooks.line import WebhookLine
 configured = config.current()
-Couriers(allowed=configured.webhook_networks, ca_file=configured.webhooks.ca_file, every_s=0.05).start()
+Couriers(WebhookLine(allowed=configured.webhook_networks, ca_file=configured.webhooks.ca_file), every_s=0.05).start()
 print("begun", flush=True)
 threading.Event().wait()
 """
 
 
-def couriers(endpoint: Receiver, **options: int) -> Couriers:
-    return Couriers(
-        allowed=config.current().webhook_networks, ca_file=endpoint.ca_file, every_s=0.05, **options
-    )
+def couriers(endpoint: Receiver, **options: int) -> Couriers[Webhook]:
+    line = WebhookLine(allowed=config.current().webhook_networks, ca_file=endpoint.ca_file)
+    return Couriers(line, every_s=0.05, **options)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -130,7 +132,7 @@ def test_what_fails_in_the_service_itself_is_not_tried_again_at_once(
     house = make_house("acme")
     row, _ = make(house.tenant, endpoint)
     actions.ping(ACTOR, house.tenant, row.public_id)
-    claimed = outcomes.claim(row)
+    claimed = leases.claim(row)
     assert claimed is not None
 
     def take(turn: Turn) -> int:
@@ -144,8 +146,8 @@ def test_what_fails_in_the_service_itself_is_not_tried_again_at_once(
     running._deliver(claimed)
     assert queries.due(timezone.now(), most=1, without=()) == []
     after = Webhook.objects.get(pk=row.pk)
-    assert after.due_at >= began + outcomes.POSTPONED and after.failures == 0
-    assert queries.due(timezone.now() + outcomes.POSTPONED, most=1, without=()) == [row]
+    assert after.due_at >= began + leases.POSTPONED and after.failures == 0
+    assert queries.due(timezone.now() + leases.POSTPONED, most=1, without=()) == [row]
 
 
 def _configuration(folder: Path, endpoint: Receiver) -> Path:

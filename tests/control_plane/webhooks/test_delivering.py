@@ -15,8 +15,10 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from control_plane import config
 from control_plane.audit.models import AuditEntry
 from control_plane.config import WebhooksConfig
+from control_plane.couriers import leases
 from control_plane.mail.models import Mail
 from control_plane.webhooks import actions, outcomes, pauses, queries, sending
+from control_plane.webhooks.line import WebhookLine
 from control_plane.webhooks.models import OFF, ON, Webhook, WebhookAttempt
 from penstock.contract.audit_entries import ChainCheck
 from penstock.contract.limits import WEBHOOK_ATTEMPTS_KEPT, WEBHOOK_PAYLOAD_BYTES_MAX
@@ -408,9 +410,9 @@ def test_another_address_is_tried_at_once_and_makes_an_attempt_under_way_outdate
 
 def test_what_a_courier_notes_after_a_change_is_not_written(house: House, endpoint: Receiver) -> None:
     row, _ = make(house.tenant, endpoint)
-    claimed = outcomes.claim(fresh(row))
+    claimed = leases.claim(fresh(row))
     assert claimed is not None
-    assert outcomes.claim(row) is None, "a courier has it"
+    assert leases.claim(row) is None, "a courier has it"
     actions.resume(ACTOR, house.tenant, row.public_id)
     outcome = outcomes.Outcome(at=timezone.now(), duration_ms=1, status=200)
     event_position = claimed.positions.get().position
@@ -525,3 +527,30 @@ def test_a_status_counts_whatever_becomes_of_the_body(
     endpoint.script = lambda got: Reply(status=410, headers=headers, body=body)
     assert turn(row) == 1
     assert (fresh(row).state, fresh(row).reason) == (OFF, "gone")
+
+
+def test_attempts_are_counted_by_outcome_and_what_waits_by_tenant(house: House, endpoint: Receiver) -> None:
+    row, _ = make(house.tenant, endpoint)
+    counted: list[str] = []
+
+    def attempt() -> None:
+        due_now(row)
+        line = WebhookLine(
+            allowed=config.current().webhook_networks,
+            ca_file=endpoint.ca_file,
+            within_s=10.0,
+            count=counted.append,
+        )
+        claimed = leases.claim(fresh(row))
+        assert claimed is not None
+        line.turn(claimed, lambda: False)
+
+    endpoint.script = lambda got: Reply(status=503)
+    attempt()
+    assert (counted, queries.lags()) == (["refused"], {house.tenant.public_id: 1})
+    endpoint.script = lambda got: Reply(status=200)
+    attempt()
+    assert (counted, queries.lags()) == (["refused", "delivered"], {})
+    actions.change(ACTOR, house.tenant, row.public_id, state="off")
+    assert queries.switched_off() == {"asked": 1, "failing": 0, "gone": 0}
+    assert queries.lags() == {}, "one that is off is not behind"

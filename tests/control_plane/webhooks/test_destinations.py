@@ -175,6 +175,28 @@ def test_a_name_of_one_label_leads_to_what_operators_opened_alone(monkeypatch: p
         addresses(destination("https://outside/"), opened, 5.0)
 
 
+def test_a_name_that_this_host_alone_knows_leads_to_what_operators_opened_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def answer(host: str, *_: object, **__: object) -> list[object]:
+        asked.append(host)
+        if host.endswith("."):
+            raise socket.gaierror(-2, "Name or service not known")
+        return [(socket.AF_INET, 1, 6, "", ("8.8.8.8" if host.startswith("outside") else "10.20.3.4", 443))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    opened = (ip_network("10.20.0.0/16"),)
+    here, outside = destination("https://vault.internal/"), destination("https://outside.internal/")
+    with pytest.raises(Unreachable):
+        addresses(here, (), 5.0)
+    assert asked == ["vault.internal."], "where nothing is opened, search domains complete nothing"
+    assert addresses(here, opened, 5.0) == [ip_address("10.20.3.4")]
+    with pytest.raises(Unreachable, match=r"no public address was found for outside\.internal"):
+        addresses(outside, opened, 5.0)
+
+
 @pytest.mark.parametrize(
     ("pattern", "event", "fits"),
     [

@@ -80,6 +80,7 @@ WITHOUT = {
     "tenant close": "the life of a tenant; REST has no dry run of it",
     "tenant reopen": "as to close one",
     "topic delete-records": "the brokers delete messages",
+    "audit topic-off": "the log itself stays, and it asks before the topic is deleted",
     "webhook delete": "it takes the webhook with its log and nothing else, and asks before",
     "group delete": "brokers hold groups, and have no dry run",
     **dict.fromkeys(

@@ -7,6 +7,7 @@ import pytest
 from data_plane.controller.tenants import PRINCIPAL_MAX, NewKey, put_key, put_tenant, revoke_key
 from data_plane.controller.topics import PRODUCER_ID_MAX, create_topic, delete_topic, take_producer_ids
 from data_plane.metadata import model
+from data_plane.metadata.features import ACCESS_LISTS, FEATURES_KEY, FeaturesRecord
 from data_plane.metadata.port import KeyValue
 from penstock.contract import limits
 from penstock.contract.errors import (
@@ -18,6 +19,7 @@ from penstock.contract.errors import (
 )
 from penstock.contract.ids import SYSTEM_TENANT, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.names import AUDIT_TOPIC
 
 from .setup import ACME, Store, record
 
@@ -103,6 +105,18 @@ def test_bad_topic_names_are_refused(store: Store, name: str) -> None:
 @pytest.mark.parametrize("name", ["a", "...", "_a", "A-b.c_9", "x" * 249])
 def test_good_topic_names_are_taken(store: Store, name: str) -> None:
     assert create(store, name).name == name
+
+
+def test_the_topic_with_the_audit_log_is_made_at_a_level_whose_brokers_guard_it(store: Store) -> None:
+    with pytest.raises(InvalidRequest, match="the service's own"):
+        create(store, AUDIT_TOPIC)
+    store.put(FEATURES_KEY, FeaturesRecord(level=ACCESS_LISTS).encode())
+    made = create(store, AUDIT_TOPIC)
+    with pytest.raises(InvalidRequest, match="the service's own"):
+        create(store, "__other", topic_id=TopicId(b"o" * 16))
+    gone = delete_topic(store.image, ACME, AUDIT_TOPIC, topic_id=made.topic_id, metered=True)
+    assert store.txn(gone.compares, gone.changes)
+    assert not store.image.buried[made.topic_id].metered, "no cut waits for what is not billed"
 
 
 def test_internal_names_are_the_services_own(store: Store) -> None:

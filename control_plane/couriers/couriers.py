@@ -1,22 +1,21 @@
-"""The couriers of a worker: threads that deliver to one webhook each, so that a slow endpoint holds up no other one.
+"""The couriers of a worker: threads that deliver to one place each, so that a slow one holds up no other one.
 
-A tenant with several slow ones holds up no other tenant.
+A tenant with several slow ones holds up no other tenant. What is delivered, and where, is the line's to say.
 """
 
 import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection
+from datetime import datetime
+from typing import Generic, Protocol
 
 from django.db import DatabaseError, close_old_connections, connection
 from django.utils import timezone
 
-from control_plane.config import Network
-from control_plane.webhooks import outcomes, queries, sending
-from control_plane.webhooks.delivering import Turn
-from control_plane.webhooks.models import Webhook
+from control_plane.couriers import leases
+from control_plane.couriers.leases import Row
 
 EVERY_S = 1.0
 """Between two looks for what is due."""
@@ -24,31 +23,48 @@ REST_S = 0.1
 """At least, between two looks, however often couriers end: each one reads what is due in all tenants."""
 COURIERS = 16
 PER_TENANT = 2
-"""Couriers that one tenant's webhooks have at a time."""
+"""Couriers that one tenant has at a time."""
 _LOOKED_AT = 200
 _log = logging.getLogger(__name__)
 
 
-class Couriers:
+class Line(Protocol[Row]):
+    """One kind of place that couriers deliver to. Called on several threads."""
+
+    name: str
+    """For logs, in the plural."""
+
+    def begin(self) -> None:
+        """Called once before the first look, and again until it raises nothing."""
+        ...
+
+    def due(self, now: datetime, *, most: int, without: Collection[int]) -> list[Row]:
+        """What may be delivered to now and has something to get, the longest due first. `without`: rows by key."""
+        ...
+
+    def turn(self, row: Row, stopping: Callable[[], bool]) -> None:
+        """Deliver to a row that was claimed, for some seconds, and give its lease back."""
+        ...
+
+
+class Couriers(Generic[Row]):
     """Start it once a process; `stop` lets attempts under way end. Whatever is not written down comes again."""
 
     def __init__(
         self,
+        line: Line[Row],
         *,
-        allowed: Sequence[Network] = (),
-        ca_file: Path | None = None,
         every_s: float = EVERY_S,
         couriers: int = COURIERS,
         per_tenant: int = PER_TENANT,
-        within_s: float = sending.WITHIN_S,
     ) -> None:
-        self._allowed, self._ca_file, self._within_s = allowed, ca_file, within_s
+        self._line = line
         self._every_s, self._couriers, self._per_tenant = every_s, couriers, per_tenant
         self._stopping, self._wake = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._busy: dict[int, tuple[int, threading.Thread]] = {}
-        """Webhook -> tenant and thread, both by row."""
-        self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
+        """Row -> tenant and thread."""
+        self._thread = threading.Thread(target=self._run, name=line.name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -72,14 +88,16 @@ class Couriers:
                 close_old_connections()
                 try:
                     if not begun:
-                        outcomes.begin_sources()
+                        self._line.begin()
                         begun = True
                     self._hand_out()
                 except DatabaseError as error:
-                    _log.warning("webhooks wait for the database", extra={"error": str(error)})
+                    _log.warning(
+                        "couriers wait for the database", extra={"of": self._line.name, "error": str(error)}
+                    )
                 except Exception:
                     # The thread goes on: what is due stays due.
-                    _log.exception("webhooks were not handed out")
+                    _log.exception("nothing was handed out to couriers", extra={"of": self._line.name})
                 self._stopping.wait(REST_S)
                 self._wake.wait(max(0.0, self._every_s - REST_S))
         finally:
@@ -88,24 +106,24 @@ class Couriers:
     def _hand_out(self) -> None:
         """Give what is due to free couriers."""
         with self._lock:
-            busy = {webhook: tenant for webhook, (tenant, _) in self._busy.items()}
+            busy = {row: tenant for row, (tenant, _) in self._busy.items()}
         if len(busy) >= self._couriers:
             return
         if not queries.is_any():
             return
         of_tenant = Counter(busy.values())
-        for row in queries.due(timezone.now(), most=_LOOKED_AT, without=busy):
+        for row in self._line.due(timezone.now(), most=_LOOKED_AT, without=busy):
             if len(busy) >= self._couriers or self._stopping.is_set():
                 return
             if of_tenant[row.tenant_id] >= self._per_tenant:
                 continue
-            claimed = outcomes.claim(row)
+            claimed = leases.claim(row)
             if claimed is None:
                 continue
             busy[claimed.pk] = claimed.tenant_id
             of_tenant[claimed.tenant_id] += 1
             thread = threading.Thread(
-                target=self._deliver, args=(claimed,), name=f"courier {claimed.public_id}", daemon=True
+                target=self._deliver, args=(claimed,), name=f"courier {claimed.called}", daemon=True
             )
             with self._lock:
                 self._busy[claimed.pk] = (claimed.tenant_id, thread)
@@ -115,23 +133,17 @@ class Couriers:
                 # The system has no thread left. The courier is free for the next look.
                 with self._lock:
                     self._busy.pop(claimed.pk, None)
-                outcomes.give_back(claimed)
+                leases.give_back(claimed)
                 raise
 
-    def _deliver(self, claimed: Webhook) -> None:
+    def _deliver(self, claimed: Row) -> None:
         try:
-            Turn(
-                claimed,
-                allowed=self._allowed,
-                ca_file=self._ca_file,
-                stopping=self._stopping.is_set,
-                within_s=self._within_s,
-            ).take()
+            self._line.turn(claimed, self._stopping.is_set)
         except DatabaseError as error:
-            _log.warning("a webhook waits for the database", extra={"error": str(error)})
+            _log.warning("a courier waits for the database", extra={"error": str(error)})
             self._postpone(claimed)
         except Exception:
-            _log.exception("a webhook was not delivered to", extra={"webhook": claimed.public_id})
+            _log.exception("a courier failed", extra={"of": self._line.name, "to": claimed.called})
             self._postpone(claimed)
         finally:
             connection.close()
@@ -140,9 +152,9 @@ class Couriers:
             # There may be more for it, or another one waits for this courier.
             self._wake.set()
 
-    def _postpone(self, claimed: Webhook) -> None:
+    def _postpone(self, claimed: Row) -> None:
         """What fails here would fail again at once, and again."""
         try:
-            outcomes.postpone(claimed)
+            leases.postpone(claimed)
         except DatabaseError as error:
-            _log.warning("a webhook waits for the database", extra={"error": str(error)})
+            _log.warning("a courier waits for the database", extra={"error": str(error)})
