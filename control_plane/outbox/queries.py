@@ -66,6 +66,11 @@ def due(now: datetime, limit: int) -> list[tuple[str, str]]:
     )
 
 
+def waits(kind: str) -> bool:
+    """Whether any object of that kind waits for the brokers."""
+    return Delivery.objects.filter(kind=kind, delivered_at=None).exists()
+
+
 def waiting() -> tuple[int, datetime | None]:
     """How many rows wait, and since when the oldest does."""
     rows = Delivery.objects.filter(delivered_at=None)
