@@ -1,7 +1,7 @@
 """The pepper rotates: made, used once all brokers have it, keys hashed as they are used, and old ones removed.
 
-No step may refuse a key: each test shows keys to a process that has read nothing yet, as one that has just begun or that
-runs elsewhere.
+No step may refuse a key: each test shows keys to a process that has read nothing yet, as one that has just begun, or
+that runs elsewhere.
 """
 
 import os
@@ -62,7 +62,7 @@ def seen(*, used: frozenset[int] = frozenset(), but: int = 0) -> KeyUseSeen:
 
 
 def shown(text: KeyText) -> int:
-    """The key is shown over REST, to a process that has just begun, and to one that knows all; its pepper after that."""
+    """The key is shown to a process that has just begun, and to one that knows all; its pepper after that."""
     new_process()
     for _ in range(2):
         assert call("GET", "/v1/topics", token=text.reveal()).status == 200

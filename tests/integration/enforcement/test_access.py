@@ -229,7 +229,7 @@ def test_a_key_deletes_records_only_if_it_was_given_that_right(cluster: Brokers,
 
 
 def test_a_pepper_rotates_under_open_streams_and_no_key_is_refused(cluster: Brokers, tenant: Tenant) -> None:
-    """As the control plane does it: every broker has the pepper, gives the hash of a key that was shown, and gets it."""
+    """As the control plane does it: brokers have the pepper, give the hash of a key that was shown, and get it."""
     one = Key(cluster, tenant)
     one.put(generation=1)
     folder = cluster.directory.pepper_folder
