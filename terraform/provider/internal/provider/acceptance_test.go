@@ -302,8 +302,9 @@ data "penstock_quotas" "it" { depends_on = [penstock_quota.it] }
 data "penstock_plans" "all" {}
 `, os.Getenv("PENSTOCK_OPERATOR_TOKEN"), plan, own)
 	}
-	first := limits("pay-as-you-go", "topics_max = 900, partitions_max = 2000, consume_bytes_per_s = 1048576, "+
-		"rest_calls_per_s = 900, connections_max = 700, groups_max = 90")
+	const own = "topics_max = 900, partitions_max = 2000, consume_bytes_per_s = 1048576, " +
+		"rest_calls_per_s = 900, connections_max = 700, groups_max = 90"
+	first := limits("pay-as-you-go", own)
 	tested(t,
 		resource.TestStep{
 			Config: first,
@@ -327,7 +328,7 @@ data "penstock_plans" "all" {}
 		},
 		// Another plan keeps the tenant's own limits.
 		resource.TestStep{
-			Config: limits("committed", "topics_max = 900, partitions_max = 2000"),
+			Config: limits("committed", own),
 			ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
 				plancheck.ExpectResourceAction("penstock_plan_assignment.it", plancheck.ResourceActionUpdate),
 				plancheck.ExpectResourceAction("penstock_quota.it", plancheck.ResourceActionNoop),

@@ -192,5 +192,6 @@ resource "penstock_webhook" "it" {
 		},
 		resource.TestStep{Config: webhook(`  url = "http://hooks.example.com/"`), ExpectError: regexp.MustCompile(`(?s)url.*https`)},
 		resource.TestStep{Config: webhook(one + "\n  encrypt_to = \"no key\""), ExpectError: regexp.MustCompile(`No public key`)},
+		resource.TestStep{Config: webhook(one + "\n  enabled = false")},
 	)
 }
