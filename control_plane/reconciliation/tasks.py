@@ -39,7 +39,7 @@ def note_key_use() -> None:
         _log.warning("the use of keys was not asked", extra={"error": error.message})
         return
     actions.note_keys_used(seen.ages_s)
-    peppers.rehash_told(seen.hashes, version)
+    peppers.rehash_reported(seen.hashes, version)
     try:
         peppers.turn(seen)
     except OSError as error:

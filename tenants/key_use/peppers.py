@@ -51,7 +51,7 @@ def rehash_shown(key: ApiKey, text: KeyText) -> None:
         _log.warning("a key keeps its older pepper", extra={"key": key.public_id, "error": str(error)})
 
 
-def rehash_told(hashes: Mapping[str, str], version: int) -> int:
+def rehash_reported(hashes: Mapping[str, str], version: int) -> int:
     """Brokers were shown these keys (by the id in their text); how many have another hash now."""
     rehashed = 0
     for key_id in sorted(hashes)[:_REHASHED_AT_ONCE]:

@@ -172,13 +172,13 @@ def test_brokers_give_hashes_of_keys_that_were_shown_to_them() -> None:
     version = in_use()
     given = secret_hmac(credentials.peppers_for(version)[version], text.secret).hex()
     told = {row.key_id: given, revoked.key_id: given, "unknown": given}
-    assert peppers.rehash_told(told, version) == 1
-    assert peppers.rehash_told(told, version) == 0
+    assert peppers.rehash_reported(told, version) == 1
+    assert peppers.rehash_reported(told, version) == 0
     revoked.refresh_from_db()
     assert revoked.pepper_version == 1
     assert shown(text) == version
     # What comes late of a pepper before does not go back.
-    assert peppers.rehash_told({row.key_id: "00" * 32}, 1) == 0
+    assert peppers.rehash_reported({row.key_id: "00" * 32}, 1) == 0
 
 
 def test_an_old_pepper_is_removed_when_no_key_and_no_broker_needs_it(folder: Path) -> None:

@@ -18,7 +18,7 @@ from penstock.contract.topic_settings import Durability, TopicSettings
 
 from .setup import ACME, Store, record
 
-OTHER = TenantId("other")
+GLOBEX = TenantId("globex")
 
 NEW, OTHER = TopicId(b"n" * 16), TopicId(b"o" * 16)
 SETTINGS, WIDER = TopicSettings(), TopicSettings(retention_ms=3_600_000)
@@ -303,12 +303,12 @@ def test_a_key_gets_a_newer_pepper_and_an_older_hash_on_its_way_changes_nothing(
     [
         {"secret_hmac": "cd" * 32},
         {"pepper_version": 1, "secret_hmac": "cd" * 32},
-        {"tenant": OTHER, "pepper_version": 3, "secret_hmac": "cd" * 32},
+        {"tenant": GLOBEX, "pepper_version": 3, "secret_hmac": "cd" * 32},
     ],
 )
 def test_another_secret_is_not_taken_for_another_pepper(store: Store, other: dict[str, Any]) -> None:
     key(store, 1, pepper_version=2)
-    apply(store, put_tenant(store.image, OTHER))
+    apply(store, put_tenant(store.image, GLOBEX))
     with pytest.raises(AlreadyExists):
         key(store, 2, **{"pepper_version": 2, **other})
     assert store.image.keys[KEY].secret_hmac == "ab" * 32
