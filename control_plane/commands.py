@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.invocation import Group
+from penstock.contract.errors import ConfigurationError
 
 _CONFIG = click.option(
     "--config",
@@ -44,6 +45,32 @@ def worker(config: Path) -> None:
     from control_plane.worker import main
 
     sys.exit(main())
+
+
+@server.command(
+    "rotate-pepper", examples=["penstock server rotate-pepper --config /etc/penstock/server.json"]
+)
+@_CONFIG
+def rotate_pepper(config: Path) -> None:
+    """Make the next pepper of API keys now, in the folder `brokers.pepper_folder`, whatever `brokers.pepper_days` says.
+
+    A worker puts it to use when every active broker has it. Keys are hashed with it as they are used, and a pepper that
+    no key needs any more is removed. No key changes its text, and none is refused meanwhile.
+    """
+    _configure(config)
+    from tenants.credentials import current_version, make_next
+
+    try:
+        before = current_version()
+        version, is_new = make_next()
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(str(error)) from error
+    if is_new:
+        click.echo(
+            f"Pepper {version} is made. It is in use, in place of {before}, when every active broker has it."
+        )
+    else:
+        click.echo(f"Pepper {version} was made before, and waits until every active broker has it.")
 
 
 def _configure(file: Path) -> None:

@@ -50,6 +50,11 @@ class BrokersConfig(Settings, frozen=True, kw_only=True):
     """File with the pepper that new API keys are made with, hex."""
     pepper_version: Count
     """The pepper's number, the same as in the brokers' `pepper_files`."""
+    pepper_folder: Path | None = None
+    """Folder in which the worker makes later peppers, the same for all processes of the control plane and for the
+    brokers' `pepper_folder`. Without it the pepper stays."""
+    pepper_days: Annotated[int, Meta(ge=0, le=3_650)] = 90
+    """Days until the worker makes the next pepper; 0 = only `penstock server rotate-pepper` does."""
     ca_file: Path | None = None
     """Authorities of the certificates of client listeners, PEM, which the console reads from; required off loopback
     unless the variable PENSTOCK_CA_FILE names them."""

@@ -1,6 +1,7 @@
 """The worker process: Celery with its schedule, and a listener that says how it is."""
 
 import logging
+import math
 import os
 import sys
 import threading
@@ -49,6 +50,7 @@ _attempts = Counter(
 GAUGES = {
     "worker_ready": "1 while this worker takes tasks, 0 while it starts or stops.",
     "worker_keeps_schedule": "1 if this worker held the lease of the schedule last; of all workers one does.",
+    "pepper_oldest_age_seconds": "Age of the oldest pepper that some key needs; NaN while its file cannot be found.",
     "worker_last_sweep_seconds": "When a worker last swept the outbox, in seconds since 1970; 0 before the first time.",
 }
 LEVELS_OF = {
@@ -150,14 +152,20 @@ class Worker:
 
         from control_plane import schedule
         from control_plane.processes import holder, queries
+        from tenants.key_use import peppers
 
         try:
+            try:
+                pepper_age_s = peppers.oldest_age_s()
+            except OSError:
+                pepper_age_s = math.nan
             last = queries.last_beat()
             keeper = queries.holder_of(schedule.LEASE)
         finally:
             connection.close()  # each request comes on a thread of its own
         return {
             "worker_keeps_schedule": float(keeper == holder.own_id()),
+            "pepper_oldest_age_seconds": pepper_age_s,
             "worker_last_sweep_seconds": 0.0 if last is None else last.at.timestamp(),
         }
 

@@ -42,6 +42,7 @@ def write_broker_config(
         "http_listen": broker.http_address,
         "identity": identity,
         "pepper_files": {str(PEPPER_VERSION): str(directory.pepper_file)},
+        "pepper_folder": str(directory.pepper_folder),
         "timings": {"drain_ms": _DRAIN_MS},
         "limits": {"ballast_bytes": _BALLAST_BYTES},
         **(settings or {}),

@@ -2,6 +2,7 @@
 
 cluster.json        cluster id, tenant, brokers with their ports; grown by `dev up --brokers`
 certificates/       of the brokers, the control plane and the operator, and their authority (local/certificates.py)
+peppers/            those that the service makes later
 pepper              what turns a key's secret into its stored form
 metadata.sqlite     the metadata store of all brokers, unless it is etcd
 etcd/               config.json, output.log and data/ of the etcd that is the metadata store, where it is
@@ -149,6 +150,7 @@ class DataDirectory:
         self.cluster_file = self.path / "cluster.json"
         self.certificates = Certificates(self.path / "certificates")
         self.pepper_file = self.path / "pepper"
+        self.pepper_folder = self.path / "peppers"
         self.metadata_file = self.path / "metadata.sqlite"
         self.profile_file = self.path / "profile.toml"
         self.etcd_config_file = self.path / "etcd" / "config.json"

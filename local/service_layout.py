@@ -157,6 +157,7 @@ class ServiceDirectory:
                 "internal": [broker.internal_address for broker in cluster.brokers],
                 "pepper_file": str(self._cluster.pepper_file),
                 "pepper_version": PEPPER_VERSION,
+                "pepper_folder": str(self._cluster.pepper_folder),
             },
             "datasets": str(self.datasets),
             "usage_key_file": str(self.usage_key_file),

@@ -138,6 +138,7 @@ class Configuration(Settings, frozen=True, kw_only=True):
 OF_CONTROL_PLANE = frozenset(
     {
         *("brokers.internal", "brokers.pepper_file", "brokers.pepper_version"),
+        *("brokers.pepper_folder", "brokers.pepper_days"),
         *(
             "celery_broker_url",
             "environment",

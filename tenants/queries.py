@@ -13,7 +13,7 @@ from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.limits import TENANTS_PER_PERSON_MAX
 from penstock.rules.credentials import secret_matches
 from tenants import tokens
-from tenants.credentials import pepper
+from tenants.credentials import peppers_for
 from tenants.models import (
     AddressChange,
     ApiKey,
@@ -86,9 +86,8 @@ def key_shown(text: KeyText) -> tuple[ApiKey | None, bool]:
     row = (
         ApiKey.objects.select_related("tenant", "maker", "service_account").filter(key_id=text.key_id).first()
     )
-    known = {row.pepper_version: pepper()} if row is not None else {}
     matches = secret_matches(
-        known,
+        peppers_for(row.pepper_version) if row is not None else {},
         pepper_version=row.pepper_version if row is not None else 0,
         stored_hmac=row.secret_hmac if row is not None else "",
         secret=text.secret,

@@ -75,15 +75,24 @@ def describe_moves(timeout_s: float = CALL_S) -> list[view.MoveSeen]:
     return [answers.move_seen(move) for move in client().describe_moves(timeout_s)]
 
 
-def key_use(within_s: float) -> dict[str, float]:
-    """Keys that were used at a broker within that time, by key id: the seconds since. Raises `BrokerUnavailable`."""
+def key_use(within_s: float, pepper_version: int = 0) -> view.KeyUseSeen:
+    """What brokers know of the use of keys within that time, and of their peppers. Raises `BrokerUnavailable`."""
     ages: dict[str, float] = {}
+    hashes: dict[str, str] = {}
     after = ""
+    first = None
     while True:
-        page = client().key_use(within_ms=int(within_s * 1000), after=after)
+        page = client().key_use(within_ms=int(within_s * 1000), after=after, pepper_version=pepper_version)
+        first = first or page
         ages |= {one.key_id: one.age_ms / 1000 for one in page.keys}
+        hashes |= {one.key_id: one.secret_hmac.hex() for one in page.keys if one.secret_hmac}
         if not page.more or not page.keys:
-            return ages
+            return view.KeyUseSeen(
+                ages_s=ages,
+                hashes=hashes,
+                peppers={one.version: one.fingerprint for one in first.peppers},
+                peppers_used=frozenset(first.peppers_used),
+            )
         after = page.keys[-1].key_id
 
 

@@ -40,6 +40,20 @@ class TenantUseSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeyUseSeen:
+    """What all active brokers say of keys. Keys by the id in their text."""
+
+    ages_s: dict[str, float]
+    """Seconds since the last use."""
+    hashes: dict[str, str]
+    """Of keys that were shown and are stored under an older pepper: the HMAC under the one asked for, hex."""
+    peppers: dict[int, bytes]
+    """Fingerprints by version, of those that every active broker has with the same content."""
+    peppers_used: frozenset[int]
+    """Versions that some key needs which is neither revoked nor expired."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSeen:
     """One partition. `leader` -1 = none now."""
 

@@ -109,8 +109,6 @@ class Couriers(Generic[Row]):
             busy = {row: tenant for row, (tenant, _) in self._busy.items()}
         if len(busy) >= self._couriers:
             return
-        if not queries.is_any():
-            return
         of_tenant = Counter(busy.values())
         for row in self._line.due(timezone.now(), most=_LOOKED_AT, without=busy):
             if len(busy) >= self._couriers or self._stopping.is_set():

@@ -71,6 +71,11 @@ def is_anything_due() -> bool:
     return bool(due(timezone.now(), 1))
 
 
+def waits(kind: str) -> bool:
+    """Whether any object of that kind waits for the brokers."""
+    return Delivery.objects.filter(kind=kind, delivered_at=None).exists()
+
+
 def waiting() -> tuple[int, datetime | None]:
     """How many rows wait, and since when the oldest does."""
     rows = Delivery.objects.filter(delivered_at=None)

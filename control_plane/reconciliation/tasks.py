@@ -10,7 +10,8 @@ from control_plane.reconciliation import purging
 from control_plane.reconciliation.rounds import Rounds
 from penstock.contract.errors import BrokerUnavailable
 from tenants.closing import queries as closing
-from tenants.key_use import actions
+from tenants.credentials import current_version
+from tenants.key_use import actions, peppers
 
 KEY_USE_WITHIN_S = 600.0
 """Ten rounds: what a broker did not tell in one, it tells in the next."""
@@ -33,13 +34,19 @@ def empty_bins() -> None:
 
 @shared_task(name="cluster.note_key_use")
 def note_key_use() -> None:
-    """Ask the brokers which keys they served lately; those that are away are asked the next time."""
+    """Ask the brokers which keys they served, and rotate the pepper; those that are away are asked the next time."""
     try:
-        ages_s = client.key_use(KEY_USE_WITHIN_S)
+        version = current_version()
+        seen = client.key_use(KEY_USE_WITHIN_S, version)
     except BrokerUnavailable as error:
         _log.warning("the use of keys was not asked", extra={"error": error.message})
         return
-    actions.note_keys_used(ages_s)
+    actions.note_keys_used(seen.ages_s)
+    peppers.rehash_reported(seen.hashes, version)
+    try:
+        peppers.turn(seen)
+    except OSError as error:
+        _log.warning("the folder of peppers cannot be used", extra={"error": str(error)})
 
 
 @shared_task(name="cluster.reconcile")

@@ -11,6 +11,7 @@ from penstock.contract.api_keys import MalformedApiKey, parse_api_key
 from penstock.contract.errors import Unauthenticated
 from tenants import queries, tokens
 from tenants.key_use.actions import note_key_used
+from tenants.key_use.peppers import rehash_shown
 from tenants.models import ApiKey
 from tenants.roles import KEY_ROLES, Role
 
@@ -64,6 +65,7 @@ class BearerAuthentication(BaseAuthentication):
             count_refused_key(key, actor_of(request, ActorKind.KEY, key.public_id))
             raise Unauthenticated(why)
         note_key_used(key)
+        rehash_shown(key, text)
         return Caller(actor=actor_of(request, ActorKind.KEY, key.public_id), key=key, maker_role=role)
 
 

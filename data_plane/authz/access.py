@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from data_plane.authz.peppers import Peppers, ReadPeppers
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import KeyRecord, TopicRecord
 from data_plane.throttling.buckets import TokenBuckets
@@ -29,7 +30,7 @@ from penstock.rules.access import (
     is_audit_topic,
     scopes_grant,
 )
-from penstock.rules.credentials import checked_pepper, secret_matches
+from penstock.rules.credentials import secret_matches
 
 IMAGE_AGE_MS_MAX = 60_000
 """A broker that lost the watch for longer lets no new caller in."""
@@ -169,7 +170,8 @@ def same_tenant(principal: Principal, topic: TopicRecord) -> bool:
 
 
 class Authenticator:
-    """Checks API keys against `image` with `peppers` (version -> bytes, from the broker's files).
+    """Checks API keys against `image` with `peppers` (version -> bytes, from the broker's files) and those that
+    `read_peppers` finds later.
 
     Failures are counted per key id and per address; over FAILED_AUTH_PER_MINUTE_MAX a failure is answered
     `Throttled`. A right key always passes: ids are public, and no caller may lock a tenant out by failing in
@@ -177,12 +179,14 @@ class Authenticator:
     """
 
     def __init__(
-        self, image: ClusterImage, peppers: Mapping[int, bytes], rules: AccessRules | None = None
+        self,
+        image: ClusterImage,
+        peppers: Mapping[int, bytes],
+        rules: AccessRules | None = None,
+        read_peppers: ReadPeppers | None = None,
     ) -> None:
-        for version in sorted(peppers):
-            checked_pepper(peppers[version])
         self._image = image
-        self._peppers = peppers
+        self.peppers = Peppers(peppers, read_peppers)
         self._rules: AccessRules = KeyRights(image) if rules is None else rules
         rate = limits.FAILED_AUTH_PER_MINUTE_MAX
         self._failures = TokenBuckets(per_minute=rate, burst=rate)
@@ -205,9 +209,10 @@ class Authenticator:
         except MalformedApiKey as error:
             raise self._failed(f"the API key is malformed: {error}", (where,), monotonic_ms) from None
         record = self._image.keys.get(key.key_id)
+        version = 0 if record is None else record.pepper_version
         matches = secret_matches(
-            self._peppers,
-            pepper_version=0 if record is None else record.pepper_version,
+            self.peppers.for_key(version, monotonic_ms),
+            pepper_version=version,
             stored_hmac="" if record is None else record.secret_hmac,
             secret=key.secret,
         )
@@ -220,6 +225,7 @@ class Authenticator:
         if not key_usable(revoked=record.revoked, expires_at_ms=record.expires_at_ms, now_ms=now_ms):
             raise self._failed(f"the API key {key.key_id} has expired", blamed, monotonic_ms)
         self._check_tenant(record.tenant)
+        self.peppers.note_shown(key.key_id, version, key.secret)
         return Principal(
             tenant=record.tenant,
             number=PrincipalNumber(record.principal),

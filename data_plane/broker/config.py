@@ -5,6 +5,7 @@ not count.
 """
 
 import ipaddress
+import logging
 import re
 import ssl
 from collections.abc import Collection, Mapping
@@ -12,11 +13,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from daemon import certificates, settings
+from daemon import certificates, pepper_folder, settings
 from daemon.certificates import FileEnd
 from daemon.identity import Role
 from daemon.settings import Settings, require
 from daemon.tls import IdentityConfig, OwnIdentity
+from data_plane.authz.peppers import ReadPeppers
 from data_plane.broker.metadata_config import EtcdMetadata, is_namespace
 from data_plane.broker.transition import TransitionConfig
 from data_plane.metadata.features import Supported
@@ -31,6 +33,7 @@ from penstock.rules.names import is_domain_name
 ENVIRONMENT_PREFIX = "PENSTOCK_BROKER_"
 SECRET_LENGTH_MIN = 32
 """Of a pepper, in hex digits."""
+_log = logging.getLogger(__name__)
 _VERSION = re.compile("[1-9][0-9]{0,8}")
 _NUMBER_MAX = 2**53
 LISTENERS = ("client_listen", "internal_listen", "peer_listen", "http_listen")
@@ -77,6 +80,9 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
     plain text as well, on loopback addresses alone."""
     pepper_files: Mapping[str, str]
     """{version: file} of the peppers of API keys, hex."""
+    pepper_folder: Path | None = None
+    """Folder with the peppers that the control plane makes later, the same as its `brokers.pepper_folder`. It is read
+    again when a key needs one."""
     tls_certificate_file: Path | None = None
     """PEM chain of the client listener; without it only loopback is served."""
     tls_key_file: Path | None = None
@@ -183,6 +189,7 @@ class BrokerConfig(Settings, frozen=True, kw_only=True):
             zone=self.zone or self.host or str(self.broker_id),
             host=self.host,
             peppers={int(version): pepper_of(Path(path)) for version, path in self.pepper_files.items()},
+            read_peppers=None if self.pepper_folder is None else reader_of(self.pepper_folder),
             timings=Timings(**self.timings),
             supported=Supported(version=__version__),
             metering=self.metering,
@@ -259,6 +266,19 @@ def pepper_of(file: Path) -> bytes:
     if len(text) < SECRET_LENGTH_MIN:
         raise ConfigurationError(f"{file}: a pepper is at least {SECRET_LENGTH_MIN} hex digits")
     return pepper
+
+
+def reader_of(folder: Path) -> ReadPeppers:
+    """What reads the folder. Where it cannot, it logs that and finds none: keys of other peppers go on."""
+
+    def read() -> dict[int, bytes]:
+        try:
+            return pepper_folder.read_all(folder)
+        except OSError as error:
+            _log.warning("peppers cannot be read", extra={"folder": str(folder), "error": str(error)})
+            return {}
+
+    return read
 
 
 def _no_password() -> str:

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from daemon import pepper_folder
 from daemon.config_check import (
     CONNECT_S,
     Finding,
@@ -70,6 +71,9 @@ def _files(config: BrokerConfig) -> Iterator[Finding]:
         setting = f"pepper_files.{version}"
         yield private(setting, Path(name))
         yield from _tried(setting, lambda file=Path(name): pepper_of(file))
+    if config.pepper_folder is not None:
+        for number in pepper_folder.versions(config.pepper_folder):
+            yield private("pepper_folder", config.pepper_folder / str(number))
     if config.tls_certificate_file is not None and config.tls_key_file is not None:
         yield readable("tls_certificate_file", config.tls_certificate_file)
         yield private("tls_key_file", config.tls_key_file)

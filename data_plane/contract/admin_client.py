@@ -115,9 +115,13 @@ class AdminClient:
             self._calls.ask(methods.DESCRIBE_MOVES, request, pb.DescribeMovesResponse, timeout_s).moves
         )
 
-    def key_use(self, *, within_ms: int, after: str, timeout_s: float = CALL_S) -> pb.DescribeKeyUseResponse:
-        """Keys that were used at any broker within that time: the first by id behind `after`."""
-        request = pb.DescribeKeyUseRequest(within_ms=within_ms, after=after)
+    def key_use(
+        self, *, within_ms: int, after: str, pepper_version: int = 0, timeout_s: float = CALL_S
+    ) -> pb.DescribeKeyUseResponse:
+        """Keys that were used at any broker within that time: the first by id behind `after`. With the peppers that all
+        active brokers have, and the hashes of keys under `pepper_version`.
+        """
+        request = pb.DescribeKeyUseRequest(within_ms=within_ms, after=after, pepper_version=pepper_version)
         return self._calls.ask(methods.DESCRIBE_KEY_USE, request, pb.DescribeKeyUseResponse, timeout_s)
 
     def describe_load(

@@ -739,27 +739,43 @@ class DescribedPartition(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., in_sync: _Optional[_Iterable[int]] = ..., eligible: _Optional[_Iterable[int]] = ..., last_known: _Optional[_Iterable[int]] = ..., log_generation: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., adding: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DescribeKeyUseRequest(_message.Message):
-    __slots__ = ("local", "within_ms", "after")
+    __slots__ = ("local", "within_ms", "after", "pepper_version")
     LOCAL_FIELD_NUMBER: _ClassVar[int]
     WITHIN_MS_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
+    PEPPER_VERSION_FIELD_NUMBER: _ClassVar[int]
     local: bool
     within_ms: int
     after: str
-    def __init__(self, local: _Optional[bool] = ..., within_ms: _Optional[int] = ..., after: _Optional[str] = ...) -> None: ...
+    pepper_version: int
+    def __init__(self, local: _Optional[bool] = ..., within_ms: _Optional[int] = ..., after: _Optional[str] = ..., pepper_version: _Optional[int] = ...) -> None: ...
 
 class DescribeKeyUseResponse(_message.Message):
-    __slots__ = ("keys", "more")
+    __slots__ = ("keys", "more", "peppers", "peppers_used")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    PEPPERS_FIELD_NUMBER: _ClassVar[int]
+    PEPPERS_USED_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedCompositeFieldContainer[KeyUse]
     more: bool
-    def __init__(self, keys: _Optional[_Iterable[_Union[KeyUse, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+    peppers: _containers.RepeatedCompositeFieldContainer[KnownPepper]
+    peppers_used: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, keys: _Optional[_Iterable[_Union[KeyUse, _Mapping]]] = ..., more: _Optional[bool] = ..., peppers: _Optional[_Iterable[_Union[KnownPepper, _Mapping]]] = ..., peppers_used: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class KnownPepper(_message.Message):
+    __slots__ = ("version", "fingerprint")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    fingerprint: bytes
+    def __init__(self, version: _Optional[int] = ..., fingerprint: _Optional[bytes] = ...) -> None: ...
 
 class KeyUse(_message.Message):
-    __slots__ = ("key_id", "age_ms")
+    __slots__ = ("key_id", "age_ms", "secret_hmac")
     KEY_ID_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    SECRET_HMAC_FIELD_NUMBER: _ClassVar[int]
     key_id: str
     age_ms: int
-    def __init__(self, key_id: _Optional[str] = ..., age_ms: _Optional[int] = ...) -> None: ...
+    secret_hmac: bytes
+    def __init__(self, key_id: _Optional[str] = ..., age_ms: _Optional[int] = ..., secret_hmac: _Optional[bytes] = ...) -> None: ...

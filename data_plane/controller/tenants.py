@@ -163,9 +163,9 @@ def put_key(
     bindings: Sequence[model.Binding] = (),
     owner: str = "",
 ) -> NewKey:
-    """A credential made elsewhere, which gets the next principal number; or a known one with another name,
-    expiry, owner or other bindings, which keeps its number and its verifiers. Below feature level ACCESS_LISTS the
-    owner is left out.
+    """A credential made elsewhere, which gets the next principal number; or a known one with another name, expiry,
+    owner or other bindings, or hashed with a newer pepper, which keeps its number and its SCRAM verifiers. Below
+    feature level ACCESS_LISTS the owner is left out.
 
     `counter` is /next/principal as just read. `secret_hmac` is hex. A revoked key stays revoked, also one that
     was revoked before it came. Raises `InvalidRequest`, `NotFound` (tenant), `AlreadyExists` (another
@@ -211,13 +211,20 @@ def put_key(
 
 
 def _changed_key(image: ClusterImage, existing: model.KeyRecord, wanted: model.KeyRecord) -> NewKey:
-    identity = (existing.tenant, existing.pepper_version, existing.secret_hmac)
-    if identity != (wanted.tenant, wanted.pepper_version, wanted.secret_hmac):
+    late = outdated(wanted.generation, existing.generation)
+    same = existing.pepper_version == wanted.pepper_version
+    # Under a newer pepper the same secret has another hash. One of before may still be on its way.
+    newer = existing.pepper_version < wanted.pepper_version or late
+    if existing.tenant != wanted.tenant or (
+        existing.secret_hmac != wanted.secret_hmac if same else not newer
+    ):
         raise AlreadyExists(f"key {existing.key_id}: another credential has this id")
-    if existing.revoked or outdated(wanted.generation, existing.generation):
+    if existing.revoked or late:
         return NewKey(compares=(), changes=(), record=existing, ignored=True)
     after = replace(
         existing,
+        pepper_version=wanted.pepper_version,
+        secret_hmac=wanted.secret_hmac,
         name=wanted.name,
         expires_at_ms=wanted.expires_at_ms,
         generation=max(wanted.generation, existing.generation),

@@ -169,7 +169,7 @@ class BrokerNode:
             may_delete=self._may_delete,
             spawn=self._spawn,
         )
-        authenticator = Authenticator(view.image, self.config.peppers, self._rules)
+        authenticator = Authenticator(view.image, self.config.peppers, self._rules, self.config.read_peppers)
         self._gate = Gate(
             authenticator,
             clock,
@@ -177,7 +177,7 @@ class BrokerNode:
             self.registration.silence_ms,
             view.image.quotas_of,
         )
-        key_use = KeyUseCalls(environment, view, self._gate.key_use)
+        key_use = KeyUseCalls(environment, view, self._gate.key_use, authenticator.peppers)
         self.loads = LoadCalls(environment, replicas=replicas, connections=lambda: self._gate.connections)
         self.fairness = Fairness(clock, self.stats)
         self.integrity = Integrity(

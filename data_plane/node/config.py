@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from data_plane.authz.peppers import ReadPeppers
 from data_plane.groups.expiry import GROUP_RETENTION_MS
 from data_plane.metadata.features import CURRENT, Supported
 from penstock.contract import limits
@@ -66,6 +67,8 @@ class NodeConfig:
     """Failure domain of its host, which others may share."""
     peppers: dict[int, bytes] = field(repr=False)
     """Pepper by version, for API keys."""
+    read_peppers: ReadPeppers | None = field(default=None, repr=False)
+    """Says which others there are now."""
     host: str = ""
     """Name of its machine; empty = no other broker is on it."""
     timings: Timings = Timings()

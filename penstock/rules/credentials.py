@@ -61,6 +61,11 @@ def checked_pepper(pepper: bytes) -> bytes:
     return pepper
 
 
+def pepper_fingerprint(pepper: bytes) -> bytes:
+    """The same for the same pepper. A pepper has 128 random bits or more, so this does not give it back."""
+    return hmac.digest(pepper, b"penstock pepper fingerprint", "sha256")[:16]
+
+
 def scram_verifier(algorithm: str, password: str, salt: bytes, iterations: int) -> dict[str, Any]:
     """Salt, iterations, StoredKey and ServerKey of RFC 5802 (hex), for `sha256` or `sha512`.
 

@@ -13,7 +13,7 @@ from penstock.contract.api_keys import parse_api_key
 from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound, Unauthenticated
 from penstock.rules.credentials import secret_matches
 from tenants import actions, queries
-from tenants.credentials import pepper
+from tenants.credentials import peppers_for
 from tenants.models import ApiKey, Membership, Person, Session, Tenant
 from tenants.sign_in import actions as sign_ins
 from tests.control_plane.world import ACTOR, PASSWORD, make_person, make_tenant
@@ -104,7 +104,7 @@ def test_a_key_is_kept_as_brokers_check_it() -> None:
     assert parse_api_key(text.reveal()) == text
     assert key.public_id == f"key_{text.key_id}"
     assert secret_matches(
-        {1: pepper()}, pepper_version=key.pepper_version, stored_hmac=key.secret_hmac, secret=text.secret
+        peppers_for(1), pepper_version=key.pepper_version, stored_hmac=key.secret_hmac, secret=text.secret
     )
     assert sorted(key.scram) == ["sha256", "sha512"]
     assert queries.key_of(text) == key

@@ -1,7 +1,8 @@
-"""Operators' call about the use of API keys."""
+"""Operators' call about the use of API keys, and about the peppers that they need."""
 
 import heapq
 
+from data_plane.authz.peppers import Peppers
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.methods import DESCRIBE_KEY_USE
 from data_plane.node.admission.key_use import PAGE, KeyUse
@@ -13,15 +14,17 @@ from penstock.contract.ids import BrokerId
 
 
 class KeyUseCalls:
-    """Answers for this broker, or for all: it asks the others. Those that do not answer are asked the next time."""
+    """Answers for this broker, or for all: it asks the others. Those that do not answer are asked the next time, and
+    until then it is not said of any pepper that all brokers have it.
+    """
 
-    def __init__(self, environment: Environment, view: MetadataView, use: KeyUse) -> None:
+    def __init__(self, environment: Environment, view: MetadataView, use: KeyUse, peppers: Peppers) -> None:
         self._config, self._transport, self._clock = (
             environment.config,
             environment.transport,
             environment.clock,
         )
-        self._view, self._use = view, use
+        self._view, self._use, self._peppers = view, use, peppers
 
     def internal_calls(self) -> dict[str, CallHandler]:
         return {DESCRIBE_KEY_USE: self.describe}
@@ -32,31 +35,50 @@ class KeyUseCalls:
     async def describe(self, caller: Caller, request: bytes) -> bytes:
         """Raises `InvalidRequest`."""
         wanted = parsed(pb.DescribeKeyUseRequest, request)
-        own = self._use.page(after=wanted.after, within_ms=wanted.within_ms, now_ms=self._clock.now_ms())
-        pages, more = [own], len(own) == PAGE
+        answers = [self._own(wanted)]
         if not wanted.local:
             for broker in sorted(self._view.image.brokers):
-                if broker != self._config.broker_id:
-                    found, rest = await self._at(broker, wanted)
-                    pages.append(found)
-                    more = more or rest
-        ages: dict[str, int] = {}
-        for page in pages:
-            for key_id, age_ms in page:
-                ages[key_id] = min(age_ms, ages.get(key_id, age_ms))
-        first = heapq.nsmallest(PAGE, ages.items())
-        return pb.DescribeKeyUseResponse(
-            keys=[pb.KeyUse(key_id=key_id, age_ms=age_ms) for key_id, age_ms in first],
-            more=more or len(ages) > PAGE,
-        ).SerializeToString()
+                if broker != self._config.broker_id and self._view.image.brokers[broker].epoch:
+                    answers.append(await self._at(broker, wanted))
+        return together(answers).SerializeToString()
 
-    async def _at(
-        self, broker: BrokerId, wanted: pb.DescribeKeyUseRequest
-    ) -> tuple[list[tuple[str, int]], bool]:
+    def _own(self, wanted: pb.DescribeKeyUseRequest) -> pb.DescribeKeyUseResponse:
+        now_ms = self._clock.now_ms()
+        page = self._use.page(after=wanted.after, within_ms=wanted.within_ms, now_ms=now_ms)
+        self._peppers.read_again(self._clock.monotonic_ms())
+        known = self._peppers.known()
+        return pb.DescribeKeyUseResponse(
+            keys=[
+                pb.KeyUse(
+                    key_id=key_id,
+                    age_ms=age_ms,
+                    secret_hmac=self._peppers.hash_of(key_id, wanted.pepper_version),
+                )
+                for key_id, age_ms in page
+            ],
+            more=len(page) == PAGE,
+            peppers=[pb.KnownPepper(version=version, fingerprint=known[version]) for version in known],
+            peppers_used=[] if wanted.after else self._used(now_ms),
+        )
+
+    def _used(self, now_ms: int) -> list[int]:
+        keys = self._view.image.keys.values()
+        return sorted(
+            {
+                key.pepper_version
+                for key in keys
+                if not key.revoked and (key.expires_at_ms == 0 or now_ms < key.expires_at_ms)
+            }
+        )
+
+    async def _at(self, broker: BrokerId, wanted: pb.DescribeKeyUseRequest) -> pb.DescribeKeyUseResponse:
         known = self._view.image.brokers[broker]
-        if not known.epoch:
-            return [], False
-        request = pb.DescribeKeyUseRequest(local=True, after=wanted.after, within_ms=wanted.within_ms)
+        request = pb.DescribeKeyUseRequest(
+            local=True,
+            after=wanted.after,
+            within_ms=wanted.within_ms,
+            pepper_version=wanted.pepper_version,
+        )
         try:
             answer = await self._transport.call(
                 peer_of(known.record),
@@ -65,6 +87,30 @@ class KeyUseCalls:
                 self._config.timings.suspicion_ms,
             )
         except (ConnectionLost, CallFailed):
-            return [], False
-        found = pb.DescribeKeyUseResponse.FromString(answer)
-        return [(one.key_id, one.age_ms) for one in found.keys], found.more
+            return pb.DescribeKeyUseResponse()
+        return pb.DescribeKeyUseResponse.FromString(answer)
+
+
+def together(answers: list[pb.DescribeKeyUseResponse]) -> pb.DescribeKeyUseResponse:
+    """One answer of all: the latest use of each key, the peppers that each has, and all that some key needs."""
+    keys: dict[str, pb.KeyUse] = {}
+    for answer in answers:
+        for one in answer.keys:
+            seen = keys.get(one.key_id)
+            if seen is None:
+                keys[one.key_id] = pb.KeyUse(
+                    key_id=one.key_id, age_ms=one.age_ms, secret_hmac=one.secret_hmac
+                )
+            else:
+                seen.age_ms = min(seen.age_ms, one.age_ms)
+                seen.secret_hmac = seen.secret_hmac or one.secret_hmac
+    known = {one.version: one.fingerprint for one in answers[0].peppers}
+    for answer in answers[1:]:
+        theirs = {one.version: one.fingerprint for one in answer.peppers}
+        known = {version: mark for version, mark in known.items() if theirs.get(version) == mark}
+    return pb.DescribeKeyUseResponse(
+        keys=[keys[key_id] for key_id in heapq.nsmallest(PAGE, keys)],
+        more=any(answer.more for answer in answers) or len(keys) > PAGE,
+        peppers=[pb.KnownPepper(version=version, fingerprint=known[version]) for version in sorted(known)],
+        peppers_used=sorted({version for answer in answers for version in answer.peppers_used}),
+    )

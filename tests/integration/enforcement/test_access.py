@@ -9,23 +9,26 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
 
+from daemon import pepper_folder
 from data_plane.contract.admin_client import AdminClient
-from data_plane.contract.admin_pb2 import Binding
+from data_plane.contract.admin_pb2 import Binding, DescribeKeyUseResponse
 from local.broker_config import PEPPER_VERSION, read_pepper
 from local.provisioning import new_key
 from penstock import Forbidden, NotFound
 from penstock.contract import methods
+from penstock.contract.api_keys import parse_api_key
 from penstock.contract.errors import ErrorCode
 from penstock.contract.v1 import log_pb2 as pb
-from penstock.rules.credentials import SCRAM_SALT_BYTES, Credential, make_credential
+from penstock.rules.credentials import SCRAM_SALT_BYTES, Credential, make_credential, secret_hmac
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.raw_wire import ConsumeWire, ProduceWire, batch_of, with_key
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -223,6 +226,42 @@ def test_a_key_deletes_records_only_if_it_was_given_that_right(cluster: Brokers,
         assert client.delete_records({("kept", 0): 1}) == {("kept", 0): 1}
     with cluster.client(writer.holder) as client, client.consumer(["kept"]) as consumer:
         assert [message.value for message in consumer.poll(timeout=PATIENCE_S)] == [b"two"]
+
+
+def test_a_pepper_rotates_under_open_streams_and_no_key_is_refused(cluster: Brokers, tenant: Tenant) -> None:
+    """As the control plane does it: brokers have the pepper, give the hash of a key that was shown, and get it."""
+    one = Key(cluster, tenant)
+    one.put(generation=1)
+    folder = cluster.directory.pepper_folder
+    assert pepper_folder.make(folder, 2)
+    topic_id = cluster.create_topic(tenant, "peppered")
+    addresses = [broker.client_address for broker in cluster.spec.brokers]
+
+    def answer() -> DescribeKeyUseResponse:
+        return cluster.admin.key_use(within_ms=600_000, after="", pepper_version=2)
+
+    def every_broker_lets_it_in() -> None:
+        for address in addresses:
+            with ProduceWire(address, one.holder.api_key):
+                Watch(address, one.holder.api_key).__exit__()
+
+    with Watch(addresses[0], one.holder.api_key):
+        wait_until(
+            "every broker has the pepper",
+            lambda: [pepper.version for pepper in answer().peppers] == [1, 2],
+        )
+        every_broker_lets_it_in()
+        hashes = {key.key_id: key.secret_hmac.hex() for key in answer().keys if key.secret_hmac}
+        secret = parse_api_key(one.holder.api_key).secret
+        assert hashes[one.credential.key_id] == secret_hmac(pepper_folder.read_all(folder)[2], secret).hex()
+        with ProduceWire(addresses[cluster.leader(topic_id) - 1], one.holder.api_key) as producing:
+            one.credential = replace(
+                one.credential, pepper_version=2, secret_hmac=hashes[one.credential.key_id]
+            )
+            one.put(generation=2)
+            assert producing.produce(topic_id, 0, batch_of(b"x")).error == ErrorCode.OK
+        every_broker_lets_it_in()
+        assert set(answer().peppers_used) >= {2}
 
 
 def test_use_of_a_key_is_told_by_every_broker_for_all(cluster: Brokers, tenant: Tenant) -> None:

@@ -18,6 +18,8 @@ from penstock.contract.topic_settings import Durability, TopicSettings
 
 from .setup import ACME, Store, record
 
+GLOBEX = TenantId("globex")
+
 NEW, OTHER = TopicId(b"n" * 16), TopicId(b"o" * 16)
 SETTINGS, WIDER = TopicSettings(), TopicSettings(retention_ms=3_600_000)
 REPLICAS = (1, 2, 3)
@@ -283,6 +285,33 @@ def test_a_changed_key_keeps_its_number_and_verifiers(store: Store) -> None:
     assert held.scram == {"salt": "1"}
     assert key(store, 1).ignored
     assert store.image.keys[KEY] == held
+
+
+def test_a_key_gets_a_newer_pepper_and_an_older_hash_on_its_way_changes_nothing(store: Store) -> None:
+    number = key(store, 1).record.principal
+    newer = {"pepper_version": 2, "secret_hmac": "cd" * 32}
+    key(store, 2, **newer)
+    kept = store.image.keys[KEY]
+    assert (kept.principal, kept.pepper_version, kept.secret_hmac) == (number, 2, "cd" * 32)
+    assert kept.scram == {"salt": "1"}
+    assert key(store, 1).ignored and store.image.keys[KEY] == kept
+    assert key(store, 2, **newer).changes == ()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"secret_hmac": "cd" * 32},
+        {"pepper_version": 1, "secret_hmac": "cd" * 32},
+        {"tenant": GLOBEX, "pepper_version": 3, "secret_hmac": "cd" * 32},
+    ],
+)
+def test_another_secret_is_not_taken_for_another_pepper(store: Store, other: dict[str, Any]) -> None:
+    key(store, 1, pepper_version=2)
+    apply(store, put_tenant(store.image, GLOBEX))
+    with pytest.raises(AlreadyExists):
+        key(store, 2, **{"pepper_version": 2, **other})
+    assert store.image.keys[KEY].secret_hmac == "ab" * 32
 
 
 def test_a_revocation_is_for_ever_and_a_late_one_is_ignored(store: Store) -> None:

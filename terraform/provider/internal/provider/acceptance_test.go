@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
@@ -279,6 +280,11 @@ data "penstock_tenant" "it" { id = penstock_tenant.it.id }
 			},
 		},
 		resource.TestStep{Config: head, ExpectError: regexp.MustCompile(`The tenant is protected`)},
+		// The person of the test has no second factor, so may not require one.
+		resource.TestStep{
+			Config:      strings.Replace(tenant(true), "deletion_protection", "second_factor_required = true\n  deletion_protection", 1),
+			ExpectError: regexp.MustCompile(`(?s)Tenant not changed.*second factor`),
+		},
 		resource.TestStep{Config: tenant(false)},
 	)
 }
@@ -296,12 +302,18 @@ data "penstock_quotas" "it" { depends_on = [penstock_quota.it] }
 data "penstock_plans" "all" {}
 `, os.Getenv("PENSTOCK_OPERATOR_TOKEN"), plan, own)
 	}
-	first := limits("pay-as-you-go", "topics_max = 900, partitions_max = 2000")
+	const own = "topics_max = 900, partitions_max = 2000, consume_bytes_per_s = 1048576, " +
+		"rest_calls_per_s = 900, connections_max = 700, groups_max = 90"
+	first := limits("pay-as-you-go", own)
 	tested(t,
 		resource.TestStep{
 			Config: first,
 			Check: resource.ComposeTestCheckFunc(
 				resource.TestCheckResourceAttr("data.penstock_quotas.it", "limits.topics_max", "900"),
+				resource.TestCheckResourceAttr("data.penstock_quotas.it", "limits.consume_bytes_per_s", "1048576"),
+				resource.TestCheckResourceAttr("data.penstock_quotas.it", "limits.rest_calls_per_s", "900"),
+				resource.TestCheckResourceAttr("data.penstock_quotas.it", "limits.connections_max", "700"),
+				resource.TestCheckResourceAttr("data.penstock_quotas.it", "limits.groups_max", "90"),
 				resource.TestCheckResourceAttr("data.penstock_quotas.it", "plan", "pay-as-you-go"),
 				resource.TestCheckResourceAttrSet("data.penstock_plans.all", "plans.0.name"),
 			),
@@ -316,7 +328,7 @@ data "penstock_plans" "all" {}
 		},
 		// Another plan keeps the tenant's own limits.
 		resource.TestStep{
-			Config: limits("committed", "topics_max = 900, partitions_max = 2000"),
+			Config: limits("committed", own),
 			ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
 				plancheck.ExpectResourceAction("penstock_plan_assignment.it", plancheck.ResourceActionUpdate),
 				plancheck.ExpectResourceAction("penstock_quota.it", plancheck.ResourceActionNoop),

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -38,7 +39,9 @@ type apiKeyModel struct {
 	Scopes          types.List     `tfsdk:"scopes"`
 	RotationTrigger types.String   `tfsdk:"rotation_trigger"`
 	OverlapS        types.Int64    `tfsdk:"overlap_s"`
+	EncryptTo       types.String   `tfsdk:"encrypt_to"`
 	Key             types.String   `tfsdk:"key"`
+	EncryptedKey    types.String   `tfsdk:"encrypted_key"`
 	Timeouts        timeouts.Value `tfsdk:"timeouts"`
 }
 
@@ -71,8 +74,9 @@ type apiKeyShape struct {
 func (r *apiKeyResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "An API key.\n\n" +
-			"**The key's text is in the state**, marked as sensitive: the service shows it once and keeps only its hash, so it can be nowhere else. " +
-			"Keep the state encrypted, and readable for those alone who may have the key. An imported key has no text.\n\n" +
+			"The service shows the key's text once and keeps only its hash. **It is in the state**, marked as sensitive, unless `encrypt_to` is set: " +
+			"then only its ciphertext is. Without it keep the state encrypted, and readable for those alone who may have the key. " +
+			"An imported key has no text. For a key of one run: the ephemeral `penstock_api_key`.\n\n" +
 			"Another `rotation_trigger` rotates the key: its successor has the same name, scopes and principal, and the old one goes on for `overlap_s` beside it. " +
 			"Destroying the resource revokes the present key, on open streams too.",
 		Attributes: map[string]schema.Attribute{
@@ -116,14 +120,27 @@ func (r *apiKeyResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 				Validators:          []validator.Int64{int64validator.AtLeast(0)},
 				MarkdownDescription: "How long the old key goes on beside its successor, in seconds; 3600 unless given.",
 			},
+			"encrypt_to": encryptToAttribute("key"),
 			"key": func() schema.StringAttribute {
-				key := idAttribute("The key's text. Null of an imported key, until it is rotated.")
+				key := idAttribute("The key's text. Null with `encrypt_to`, and of an imported key until it is rotated.")
 				key.Sensitive = true
 				return key
 			}(),
-			"timeouts": timeoutsAttribute(ctx),
+			"encrypted_key": idAttribute("The key's text, encrypted to `encrypt_to` (RSA-OAEP with SHA-256, base64). `provider::penstock::decrypted` opens it."),
+			"timeouts":      timeoutsAttribute(ctx),
 		},
 	}
+}
+
+func (m *apiKeyModel) rotatedSince(before *apiKeyModel) bool {
+	return !m.RotationTrigger.Equal(before.RotationTrigger) || !m.EncryptTo.Equal(before.EncryptTo)
+}
+
+// keep puts what the service has just shown into the model.
+func (m *apiKeyModel) keep(made apiKeyShape) (err error) {
+	m.ID = types.StringValue(made.ID)
+	m.Key, m.EncryptedKey, err = kept(m.EncryptTo, made.Key)
+	return err
 }
 
 // ModifyPlan makes id and text unknown where the plan rotates the key.
@@ -134,11 +151,12 @@ func (r *apiKeyResource) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 	var before, after apiKeyModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &before)...)
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &after)...)
-	if resp.Diagnostics.HasError() || after.RotationTrigger.Equal(before.RotationTrigger) {
+	if resp.Diagnostics.HasError() || !after.rotatedSince(&before) {
 		return
 	}
 	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("id"), types.StringUnknown())...)
 	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("key"), types.StringUnknown())...)
+	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("encrypted_key"), types.StringUnknown())...)
 	resp.Diagnostics.AddWarning("The key is rotated", fmt.Sprintf(
 		"The successor of key %s (%s) is made, and the old one ends %d s later. Give the new text to its users before.",
 		before.ID.ValueString(), before.Name.ValueString(), after.OverlapS.ValueInt64()))
@@ -160,20 +178,7 @@ func (r *apiKeyResource) Create(ctx context.Context, req resource.CreateRequest,
 		body["expires_at"] = plan.ExpiresAt.ValueString()
 	}
 	if !plan.Scopes.IsNull() {
-		var scopes []scopeModel
-		resp.Diagnostics.Append(plan.Scopes.ElementsAs(ctx, &scopes, false)...)
-		shapes := []scopeShape{}
-		for _, scope := range scopes {
-			shape := scopeShape{
-				Resource: scope.Resource.ValueString(), Name: scope.Name.ValueString(), Pattern: scope.Pattern.ValueString(),
-				Operations: stringsOf(ctx, &resp.Diagnostics, scope.Operations),
-			}
-			if shape.Resource == ofTheTenant {
-				shape.Pattern = ""
-			}
-			shapes = append(shapes, shape)
-		}
-		body["scopes"] = shapes
+		body["scopes"] = scopesOf(ctx, &resp.Diagnostics, plan.Scopes)
 	}
 	if resp.Diagnostics.HasError() {
 		return
@@ -183,7 +188,9 @@ func (r *apiKeyResource) Create(ctx context.Context, req resource.CreateRequest,
 		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Key not made", err)
 		return
 	}
-	plan.ID, plan.Key = types.StringValue(made.ID), types.StringValue(made.Key)
+	if err := plan.keep(made); err != nil {
+		resp.Diagnostics.AddAttributeError(path.Root("encrypt_to"), "Key not encrypted", err.Error())
+	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 	if err := r.await(ctx, plan.Tenant, "/keys"+segment(made.ID), made.Delivery); err != nil {
 		warn(&resp.Diagnostics, "Key made", err)
@@ -241,7 +248,7 @@ func (r *apiKeyResource) Update(ctx context.Context, req resource.UpdateRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if plan.RotationTrigger.Equal(state.RotationTrigger) {
+	if !plan.rotatedSince(&state) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 		return
 	}
@@ -253,7 +260,9 @@ func (r *apiKeyResource) Update(ctx context.Context, req resource.UpdateRequest,
 		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Key not rotated", err)
 		return
 	}
-	plan.ID, plan.Key = types.StringValue(made.ID), types.StringValue(made.Key)
+	if err := plan.keep(made); err != nil {
+		resp.Diagnostics.AddAttributeError(path.Root("encrypt_to"), "Key not encrypted", err.Error())
+	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 	if err := r.await(ctx, plan.Tenant, "/keys"+segment(made.ID), made.Delivery); err != nil {
 		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Key rotated", err)
@@ -281,6 +290,24 @@ func (r *apiKeyResource) Delete(ctx context.Context, req resource.DeleteRequest,
 
 func (r *apiKeyResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	r.importState(ctx, "id", req, resp)
+}
+
+// scopesOf are the scopes as the service takes them.
+func scopesOf(ctx context.Context, diags *diag.Diagnostics, given types.List) []scopeShape {
+	var scopes []scopeModel
+	diags.Append(given.ElementsAs(ctx, &scopes, false)...)
+	shapes := []scopeShape{}
+	for _, scope := range scopes {
+		shape := scopeShape{
+			Resource: scope.Resource.ValueString(), Name: scope.Name.ValueString(), Pattern: scope.Pattern.ValueString(),
+			Operations: stringsOf(ctx, diags, scope.Operations),
+		}
+		if shape.Resource == ofTheTenant {
+			shape.Pattern = ""
+		}
+		shapes = append(shapes, shape)
+	}
+	return shapes
 }
 
 // sameMoment keeps how the configuration writes a moment that the service writes in another way.

@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
+	"github.com/hashicorp/terraform-plugin-framework/function"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
@@ -98,12 +100,12 @@ func (p *penstock) Configure(ctx context.Context, req provider.ConfigureRequest,
 		resp.Diagnostics.AddAttributeError(path.Root("endpoint"), "Wrong address", err.Error())
 		return
 	}
-	resp.ResourceData, resp.DataSourceData = client, client
+	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData = client, client, client
 }
 
 func (p *penstock) Resources(context.Context) []func() resource.Resource {
 	return []func() resource.Resource{
-		newTopic, newServiceAccount, newPrincipalGroup, newACL, newAPIKey, newInvitation, newTenant, newQuota, newPlanAssignment,
+		newTopic, newServiceAccount, newPrincipalGroup, newACL, newAPIKey, newInvitation, newTenant, newQuota, newPlanAssignment, newWebhook,
 	}
 }
 
@@ -111,4 +113,12 @@ func (p *penstock) DataSources(context.Context) []func() datasource.DataSource {
 	return []func() datasource.DataSource{
 		newTenantData, newTopicData, newTopicsData, newServiceAccountData, newPlansData, newQuotasData, newAccessCheckData, newWhoData,
 	}
+}
+
+func (p *penstock) EphemeralResources(context.Context) []func() ephemeral.EphemeralResource {
+	return []func() ephemeral.EphemeralResource{newEphemeralAPIKey}
+}
+
+func (p *penstock) Functions(context.Context) []func() function.Function {
+	return []func() function.Function{newDecrypted}
 }

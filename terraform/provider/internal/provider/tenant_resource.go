@@ -5,9 +5,14 @@ import (
 	"errors"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/boolplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"penstock.example/terraform/provider/internal/api"
@@ -21,6 +26,8 @@ type tenantModel struct {
 	ID                 types.String   `tfsdk:"id"`
 	Name               types.String   `tfsdk:"name"`
 	DeletionProtection types.Bool     `tfsdk:"deletion_protection"`
+	SecondFactor       types.Bool     `tfsdk:"second_factor_required"`
+	GraceDays          types.Int64    `tfsdk:"second_factor_grace_days"`
 	Timeouts           timeouts.Value `tfsdk:"timeouts"`
 }
 
@@ -31,6 +38,7 @@ type tenantShape struct {
 	Name               string  `json:"name"`
 	Suspended          bool    `json:"suspended"`
 	DeletionProtection bool    `json:"deletion_protection"`
+	SecondFactorFrom   *string `json:"second_factor_from"`
 	ClosedAt           *string `json:"closed_at"`
 	CreatedAt          string  `json:"created_at"`
 }
@@ -49,6 +57,17 @@ func (r *tenantResource) Schema(ctx context.Context, _ resource.SchemaRequest, r
 			"deletion_protection": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 				MarkdownDescription: "Whether the service refuses to close the tenant; true unless given.",
+			},
+			"second_factor_required": schema.BoolAttribute{
+				Optional: true, Computed: true, PlanModifiers: []planmodifier.Bool{boolplanmodifier.UseStateForUnknown()},
+				MarkdownDescription: "Whether only people with a second factor are let in; keys go on. Left as it is unless given. " +
+					"Needs the token of a session of an owner who has a second factor.",
+			},
+			"second_factor_grace_days": schema.Int64Attribute{
+				Optional: true, Validators: []validator.Int64{
+					int64validator.AtLeast(0), int64validator.AlsoRequires(path.MatchRoot("second_factor_required")),
+				},
+				MarkdownDescription: "Days that people without a second factor have when it begins to be required; the service's usual, unless given.",
 			},
 			"timeouts": timeoutsAttribute(ctx),
 		},
@@ -89,25 +108,42 @@ func (r *tenantResource) Create(ctx context.Context, req resource.CreateRequest,
 		return
 	}
 	plan.ID = types.StringValue(made.ID)
+	notYet := types.BoolValue(false)
+	if plan.SecondFactor.IsUnknown() {
+		plan.SecondFactor = notYet
+	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 	err = r.await(ctx, plan.ID, tenantPath(made.ID), made.Delivery)
-	if made.DeletionProtection != plan.DeletionProtection.ValueBool() {
+	if made.DeletionProtection != plan.DeletionProtection.ValueBool() || plan.SecondFactor.ValueBool() {
 		// Where this fails, the next plan shows it as drift.
-		err = errors.Join(err, r.protect(ctx, &plan, plan.DeletionProtection))
+		err = errors.Join(err, r.set(ctx, &plan, notYet))
 	}
 	if err != nil {
 		warn(&resp.Diagnostics, "Tenant made", err)
 	}
 }
 
-func (r *tenantResource) protect(ctx context.Context, model *tenantModel, wanted types.Bool) error {
+// set changes the tenant to what the model says. `required`: whether a second factor is, as things stand.
+func (r *tenantResource) set(ctx context.Context, model *tenantModel, required types.Bool) error {
 	id := model.ID.ValueString()
+	body := map[string]any{"deletion_protection": model.DeletionProtection.ValueBool()}
+	if !model.SecondFactor.IsUnknown() && !model.SecondFactor.IsNull() && !model.SecondFactor.Equal(required) {
+		body["second_factor_required"] = model.SecondFactor.ValueBool()
+		if model.SecondFactor.ValueBool() && !model.GraceDays.IsNull() {
+			body["second_factor_grace_days"] = model.GraceDays.ValueInt64()
+		}
+	}
 	var changed tenantShape
-	if err := r.patch(ctx, model.ID, tenantPath(id), map[string]any{"deletion_protection": wanted.ValueBool()}, &changed); err != nil {
+	if err := r.patch(ctx, model.ID, tenantPath(id), body, &changed); err != nil {
 		return err
 	}
-	model.DeletionProtection = types.BoolValue(changed.DeletionProtection)
+	model.shown(changed)
 	return r.await(ctx, model.ID, tenantPath(id), changed.Delivery)
+}
+
+func (m *tenantModel) shown(seen tenantShape) {
+	m.DeletionProtection = types.BoolValue(seen.DeletionProtection)
+	m.SecondFactor = types.BoolValue(seen.SecondFactorFrom != nil)
 }
 
 func (r *tenantResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
@@ -126,19 +162,21 @@ func (r *tenantResource) Read(ctx context.Context, req resource.ReadRequest, res
 		report(&resp.Diagnostics, req.State.Schema.GetAttributes(), "Tenant not read", err)
 		return
 	}
-	state.Name, state.DeletionProtection = types.StringValue(seen.Name), types.BoolValue(seen.DeletionProtection)
+	state.Name = types.StringValue(seen.Name)
+	state.shown(seen)
 	resp.Diagnostics.Append(resp.State.Set(ctx, state)...)
 }
 
 func (r *tenantResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var plan tenantModel
+	var plan, state tenantModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	ctx, cancel := bounded(ctx, &resp.Diagnostics, plan.Timeouts.Update)
 	defer cancel()
-	if err := r.protect(ctx, &plan, plan.DeletionProtection); err != nil {
+	if err := r.set(ctx, &plan, state.SecondFactor); err != nil {
 		report(&resp.Diagnostics, req.Plan.Schema.GetAttributes(), "Tenant not changed", err)
 		return
 	}

@@ -1,0 +1,232 @@
+"""The pepper rotates: made, used once all brokers have it, keys hashed as they are used, and old ones removed.
+
+No step may refuse a key: each test shows keys to a process that has read nothing yet, as one that has just begun, or
+that runs elsewhere.
+"""
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from control_plane import config
+from control_plane.access import actions as access
+from control_plane.brokers.view import KeyUseSeen
+from control_plane.commands import server
+from control_plane.outbox import in_request
+from control_plane.outbox.models import Delivery
+from daemon import pepper_folder
+from penstock.contract.api_keys import ApiKey as KeyText
+from penstock.rules.credentials import pepper_fingerprint, secret_hmac
+from tenants import actions as tenants
+from tenants import credentials, queries
+from tenants.key_use import peppers
+from tenants.models import ApiKey
+from tests.control_plane.world import ACTOR, call, make_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A service with a folder of peppers and none in it. No worker and no broker runs here."""
+    monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
+    now = config.current()
+    brokers = msgspec.structs.replace(now.brokers, pepper_folder=tmp_path / "peppers", pepper_days=90)
+    changed = msgspec.structs.replace(now, brokers=brokers)
+    monkeypatch.setattr(config, "current", lambda: changed)
+    return tmp_path / "peppers"
+
+
+def new_process() -> None:
+    """What this process knows of peppers is forgotten."""
+    credentials._known.clear()
+
+
+def key() -> tuple[ApiKey, KeyText]:
+    tenant = make_tenant("acme")
+    return access.create_key(ACTOR, tenant, name="app")
+
+
+def seen(*, used: frozenset[int] = frozenset(), but: int = 0) -> KeyUseSeen:
+    """All brokers have every pepper that there is, `but` this one."""
+    known = {}
+    for version in range(1, credentials.newest_version() + 1):
+        pepper = credentials.peppers_for(version).get(version)
+        if pepper is not None and version != but:
+            known[version] = pepper_fingerprint(pepper)
+    return KeyUseSeen(ages_s={}, hashes={}, peppers=known, peppers_used=used)
+
+
+def shown(text: KeyText) -> int:
+    """The key is shown to a process that has just begun, and to one that knows all; its pepper after that."""
+    new_process()
+    for _ in range(2):
+        assert call("GET", "/v1/topics", token=text.reveal()).status == 200
+        assert queries.key_of(text) is not None
+    return ApiKey.objects.get(key_id=text.key_id).pepper_version
+
+
+def in_use() -> int:
+    """Make the next pepper and put it to use; its version."""
+    version, _ = credentials.make_next()
+    peppers.turn(seen())
+    assert credentials.current_version() == version
+    return version
+
+
+def age(file: Path, days: float) -> None:
+    at = time.time() - days * peppers.DAY_S
+    os.utime(file, (at, at))
+
+
+def test_a_pepper_is_made_when_the_newest_is_old_enough(folder: Path) -> None:
+    peppers.turn(seen())
+    assert pepper_folder.versions(folder) == []
+    age(config.current().brokers.pepper_file, 91)
+    try:
+        peppers.turn(seen())
+        assert pepper_folder.versions(folder) == [2]
+        assert credentials.current_version() == 1, "brokers have not said that they have it"
+        peppers.turn(seen())
+        peppers.turn(seen())
+        assert (pepper_folder.versions(folder), credentials.current_version()) == ([2], 2)
+    finally:
+        age(config.current().brokers.pepper_file, 0)
+
+
+def test_no_days_are_no_schedule(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = config.current()
+    off = msgspec.structs.replace(now, brokers=msgspec.structs.replace(now.brokers, pepper_days=0))
+    monkeypatch.setattr(config, "current", lambda: off)
+    age(now.brokers.pepper_file, 9_999)
+    try:
+        peppers.turn(seen())
+        assert pepper_folder.versions(folder) == []
+    finally:
+        age(now.brokers.pepper_file, 0)
+
+
+def test_a_pepper_that_one_broker_lacks_or_has_otherwise_is_not_used() -> None:
+    _, text = key()
+    version, _ = credentials.make_next()
+    peppers.turn(seen(but=version))
+    assert credentials.current_version() == 1
+    other = seen()
+    other.peppers[version] = pepper_fingerprint(b"another pepper" * 3)
+    peppers.turn(other)
+    assert credentials.current_version() == 1 == shown(text)
+    assert credentials.make_next() == (version, False), "one waits, so no other is made"
+
+
+def test_a_process_that_was_killed_between_making_and_using_leaves_nothing_to_mend(folder: Path) -> None:
+    """The file is there, and no process knows of it but by the folder."""
+    _, text = key()
+    pepper_folder.make(folder, 2)
+    assert shown(text) == 1
+    new_process()
+    peppers.turn(seen())
+    assert shown(text) == 2
+    # Between the file and its name: the unnamed one counts for nothing.
+    (folder / ".3.abc").write_text("ab" * 32 + "\n")
+    assert in_use() == 3
+    assert shown(text) == 3
+
+
+def test_a_key_is_hashed_with_the_pepper_in_use_when_it_is_shown_and_brokers_get_it() -> None:
+    row, text = key()
+    generation = row.generation
+    assert shown(text) == 1
+    version = in_use()
+    assert shown(text) == version
+    row.refresh_from_db()
+    own = credentials.peppers_for(version)[version]
+    assert row.secret_hmac == secret_hmac(own, text.secret).hex()
+    assert row.generation == generation + 1, "the second use changed nothing more"
+    assert Delivery.objects.filter(kind="key", object_id=row.public_id, generation=row.generation).exists()
+
+
+def test_a_wrong_secret_changes_no_hash() -> None:
+    row, _ = key()
+    _, other = access.create_key(ACTOR, row.tenant, name="other")
+    in_use()
+    forged = KeyText(env=other.env, key_id=row.key_id, secret=other.secret)
+    assert call("GET", "/v1/topics", token=forged.reveal()).status == 401
+    row.refresh_from_db()
+    assert row.pepper_version == 1
+
+
+def test_a_new_key_gets_the_pepper_in_use() -> None:
+    version = in_use()
+    row, text = key()
+    assert row.pepper_version == version == shown(text)
+
+
+def test_brokers_give_hashes_of_keys_that_were_shown_to_them() -> None:
+    row, text = key()
+    revoked, _ = access.create_key(ACTOR, row.tenant, name="revoked")
+    tenants.revoke_key(ACTOR, revoked)
+    version = in_use()
+    given = secret_hmac(credentials.peppers_for(version)[version], text.secret).hex()
+    told = {row.key_id: given, revoked.key_id: given, "unknown": given}
+    assert peppers.rehash_reported(told, version) == 1
+    assert peppers.rehash_reported(told, version) == 0
+    revoked.refresh_from_db()
+    assert revoked.pepper_version == 1
+    assert shown(text) == version
+    # What comes late of a pepper before does not go back.
+    assert peppers.rehash_reported({row.key_id: "00" * 32}, 1) == 0
+
+
+def test_an_old_pepper_is_removed_when_no_key_and_no_broker_needs_it(folder: Path) -> None:
+    in_use()
+    row, text = key()
+    in_use()
+    assert (row.pepper_version, credentials.current_version()) == (2, 3)
+
+    def turned(use: KeyUseSeen) -> list[int]:
+        peppers.turn(use)
+        return pepper_folder.versions(folder)
+
+    age(folder / "current", 1)
+    Delivery.objects.all().delete()
+    assert turned(seen()) == [2, 3], "a key has it"
+    assert shown(text) == 3
+    assert turned(seen()) == [2, 3], "brokers are to get the key"
+    Delivery.objects.all().delete()
+    assert turned(seen(used=frozenset({2, 3}))) == [2, 3], "a broker has the key from before"
+    assert turned(seen(but=3)) == [2, 3], "not every broker has answered"
+    age(folder / "current", 0)
+    assert turned(seen()) == [2, 3], "a request may have begun before"
+    age(folder / "current", 1)
+    assert turned(seen()) == [3]
+    assert shown(text) == 3
+
+
+def test_the_age_is_of_the_oldest_pepper_that_a_key_needs(folder: Path) -> None:
+    assert peppers.oldest_age_s() == 0
+    in_use()
+    age(folder / "2", 10)
+    _, text = key()
+    in_use()
+    assert 9.9 < peppers.oldest_age_s() / peppers.DAY_S < 10.1
+    shown(text)
+    assert peppers.oldest_age_s() < 3_600
+
+
+def test_a_folder_that_cannot_be_read_refuses_no_key(folder: Path) -> None:
+    _, text = key()
+    folder.mkdir()
+    (folder / "current").write_text("not a version\n")
+    assert shown(text) == 1
+
+
+def test_an_operator_makes_a_pepper_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("control_plane.commands._configure", lambda file: None)
+    for said in ("Pepper 2 is made.", "Pepper 2 was made before"):
+        answer = CliRunner().invoke(server, ["rotate-pepper", "--config", "server.json"])
+        assert (answer.exit_code, answer.output.startswith(said)) == (0, True), answer.output
+    assert pepper_folder.versions(folder) == [2]

@@ -1,0 +1,46 @@
+"""The folder of peppers: whole files alone count, and a version never changes."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from daemon import pepper_folder
+
+
+def test_a_version_is_made_once_whatever_number_of_processes_make_it(tmp_path: Path) -> None:
+    folder = tmp_path / "peppers"
+    made: list[bool] = []
+    threads = [threading.Thread(target=lambda: made.append(pepper_folder.make(folder, 2))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(made) == [False] * 7 + [True]
+    assert [file.name for file in folder.iterdir()] == ["2"]
+    assert (folder / "2").stat().st_mode & 0o077 == folder.stat().st_mode & 0o077 == 0
+    assert len(pepper_folder.read_all(folder)[2]) == 32
+
+
+@pytest.mark.parametrize("content", ["", "ab" * 32, "ab" * 31 + "\n", "xy" * 32 + "\n", "ab" * 33 + "\n"])
+def test_a_file_that_is_not_whole_is_no_pepper_yet(tmp_path: Path, content: str) -> None:
+    (tmp_path / "2").write_text(content)
+    assert pepper_folder.read_one(tmp_path, 2) is None
+    assert pepper_folder.read_all(tmp_path) == {}
+    assert not pepper_folder.make(tmp_path, 2)
+
+
+def test_other_files_are_left_alone(tmp_path: Path) -> None:
+    for name in (".2.tmp", "02", "x", "current", "1000000000"):
+        (tmp_path / name).write_text("ab" * 32 + "\n")
+    assert pepper_folder.versions(tmp_path) == []
+
+
+def test_the_version_in_use_is_what_was_said_last(tmp_path: Path) -> None:
+    assert pepper_folder.current(tmp_path / "none") is None
+    for version in (2, 3):
+        pepper_folder.use(tmp_path, version)
+        assert pepper_folder.current(tmp_path) == version
+    (tmp_path / "current").write_text("two\n")
+    with pytest.raises(ValueError, match="a version required"):
+        pepper_folder.current(tmp_path)

@@ -1,0 +1,35 @@
+"""What all brokers say of keys and peppers, put together."""
+
+from data_plane.contract import admin_pb2 as pb
+from data_plane.node.control.key_use_calls import together
+
+
+def says(known: dict[int, bytes], used: list[int], **keys: tuple[int, bytes]) -> pb.DescribeKeyUseResponse:
+    return pb.DescribeKeyUseResponse(
+        keys=[
+            pb.KeyUse(key_id=name, age_ms=age_ms, secret_hmac=found) for name, (age_ms, found) in keys.items()
+        ],
+        peppers=[pb.KnownPepper(version=version, fingerprint=mark) for version, mark in known.items()],
+        peppers_used=used,
+    )
+
+
+def test_the_latest_use_of_a_key_counts_and_any_brokers_hash_of_it() -> None:
+    all_of_them = together([says({}, [], b=(5, b""), a=(9, b"x")), says({}, [], b=(3, b"y"), a=(10, b""))])
+    assert [(key.key_id, key.age_ms, key.secret_hmac) for key in all_of_them.keys] == [
+        ("a", 9, b"x"),
+        ("b", 3, b"y"),
+    ]
+
+
+def test_a_pepper_is_known_when_every_broker_has_the_same() -> None:
+    one, other = says({1: b"a", 2: b"b", 3: b"c"}, [1]), says({1: b"a", 2: b"z"}, [2, 1])
+    found = together([one, other])
+    assert [(pepper.version, pepper.fingerprint) for pepper in found.peppers] == [(1, b"a")]
+    assert list(found.peppers_used) == [1, 2]
+
+
+def test_nothing_is_known_by_all_while_one_broker_is_silent() -> None:
+    found = together([says({1: b"a"}, [1]), pb.DescribeKeyUseResponse()])
+    assert not found.peppers
+    assert list(found.peppers_used) == [1]
