@@ -149,7 +149,11 @@ SPECTACULAR_SETTINGS = {
     "SERVERS": [{"url": CONFIG.public_url}],
     "SCHEMA_PATH_PREFIX": "/v1",
     "DISABLE_ERRORS_AND_WARNINGS": False,
-    "ENUM_NAME_OVERRIDES": {"EffectEnum": "control_plane.rest.access_shapes.EFFECTS"},
+    "ENUM_NAME_OVERRIDES": {
+        "EffectEnum": "control_plane.rest.access_shapes.EFFECTS",
+        "OrganisationRoleEnum": "control_plane.rest.organisation_shapes.ROLES",
+        "RoleEnum": "control_plane.rest.people_shapes.ROLES",
+    },
 }
 
 LOGGING_CONFIG = None

@@ -8,7 +8,7 @@ from control_plane.api.shapes import Moment, StrictSerializer
 from control_plane.rest.people_shapes import InvitationMade, InvitationShape
 from tenants.roles import OrganisationRole
 
-_ROLES = [role.value for role in OrganisationRole]
+ROLES = [role.value for role in OrganisationRole]
 _DISPLAY_NAME = "What people call it; letters of one alphabet. It is not unique, the name is."
 
 
@@ -38,28 +38,28 @@ class OrganisationShape(serializers.Serializer[Any]):
 
 # The rows are annotated with the role.
 class OwnOrganisationShape(OrganisationShape):
-    role = serializers.ChoiceField(choices=_ROLES, help_text="What you are in it.")
+    role = serializers.ChoiceField(choices=ROLES, help_text="What you are in it.")
 
 
 class OrganisationMemberShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="person.public_id")
     email = serializers.CharField(source="person.email")
-    role = serializers.ChoiceField(choices=_ROLES)
+    role = serializers.ChoiceField(choices=ROLES)
     joined_at = Moment(source="created_at")
 
 
 class OrganisationRoleInput(StrictSerializer):
-    role = serializers.ChoiceField(choices=_ROLES)
+    role = serializers.ChoiceField(choices=ROLES)
 
 
 class OrganisationInvitationInput(StrictSerializer):
     email = serializers.CharField(max_length=254)
-    role = serializers.ChoiceField(choices=_ROLES)
+    role = serializers.ChoiceField(choices=ROLES)
 
 
 class OrganisationInvitationShape(InvitationShape):
-    role = serializers.ChoiceField(choices=_ROLES)
+    role = serializers.ChoiceField(choices=ROLES)
 
 
 class OrganisationInvitationMade(InvitationMade):
-    role = serializers.ChoiceField(choices=_ROLES)
+    role = serializers.ChoiceField(choices=ROLES)

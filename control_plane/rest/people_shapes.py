@@ -11,14 +11,14 @@ from tenants.factors.queries import are_asked_for
 from tenants.models import Invitation, Membership, OrganisationInvitation, OrganisationMember
 from tenants.roles import Role
 
-_ROLES = [role.value for role in Role]
+ROLES = [role.value for role in Role]
 
 
 # The context has `factors`: whether the reader may see who has a second factor.
 class MemberShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="person.public_id")
     email = serializers.CharField(source="person.email")
-    role = serializers.ChoiceField(choices=_ROLES)
+    role = serializers.ChoiceField(choices=ROLES)
     joined_at = Moment(source="created_at")
     second_factor = serializers.SerializerMethodField(
         help_text="Whether their sign-in asks for a second factor; null for readers who may not read the audit log."
@@ -32,18 +32,18 @@ class MemberShape(serializers.Serializer[Any]):
 
 
 class RoleInput(StrictSerializer):
-    role = serializers.ChoiceField(choices=_ROLES)
+    role = serializers.ChoiceField(choices=ROLES)
 
 
 class InvitationInput(StrictSerializer):
     email = serializers.CharField(max_length=254)
-    role = serializers.ChoiceField(choices=_ROLES)
+    role = serializers.ChoiceField(choices=ROLES)
 
 
 class InvitationShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     email = serializers.CharField()
-    role = serializers.ChoiceField(choices=_ROLES)
+    role = serializers.ChoiceField(choices=ROLES)
     created_at = Moment()
     expires_at = Moment()
 
