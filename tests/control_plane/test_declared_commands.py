@@ -385,7 +385,7 @@ def test_webhooks_are_made_changed_and_removed_and_their_secrets_stand_in_a_priv
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     texts = tmp_path / "secrets.jsonl"
-    assert apply(WEBHOOKS, "--keys-to", str(texts)) == 5, "a key has no webhooks"
+    assert apply(WEBHOOKS, "--keys-to", str(texts)) == 4, "a key has no webhooks"
     monkeypatch.setenv("PENSTOCK_API_KEY", house.credentials[Standing.OWNER])
     assert apply(WEBHOOKS) == 2, "where do the secrets go?"
     assert apply(WEBHOOKS, command="diff") == 2
