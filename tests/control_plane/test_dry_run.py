@@ -1,6 +1,8 @@
 """Dry runs and conditions, of every operation that changes what a tenant configures: derived from the table of
 operations, so that a new one has to take a side."""
 
+from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 from django.apps import apps
 from django.urls import get_resolver
 from django.utils import timezone
+from pytest_django.plugin import DjangoDbBlocker
 
 from control_plane.access import list_actions
 from control_plane.access.actions import create_key
@@ -24,6 +27,7 @@ from tenants import queries as tenants
 from tenants.actions import revoke_key
 from tenants.models import Membership, Tenant
 from tenants.roles import Role, Standing
+from tests.control_plane.rows_of_a_module import rows_of_a_module
 from tests.control_plane.test_permissions import ABOUT_NO_TENANT, MAY, ORGANISATION, routes
 from tests.control_plane.world import (
     ACTOR,
@@ -244,16 +248,21 @@ class _World:
         }
 
 
+@pytest.fixture(scope="module")
+def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[_World]:
+    with rows_of_a_module(django_db_blocker):
+        yield _World()
+
+
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> _World:
+def world(made: _World, monkeypatch: pytest.MonkeyPatch) -> _World:
     def told(*_: object) -> bool:
         raise AssertionError("a dry run called a broker")
 
-    found = _World()
     monkeypatch.setattr(delivery, "deliver", told)
     monkeypatch.setattr(delivery, "deliver_all", told)
     monkeypatch.setattr(topic_queries, "ASK_S", 0.05)
-    return found
+    return deepcopy(made)
 
 
 OBSERVED = "last_used_at"

@@ -7,6 +7,8 @@ one that does not, nothing of it may stand in any answer, and nothing may change
 
 import json
 import re
+from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,6 +18,7 @@ from allauth.mfa.models import Authenticator
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
+from pytest_django.plugin import DjangoDbBlocker
 
 from billing import price_actions
 from billing.models import Cut, CutUsage, Invoice, PriceBook
@@ -41,6 +44,7 @@ from tenants.people import actions as people
 from tenants.roles import Standing
 from tests.control_plane.api.test_hostile_input import BODIES, OPERATIONS, VALID
 from tests.control_plane.billing import invoice_rows
+from tests.control_plane.rows_of_a_module import rows_of_a_module
 from tests.control_plane.test_permissions import ABOUT_NO_TENANT, FREE, MAY
 from tests.control_plane.world import (
     ACTOR,
@@ -215,11 +219,17 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_queries, "ASK_S", 0.05)
 
 
+@pytest.fixture(scope="module")
+def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Watched]:
+    with rows_of_a_module(django_db_blocker):
+        found = watched_tenant()
+        everything_delivered()
+        yield found
+
+
 @pytest.fixture
-def watched() -> Watched:
-    made = watched_tenant()
-    everything_delivered()
-    return made
+def watched(made: Watched) -> Watched:
+    return deepcopy(made)
 
 
 def test_the_matrix_holds_every_operation_of_the_table() -> None:
