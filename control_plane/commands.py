@@ -48,7 +48,9 @@ def worker(config: Path) -> None:
 
 
 @server.command(
-    "rotate-pepper", examples=["penstock server rotate-pepper --config /etc/penstock/server.json"]
+    "rotate-pepper",
+    short_help="Make the next pepper of API keys now.",
+    examples=["penstock server rotate-pepper --config /etc/penstock/server.json"],
 )
 @_CONFIG
 def rotate_pepper(config: Path) -> None:

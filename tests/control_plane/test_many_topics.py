@@ -101,6 +101,7 @@ def test_topics_are_on_the_brokers_when_the_request_is_answered(
     assert calls["CreateTopics"] == 1 and calls["CreateTopic"] == 0
     shown = call("GET", "/v1/topics/topic-7", token=key).body
     assert shown.pop("survives"), "said of one topic alone"
+    assert shown.pop("hot_partitions") == [], "the same"
     made = answer.body["topics"][7]["topic"]
     assert made["delivered"] and {name: made[name] for name in shown} == shown
 

@@ -134,7 +134,7 @@ def test_a_lost_controller_costs_no_one_their_lease_and_lets_no_one_above_it() -
         passed = leader.node.stats.produced_bytes - produced
         assert 0.9 * RATE <= passed / 10 <= 1.05 * RATE, f"{passed / 10:,.0f} bytes a second"
 
-    run(story, seed=3)
+    run(story, seed=5)
 
 
 def test_a_tenant_that_sends_nothing_costs_no_request() -> None:

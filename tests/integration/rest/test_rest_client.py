@@ -1,6 +1,7 @@
 """The REST client against a real HTTP server: kept connections, refusals, deadlines, repetitions, pages, TLS."""
 
 import os
+import socket
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from local.free_ports import HOST
 from penstock.admin.blocking import Admin
 from penstock.admin.objects import NewKey
 from penstock.contract.errors import (
@@ -162,10 +164,12 @@ def test_deadlines_hold_however_slow_the_service_is() -> None:
 
 
 def test_nobody_listening_is_told_as_such() -> None:
-    with little_server(lambda _: Answer()) as server:
-        url = server.url
-    with RestClient(url, timeout_s=0.3) as rest, pytest.raises(ServiceUnavailable, match="cannot be reached"):
-        rest.post("/v1/topics")
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        url = f"http://{HOST}:{taken.getsockname()[1]}"
+        with RestClient(url, timeout_s=0.3) as rest:
+            with pytest.raises(ServiceUnavailable, match="cannot be reached"):
+                rest.post("/v1/topics")
 
 
 def test_a_kept_connection_that_the_service_closed_is_replaced_without_a_word() -> None:
