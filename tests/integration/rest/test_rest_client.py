@@ -167,9 +167,11 @@ def test_nobody_listening_is_told_as_such() -> None:
     with socket.socket() as taken:
         taken.bind((HOST, 0))
         url = f"http://{HOST}:{taken.getsockname()[1]}"
-        with RestClient(url, timeout_s=0.3) as rest:
-            with pytest.raises(ServiceUnavailable, match="cannot be reached"):
-                rest.post("/v1/topics")
+        with (
+            RestClient(url, timeout_s=0.3) as rest,
+            pytest.raises(ServiceUnavailable, match="cannot be reached"),
+        ):
+            rest.post("/v1/topics")
 
 
 def test_a_kept_connection_that_the_service_closed_is_replaced_without_a_word() -> None:
