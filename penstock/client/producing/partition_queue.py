@@ -309,17 +309,17 @@ class PartitionQueue:
 
     def _never_sent(self, batch: ProducerBatch, timeout_ms: float) -> PenstockError:
         """A batch fails with what kept it back, also where a batch before it met that."""
+        gave_up = f"gave up after delivery_timeout_ms={timeout_ms:g}"
+        if self.slow_down_ms:
+            gave_up += "; its broker asks to slow down"
         if batch.failure is not None:
-            return type(batch.failure)(
-                f"{batch.failure.message} (gave up after delivery_timeout_ms={timeout_ms:g})"
-            )
+            return type(batch.failure)(f"{batch.failure.message} ({gave_up})")
         cause = self.blocked_by
         if cause is not None and cause.belief is Belief.NOT_APPLIED and cause.code not in LEADERSHIP_CODES:
-            return type(cause)(
-                f"{self.label}: waited behind a refused batch; {cause.message}"
-                f" (gave up after delivery_timeout_ms={timeout_ms:g})"
-            )
+            return type(cause)(f"{self.label}: waited behind a refused batch; {cause.message} ({gave_up})")
         where = "has no leader" if self.leader == NO_LEADER else "could not be sent to its leader"
+        if self.slow_down_ms:
+            where = "waited because its broker asks to slow down, and was not sent"
         why = "" if cause is None else f" ({cause.message})"
         return TimedOut(
             f"{self.label}: {where} within delivery_timeout_ms={timeout_ms:g}{why}; nothing was applied"

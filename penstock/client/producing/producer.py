@@ -40,7 +40,9 @@ OPEN_TIMEOUT_MS = 3_000
 STALL_MS = 15_000
 """A stream that owes answers and says nothing for this long is given up, whatever the metadata says."""
 SLOW_DOWN_MS_MAX = 5_000
-"""A partition is slowed for so long at most by one answer, whatever its broker says."""
+"""A partition is slowed for so long at most by one answer, whatever its broker says; and for this part of the delivery
+timeout, so that nothing fails unsent by mere advice."""
+SLOW_DOWN_SHARE = 4
 SLOW_DOWN_JITTER = 0.25
 
 
@@ -369,7 +371,7 @@ class ProducerCore:
         queue, batch = unanswered
         slow_down_ms = result.slow_down_ms
         if slow_down_ms or queue.slow_down_ms:
-            self._slow_down(queue, min(slow_down_ms, SLOW_DOWN_MS_MAX), now)
+            self._slow_down(queue, slow_down_ms, now)
         if result.throttled_ms:
             batch.throttled_ms = result.throttled_ms
             self.throttled_ms += result.throttled_ms
@@ -409,6 +411,7 @@ class ProducerCore:
         """Its producers do not come back at the same moment. Messages without a key go elsewhere meanwhile."""
         if wait_ms:
             wait_ms *= 1 + self._random.random() * SLOW_DOWN_JITTER
+            wait_ms = min(wait_ms, SLOW_DOWN_MS_MAX, self.settings.delivery_timeout_ms / SLOW_DOWN_SHARE)
         queue.slow_down(now, wait_ms)
         route = self._routes.get(queue.topic)
         if wait_ms and route is not None and route.queues[route.sticky] is queue:

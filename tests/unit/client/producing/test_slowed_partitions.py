@@ -115,8 +115,28 @@ def test_whatever_a_broker_says_a_partition_waits_for_its_bound_at_most() -> Non
     runner, producer = started()
     slowed(runner, producer, wait_ms=2**32 - 1)
     delivery = runner.send(producer, "orders", b"x", partition=0)
-    runner.run(SLOW_DOWN_MS_MAX * (1 + SLOW_DOWN_JITTER) + 10)
+    runner.run(SLOW_DOWN_MS_MAX + 10)
     assert delivery.receipt().offset == 1
+
+
+def test_what_the_delivery_timeout_leaves_room_for_is_sent_whatever_a_broker_asks() -> None:
+    runner, producer = started(delivery_timeout_ms=1_000)
+    slowed(runner, producer, wait_ms=5_000)
+    deliveries = []
+    for number in range(40):
+        deliveries.append(runner.send(producer, "orders", b"%d" % number, partition=0))
+        runner.run(50)
+    runner.run(1_000)
+    assert [delivery.receipt().offset for delivery in deliveries] == list(range(1, 41))
+
+
+def test_a_message_that_waited_too_long_says_that_its_partition_was_slowed() -> None:
+    runner, producer = started(delivery_timeout_ms=1_000)
+    slowed(runner, producer)
+    delivery = runner.send(producer, "orders", b"x", partition=0)
+    producer.accumulator.routes["orders"].queues[0].slow_down(runner.now, 10_000)
+    runner.run(2_000)
+    assert "orders-0: waited because its broker asks to slow down" in str(delivery.error)
 
 
 def test_a_new_leader_is_not_waited_for() -> None:
