@@ -370,7 +370,9 @@ class ProducerCore:
     ) -> None:
         queue, batch = unanswered
         slow_down_ms = result.slow_down_ms
-        if slow_down_ms or queue.slow_down_ms:
+        # Only a leader that took the batch now has looked at its queue: a refusal or a duplicate says nothing of it.
+        looked = result.error == ErrorCode.OK and not result.duplicate
+        if slow_down_ms or (looked and queue.slow_down_ms):
             self._slow_down(queue, slow_down_ms, now)
         if result.throttled_ms:
             batch.throttled_ms = result.throttled_ms
@@ -415,7 +417,7 @@ class ProducerCore:
         queue.slow_down(now, wait_ms)
         route = self._routes.get(queue.topic)
         if wait_ms and route is not None and route.queues[route.sticky] is queue:
-            route.advance_sticky(now)
+            route.advance_sticky(now, self.accumulator.share_bytes)
 
     def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
         """A stream ended, could not be opened, or was given up. With a `code` that no retry cures, its

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.client.producing.producer import SLOW_DOWN_JITTER, SLOW_DOWN_MS_MAX, ProducerCore
-from penstock.contract.errors import BufferFull
+from penstock.contract.errors import BufferFull, ErrorCode
+from penstock.contract.v1 import log_pb2
 from tests.unit.client.runner import Runner, SyncDelivery
 
 WAIT_MS = 400
@@ -109,6 +110,70 @@ def test_a_slowed_partition_takes_half_of_the_buffer_and_leaves_the_rest_to_othe
     runner.run(2 * SLOW_DOWN_MS_MAX)
     assert len(log_of(runner, 0)) == taken + 1 and append(0) is not None
     assert route.queues[0].buffered_bytes == 0
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_messages_without_a_key_pass_slowed_partitions_that_have_their_share(many: bool) -> None:
+    runner, producer = started(partitions=4, buffer_bytes=100_000, batch_bytes=2_000)
+    for partition in range(4):
+        slowed(runner, producer, partition, wait_ms=60_000)
+    accumulator, route = producer.accumulator, producer.accumulator.routes["orders"]
+
+    def append(partition: int | None) -> list[SyncDelivery]:
+        if many:
+            return accumulator.append_many(
+                route, [bytes(1_000)], None, 0, None, 0, partition, lambda: runner.now, SyncDelivery
+            )
+        one = accumulator.append(
+            route, bytes(1_000), None, None, 0, partition, lambda: runner.now, SyncDelivery
+        )
+        return [] if one is None else [one]
+
+    while append(1):
+        assert accumulator.free_bytes > 0
+    full = route.queues[1].buffered_bytes
+    assert full >= 50_000
+    route.queues[1].slowed_until = runner.now
+    taken = []
+    for _ in range(30):
+        taken += append(None)
+    assert len(taken) == 30, "half of the buffer is free, for the others"
+    assert 1 not in {delivery.batch.queue.partition for delivery in taken}
+    assert route.queues[1].buffered_bytes == full
+
+
+def test_only_if_all_have_their_share_messages_without_a_key_have_no_room() -> None:
+    runner, producer = started(partitions=1, buffer_bytes=100_000, batch_bytes=2_000)
+    slowed(runner, producer, wait_ms=60_000)
+    taken = 0
+    with pytest.raises(AssertionError, match="the buffer is full"):
+        for _ in range(200):
+            runner.send(producer, "orders", bytes(1_000))
+            taken += 1
+    assert 40 <= taken <= 60
+
+
+@pytest.mark.parametrize("answer", ["throttled", "duplicate", "applied"])
+def test_only_a_batch_that_was_taken_now_ends_the_wait(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    runner, producer = started()
+    slowed(runner, producer)
+    runner.cluster.slow_down_ms.clear()
+    append = runner.cluster._append
+
+    def duplicate(broker: int, wanted: log_pb2.ProduceBatch, batch: bytes) -> log_pb2.ProduceResult:
+        result = append(broker, wanted, batch)
+        result.duplicate = True
+        return result
+
+    if answer == "throttled":
+        runner.cluster.refusals.append((ErrorCode.THROTTLED, "rate"))
+    elif answer == "duplicate":
+        monkeypatch.setattr(runner.cluster, "_append", duplicate)
+    queue = producer.accumulator.routes["orders"].queues[0]
+    queue.slowed_until = runner.now
+    runner.send(producer, "orders", b"x", partition=0)
+    runner.run(2)
+    assert bool(queue.slow_down_ms) is (answer != "applied")
 
 
 def test_whatever_a_broker_says_a_partition_waits_for_its_bound_at_most() -> None:
