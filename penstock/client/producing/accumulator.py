@@ -180,10 +180,6 @@ class RecordAccumulator:
             queue = route.queues[route.sticky]
         else:
             queue = self._choose(route, key, value, partition)
-            if key is not None:
-                self._until_sample -= 1
-                if self._until_sample <= 0:
-                    self._sample(queue, key, now())
         while True:
             batch = queue.open
             if batch is None:
@@ -203,6 +199,10 @@ class RecordAccumulator:
                 break
             self.close_batch(queue)
         self.free_bytes -= taken
+        if key is not None:
+            self._until_sample -= 1
+            if not self._until_sample:
+                self._sample(queue, key, now())
         if index + 1 >= self._batch_messages:
             self.close_batch(queue)
         return delivery(batch, index, timestamp_ms)

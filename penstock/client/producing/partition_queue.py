@@ -118,7 +118,7 @@ class PartitionQueue:
         """What its leader asked for last; 0 = its queue is not long."""
         self.slowed_until = 0.0
         self.slowed_ms = 0.0
-        """In all."""
+        """In all, with what is still to be waited."""
 
     # ---- adding -----------------------------------------------------------------------------------------------
 
@@ -167,13 +167,20 @@ class PartitionQueue:
             return self.open.linger_until
         return NEVER
 
-    def slow_down(self, now: float, wait_ms: float) -> None:
+    def slow_down(self, now: float, wait_ms: float) -> float:
         """Its leader's queue is long: nothing leaves for so long, and what comes meanwhile fills its batches. 0 = the
-        queue is not long any more."""
-        if wait_ms or self.slow_down_ms:
-            self.slowed_ms += wait_ms - max(0.0, self.slowed_until - now)
-            self.slowed_until = now + wait_ms
-            self.slow_down_ms = wait_ms
+        queue is not long any more. Returns by how much it is slowed for longer in all."""
+        if not wait_ms and not self.slow_down_ms:
+            return 0.0
+        longer = wait_ms - self.slowed_for_ms(now)
+        self.slowed_ms += longer
+        self.slowed_until = now + wait_ms
+        self.slow_down_ms = wait_ms
+        return longer
+
+    def slowed_for_ms(self, now: float) -> float:
+        """So long nothing leaves from now on."""
+        return max(0.0, self.slowed_until - now)
 
     def sent(self, batch: ProducerBatch) -> None:
         """`sendable` gave this batch and it goes out now; a batch without a number gets one."""

@@ -80,8 +80,10 @@ class ProducerCore:
         )
         self._expiry: deque[tuple[PartitionQueue, ProducerBatch]] = deque()
         self.failed_messages = 0
-        self.throttled_ms = self.refused_for_rate = 0
-        """How long brokers delayed batches for the tenant's rate, summed over them; batches refused for it."""
+        self.throttled_ms = self.refused_for_limits = 0
+        """How long brokers delayed batches for the tenant's rate, summed over them; batches refused for a limit."""
+        self.slowed_ms = 0.0
+        """How long partitions were slowed, summed over all there were, with what is still to be waited."""
         self.closed = False
 
     # ---- adding -------------------------------------------------------------------------------------------------
@@ -135,7 +137,12 @@ class ProducerCore:
     def stats(self, now: float) -> ProducerStats:
         """What is known of it now."""
         return producer_stats(
-            self.accumulator, self.failed_messages, self.throttled_ms, self.refused_for_rate, now
+            self.accumulator,
+            now,
+            failed_messages=self.failed_messages,
+            throttled_ms=self.throttled_ms,
+            refused_for_limits=self.refused_for_limits,
+            slowed_ms=self.slowed_ms,
         )
 
     def oldest(self) -> ProducerBatch | None:
@@ -160,6 +167,7 @@ class ProducerCore:
                         former.unanswered.pop(batch.id, None)
                 queue.leader = NO_LEADER
                 self._fail(queue.abandon(error))
+                self.slowed_ms += queue.slow_down(now, 0)
             if view.error is not None:
                 self._core.forget_topic(view.name, self)
             return
@@ -208,7 +216,7 @@ class ProducerCore:
         queue.leader, queue.leader_epoch = leader, leader_epoch
         stream = self._stream_to(leader) if leader != NO_LEADER else None
         queue.retry_at, queue.failures = now, 0
-        queue.slow_down(now, 0)
+        self.slowed_ms += queue.slow_down(now, 0)
         if former is stream:
             if stream is not None:
                 self.offer(queue)
@@ -388,7 +396,7 @@ class ProducerCore:
         attempts_max = self.settings.max_attempts
         if error.code is ErrorCode.THROTTLED:
             stream.throttled = error
-            self.refused_for_rate += 1
+            self.refused_for_limits += 1
         if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE:
             self._fail(queue.out_of_order(batch, error, now + self._backoff.delay_ms(1)))
         elif error.code is ErrorCode.UNKNOWN_PRODUCER:
@@ -414,7 +422,7 @@ class ProducerCore:
         if wait_ms:
             wait_ms *= 1 + self._random.random() * SLOW_DOWN_JITTER
             wait_ms = min(wait_ms, SLOW_DOWN_MS_MAX, self.settings.delivery_timeout_ms / SLOW_DOWN_SHARE)
-        queue.slow_down(now, wait_ms)
+        self.slowed_ms += queue.slow_down(now, wait_ms)
         route = self._routes.get(queue.topic)
         if wait_ms and route is not None and route.queues[route.sticky] is queue:
             route.advance_sticky(now, self.accumulator.share_bytes)
@@ -531,6 +539,7 @@ class ProducerCore:
         for route in self._routes.values():
             for queue in route.queues:
                 self._fail(queue.abandon(error))
+                self.slowed_ms += queue.slow_down(now, 0)
             self._core.forget_topic(route.name, self)
         self._routes.clear()
         for stream in self.streams.values():

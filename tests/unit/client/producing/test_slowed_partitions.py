@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.client.producing import statistics
 from penstock.client.producing.producer import SLOW_DOWN_JITTER, SLOW_DOWN_MS_MAX, ProducerCore
 from penstock.contract.errors import BufferFull, ErrorCode
 from penstock.contract.v1 import log_pb2
@@ -223,11 +224,69 @@ def test_statistics_say_what_is_slowed_throttled_and_hot() -> None:
     runner.run(5)
     assert delivery.throttled_ms == 70
     stats = producer.stats(runner.now)
-    assert stats.throttled_ms >= 70 and stats.refused_for_rate == 0
-    assert WAIT_MS <= stats.slowed_ms <= WAIT_MS * (1 + SLOW_DOWN_JITTER) + 1
+    assert stats.throttled_ms >= 70 and stats.refused_for_limits == 0
+    assert 0 < stats.slowed_ms <= 10, "what is still to be waited was not waited"
     found = {one.partition: one for one in stats.partitions}
     assert found[0].slowed_for_ms > WAIT_MS / 2 and found[0].hot_keys == ()
     assert [(one.key, one.share_percent) for one in found[2].hot_keys] == [(b"hot", 100)]
+
+
+def test_a_total_never_goes_back() -> None:
+    runner, producer = started()
+    slowed(runner, producer)
+    runner.run(WAIT_MS / 2)
+    before = producer.stats(runner.now).slowed_ms
+    assert WAIT_MS / 2 <= before <= WAIT_MS / 2 + 10
+    runner.cluster.delete("orders")
+    runner.run(100)
+    assert not producer.accumulator.routes and producer.stats(runner.now).slowed_ms >= before
+    producer.close(runner.now)
+    assert producer.stats(runner.now).slowed_ms >= before
+
+
+def test_what_was_slowed_is_known_after_the_end_and_what_was_not_waited_does_not_count() -> None:
+    runner, producer = started()
+    slowed(runner, producer)
+    runner.run(WAIT_MS / 2)
+    producer.close(runner.now)
+    assert WAIT_MS / 2 <= producer.stats(runner.now).slowed_ms <= WAIT_MS / 2 + 10
+
+
+def test_refusals_for_any_limit_are_counted() -> None:
+    runner, producer = started()
+    runner.cluster.refusals += [(ErrorCode.THROTTLED, "rate"), (ErrorCode.THROTTLED, "storage")]
+    runner.send(producer, "orders", b"x", partition=0)
+    runner.run(500)
+    assert producer.stats(runner.now).refused_for_limits == 2
+
+
+def test_the_worst_partitions_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, producer = started(partitions=5)
+    monkeypatch.setattr(statistics, "PARTITIONS_MAX", 3)
+    route = producer.route("orders")
+    assert route is not None
+    queues = route.queues
+    queues[0].buffered_bytes, queues[1].buffered_bytes = 10, 20
+    queues[2].slow_down(runner.now - 700, 500)
+    queues[3].slow_down(runner.now - 700, 600)
+    queues[4].slow_down(runner.now - 10, 20)
+    assert [one.partition for one in producer.stats(runner.now).partitions] == [4, 3, 2]
+
+
+def test_a_send_that_waits_for_space_is_looked_at_once() -> None:
+    runner, producer = started(partitions=1, buffer_bytes=100_000, batch_bytes=2_000)
+    slowed(runner, producer, wait_ms=60_000)
+    accumulator, route = producer.accumulator, producer.accumulator.routes["orders"]
+
+    def append() -> SyncDelivery | None:
+        return accumulator.append(route, bytes(1_000), b"k", None, 0, None, lambda: runner.now, SyncDelivery)
+
+    while append() is not None:
+        assert accumulator.free_bytes > 0
+    left = accumulator._until_sample
+    for _ in range(1_000):
+        assert append() is None
+    assert accumulator._until_sample == left
 
 
 @pytest.mark.parametrize("sample_keys", [True, False])
