@@ -200,8 +200,9 @@ class RecordAccumulator:
             self.close_batch(queue)
         self.free_bytes -= taken
         if key is not None:
-            self._until_sample -= 1
-            if not self._until_sample:
+            until_sample = self._until_sample - 1
+            self._until_sample = until_sample
+            if not until_sample:
                 self._sample(queue, key, now())
         if index + 1 >= self._batch_messages:
             self.close_batch(queue)

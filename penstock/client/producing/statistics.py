@@ -23,7 +23,7 @@ class HotKey:
     size: int
     """Of the whole key, in bytes."""
     share_percent: int
-    """Of the partition's messages from this producer, at least; estimated from one message in about 64."""
+    """Of the partition's messages from this producer, at least; estimated from one message in about 256."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
