@@ -178,6 +178,15 @@ class PartitionQueue:
         self.slow_down_ms = wait_ms
         return longer
 
+    @property
+    def first_deadline(self) -> float:
+        """Of the batch that leaves next; `NEVER` where none waits."""
+        if self.resend:
+            return self.resend[0].deadline
+        if self.closed:
+            return self.closed[0].deadline
+        return NEVER if self.open is None else self.open.deadline
+
     def slowed_for_ms(self, now: float) -> float:
         """So long nothing leaves from now on."""
         return max(0.0, self.slowed_until - now)

@@ -421,7 +421,10 @@ class ProducerCore:
         """Its producers do not come back at the same moment. Messages without a key go elsewhere meanwhile."""
         if wait_ms:
             wait_ms *= 1 + self._random.random() * SLOW_DOWN_JITTER
-            wait_ms = min(wait_ms, SLOW_DOWN_MS_MAX, self.settings.delivery_timeout_ms / SLOW_DOWN_SHARE)
+            timeout_ms = self.settings.delivery_timeout_ms
+            # All waits of the batch that waits longest take half of its time at most: then it leaves as if there were none.
+            left_ms = max(1.0, queue.first_deadline - now - timeout_ms / 2)
+            wait_ms = min(wait_ms, SLOW_DOWN_MS_MAX, timeout_ms / SLOW_DOWN_SHARE, left_ms)
         self.slowed_ms += queue.slow_down(now, wait_ms)
         route = self._routes.get(queue.topic)
         if wait_ms and route is not None and route.queues[route.sticky] is queue:

@@ -196,6 +196,16 @@ def test_what_the_delivery_timeout_leaves_room_for_is_sent_whatever_a_broker_ask
     assert [delivery.receipt().offset for delivery in deliveries] == list(range(1, 41))
 
 
+def test_nothing_fails_unsent_behind_a_long_backlog_of_a_partition_that_stays_slowed() -> None:
+    runner, producer = started(delivery_timeout_ms=1_000, batch_messages=1)
+    slowed(runner, producer, wait_ms=5_000)
+    deliveries = [runner.send(producer, "orders", b"%d" % number, partition=0) for number in range(60)]
+    runner.run(400)
+    assert not deliveries[-1].done()
+    runner.run(1_000)
+    assert [delivery.receipt().offset for delivery in deliveries] == list(range(1, 61))
+
+
 def test_a_message_that_waited_too_long_says_that_its_partition_was_slowed() -> None:
     runner, producer = started(delivery_timeout_ms=1_000)
     slowed(runner, producer)
