@@ -422,7 +422,7 @@ class ProducerCore:
         if wait_ms:
             wait_ms *= 1 + self._random.random() * SLOW_DOWN_JITTER
             timeout_ms = self.settings.delivery_timeout_ms
-            # All waits of the batch that waits longest take half of its time at most: then it leaves as if there were none.
+            # All waits of the batch that waits longest take half of its time at most; from then on it leaves at once.
             left_ms = max(1.0, queue.first_deadline - now - timeout_ms / 2)
             wait_ms = min(wait_ms, SLOW_DOWN_MS_MAX, timeout_ms / SLOW_DOWN_SHARE, left_ms)
         self.slowed_ms += queue.slow_down(now, wait_ms)
