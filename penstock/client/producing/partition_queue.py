@@ -38,6 +38,12 @@ from penstock.contract.invariant import invariant
 _SEQUENCES = 2**31
 """Sequences wrap after 2^31 - 1 (RL61)."""
 
+SLOW_DOWN_MS_MAX = 5_000
+"""A partition is slowed for so long at most by one answer, whatever its broker says."""
+SLOW_DOWN_SHARE = 4
+"""And for this part of the delivery timeout at most, so that nothing fails unsent by mere advice."""
+SLOW_DOWN_JITTER = 0.25
+
 Failure = tuple[ProducerBatch, PenstockError]
 
 
@@ -177,6 +183,14 @@ class PartitionQueue:
         self.slowed_until = now + wait_ms
         self.slow_down_ms = wait_ms
         return longer
+
+    def believed_ms(self, wait_ms: float, now: float, chance: float, timeout_ms: float) -> float:
+        """For how long it is slowed when its broker asks for `wait_ms`. All waits of the batch that leaves next take
+        half of its time at most; from then on it leaves at once.
+        """
+        left_ms = max(1.0, self.first_deadline - now - timeout_ms / 2)
+        wait_ms *= 1 + chance * SLOW_DOWN_JITTER
+        return min(wait_ms, SLOW_DOWN_MS_MAX, timeout_ms / SLOW_DOWN_SHARE, left_ms)
 
     @property
     def first_deadline(self) -> float:

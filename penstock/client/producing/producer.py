@@ -39,11 +39,6 @@ OPEN_TIMEOUT_MS = 3_000
 """A stream that grants no credit in this time is given up; the next attempt may go elsewhere."""
 STALL_MS = 15_000
 """A stream that owes answers and says nothing for this long is given up, whatever the metadata says."""
-SLOW_DOWN_MS_MAX = 5_000
-"""A partition is slowed for so long at most by one answer, whatever its broker says; and for this part of the delivery
-timeout, so that nothing fails unsent by mere advice."""
-SLOW_DOWN_SHARE = 4
-SLOW_DOWN_JITTER = 0.25
 
 
 class ProducerNetwork(Network, Protocol):
@@ -420,11 +415,9 @@ class ProducerCore:
     def _slow_down(self, queue: PartitionQueue, wait_ms: float, now: float) -> None:
         """Its producers do not come back at the same moment. Messages without a key go elsewhere meanwhile."""
         if wait_ms:
-            wait_ms *= 1 + self._random.random() * SLOW_DOWN_JITTER
-            timeout_ms = self.settings.delivery_timeout_ms
-            # All waits of the batch that waits longest take half of its time at most; from then on it leaves at once.
-            left_ms = max(1.0, queue.first_deadline - now - timeout_ms / 2)
-            wait_ms = min(wait_ms, SLOW_DOWN_MS_MAX, timeout_ms / SLOW_DOWN_SHARE, left_ms)
+            wait_ms = queue.believed_ms(
+                wait_ms, now, self._random.random(), self.settings.delivery_timeout_ms
+            )
         self.slowed_ms += queue.slow_down(now, wait_ms)
         route = self._routes.get(queue.topic)
         if wait_ms and route is not None and route.queues[route.sticky] is queue:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.client.producing import statistics
-from penstock.client.producing.producer import SLOW_DOWN_JITTER, SLOW_DOWN_MS_MAX, ProducerCore
+from penstock.client.producing.partition_queue import SLOW_DOWN_JITTER, SLOW_DOWN_MS_MAX
+from penstock.client.producing.producer import ProducerCore
 from penstock.contract.errors import BufferFull, ErrorCode
 from penstock.contract.v1 import log_pb2
 from tests.unit.client.runner import Runner, SyncDelivery
