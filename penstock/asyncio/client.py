@@ -162,7 +162,7 @@ class Client:
 
         The guide docs/guides/producers-and-consumers.md explains each argument. `receipts` names a file that the
         producer writes its own totals of acknowledged messages to; it is opened, and read if it exists, at once.
-        `sample_keys`: look at one key of about 64, so that `stats` knows the frequent ones; they stay in this process.
+        `sample_keys`: look at one key of about 256, so that `stats` knows the frequent ones; they stay in this process.
 
         Raises `ConfigurationError`.
         """

@@ -66,7 +66,7 @@ class ProducerSettings:
     receipts: str | None = None
     """File of what was acknowledged; None = none is kept."""
     sample_keys: bool = True
-    """Whether it looks at one key of 64 to know the frequent ones. They stay in this process."""
+    """Whether it looks at one key of about 256 to know the frequent ones. They stay in this process."""
 
     def __post_init__(self) -> None:
         if self.compression not in COMPRESSIONS:

@@ -79,21 +79,29 @@ class Route:
         """The partition count changed."""
         self._keys.clear()
 
-    def advance_sticky(self, now: float) -> PartitionQueue:
-        """Go on to the next partition that has a leader and is not slowed; or has a leader; or else to the next."""
+    def advance_sticky(self, now: float, share_bytes: int) -> PartitionQueue:
+        """Go on to the next partition that has a leader and does not wait; or waits and has less than `share_bytes`,
+        all that a slowed one may have of the buffer; or only has a leader; or else to the next.
+        """
         count = len(self.queues)
-        found = -1
+        found = full = -1
         for step in range(1, count + 1):
             index = (self.sticky + step) % count
             queue = self.queues[index]
             if queue.leader == NO_LEADER:
+                continue
+            if queue.slow_down_ms and queue.buffered_bytes >= share_bytes:
+                if full < 0:
+                    full = index
                 continue
             if queue.slowed_until <= now:
                 found = index
                 break
             if found < 0:
                 found = index
-        self.sticky = found if found >= 0 else (self.sticky + 1) % count
+        if found < 0:
+            found = full if full >= 0 else (self.sticky + 1) % count
+        self.sticky = found
         return self.queues[self.sticky]
 
 
@@ -113,6 +121,7 @@ class RecordAccumulator:
         "free_bytes",
         "routes",
         "sampler",
+        "share_bytes",
     )
 
     def __init__(self, settings: ProducerSettings, sender: Sender) -> None:
@@ -125,6 +134,8 @@ class RecordAccumulator:
         """Topics that messages can be sent to now."""
         self.free_bytes = settings.buffer_bytes
         """What the buffer still takes, in encoded bytes."""
+        self.share_bytes = -(-settings.buffer_bytes // _SLOWED_SHARE)
+        """What a slowed partition may have of the buffer."""
         self.dropped_messages = 0
         self.sampler = KeySampler() if settings.sample_keys else None
         """Of keys; None = it does not look at them."""
@@ -169,15 +180,11 @@ class RecordAccumulator:
             queue = route.queues[route.sticky]
         else:
             queue = self._choose(route, key, value, partition)
-            if key is not None:
-                self._until_sample -= 1
-                if self._until_sample <= 0:
-                    self._sample(queue, key, now())
         while True:
             batch = queue.open
             if batch is None:
                 if free:
-                    queue = route.advance_sticky(now())
+                    queue = route.advance_sticky(now(), self.share_bytes)
                 if queue.slow_down_ms and self._has_its_share(queue):
                     return None
                 batch = queue.open or self._open_batch(route, queue, size, now())
@@ -192,6 +199,11 @@ class RecordAccumulator:
                 break
             self.close_batch(queue)
         self.free_bytes -= taken
+        if key is not None:
+            until_sample = self._until_sample - 1
+            self._until_sample = until_sample
+            if not until_sample:
+                self._sample(queue, key, now())
         if index + 1 >= self._batch_messages:
             self.close_batch(queue)
         return delivery(batch, index, timestamp_ms)
@@ -246,7 +258,7 @@ class RecordAccumulator:
             batch = queue.open
             if batch is None:
                 if free:
-                    queue = route.advance_sticky(now())
+                    queue = route.advance_sticky(now(), self.share_bytes)
                 if queue.slow_down_ms and self._has_its_share(queue):
                     return []
                 batch = queue.open or self._open_batch(route, queue, longest, now())
@@ -318,7 +330,7 @@ class RecordAccumulator:
 
     def _has_its_share(self, queue: PartitionQueue) -> bool:
         """Whether a slowed partition has as much of the buffer as it may, so that the rest is left for the others."""
-        full = queue.buffered_bytes * _SLOWED_SHARE >= self._buffer_bytes
+        full = queue.buffered_bytes >= self.share_bytes
         self._full_of = queue if full else None
         return full
 

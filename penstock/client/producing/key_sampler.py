@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SAMPLED_OF = 64
+SAMPLED_OF = 256
 KEYS = 32
 PARTITIONS_MAX = 256
 """Partitions that are followed; of more, those sampled last."""
@@ -20,6 +20,7 @@ KEY_BYTES_MAX = 128
 """Of a key so many bytes are kept; longer ones that begin alike count as one."""
 HALVED_MS = 30_000.0
 _HALVINGS_MAX = 40
+_MANY = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +47,20 @@ class _Counter:
 class KeySketch:
     """The frequent keys of one partition, in bounded memory."""
 
-    __slots__ = ("_counters", "_halved_at", "sampled")
+    __slots__ = ("_counters", "_halved_at", "_least", "sampled")
 
     def __init__(self, now: float) -> None:
         self.sampled = 0
         """Messages that were looked at, halved as the counts are."""
         self._counters: dict[bytes, _Counter] = {}
+        self._least = 0
+        """No count is below it."""
         self._halved_at = now
 
     def add(self, key: bytes, now: float) -> None:
         """A message that was looked at has this key."""
-        self._halve(now)
+        if now - self._halved_at >= HALVED_MS:
+            self._halve(now)
         self.sampled += 1
         kept = key if len(key) <= KEY_BYTES_MAX else key[:KEY_BYTES_MAX]
         counter = self._counters.get(kept)
@@ -65,9 +69,7 @@ class KeySketch:
         elif len(self._counters) < KEYS:
             self._counters[kept] = _Counter(len(key), 1, 0)
         else:
-            smallest = min(self._counters, key=self._count_of)
-            least = self._counters.pop(smallest).count
-            self._counters[kept] = _Counter(len(key), least + 1, least)
+            self._counters[kept] = self._taken_over(len(key))
 
     def top(self, count: int, now: float) -> list[FrequentKey]:
         """The most frequent first, without those that may be there by their error alone."""
@@ -80,8 +82,22 @@ class KeySketch:
         found.sort(key=_order)
         return found[:count]
 
-    def _count_of(self, key: bytes) -> int:
-        return self._counters[key].count
+    def _taken_over(self, size: int) -> _Counter:
+        """The smallest counter, taken out, for a key of so many bytes.
+
+        Counts grow between two halvings, so the search ends at the first that is as small as the smallest was.
+        """
+        least = _MANY
+        smallest = b""
+        for key, counter in self._counters.items():
+            if counter.count < least:
+                smallest, least = key, counter.count
+                if least == self._least:
+                    break
+        self._least = least
+        counter = self._counters.pop(smallest)
+        counter.size, counter.count, counter.error = size, least + 1, least
+        return counter
 
     def _halve(self, now: float) -> None:
         times = int((now - self._halved_at) / HALVED_MS)
@@ -89,6 +105,7 @@ class KeySketch:
             return
         self._halved_at += times * HALVED_MS
         times = min(times, _HALVINGS_MAX)
+        self._least = 0
         self.sampled >>= times
         for key, counter in list(self._counters.items()):
             counter.count >>= times

@@ -38,6 +38,12 @@ from penstock.contract.invariant import invariant
 _SEQUENCES = 2**31
 """Sequences wrap after 2^31 - 1 (RL61)."""
 
+SLOW_DOWN_MS_MAX = 5_000
+"""A partition is slowed for so long at most by one answer, whatever its broker says."""
+SLOW_DOWN_SHARE = 4
+"""And for this part of the delivery timeout at most, so that nothing fails unsent by mere advice."""
+SLOW_DOWN_JITTER = 0.25
+
 Failure = tuple[ProducerBatch, PenstockError]
 
 
@@ -118,7 +124,7 @@ class PartitionQueue:
         """What its leader asked for last; 0 = its queue is not long."""
         self.slowed_until = 0.0
         self.slowed_ms = 0.0
-        """In all."""
+        """In all, with what is still to be waited."""
 
     # ---- adding -----------------------------------------------------------------------------------------------
 
@@ -167,13 +173,37 @@ class PartitionQueue:
             return self.open.linger_until
         return NEVER
 
-    def slow_down(self, now: float, wait_ms: float) -> None:
+    def slow_down(self, now: float, wait_ms: float) -> float:
         """Its leader's queue is long: nothing leaves for so long, and what comes meanwhile fills its batches. 0 = the
-        queue is not long any more."""
-        if wait_ms or self.slow_down_ms:
-            self.slowed_ms += wait_ms - max(0.0, self.slowed_until - now)
-            self.slowed_until = now + wait_ms
-            self.slow_down_ms = wait_ms
+        queue is not long any more. Returns by how much it is slowed for longer in all."""
+        if not wait_ms and not self.slow_down_ms:
+            return 0.0
+        longer = wait_ms - self.slowed_for_ms(now)
+        self.slowed_ms += longer
+        self.slowed_until = now + wait_ms
+        self.slow_down_ms = wait_ms
+        return longer
+
+    def believed_ms(self, wait_ms: float, now: float, chance: float, timeout_ms: float) -> float:
+        """For how long it is slowed when its broker asks for `wait_ms`. All waits of the batch that leaves next take
+        half of its time at most; from then on it leaves at once.
+        """
+        left_ms = max(1.0, self.first_deadline - now - timeout_ms / 2)
+        wait_ms *= 1 + chance * SLOW_DOWN_JITTER
+        return min(wait_ms, SLOW_DOWN_MS_MAX, timeout_ms / SLOW_DOWN_SHARE, left_ms)
+
+    @property
+    def first_deadline(self) -> float:
+        """Of the batch that leaves next; `NEVER` where none waits."""
+        if self.resend:
+            return self.resend[0].deadline
+        if self.closed:
+            return self.closed[0].deadline
+        return NEVER if self.open is None else self.open.deadline
+
+    def slowed_for_ms(self, now: float) -> float:
+        """So long nothing leaves from now on."""
+        return max(0.0, self.slowed_until - now)
 
     def sent(self, batch: ProducerBatch) -> None:
         """`sendable` gave this batch and it goes out now; a batch without a number gets one."""
@@ -309,17 +339,17 @@ class PartitionQueue:
 
     def _never_sent(self, batch: ProducerBatch, timeout_ms: float) -> PenstockError:
         """A batch fails with what kept it back, also where a batch before it met that."""
+        gave_up = f"gave up after delivery_timeout_ms={timeout_ms:g}"
+        if self.slow_down_ms:
+            gave_up += "; its broker asks to slow down"
         if batch.failure is not None:
-            return type(batch.failure)(
-                f"{batch.failure.message} (gave up after delivery_timeout_ms={timeout_ms:g})"
-            )
+            return type(batch.failure)(f"{batch.failure.message} ({gave_up})")
         cause = self.blocked_by
         if cause is not None and cause.belief is Belief.NOT_APPLIED and cause.code not in LEADERSHIP_CODES:
-            return type(cause)(
-                f"{self.label}: waited behind a refused batch; {cause.message}"
-                f" (gave up after delivery_timeout_ms={timeout_ms:g})"
-            )
+            return type(cause)(f"{self.label}: waited behind a refused batch; {cause.message} ({gave_up})")
         where = "has no leader" if self.leader == NO_LEADER else "could not be sent to its leader"
+        if self.slow_down_ms:
+            where = "waited because its broker asks to slow down, and was not sent"
         why = "" if cause is None else f" ({cause.message})"
         return TimedOut(
             f"{self.label}: {where} within delivery_timeout_ms={timeout_ms:g}{why}; nothing was applied"

@@ -39,9 +39,6 @@ OPEN_TIMEOUT_MS = 3_000
 """A stream that grants no credit in this time is given up; the next attempt may go elsewhere."""
 STALL_MS = 15_000
 """A stream that owes answers and says nothing for this long is given up, whatever the metadata says."""
-SLOW_DOWN_MS_MAX = 5_000
-"""A partition is slowed for so long at most by one answer, whatever its broker says."""
-SLOW_DOWN_JITTER = 0.25
 
 
 class ProducerNetwork(Network, Protocol):
@@ -78,8 +75,10 @@ class ProducerCore:
         )
         self._expiry: deque[tuple[PartitionQueue, ProducerBatch]] = deque()
         self.failed_messages = 0
-        self.throttled_ms = self.refused_for_rate = 0
-        """How long brokers delayed batches for the tenant's rate, summed over them; batches refused for it."""
+        self.throttled_ms = self.refused_for_limits = 0
+        """How long brokers delayed batches for the tenant's rate, summed over them; batches refused for a limit."""
+        self.slowed_ms = 0.0
+        """How long partitions were slowed, summed over all there were, with what is still to be waited."""
         self.closed = False
 
     # ---- adding -------------------------------------------------------------------------------------------------
@@ -133,7 +132,12 @@ class ProducerCore:
     def stats(self, now: float) -> ProducerStats:
         """What is known of it now."""
         return producer_stats(
-            self.accumulator, self.failed_messages, self.throttled_ms, self.refused_for_rate, now
+            self.accumulator,
+            now,
+            failed_messages=self.failed_messages,
+            throttled_ms=self.throttled_ms,
+            refused_for_limits=self.refused_for_limits,
+            slowed_ms=self.slowed_ms,
         )
 
     def oldest(self) -> ProducerBatch | None:
@@ -158,6 +162,7 @@ class ProducerCore:
                         former.unanswered.pop(batch.id, None)
                 queue.leader = NO_LEADER
                 self._fail(queue.abandon(error))
+                self.slowed_ms += queue.slow_down(now, 0)
             if view.error is not None:
                 self._core.forget_topic(view.name, self)
             return
@@ -206,7 +211,7 @@ class ProducerCore:
         queue.leader, queue.leader_epoch = leader, leader_epoch
         stream = self._stream_to(leader) if leader != NO_LEADER else None
         queue.retry_at, queue.failures = now, 0
-        queue.slow_down(now, 0)
+        self.slowed_ms += queue.slow_down(now, 0)
         if former is stream:
             if stream is not None:
                 self.offer(queue)
@@ -368,8 +373,10 @@ class ProducerCore:
     ) -> None:
         queue, batch = unanswered
         slow_down_ms = result.slow_down_ms
-        if slow_down_ms or queue.slow_down_ms:
-            self._slow_down(queue, min(slow_down_ms, SLOW_DOWN_MS_MAX), now)
+        # Only a leader that took the batch now has looked at its queue: a refusal or a duplicate says nothing of it.
+        looked = result.error == ErrorCode.OK and not result.duplicate
+        if slow_down_ms or (looked and queue.slow_down_ms):
+            self._slow_down(queue, slow_down_ms, now)
         if result.throttled_ms:
             batch.throttled_ms = result.throttled_ms
             self.throttled_ms += result.throttled_ms
@@ -384,7 +391,7 @@ class ProducerCore:
         attempts_max = self.settings.max_attempts
         if error.code is ErrorCode.THROTTLED:
             stream.throttled = error
-            self.refused_for_rate += 1
+            self.refused_for_limits += 1
         if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE:
             self._fail(queue.out_of_order(batch, error, now + self._backoff.delay_ms(1)))
         elif error.code is ErrorCode.UNKNOWN_PRODUCER:
@@ -408,11 +415,13 @@ class ProducerCore:
     def _slow_down(self, queue: PartitionQueue, wait_ms: float, now: float) -> None:
         """Its producers do not come back at the same moment. Messages without a key go elsewhere meanwhile."""
         if wait_ms:
-            wait_ms *= 1 + self._random.random() * SLOW_DOWN_JITTER
-        queue.slow_down(now, wait_ms)
+            wait_ms = queue.believed_ms(
+                wait_ms, now, self._random.random(), self.settings.delivery_timeout_ms
+            )
+        self.slowed_ms += queue.slow_down(now, wait_ms)
         route = self._routes.get(queue.topic)
         if wait_ms and route is not None and route.queues[route.sticky] is queue:
-            route.advance_sticky(now)
+            route.advance_sticky(now, self.accumulator.share_bytes)
 
     def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
         """A stream ended, could not be opened, or was given up. With a `code` that no retry cures, its
@@ -526,6 +535,7 @@ class ProducerCore:
         for route in self._routes.values():
             for queue in route.queues:
                 self._fail(queue.abandon(error))
+                self.slowed_ms += queue.slow_down(now, 0)
             self._core.forget_topic(route.name, self)
         self._routes.clear()
         for stream in self.streams.values():

@@ -43,16 +43,38 @@ def test_counts_bound_the_truth_from_both_sides(seed: int) -> None:
     assert frequent <= {one.key for one in found} or not frequent
 
 
+def test_the_key_that_goes_is_the_one_with_the_smallest_count() -> None:
+    dice, sketch = random.Random(3), KeySketch(0.0)
+    counts: dict[bytes, int] = {}
+    for number in range(5_000):
+        now = number // 1_000 * HALVED_MS
+        if number % 1_000 == 0:
+            sketch.top(1, now)
+            counts = {key: counter.count for key, counter in sketch._counters.items()}
+        key = b"%d" % int(dice.expovariate(0.02))
+        if key not in counts and len(counts) == KEYS:
+            gone = set(counts)
+            least = min(counts.values())
+            sketch.add(key, now)
+            (out,) = gone - set(sketch._counters)
+            assert counts.pop(out) == least
+            counts[key] = least + 1
+        else:
+            sketch.add(key, now)
+            counts[key] = counts.get(key, 0) + 1
+        assert counts == {key: counter.count for key, counter in sketch._counters.items()}
+
+
 def test_keys_that_come_by_turns_are_seen_alike() -> None:
-    sampler, left, seen = KeySampler(), 0, [0] * SAMPLED_OF
+    sampler, left, seen = KeySampler(), 0, [0] * 32
     left = sampler.gap
     for number in range(200_000):
         left -= 1
         if not left:
-            left = sampler.sample("orders", 0, b"%d" % (number % SAMPLED_OF), 0.0)
-            seen[number % SAMPLED_OF] += 1
+            left = sampler.sample("orders", 0, b"%d" % (number % 32), 0.0)
+            seen[number % 32] += 1
     assert sum(seen) == pytest.approx(200_000 / SAMPLED_OF, rel=0.1)
-    assert min(seen) > 0 and max(seen) < 3 * sum(seen) / SAMPLED_OF
+    assert min(seen) > 0 and max(seen) < 3 * sum(seen) / 32
 
 
 def test_what_was_frequent_fades_and_what_is_frequent_now_is_seen() -> None:

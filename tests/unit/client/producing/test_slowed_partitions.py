@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.producing.producer import SLOW_DOWN_JITTER, SLOW_DOWN_MS_MAX, ProducerCore
-from penstock.contract.errors import BufferFull
+from penstock.client.producing import statistics
+from penstock.client.producing.partition_queue import SLOW_DOWN_JITTER, SLOW_DOWN_MS_MAX
+from penstock.client.producing.producer import ProducerCore
+from penstock.contract.errors import BufferFull, ErrorCode
+from penstock.contract.v1 import log_pb2
 from tests.unit.client.runner import Runner, SyncDelivery
 
 WAIT_MS = 400
@@ -111,12 +114,106 @@ def test_a_slowed_partition_takes_half_of_the_buffer_and_leaves_the_rest_to_othe
     assert route.queues[0].buffered_bytes == 0
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_messages_without_a_key_pass_slowed_partitions_that_have_their_share(many: bool) -> None:
+    runner, producer = started(partitions=4, buffer_bytes=100_000, batch_bytes=2_000)
+    for partition in range(4):
+        slowed(runner, producer, partition, wait_ms=60_000)
+    accumulator, route = producer.accumulator, producer.accumulator.routes["orders"]
+
+    def append(partition: int | None) -> list[SyncDelivery]:
+        if many:
+            return accumulator.append_many(
+                route, [bytes(1_000)], None, 0, None, 0, partition, lambda: runner.now, SyncDelivery
+            )
+        one = accumulator.append(
+            route, bytes(1_000), None, None, 0, partition, lambda: runner.now, SyncDelivery
+        )
+        return [] if one is None else [one]
+
+    while append(1):
+        assert accumulator.free_bytes > 0
+    full = route.queues[1].buffered_bytes
+    assert full >= 50_000
+    route.queues[1].slowed_until = runner.now
+    taken = []
+    for _ in range(30):
+        taken += append(None)
+    assert len(taken) == 30, "half of the buffer is free, for the others"
+    assert 1 not in {delivery.batch.queue.partition for delivery in taken}
+    assert route.queues[1].buffered_bytes == full
+
+
+def test_only_if_all_have_their_share_messages_without_a_key_have_no_room() -> None:
+    runner, producer = started(partitions=1, buffer_bytes=100_000, batch_bytes=2_000)
+    slowed(runner, producer, wait_ms=60_000)
+    taken = 0
+    with pytest.raises(AssertionError, match="the buffer is full"):
+        for _ in range(200):
+            runner.send(producer, "orders", bytes(1_000))
+            taken += 1
+    assert 40 <= taken <= 60
+
+
+@pytest.mark.parametrize("answer", ["throttled", "duplicate", "applied"])
+def test_only_a_batch_that_was_taken_now_ends_the_wait(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    runner, producer = started()
+    slowed(runner, producer)
+    runner.cluster.slow_down_ms.clear()
+    append = runner.cluster._append
+
+    def duplicate(broker: int, wanted: log_pb2.ProduceBatch, batch: bytes) -> log_pb2.ProduceResult:
+        result = append(broker, wanted, batch)
+        result.duplicate = True
+        return result
+
+    if answer == "throttled":
+        runner.cluster.refusals.append((ErrorCode.THROTTLED, "rate"))
+    elif answer == "duplicate":
+        monkeypatch.setattr(runner.cluster, "_append", duplicate)
+    queue = producer.accumulator.routes["orders"].queues[0]
+    queue.slowed_until = runner.now
+    runner.send(producer, "orders", b"x", partition=0)
+    runner.run(2)
+    assert bool(queue.slow_down_ms) is (answer != "applied")
+
+
 def test_whatever_a_broker_says_a_partition_waits_for_its_bound_at_most() -> None:
     runner, producer = started()
     slowed(runner, producer, wait_ms=2**32 - 1)
     delivery = runner.send(producer, "orders", b"x", partition=0)
-    runner.run(SLOW_DOWN_MS_MAX * (1 + SLOW_DOWN_JITTER) + 10)
+    runner.run(SLOW_DOWN_MS_MAX + 10)
     assert delivery.receipt().offset == 1
+
+
+def test_what_the_delivery_timeout_leaves_room_for_is_sent_whatever_a_broker_asks() -> None:
+    runner, producer = started(delivery_timeout_ms=1_000)
+    slowed(runner, producer, wait_ms=5_000)
+    deliveries = []
+    for number in range(40):
+        deliveries.append(runner.send(producer, "orders", b"%d" % number, partition=0))
+        runner.run(50)
+    runner.run(1_000)
+    assert [delivery.receipt().offset for delivery in deliveries] == list(range(1, 41))
+
+
+def test_nothing_fails_unsent_behind_a_long_backlog_of_a_partition_that_stays_slowed() -> None:
+    runner, producer = started(delivery_timeout_ms=1_000, batch_messages=1)
+    slowed(runner, producer, wait_ms=5_000)
+    deliveries = [runner.send(producer, "orders", b"%d" % number, partition=0) for number in range(60)]
+    runner.run(400)
+    assert not deliveries[-1].done()
+    runner.run(1_000)
+    assert [delivery.receipt().offset for delivery in deliveries] == list(range(1, 61))
+
+
+def test_a_message_that_waited_too_long_says_that_its_partition_was_slowed() -> None:
+    runner, producer = started(delivery_timeout_ms=1_000)
+    slowed(runner, producer)
+    delivery = runner.send(producer, "orders", b"x", partition=0)
+    producer.accumulator.routes["orders"].queues[0].slow_down(runner.now, 10_000)
+    runner.run(2_000)
+    assert "orders-0: waited because its broker asks to slow down" in str(delivery.error)
 
 
 def test_a_new_leader_is_not_waited_for() -> None:
@@ -138,11 +235,69 @@ def test_statistics_say_what_is_slowed_throttled_and_hot() -> None:
     runner.run(5)
     assert delivery.throttled_ms == 70
     stats = producer.stats(runner.now)
-    assert stats.throttled_ms >= 70 and stats.refused_for_rate == 0
-    assert WAIT_MS <= stats.slowed_ms <= WAIT_MS * (1 + SLOW_DOWN_JITTER) + 1
+    assert stats.throttled_ms >= 70 and stats.refused_for_limits == 0
+    assert 0 < stats.slowed_ms <= 10, "what is still to be waited was not waited"
     found = {one.partition: one for one in stats.partitions}
     assert found[0].slowed_for_ms > WAIT_MS / 2 and found[0].hot_keys == ()
     assert [(one.key, one.share_percent) for one in found[2].hot_keys] == [(b"hot", 100)]
+
+
+def test_a_total_never_goes_back() -> None:
+    runner, producer = started()
+    slowed(runner, producer)
+    runner.run(WAIT_MS / 2)
+    before = producer.stats(runner.now).slowed_ms
+    assert WAIT_MS / 2 <= before <= WAIT_MS / 2 + 10
+    runner.cluster.delete("orders")
+    runner.run(100)
+    assert not producer.accumulator.routes and producer.stats(runner.now).slowed_ms >= before
+    producer.close(runner.now)
+    assert producer.stats(runner.now).slowed_ms >= before
+
+
+def test_what_was_slowed_is_known_after_the_end_and_what_was_not_waited_does_not_count() -> None:
+    runner, producer = started()
+    slowed(runner, producer)
+    runner.run(WAIT_MS / 2)
+    producer.close(runner.now)
+    assert WAIT_MS / 2 <= producer.stats(runner.now).slowed_ms <= WAIT_MS / 2 + 10
+
+
+def test_refusals_for_any_limit_are_counted() -> None:
+    runner, producer = started()
+    runner.cluster.refusals += [(ErrorCode.THROTTLED, "rate"), (ErrorCode.THROTTLED, "storage")]
+    runner.send(producer, "orders", b"x", partition=0)
+    runner.run(500)
+    assert producer.stats(runner.now).refused_for_limits == 2
+
+
+def test_the_worst_partitions_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, producer = started(partitions=5)
+    monkeypatch.setattr(statistics, "PARTITIONS_MAX", 3)
+    route = producer.route("orders")
+    assert route is not None
+    queues = route.queues
+    queues[0].buffered_bytes, queues[1].buffered_bytes = 10, 20
+    queues[2].slow_down(runner.now - 700, 500)
+    queues[3].slow_down(runner.now - 700, 600)
+    queues[4].slow_down(runner.now - 10, 20)
+    assert [one.partition for one in producer.stats(runner.now).partitions] == [4, 3, 2]
+
+
+def test_a_send_that_waits_for_space_is_looked_at_once() -> None:
+    runner, producer = started(partitions=1, buffer_bytes=100_000, batch_bytes=2_000)
+    slowed(runner, producer, wait_ms=60_000)
+    accumulator, route = producer.accumulator, producer.accumulator.routes["orders"]
+
+    def append() -> SyncDelivery | None:
+        return accumulator.append(route, bytes(1_000), b"k", None, 0, None, lambda: runner.now, SyncDelivery)
+
+    while append() is not None:
+        assert accumulator.free_bytes > 0
+    left = accumulator._until_sample
+    for _ in range(1_000):
+        assert append() is None
+    assert accumulator._until_sample == left
 
 
 @pytest.mark.parametrize("sample_keys", [True, False])
