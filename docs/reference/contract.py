@@ -181,6 +181,8 @@ _OUTCOMES = {
     "storage_bytes_max": (
         "brokers, all together, from feature level 2 on",
         "`THROTTLED` for what is produced, within some 5 s; the SDK waits and tries again until its delivery timeout. "
+        "With `acks=0` no refusal is reported: what is produced then is lost without a word. The topic with the audit "
+        "log does not count, and is still written. "
         "What was acknowledged stays, and consuming, retention and deletion go on. It clears when a twentieth of the "
         "limit is free, by retention, by deletion (also from the recycle bin) or with a higher limit. From 80 % on "
         "`penstock_tenants_near_storage_limit` of the controller counts the tenant.",
