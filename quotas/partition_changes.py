@@ -1,11 +1,12 @@
 """Counts a tenant's changes of topics and partitions against `partition_changes_per_hour`.
 
 An hour begins with the first change after the hour before; a count has no meaning after it. Only what makes more work
-is refused: what is deleted counts, and can be deleted all the same.
+is refused: what is deleted counts, and can be deleted all the same. What the brokers refuse is taken back, and its
+count with it.
 """
 
 import math
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.utils import timezone
 
@@ -40,6 +41,11 @@ class ChangesOfHour:
     def note(self, changes: int) -> None:
         """They are made, whatever the limit."""
         self._row.changes += changes
+
+    def take_back(self, changes: int, made_at: datetime) -> None:
+        """They were made then, and are not any more."""
+        if made_at >= self._row.began_at:
+            self._row.changes = max(0, self._row.changes - changes)
 
     def refusal(self, name: str, changes: int) -> PenstockError | None:
         """Why so many more may not be made for the topic of that name now; None if they may."""
@@ -79,6 +85,13 @@ def note(tenant: Tenant, changes: int) -> None:
     """Changes that are never refused, which are made in this transaction."""
     hour = _locked(tenant)
     hour.note(changes)
+    hour.store()
+
+
+def no_longer_made(tenant: Tenant, changes: int, made_at: datetime) -> None:
+    """Changes made then are undone in this transaction: they count no more, if they were counted in this hour."""
+    hour = _locked(tenant)
+    hour.take_back(changes, made_at)
     hour.store()
 
 

@@ -19,6 +19,7 @@ from penstock.contract.limits import MESSAGE_BYTES_MAX_DEFAULT
 from penstock.contract.topic_settings import UNLIMITED
 from penstock.rules.access import DESCRIBE, PRODUCE, TOPIC, Scope
 from penstock.rules.names import AUDIT_TOPIC
+from quotas import partition_changes
 from quotas.queries import limits_of
 from tenants import actions as tenants
 from tenants.models import Tenant
@@ -36,7 +37,7 @@ def change(
 
     Switched on, the topic is made if there is none, and gets the whole log from its first entry on; one that was
     switched off goes on where it stopped. Raises `InvalidRequest`, `LimitExceeded` (of the tenant's topics, partitions
-    and retention: it counts as any topic).
+    and retention: it counts as any topic), `Throttled` (changes in this hour).
     """
     tenants.check_not_the_service(tenant)
     if state not in (None, ON, OFF):
@@ -49,10 +50,10 @@ def change(
         if retention_ms is None and row._state.adding:
             retention_ms = limits_of(tenant).retention_ms_max or UNLIMITED
         if retention_ms is not None and retention_ms != row.retention_ms:
-            _keep_for(tenant, retention_ms)
+            _keep_for(actor, tenant, retention_ms)
             row.retention_ms = retention_ms
         if state == ON and row.state == OFF:
-            _switch_on(tenant, row)
+            _switch_on(actor, tenant, row)
         elif state == OFF and row.state == ON:
             _switch_off(row, "the topic with the audit log is switched off")
         after = _content(row)
@@ -74,7 +75,9 @@ def delete(actor: Actor, tenant: Tenant) -> None:
         before = _content(row)
         if row.state == ON:
             _switch_off(row, "the topic with the audit log is deleted")
-        topics.delete_topic(ACTOR, tenant, AUDIT_TOPIC)
+        topic = topics.delete_topic(ACTOR, tenant, AUDIT_TOPIC)
+        if topics.counts(actor):
+            partition_changes.note(tenant, topic.partitions)
         row.position, row.delivered_at = 0, None
         row.begin_again()
         row.save()
@@ -152,8 +155,9 @@ def _locked(tenant: Tenant) -> AuditTopic:
     return found or AuditTopic(tenant=tenant, due_at=timezone.now())
 
 
-def _switch_on(tenant: Tenant, row: AuditTopic) -> None:
+def _switch_on(actor: Actor, tenant: Tenant, row: AuditTopic) -> None:
     if queries.topic_of(tenant) is None:
+        _spend(actor, tenant, 1)
         most = limits_of(tenant).message_bytes_max or MESSAGE_BYTES_MAX_DEFAULT
         topics.create_topic(
             ACTOR,
@@ -188,10 +192,19 @@ def _new_key(tenant: Tenant, row: AuditTopic, why: str) -> str:
     return text.reveal()
 
 
-def _keep_for(tenant: Tenant, retention_ms: int) -> None:
-    """Raises `InvalidRequest`, `LimitExceeded`."""
+def _spend(actor: Actor, tenant: Tenant, changes: int) -> None:
+    """The topic is the service's own, and who asks for its change is counted."""
+    if topics.counts(actor):
+        partition_changes.spend(tenant, AUDIT_TOPIC, changes)
+
+
+def _keep_for(actor: Actor, tenant: Tenant, retention_ms: int) -> None:
+    """Raises `InvalidRequest`, `LimitExceeded`, `Throttled`."""
     topics.check_retention(tenant, AUDIT_TOPIC, retention_ms)
-    if queries.topic_of(tenant) is not None:
+    topic = queries.topic_of(tenant)
+    if topic is not None:
+        if retention_ms != topic.settings["retention_ms"]:
+            _spend(actor, tenant, 1)
         topics.update_topic(ACTOR, tenant, AUDIT_TOPIC, settings={"retention_ms": retention_ms})
 
 

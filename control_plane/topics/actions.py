@@ -33,7 +33,7 @@ from penstock.contract.errors import (
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.names import AUDIT_TOPIC, check_topic_name
-from quotas.partition_changes import ChangesOfHour, note, spend
+from quotas.partition_changes import ChangesOfHour, no_longer_made, note, spend
 from quotas.queries import limits_of
 from tenants.models import Tenant
 
@@ -258,6 +258,8 @@ def withdraw(actor: Actor, topic: Topic, why: str) -> bool:
             before={"name": locked.name, "partitions": locked.partitions},
             after={"why": why},
         )
+        if counts(actor):
+            no_longer_made(locked.tenant, locked.partitions, topic.created_at)
         locked.delete()
     return True
 
@@ -277,6 +279,9 @@ def take_back(actor: Actor, topic: Topic, before: Topic, why: str) -> bool:
         ):
             return False
         refused = {"partitions": locked.partitions, "settings": locked.settings}
+        if counts(actor):
+            made = locked.partitions - before.partitions + (locked.settings != before.settings)
+            no_longer_made(locked.tenant, made, topic.updated_at)
         locked.partitions, locked.settings = before.partitions, before.settings
         locked.copies_due = before.copies_due
         locked.generation += 1

@@ -19,7 +19,7 @@ from control_plane.topics import actions, queries
 from control_plane.topics.models import Topic
 from penstock.contract.errors import AlreadyExists, NotFound
 from penstock.rules.names import check_topic_name
-from quotas.partition_changes import note, spend
+from quotas.partition_changes import no_longer_made, note, spend
 from quotas.queries import limits_of
 from tenants.models import Tenant
 
@@ -86,6 +86,8 @@ def take_back_restore(actor: Actor, topic: Topic, before: Topic, why: str) -> bo
             actions.KIND_TOPIC, topic.public_id
         ):
             return False
+        if actions.counts(actor):
+            no_longer_made(locked.tenant, 1, topic.updated_at)
         refused = locked.name
         locked.name, locked.binned_at, locked.purge_at = before.name, before.binned_at, before.purge_at
         locked.generation += 1

@@ -33,8 +33,9 @@ class LimitUse:
     """What would have to be done first; empty if `wanted` is not below what is used."""
 
 
-PASSING = ("partition_changes_per_hour",)
-"""What is used of them clears by itself: a limit below it refuses nothing that is there."""
+PASSING = ("partition_changes_per_hour", "connections_max")
+"""What is used of them clears by itself, and the tenant could keep a plan away with it: a limit below it refuses
+nothing that is there."""
 
 
 def uses(tenant: Tenant, seen: TenantUseSeen) -> dict[str, int | None]:

@@ -2,7 +2,8 @@
 
     WITHIN --its partitions together pass the limit--> FULL --at most 95 % of the limit are used--> WITHIN
 
-    LEARNING --every registered broker has reported all, or learn_ms have passed--> COMPLETE
+    LEARNING --every registered broker has reported all, and no partition of a full tenant is unknown; or learn_ms have
+    passed--> COMPLETE
 
 Leaders report each partition's size under their leader epoch, and the highest epoch counts: a partition that moves is
 never counted twice, and one whose leader is gone counts as it was reported last. While the books are learned they know
@@ -13,7 +14,7 @@ so until the books are complete.
 from collections.abc import Callable, Container, Iterable, Mapping
 
 from data_plane.storage.reports import NEAR_PERCENT, Full, Kept, Report, has_cleared
-from penstock.contract.ids import BrokerId, TenantId, TopicId
+from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
 
 LOOK_MS = 1_000
 """Between looks at all tenants: a limit that was lowered, or a topic that was deleted, is then seen."""
@@ -42,6 +43,9 @@ class _Account:
             for _, size_bytes in self.topics.pop(topic_id).values():
                 self.used_bytes -= size_bytes
 
+    def has(self, where: TopicPartition) -> bool:
+        return where.partition in self.topics.get(where.topic_id, ())
+
 
 class StorageBooks:
     """Answers alone: it sends nothing by itself, keeps no timer, and forgets everything with its seat."""
@@ -54,11 +58,14 @@ class StorageBooks:
         learn_ms: float,
         limit: Callable[[TenantId], int],
         tenant_of: Callable[[TopicId], TenantId | None],
+        counted: Callable[[Container[TenantId]], Iterable[TopicPartition]],
     ) -> None:
-        """`limit`: of the tenant's quotas, 0 = none. `tenant_of`: whose topic it is, None = of none that exists."""
+        """`limit`: of the tenant's quotas, 0 = none. `tenant_of`: whose topic it is, None = of none that exists.
+        `counted`: all partitions of these tenants that count, those without a leader too.
+        """
         self.epoch = epoch
         self._began_ms, self._learn_ms = began_ms, learn_ms
-        self._limit, self._tenant_of = limit, tenant_of
+        self._limit, self._tenant_of, self._counted = limit, tenant_of, counted
         self._accounts: dict[TenantId, _Account] = {}
         self._whole: dict[BrokerId, int] = {}
         """Registration under which each broker has reported all that it leads."""
@@ -104,9 +111,11 @@ class StorageBooks:
         self._learn(registered, now_ms)
         if now_ms - self._looked_ms >= LOOK_MS:
             self._looked_ms = now_ms
+            judged = [*self._accounts, *self._full]
             for account in self._accounts.values():
                 account.forget_others(topics)
-            self._judge([*self._accounts, *self._full])
+            self._accounts = {tenant: account for tenant, account in self._accounts.items() if account.topics}
+            self._judge(judged)
         else:
             self._judge([*touched, *self._full])
         return True
@@ -119,9 +128,15 @@ class StorageBooks:
 
     def _learn(self, registered: Mapping[BrokerId, int], now_ms: float) -> None:
         if not self._complete:
-            self._complete = now_ms - self._began_ms >= self._learn_ms or all(
-                self._whole.get(broker) == registration for broker, registration in registered.items()
+            self._complete = now_ms - self._began_ms >= self._learn_ms or (
+                all(self._whole.get(broker) == registration for broker, registration in registered.items())
+                and all(map(self._knows, self._counted(self._full)))
             )
+
+    def _knows(self, where: TopicPartition) -> bool:
+        tenant = self._tenant_of(where.topic_id)
+        account = None if tenant is None else self._accounts.get(tenant)
+        return account is not None and account.has(where)
 
     def _judge(self, tenants: Iterable[TenantId]) -> None:
         for tenant in dict.fromkeys(tenants):

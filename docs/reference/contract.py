@@ -95,7 +95,8 @@ def _tenant_limits() -> tuple[str, ...]:
     return (
         "Made from `quotas/plans.py`. A plan is a named set of limits with versions; an operator puts a tenant on "
         "one, and may set single limits beside it. `penstock tenant plans` lists them, `penstock tenant preview` "
-        "says what another plan would refuse. A plan below what a tenant uses is refused and names each such limit.",
+        "says what another plan would refuse. A plan below what a tenant uses is refused and names each such limit; "
+        "not for connections and changes in this hour, which are shown, and clear by themselves.",
         table(["limit", "of what", "enforced by", "above it"], rows),
         f"The rates over all brokers are shared by use. What was not used may be made up for {BURST_MS} ms, or for "
         f"`rate_burst_ms`. A broker without a lease may use its part of the floor: 1/{FLOOR} of the rate, or "
@@ -181,6 +182,8 @@ _OUTCOMES = {
     "storage_bytes_max": (
         "brokers, all together, from feature level 2 on",
         "`THROTTLED` for what is produced, within some 5 s; the SDK waits and tries again until its delivery timeout. "
+        "With `acks=0` no refusal is reported: what is produced then is lost without a word. The topic with the audit "
+        "log does not count, and is still written. "
         "What was acknowledged stays, and consuming, retention and deletion go on. It clears when a twentieth of the "
         "limit is free, by retention, by deletion (also from the recycle bin) or with a higher limit. From 80 % on "
         "`penstock_tenants_near_storage_limit` of the controller counts the tenant.",
@@ -189,7 +192,8 @@ _OUTCOMES = {
         "control plane, all processes together",
         "429 `THROTTLED` with `Retry-After` for a topic, more partitions, changed settings or a restored topic; "
         "`LIMIT_EXCEEDED` for one change that is larger than the limit. Deleting counts, and is never refused. What "
-        "operators do is not counted, nor is a dry run. In a bulk request each topic counts with its partitions.",
+        "operators do is not counted, nor is a dry run, nor what the brokers refuse. In a bulk request each topic "
+        "counts with its partitions. The topic with the audit log counts as any other.",
     ),
 }
 """Who enforces each limit of a tenant, and what happens above it."""

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from control_plane.api import metrics
 from control_plane.audit.actor import Actor, ActorKind, system
+from control_plane.audit_topics import actions as audit_topics
 from control_plane.topics import actions as topics
 from control_plane.topics import bin_actions
 from control_plane.topics.models import Topic
@@ -128,3 +129,61 @@ def test_a_restored_topic_is_a_change() -> None:
     public_id = Topic.objects.get(name="a").public_id
     bin_actions.restore_topic(ACTOR, tenant, public_id)
     assert made(tenant) == 1
+
+
+def test_what_the_brokers_refuse_counts_no_more() -> None:
+    tenant = tenant_with(10)
+    create(tenant, "kept", 2)
+    refused = topics.create_topic(ACTOR, tenant, name="refused", partitions=3, settings={})
+    assert made(tenant) == 5
+    assert topics.withdraw(ACTOR, refused, "no space")
+    assert made(tenant) == 2
+    before = Topic.objects.get(name="kept")
+    changed = topics.update_topic(ACTOR, tenant, "kept", partitions=4, settings={"retention_ms": 7_200_000})
+    assert made(tenant) == 5
+    assert topics.take_back(ACTOR, changed, before, "no space")
+    assert made(tenant) == 2
+    until = timezone.now() + timedelta(days=1)
+    Topic.objects.filter(name="kept").update(binned_at=timezone.now(), purge_at=until)
+    binned = Topic.objects.get(name="kept")
+    restored = bin_actions.restore_topic(ACTOR, tenant, binned.public_id)
+    assert made(tenant) == 3
+    assert bin_actions.take_back_restore(ACTOR, restored, binned, "no space")
+    assert made(tenant) == 2
+
+
+def test_what_was_counted_in_another_hour_or_never_is_taken_from_none() -> None:
+    tenant = tenant_with(10)
+    refused = topics.create_topic(ACTOR, tenant, name="refused", partitions=3, settings={})
+    PartitionChanges.objects.filter(tenant=tenant).update(began_at=timezone.now(), changes=1)
+    assert topics.withdraw(ACTOR, refused, "no space")
+    assert made(tenant) == 1, "it was counted in the hour before"
+    second = topics.create_topic(ACTOR, tenant, name="second", partitions=3, settings={})
+    PartitionChanges.objects.filter(tenant=tenant).update(changes=1)
+    assert topics.withdraw(ACTOR, second, "no space")
+    assert made(tenant) == 0, "and never below nothing"
+    uncounted = topics.create_topic(system("test"), tenant, name="third", partitions=3, settings={})
+    partition_changes.note(tenant, 2)
+    assert topics.withdraw(system("test"), uncounted, "no space")
+    assert made(tenant) == 2
+
+
+def test_the_topic_with_the_audit_log_counts_for_who_asks_for_it() -> None:
+    tenant = tenant_with(2)
+    audit_topics.change(ACTOR, tenant, state="on")
+    assert made(tenant) == 1
+    audit_topics.change(ACTOR, tenant, retention_ms=7_200_000)
+    assert made(tenant) == 2
+    audit_topics.change(ACTOR, tenant, state="off")
+    audit_topics.change(ACTOR, tenant, state="on")
+    assert made(tenant) == 2, "the topic was there"
+    with pytest.raises(Throttled, match=f"{LIMIT}: __audit needs 1 changes"):
+        audit_topics.change(ACTOR, tenant, retention_ms=10_800_000)
+    audit_topics.delete(ACTOR, tenant)
+    assert made(tenant) == 3, "deleting counts, and is never refused"
+    with pytest.raises(Throttled):
+        audit_topics.change(ACTOR, tenant, state="on")
+    operator = Actor(kind=ActorKind.OPERATOR, id="op_1")
+    audit_topics.change(operator, tenant, state="on")
+    audit_topics.delete(operator, tenant)
+    assert made(tenant) == 3

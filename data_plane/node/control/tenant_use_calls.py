@@ -1,5 +1,6 @@
 """Operators' call about what a tenant uses of the limits that brokers know: connections, groups, bytes kept."""
 
+import asyncio
 from collections.abc import Callable
 
 from data_plane.contract import admin_pb2 as pb
@@ -11,6 +12,10 @@ from data_plane.node.ports import Caller, CallFailed, CallHandler, ConnectionLos
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.requests import parsed
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId
+
+ASK_MS = 700
+"""For all other brokers together: who asks waits for a second, and then hears of none."""
+_AT_ONCE = 64
 
 
 class TenantUseCalls:
@@ -28,7 +33,7 @@ class TenantUseCalls:
     ) -> None:
         """`groups`: None while a partition that this broker leads is being loaded."""
         self._config, self._transport = environment.config, environment.transport
-        self._begin_turn = environment.begin_turn
+        self._begin_turn, self._clock = environment.begin_turn, environment.clock
         self._view, self._replicas = view, replicas
         self._connections, self._groups, self._groups_topic = connections, groups, groups_topic
 
@@ -45,22 +50,25 @@ class TenantUseCalls:
         use = await self._own(tenant)
         if not wanted.local:
             use.leaderless = self._leaderless(tenant)
-            for broker in sorted(self._view.image.brokers):
-                if broker != self._config.broker_id and self._view.image.brokers[broker].epoch:
-                    found = await self._at(broker, wanted.tenant)
-                    if found is None:
-                        use.silent.append(broker)
-                        continue
-                    use.silent.extend(found.silent)
-                    use.connections = max(use.connections, found.connections)
-                    use.groups += found.groups
-                    use.storage_bytes += found.storage_bytes
+            known = self._view.image.brokers
+            others = [
+                broker for broker in sorted(known) if broker != self._config.broker_id and known[broker].epoch
+            ]
+            for broker, found in (await self._of(others, wanted.tenant)).items():
+                if found is None:
+                    use.silent.append(broker)
+                    continue
+                use.silent.extend(found.silent)
+                use.connections = max(use.connections, found.connections)
+                use.groups += found.groups
+                use.storage_bytes += found.storage_bytes
         return use.SerializeToString()
 
     async def _own(self, tenant: TenantId) -> pb.DescribeTenantUseResponse:
         kept = 0
         async for replica in self._begin_turn().through(self._replicas.all()):
-            if replica.leading is not None and replica.topic.tenant == tenant:
+            topic = replica.topic
+            if replica.leading is not None and topic.tenant == tenant and topic.metered:
                 kept += replica.log.size_bytes
         groups = self._groups(tenant)
         return pb.DescribeTenantUseResponse(
@@ -79,14 +87,28 @@ class TenantUseCalls:
             record.leader == NO_BROKER for topic in topics for record in image.partitions_of(topic.topic_id)
         )
 
-    async def _at(self, broker: BrokerId, tenant: str) -> pb.DescribeTenantUseResponse | None:
+    async def _of(
+        self, brokers: list[BrokerId], tenant: str
+    ) -> dict[BrokerId, pb.DescribeTenantUseResponse | None]:
+        """What each says in the time that there is for all; None: it is silent."""
+        until_ms = self._clock.monotonic_ms() + ASK_MS
+        answers: list[pb.DescribeTenantUseResponse | None] = []
+        for first in range(0, len(brokers), _AT_ONCE):
+            left_ms = max(1, int(until_ms - self._clock.monotonic_ms()))
+            some = brokers[first : first + _AT_ONCE]
+            answers += await asyncio.gather(*(self._at(broker, tenant, left_ms) for broker in some))
+        return dict(zip(brokers, answers, strict=True))
+
+    async def _at(
+        self, broker: BrokerId, tenant: str, timeout_ms: int
+    ) -> pb.DescribeTenantUseResponse | None:
+        known = self._view.image.brokers.get(broker)
+        if known is None:
+            return None
         request = pb.DescribeTenantUseRequest(tenant=tenant, local=True)
         try:
             answer = await self._transport.call(
-                peer_of(self._view.image.brokers[broker].record),
-                DESCRIBE_TENANT_USE,
-                request.SerializeToString(),
-                self._config.timings.suspicion_ms,
+                peer_of(known.record), DESCRIBE_TENANT_USE, request.SerializeToString(), timeout_ms
             )
         except (ConnectionLost, CallFailed):
             return None

@@ -303,6 +303,13 @@ class Replica:
             )
         return leading
 
+    def has_already(self, header: BatchHeader) -> bool:
+        """Whether it is a repeated batch, which would be answered and not appended."""
+        try:
+            return self.log.check_sequence(header) is not None
+        except errors.PenstockError:
+            return False
+
     def produce(
         self,
         batch: memoryview,

@@ -49,7 +49,9 @@ class ReplicaSet:
         return changes
 
     def changed(self, replica: Replica) -> None:
-        """Its log has taken batches or lost segments, or it has got a role."""
+        """Its log has taken batches or lost segments, or it has got a role. One that has left meanwhile is in none."""
+        if not self.has(replica):
+            return
         for changes in self._changes:
             changes.note(replica)
 

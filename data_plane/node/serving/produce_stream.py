@@ -1,6 +1,7 @@
 """One Produce stream: frames of batches in, results and credit out."""
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from data_plane.throttling.pacing import Pace
 from penstock.contract import errors, limits
 from penstock.contract.errors import PenstockError
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
-from penstock.contract.ids import SYSTEM_TENANT, TopicId, TopicPartition
+from penstock.contract.ids import NO_PRODUCER_ID, SYSTEM_TENANT, TopicId, TopicPartition
 from penstock.contract.invariant import InvariantBroken
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.records.batch import BATCH_HEADER_BYTES, BatchHeader, check_batch
@@ -93,6 +94,8 @@ class ProduceStream:
         self._clock, self._rng = clock, rng
         self._refuses_writes, self._confident, self._pace = refuses_writes, confident, pace
         self._storage_refusal = storage_refusal
+        self._full_until_ms: dict[TopicPartition, float] = {}
+        """Until what this stream refused last because of storage may be back."""
         self._delayed: deque[_Delayed] = deque()
         self._owed: deque[_Owed] = deque()
         self._holding = asyncio.Event()
@@ -307,11 +310,6 @@ class ProduceStream:
             raise errors.DiskFull(f"{replica.name}: {reason}")
         if not self._confident():
             raise errors.NotLeader(f"{replica.name}: this broker has lost touch with the metadata store")
-        full = self._storage_refusal()
-        if full:
-            raise errors.Throttled(
-                f"{replica.name}: {full}", limit=STORAGE_BYTES_MAX, retry_after_s=RETRY_MS // 1000
-            )
         settings = replica.topic.settings
         if wanted.size > settings.max_batch_bytes:
             raise errors.MessageTooLarge(
@@ -326,6 +324,8 @@ class ProduceStream:
             raise errors.InvalidRequest(
                 f"{replica.name}: transactional and control batches are not taken from clients"
             )
+        if replica.topic.metered:
+            self._check_storage(replica, header, wanted.leader_epoch)
         try:
             replica.produce(
                 batch,
@@ -341,6 +341,33 @@ class ProduceStream:
         except DiskFault as fault:
             replica.stop(str(fault))
             raise errors.InternalError(f"{replica.name}: the disk failed") from fault
+
+    def _check_storage(self, replica: Replica, header: BatchHeader, claimed_epoch: int) -> None:
+        """Refuse what would be appended while the tenant's storage is full. A batch that is in the log already is
+        answered as ever.
+        """
+        full, now_ms = self._storage_refusal(), self._clock.monotonic_ms()
+        wait_ms: float = RETRY_MS
+        numbered = header.producer_id != NO_PRODUCER_ID
+        if not full:
+            # What has no number would slip in before the batch that was refused and comes back then.
+            if numbered or not self._full_until_ms:
+                return
+            wait_ms = self._full_until_ms.get(replica.where, now_ms) - now_ms
+            if wait_ms <= 0:
+                self._full_until_ms.pop(replica.where, None)
+                return
+            full = f"{STORAGE_BYTES_MAX} was reached just now, what was refused comes first; clears in {wait_ms:.0f} ms"
+        replica.leadership(claimed_epoch)
+        if replica.has_already(header):
+            return
+        if not numbered:
+            self._full_until_ms[replica.where] = now_ms + wait_ms
+        raise errors.Throttled(
+            f"{replica.name}: {full}",
+            limit=STORAGE_BYTES_MAX,
+            retry_after_s=max(1, math.ceil(wait_ms / 1000)),
+        )
 
     def _check_timestamp(self, replica: Replica, header: BatchHeader) -> None:
         """Refuse timestamps too far ahead: they would block retention by event time permanently (RL107)."""

@@ -70,6 +70,7 @@ class StorageKeeper:
             self._disconnect()
             self._epochs = (0, 0)
             self._due.clear()
+            self._changes.take()
             return
         if epochs != self._epochs:
             self._epochs, self._due = epochs, dict.fromkeys(self._replicas.all())
@@ -89,6 +90,7 @@ class StorageKeeper:
             leading = replica.leading
             if (
                 leading is None
+                or not replica.topic.metered
                 or replica.topic.tenant not in self._limited
                 or not self._replicas.has(replica)
             ):

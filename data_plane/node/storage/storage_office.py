@@ -1,13 +1,13 @@
 """The controller's side of storage limits: the books of its term of office, and the stream on which leaders report."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, Clock, Connection, require_broker
 from data_plane.node.storage.messages import answer_frame, read_report
 from data_plane.storage.books import StorageBooks
 from data_plane.storage.reports import Full, Report
-from penstock.contract.ids import TenantId, TopicId
+from penstock.contract.ids import TenantId, TopicId, TopicPartition
 
 
 class StorageOffice:
@@ -52,6 +52,7 @@ class StorageOffice:
                 learn_ms=self._learn_ms,
                 limit=self._limit,
                 tenant_of=self._tenant_of,
+                counted=self._counted,
             )
         registered = {broker: image.epoch_of(broker) for broker in image.brokers if image.epoch_of(broker)}
         return books.full if books.reported(report, registered, image.topics, now_ms) else None
@@ -69,3 +70,9 @@ class StorageOffice:
     def _tenant_of(self, topic_id: TopicId) -> TenantId | None:
         topic = self._view.image.topics.get(topic_id)
         return None if topic is None else topic.tenant
+
+    def _counted(self, tenants: Container[TenantId]) -> Iterator[TopicPartition]:
+        for topic in self._view.image.topics.values():
+            if topic.tenant in tenants and topic.metered:
+                for partition in range(topic.partitions):
+                    yield TopicPartition(topic.topic_id, partition)

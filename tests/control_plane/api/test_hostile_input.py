@@ -105,6 +105,7 @@ VALID: dict[str, Any] = {
     "consume_bytes_per_s": 1_000,
     "partitions_max": 100,
     "topics_max": 100,
+    "retention_ms": 86_400_000,
     "retention_ms_max": 0,
     "message_bytes_max": 0,
     "service_accounts_max": 0,

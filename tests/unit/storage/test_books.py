@@ -32,6 +32,9 @@ class World:
             learn_ms=LEARN_MS,
             limit=lambda tenant: self.limits.get(tenant, 0),
             tenant_of=self.topics.get,
+            counted=lambda tenants: [
+                TopicPartition(topic_id, 0) for topic_id, tenant in self.topics.items() if tenant in tenants
+            ],
         )
 
     def report(
@@ -69,7 +72,7 @@ def test_what_partitions_of_all_brokers_keep_together_passes_the_limit() -> None
 def test_a_full_tenant_is_let_in_when_a_twentieth_of_its_limit_is_free() -> None:
     world = World()
     world.report(1, kept(ORDERS, 1_001))
-    world.report(2)
+    world.report(2, kept(CLICKS, 0))
     for size_bytes, full in ((1_000, True), (951, True), (950, False), (1_000, False), (1_001, True)):
         world.report(1, kept(ORDERS, size_bytes))
         assert bool(world.full) is full, size_bytes
@@ -135,6 +138,32 @@ def test_a_new_controller_waits_no_longer_than_its_time_for_a_silent_broker() ->
     world.now_ms += 1
     world.report(1)
     assert world.full == []
+
+
+def test_a_full_tenants_partition_without_a_leader_is_waited_for_as_long_as_a_silent_broker() -> None:
+    world = World()
+    world.books = world.of_epoch(8)
+    world.report(1, kept(ORDERS, 100), full=(ACME,))
+    world.report(2)
+    assert world.full == [Full(ACME, 100)], "clicks has no leader that would say what it keeps"
+    world.report(2, kept(CLICKS, 0))
+    assert world.full == [], "an empty one is known as well"
+    world.books = world.of_epoch(9)
+    world.report(1, kept(ORDERS, 100), full=(ACME,))
+    world.now_ms += LEARN_MS
+    world.report(2)
+    assert world.full == []
+
+
+def test_a_tenant_whose_topics_are_all_deleted_has_no_account_and_is_near_nothing() -> None:
+    world = World()
+    world.report(1, kept(ORDERS, 1_001), kept(FOREIGN, 1))
+    world.report(2)
+    del world.topics[ORDERS], world.topics[CLICKS]
+    world.now_ms += LOOK_MS
+    world.report(2)
+    assert world.full == [] and world.books.near == 0
+    assert list(world.books._accounts) == [OTHER]
 
 
 def test_half_a_report_does_not_complete_the_books() -> None:

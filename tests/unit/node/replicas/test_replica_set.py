@@ -41,3 +41,15 @@ def test_replicas_are_counted_by_what_is_wrong_with_them() -> None:
     stopped.found_damage("a bad sector")
     replicas.remove(where(2))
     assert not replicas.unsound, "it has left"
+
+
+def test_a_change_of_a_replica_that_has_left_meanwhile_is_in_no_list() -> None:
+    replicas, broker = ReplicaSet(), Miniature()
+    changes = replicas.changes()
+    stays, leaves = led(broker, partition=0), led(broker, partition=1)
+    for replica in (stays, leaves):
+        replicas.add(replica)
+    replicas.remove(leaves.where)
+    replicas.changed(stays)
+    replicas.changed(leaves)
+    assert list(changes.take()) == [stays]

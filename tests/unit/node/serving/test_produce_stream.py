@@ -1,6 +1,7 @@
 """A frame of many batches that take long is taken in more than one turn of the event loop (RL134, RL137)."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -104,7 +105,7 @@ def stream_of(
     wire: Wire | None = None,
     turns: TenantTurns | None = None,
     pace: Pace | None = None,
-    storage: str = "",
+    storage: Callable[[], str] = lambda: "",
 ) -> ProduceStream:
     return ProduceStream(
         wire or Wire(frame()),
@@ -119,7 +120,7 @@ def stream_of(
         confident=lambda: True,
         pace=lambda: pace,
         requests=RequestTurns(lambda limit: None, slow, slow.stats).of(ACME),
-        storage_refusal=lambda: storage,
+        storage_refusal=storage,
         tally=RequestTally(ACME, PRODUCE),
         turns=turns or Fairness(slow, slow.stats).of(ACME),
     )
