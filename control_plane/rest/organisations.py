@@ -100,6 +100,8 @@ class OrganisationView(_OfPeople):
         permission = self._required(request)
         if permission is not None:
             actions.require(self.belonging.role, permission)
+        if request.method not in ("GET", "HEAD"):
+            queries.check_let_in(self.organisation, self.person)
 
     def _required(self, request: Request) -> May | None:
         return self.permissions.get("GET" if request.method == "HEAD" else str(request.method))

@@ -2,7 +2,7 @@
 
 The actor is a person of the organisation. Their role is read again under the organisation's lock, so a person who has
 just lost a role changes nothing. Owners and admins change members; only owners make or demote owners; every member may
-leave, except the last owner. Keys of tenants that a member made by a role that they lose are revoked with it.
+leave, except the last owner. Where a tenant of it requires a second factor, who has none changes nothing. Keys of tenants that a member made by a role that they lose are revoked with it.
 """
 
 from collections.abc import Mapping
@@ -168,9 +168,11 @@ def withdraw(actor: Actor, organisation: Organisation, invitation: str) -> None:
         record(actor, organisation, "member.withdraw", row.public_id, before=before)
 
 
-def join(actor: Actor, person: Person, token: str) -> OrganisationMember:
-    """The person takes the invitation of that link. Raises `NotFound`, `Forbidden` (it is for another address),
-    `LimitExceeded` (they would be an owner, and own as many organisations as they may).
+def join(actor: Actor, person: Person, token: str, *, signs_up: bool = False) -> OrganisationMember:
+    """The person takes the invitation of that link. `signs_up`: with a new account, which can have no second factor yet.
+
+    Raises `NotFound`, `Forbidden` (it is for another address, or a tenant does not let them in), `LimitExceeded` (they
+    would be an owner, and own as many organisations as they may).
     """
     found = queries.invitation_of(token)
     with transaction.atomic():
@@ -179,6 +181,8 @@ def join(actor: Actor, person: Person, token: str) -> OrganisationMember:
         row = queries.invitation_of(token)
         if row.email != person.email:
             raise Forbidden(f"the invitation is for {row.email}, and you are {person.email}")
+        if not signs_up:
+            queries.check_let_in(row.organisation, person)
         if row.role == OrganisationRole.OWNER:
             _check_limit(person)
         row.ended_at = timezone.now()
@@ -276,12 +280,16 @@ def locked(organisation: Organisation) -> Organisation:
 
 
 def lock_organisation(actor: Actor, organisation: Organisation) -> OrganisationRole:
-    """What the actor is in the organisation now, under its lock. Raises `NotFound` (they do not belong to it)."""
+    """What the actor is in the organisation now, under its lock.
+
+    Raises `NotFound` (they do not belong to it), `Forbidden` (a tenant of it does not let them in).
+    """
     locked(organisation)
     try:
         row = queries.member(organisation, actor.id)
     except NotFound:
         raise queries.organisation_missing(organisation.public_id) from None
+    queries.check_let_in(organisation, row.person)
     return OrganisationRole(row.role)
 
 

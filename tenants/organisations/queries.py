@@ -7,6 +7,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from penstock.contract.errors import NotFound
+from tenants.factors import queries as factors
 from tenants.models import (
     Membership,
     Organisation,
@@ -95,6 +96,23 @@ def tenant(organisation: Organisation, public_id: str) -> Tenant:
     if row is None:
         raise NotFound(f"tenant {public_id[:64]!r} does not exist")
     return row
+
+
+def not_let_in_by(organisation: Organisation, person: Person) -> Tenant | None:
+    """The first tenant of the organisation that does not let the person in, for want of a second factor; None: none.
+
+    Who changes members of the organisation changes people of each of its tenants, so what those require holds here too.
+    """
+    if factors.are_asked_for(person):
+        return None
+    return tenants(organisation).filter(factors_from__lte=timezone.now()).order_by("pk").first()
+
+
+def check_let_in(organisation: Organisation, person: Person) -> None:
+    """Raise `Forbidden` unless each tenant of the organisation lets the person in."""
+    wanting = not_let_in_by(organisation, person)
+    if wanting is not None:
+        raise factors.not_let_in(wanting)
 
 
 def tenants_to_move_in(person: Person) -> QuerySet[Tenant]:
