@@ -127,6 +127,29 @@ def is_owner_of(person: Person, tenant: Tenant) -> bool:
     return Membership.objects.filter(tenant=tenant, person=person, role=Role.OWNER).exists()
 
 
+def owners_of(tenant: Tenant) -> QuerySet[Person]:
+    """Who owns the tenant themselves and is active."""
+    return Person.objects.filter(
+        memberships__tenant=tenant, memberships__role=Role.OWNER, is_active=True
+    ).order_by("pk")
+
+
+def tenant_to_move_out(person: Person, organisation: str, tenant: str) -> Tenant | None:
+    """The organisation's tenant (public ids), if the person owns it themselves, member or not."""
+    return _owned_within(person).filter(public_id=tenant, organisation__public_id=organisation).first()
+
+
+def tenant_to_move_out_by_name(person: Person, organisation: str, tenant: str) -> Tenant | None:
+    """As `tenant_to_move_out`, by the organisation's name."""
+    return _owned_within(person).filter(public_id=tenant, organisation__name=organisation).first()
+
+
+def _owned_within(person: Person) -> QuerySet[Tenant]:
+    return Tenant.objects.filter(
+        memberships__person=person, memberships__role=Role.OWNER, organisation__isnull=False
+    ).select_related("organisation")
+
+
 def invitations(organisation: Organisation) -> QuerySet[OrganisationInvitation]:
     """Those that can still be taken."""
     return OrganisationInvitation.objects.filter(
