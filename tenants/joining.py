@@ -22,12 +22,16 @@ def invitation_of(token: str) -> Invitation | OrganisationInvitation:
     return people_queries.invitation_of(token)
 
 
-def join(actor: Actor, person: Person, token: str) -> Membership | OrganisationMember:
-    """The person takes the invitation of that link. Raises `NotFound`, `Forbidden` (it is for another address),
-    `LimitExceeded` (they would be an owner, and own as many as they may).
+def join(
+    actor: Actor, person: Person, token: str, *, signs_up: bool = False
+) -> Membership | OrganisationMember:
+    """The person takes the invitation of that link. `signs_up`: with a new account.
+
+    Raises `NotFound`, `Forbidden` (it is for another address, or a tenant does not let them in), `LimitExceeded` (they
+    would be an owner, and own as many as they may).
     """
     if token.startswith(ORGANISATION_INVITATION_PREFIX):
-        return organisations.join(actor, person, token)
+        return organisations.join(actor, person, token, signs_up=signs_up)
     return people.join(actor, person, token)
 
 
@@ -47,4 +51,5 @@ def sign_up_invited(
         if config.current().mail is not None:
             # The link was mailed, and shown to no other person.
             note_proved(actor, person)
-        return person, join(actor, person, token), open_session(person, source=source, browser=browser)
+        joined = join(actor, person, token, signs_up=True)
+        return person, joined, open_session(person, source=source, browser=browser)

@@ -206,6 +206,26 @@ def organisation_invitation(*, organisation: str, name: str, role: str, inviter:
     )
 
 
+def tenant_moved(tenant: str, *, name: str, organisation: str, by: str, came: bool) -> Letter:
+    """To the owners of a tenant that was moved into an organisation, or out of it."""
+    called = organisation if organisation == name else f"{organisation} ({name})"
+    if came:
+        subject = f"{tenant} was moved into the organisation {name}"
+        text = (
+            f"{by} moved the tenant {tenant} into the organisation {called}. Its members have their roles in it "
+            "too. You own the tenant as before, and can move it out on its page of people."
+        )
+    else:
+        subject = f"{tenant} was moved out of the organisation {name}"
+        text = (
+            f"{by} moved the tenant {tenant} out of the organisation {called}. Its members have no role in the tenant "
+            "any more, unless one of their own, and keys that they made are revoked."
+        )
+    return Letter(
+        subject=subject, paragraphs=(text,), link=_url(f"t/{tenant}/people"), link_says="Look at its people"
+    )
+
+
 def tenant_closed(tenant: str, purge_at: datetime) -> Letter:
     """To the owners of a tenant that was closed."""
     return Letter(

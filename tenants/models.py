@@ -120,6 +120,8 @@ class InvitationLink(models.Model):
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True)
     email = models.EmailField()
     """In lower case: only a person of this address may take it."""
+    inviter = models.ForeignKey("tenants.Person", on_delete=models.PROTECT, related_name="+", null=True)
+    """Who made it, and may make it still when it is taken; None = it is of a release that kept none."""
     token_hash = models.CharField(max_length=64, unique=True)
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()

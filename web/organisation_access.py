@@ -79,6 +79,8 @@ def in_organisation(
                         f"{permission.value} is not for {access.role.value}; "
                         f"an owner of {access.organisation.name} can help"
                     )
+            if request.method not in ("GET", "HEAD"):
+                queries.check_let_in(access.organisation, person)
             response = view(request, access, *args, **kwargs)
             if request.method in ("GET", "HEAD") and response.status_code < 300:
                 for permission in audited.SENSITIVE_READS_OF_ORGANISATIONS.intersection(permissions):

@@ -146,10 +146,15 @@ def revoke_audit_keys_beyond_their_makers(actor: Actor) -> list[ApiKey]:
         key=OuterRef("pk"), resource=TOPIC, literal=True, topic_prefix=AUDIT_TOPIC
     )
     found = ApiKey.objects.filter(~Exists(may), Exists(reads), maker__isnull=False, revoked_at=None)
-    return [
-        tenants.revoke_key(actor, key, reason=f"its maker may no longer read {AUDIT_TOPIC}")
-        for key in list(found.order_by("pk"))
-    ]
+    revoked = []
+    for key in list(found.select_related("tenant", "maker").order_by("pk")):
+        # By their organisation they may have a role that does.
+        role = None if key.maker is None else role_in(key.tenant, key.maker)
+        if role not in readers:
+            revoked.append(
+                tenants.revoke_key(actor, key, reason=f"its maker may no longer read {AUDIT_TOPIC}")
+            )
+    return revoked
 
 
 def _check_count(tenant: Tenant, replaces: ApiKey | None) -> None:

@@ -4,7 +4,6 @@ from django.db import transaction
 
 from control_plane.access.list_actions import forget_person
 from control_plane.audit.actor import Actor
-from penstock.contract.errors import PreconditionFailed
 from tenants.models import Organisation, Tenant
 from tenants.organisations import actions, queries, tenant_actions
 from tenants.queries import role_in
@@ -13,16 +12,11 @@ from tenants.queries import role_in
 def remove_member(actor: Actor, organisation: Organisation, person: str) -> None:
     """`organisations.actions.remove`; and the access lists of tenants to which the person belongs no more forget them.
 
-    Raises what that raises, and `PreconditionFailed` when a tenant was moved in at the same time.
+    Raises what that raises.
     """
     with transaction.atomic():
-        lock_tenants(organisation)
-        known = set(queries.tenants(organisation).values_list("pk", flat=True))
         gone = actions.remove(actor, organisation, person)
         for tenant in queries.tenants(organisation).order_by("pk"):
-            if tenant.pk not in known:
-                # It is not locked, and after the organisation it must not be.
-                raise PreconditionFailed(f"{tenant.name} was moved in at the same time; do it again")
             if role_in(tenant, gone) is None:
                 forget_person(actor, tenant, gone.public_id)
 
@@ -34,8 +28,3 @@ def move_out(actor: Actor, organisation: Organisation, tenant: Tenant) -> Tenant
         for person in gone:
             forget_person(actor, moved, person.public_id)
     return moved
-
-
-def lock_tenants(organisation: Organisation) -> None:
-    """The organisation's tenants, before who locks it too."""
-    list(queries.tenants(organisation).select_for_update(no_key=True).order_by("pk").values_list("pk"))

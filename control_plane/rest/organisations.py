@@ -1,7 +1,6 @@
 """REST: organisations, for the people who belong to them."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 from django.db import transaction
@@ -33,7 +32,7 @@ from penstock.contract.errors import Forbidden
 from tenants import audited
 from tenants import queries as tenants
 from tenants.actions import KIND_TENANT
-from tenants.models import Organisation, OrganisationMember, Person
+from tenants.models import Organisation, OrganisationMember, Person, Tenant
 from tenants.organisations import actions, queries, tenant_actions
 from tenants.roles import OrganisationPermission as May
 
@@ -100,6 +99,8 @@ class OrganisationView(_OfPeople):
         permission = self._required(request)
         if permission is not None:
             actions.require(self.belonging.role, permission)
+        if request.method not in ("GET", "HEAD"):
+            queries.check_let_in(self.organisation, self.person)
 
     def _required(self, request: Request) -> May | None:
         return self.permissions.get("GET" if request.method == "HEAD" else str(request.method))
@@ -216,10 +217,15 @@ class OrganisationMemberView(OrganisationView):
         queries.member(self.organisation, person)
         given = OrganisationRoleInput(data=request.data)
         given.is_valid(raise_exception=True)
-        with etags.unchanged_within(request, self.organisation, partial(self._tag, person)):
-            row = actions.change_role(
-                self.actor, self.organisation, person, role=given.validated_data["role"]
-            )
+        wanted = actions.checked_role(given.validated_data["role"])
+        with transaction.atomic():
+            if etags.HEADER in request.headers:
+                # In the order that the action has too.
+                actions.check_may_touch(self.actor, self.organisation, person, wanted)
+                actions.lock_tenants(self.organisation)
+                actions.locked(self.organisation)
+                etags.check(request, self._tag(person))
+            row = actions.change_role(self.actor, self.organisation, person, role=wanted.value)
         return _shown_member(row)
 
     @extend_schema(
@@ -233,7 +239,8 @@ class OrganisationMemberView(OrganisationView):
         with transaction.atomic():
             if etags.HEADER in request.headers:
                 # In the order that the action has too.
-                organisation_actions.lock_tenants(self.organisation)
+                actions.check_may_touch(self.actor, self.organisation, person)
+                actions.lock_tenants(self.organisation)
                 actions.locked(self.organisation)
                 etags.check(request, self._tag(person))
             organisation_actions.remove_member(self.actor, self.organisation, person)
@@ -311,6 +318,22 @@ class OrganisationTenantView(OrganisationView):
     }
     conditional = frozenset({"POST", "DELETE"})
     dry_run = frozenset({"POST", "DELETE"})
+    moved_out: Tenant | None = None
+    """What an owner of the tenant itself moves out, member or not."""
+
+    @property
+    def organisation(self) -> Organisation:
+        if self.moved_out is not None and self.moved_out.organisation is not None:
+            return self.moved_out.organisation
+        return super().organisation
+
+    def admit(self, request: Request) -> None:
+        if request.method == "DELETE":
+            # Who owns the tenant themselves need not belong to the organisation.
+            ids = str(self.kwargs["organisation"]), str(self.kwargs["tenant"])
+            self.moved_out = queries.tenant_to_move_out(self.person, *ids)
+        if self.moved_out is None:
+            super().admit(request)
 
     @extend_schema(
         operation_id="organisation_tenants_get",
@@ -348,9 +371,9 @@ class OrganisationTenantView(OrganisationView):
     def delete(self, request: Request, organisation: str, tenant: str) -> Response:
         """Move a tenant out of the organisation. Rights that members had there by it end at once.
 
-        The caller owns both, as to move it in.
+        The caller owns the tenant by a role of their own; they need not belong to the organisation.
         """
-        found = queries.tenant(self.organisation, tenant)
+        found = self.moved_out or queries.tenant(self.organisation, tenant)
         with etags.unchanged(request, found):
             moved = organisation_actions.move_out(self.actor, self.organisation, found)
         return answer_change(moved, KIND_TENANT, ChangedTenant)

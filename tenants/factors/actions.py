@@ -10,7 +10,7 @@ from allauth.mfa.totp.internal import auth as totp
 from allauth.mfa.webauthn.internal.auth import WebAuthn
 from cryptography.fernet import InvalidToken
 from django.db import transaction
-from django.db.models import OuterRef, Subquery
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from control_plane.audit import actions as audit
@@ -24,7 +24,7 @@ from tenants.accounts.actions import end_sign_ins
 from tenants.actions import lock_person
 from tenants.factors import passkeys, queries
 from tenants.factors.queries import Type
-from tenants.models import FactorSetup, Person, Session, Tenant
+from tenants.models import FactorSetup, Person, Session
 
 SETUP_LENGTH = timedelta(minutes=15)
 PASSKEYS_MAX = 10
@@ -120,13 +120,13 @@ def add_passkey(actor: Actor, person: Person, *, name: str, answer: dict[str, An
         return _added(actor, person, made, keep=token)
 
 
-def end_sign_ins_without(tenant: Tenant) -> int:
-    """End sign-ins of people of the tenant that are older than the person's factors: they have shown none. How many.
+def end_sign_ins_without(people: QuerySet[Person]) -> int:
+    """End sign-ins of these people that are older than the person's factors: they have shown none. How many.
 
     Part of the caller's transaction. Newer releases end them with the first factor; those of before are left.
     """
     oldest = queries.rows_of(OuterRef("person")).order_by("created_at").values("created_at")[:1]
-    found = Session.objects.filter(person__memberships__tenant=tenant, created_at__lt=Subquery(oldest))
+    found = Session.objects.filter(person__in=people, created_at__lt=Subquery(oldest))
     pks = list(found.values_list("pk", flat=True))
     Session.objects.filter(pk__in=pks).delete()
     return len(pks)

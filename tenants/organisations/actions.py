@@ -2,7 +2,8 @@
 
 The actor is a person of the organisation. Their role is read again under the organisation's lock, so a person who has
 just lost a role changes nothing. Owners and admins change members; only owners make or demote owners; every member may
-leave, except the last owner. Keys of tenants that a member made by a role that they lose are revoked with it.
+leave, except the last owner. Where a tenant of it requires a second factor, who has none changes nothing. Keys of
+tenants that a member made by a role that they lose are revoked with it.
 """
 
 from collections.abc import Mapping
@@ -15,14 +16,22 @@ from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from control_plane.ids import new_id
 from control_plane.mail import actions as mails
-from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, LimitExceeded, NotFound
+from penstock.contract.errors import (
+    AlreadyExists,
+    Forbidden,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    PreconditionFailed,
+)
 from penstock.contract.limits import DISPLAY_NAME_LENGTH_MAX, ORGANISATIONS_PER_PERSON_MAX
 from penstock.rules.names import check_display_name
 from tenants import letters, tokens
 from tenants.actions import checked_email, checked_tenant_name, lock_person
+from tenants.factors.actions import end_sign_ins_without
 from tenants.models import ApiKey, Organisation, OrganisationInvitation, OrganisationMember, Person, Tenant
 from tenants.organisations import queries
-from tenants.people.actions import INVITATION_LENGTH, PEOPLE_MAX, revoke_beyond
+from tenants.people.actions import INVITATION_LENGTH, PEOPLE_MAX, inviter_lost_right, revoke_beyond
 from tenants.people.queries import invitation_missing
 from tenants.roles import OrganisationPermission, OrganisationRole, allowed_within
 
@@ -132,20 +141,21 @@ def invite(
             raise InvalidRequest(
                 f"email: {organisation.name} has {PEOPLE_MAX} people and invitations; no more"
             )
+        inviter = Person.objects.get(public_id=actor.id)
         row = OrganisationInvitation.objects.create(
             public_id=new_id("ivt"),
             organisation=organisation,
+            inviter=inviter,
             email=address,
             role=wanted,
             token_hash=tokens.token_hash(token),
             expires_at=timezone.now() + INVITATION_LENGTH,
         )
-        inviter = Person.objects.get(public_id=actor.id).email
         letter = letters.organisation_invitation(
             organisation=organisation.display_name,
             name=organisation.name,
             role=wanted.value,
-            inviter=inviter,
+            inviter=inviter.email,
             token=token,
         )
         mails.put(address, "invitation", letter)
@@ -168,9 +178,11 @@ def withdraw(actor: Actor, organisation: Organisation, invitation: str) -> None:
         record(actor, organisation, "member.withdraw", row.public_id, before=before)
 
 
-def join(actor: Actor, person: Person, token: str) -> OrganisationMember:
-    """The person takes the invitation of that link. Raises `NotFound`, `Forbidden` (it is for another address),
-    `LimitExceeded` (they would be an owner, and own as many organisations as they may).
+def join(actor: Actor, person: Person, token: str, *, signs_up: bool = False) -> OrganisationMember:
+    """The person takes the invitation of that link. `signs_up`: with a new account, which has no factor yet.
+
+    Raises `NotFound`, `Forbidden` (it is for another address, or a tenant does not let them in), `LimitExceeded` (they
+    would be an owner, and own as many organisations as they may).
     """
     found = queries.invitation_of(token)
     with transaction.atomic():
@@ -179,6 +191,9 @@ def join(actor: Actor, person: Person, token: str) -> OrganisationMember:
         row = queries.invitation_of(token)
         if row.email != person.email:
             raise Forbidden(f"the invitation is for {row.email}, and you are {person.email}")
+        _check_inviter(row)
+        if not signs_up:
+            queries.check_let_in(row.organisation, person)
         if row.role == OrganisationRole.OWNER:
             _check_limit(person)
         row.ended_at = timezone.now()
@@ -189,28 +204,44 @@ def join(actor: Actor, person: Person, token: str) -> OrganisationMember:
         if made:
             after = {"name": person.email, "role": row.role, "invitation": row.public_id}
             record(actor, row.organisation, "member.join", person.public_id, after=after)
+            if queries.tenants(row.organisation).filter(factors_from__isnull=False).exists():
+                end_sign_ins_without(Person.objects.filter(pk=person.pk))
     return member
+
+
+def _check_inviter(row: OrganisationInvitation) -> None:
+    """Raise `Forbidden` unless who made the invitation may make it now. One of the release before names no inviter."""
+    if row.inviter is None:
+        return
+    try:
+        member = queries.member(row.organisation, row.inviter.public_id)
+        queries.check_let_in(row.organisation, row.inviter)
+        _require_members_role(OrganisationRole(member.role), OrganisationRole(row.role))
+    except (NotFound, Forbidden):
+        raise inviter_lost_right() from None
 
 
 # -- members --------------------------------------------------------------------------------------------
 
 
 def change_role(actor: Actor, organisation: Organisation, person: str, *, role: str) -> OrganisationMember:
-    """Give a member (a person's public id) another role. Raises `NotFound`, `InvalidRequest` (the last owner),
-    `Forbidden`, `LimitExceeded` (a new owner owns as many organisations as they may).
+    """Give a member (a person's public id) another role.
+
+    Raises `NotFound`, `InvalidRequest` (the last owner), `Forbidden`, `LimitExceeded` (a new owner owns as many
+    organisations as they may), `PreconditionFailed` (a tenant was moved in at the same time).
     """
     wanted = checked_role(role)
+    check_may_touch(actor, organisation, person, wanted)
     with transaction.atomic():
+        known = lock_tenants(organisation)
         own = lock_organisation(actor, organisation)
-        row = queries.member(organisation, person)
+        row = _check_touch(own, actor, organisation, person, wanted)
         before = OrganisationRole(row.role)
-        _require_members_role(own, wanted)
-        _require_members_role(own, before)
         if before is wanted:
             return row
-        _keep_an_owner(organisation, row)
         if wanted is OrganisationRole.OWNER:
             _check_limit(row.person)
+        check_no_other_tenant(organisation, known)
         row.role = wanted
         row.save(update_fields=["role"])
         record(
@@ -229,17 +260,16 @@ def change_role(actor: Actor, organisation: Organisation, person: str, *, role: 
 def remove(actor: Actor, organisation: Organisation, person: str) -> Person:
     """A person (a public id) leaves the organisation, by their own wish or another's.
 
-    Raises `NotFound`, `InvalidRequest` (the last owner), `Forbidden`.
+    Raises `NotFound`, `InvalidRequest` (the last owner), `Forbidden`, `PreconditionFailed` (a tenant was moved in at
+    the same time).
     """
+    check_may_touch(actor, organisation, person)
     with transaction.atomic():
+        known = lock_tenants(organisation)
         own = lock_organisation(actor, organisation)
+        check_no_other_tenant(organisation, known)
         leaves = person == actor.id
-        if not leaves:
-            _require_members_role(own)
-        row = queries.member(organisation, person)
-        if not leaves:
-            _require_members_role(own, OrganisationRole(row.role))
-        _keep_an_owner(organisation, row)
+        row = _check_touch(own, actor, organisation, person, None)
         before = {"name": row.person.email, "role": row.role}
         record(actor, organisation, "member.leave" if leaves else "member.remove", person, before=before)
         row.delete()
@@ -275,13 +305,65 @@ def locked(organisation: Organisation) -> Organisation:
     return row
 
 
+def lock_tenants(organisation: Organisation) -> set[int]:
+    """Lock the organisation's tenants, before it, and after `check_may_touch`: it stops them all. The locked rows."""
+    rows = queries.tenants(organisation).select_for_update(no_key=True).order_by("pk")
+    return set(rows.values_list("pk", flat=True))
+
+
+def check_no_other_tenant(organisation: Organisation, known: set[int]) -> None:
+    """Raise `PreconditionFailed` if the locked organisation has a tenant beside the locked ones: after the organisation
+    none must be locked.
+    """
+    other = queries.tenants(organisation).exclude(pk__in=known).order_by("pk").first()
+    if other is not None:
+        raise PreconditionFailed(f"{other.name} was moved in at the same time; do it again")
+
+
+def check_may_touch(
+    actor: Actor, organisation: Organisation, person: str, wanted: OrganisationRole | None = None
+) -> None:
+    """Raise as `remove` does or, with `wanted`, as `change_role`, without any lock: who may not stops no other request.
+
+    Under the locks both ask again.
+    """
+    _check_touch(_own_role(actor, organisation), actor, organisation, person, wanted)
+
+
+def _check_touch(
+    own: OrganisationRole,
+    actor: Actor,
+    organisation: Organisation,
+    person: str,
+    wanted: OrganisationRole | None,
+) -> OrganisationMember:
+    leaves = wanted is None and person == actor.id
+    if not leaves:
+        _require_members_role(own)
+    row = queries.member(organisation, person)
+    if not leaves:
+        _require_members_role(own, wanted)
+        _require_members_role(own, OrganisationRole(row.role))
+    if wanted is None or row.role != wanted:
+        _keep_an_owner(organisation, row)
+    return row
+
+
 def lock_organisation(actor: Actor, organisation: Organisation) -> OrganisationRole:
-    """What the actor is in the organisation now, under its lock. Raises `NotFound` (they do not belong to it)."""
+    """What the actor is in the organisation now, under its lock.
+
+    Raises `NotFound` (they do not belong to it), `Forbidden` (a tenant of it does not let them in).
+    """
     locked(organisation)
+    return _own_role(actor, organisation)
+
+
+def _own_role(actor: Actor, organisation: Organisation) -> OrganisationRole:
     try:
         row = queries.member(organisation, actor.id)
     except NotFound:
         raise queries.organisation_missing(organisation.public_id) from None
+    queries.check_let_in(organisation, row.person)
     return OrganisationRole(row.role)
 
 

@@ -7,6 +7,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from penstock.contract.errors import NotFound
+from tenants.factors import queries as factors
 from tenants.models import (
     Membership,
     Organisation,
@@ -97,6 +98,23 @@ def tenant(organisation: Organisation, public_id: str) -> Tenant:
     return row
 
 
+def not_let_in_by(organisation: Organisation, person: Person) -> Tenant | None:
+    """The first tenant of the organisation that does not let the person in, for want of a second factor; None: none.
+
+    Who changes members of the organisation changes people of each of its tenants, so what those require holds here too.
+    """
+    if factors.are_asked_for(person):
+        return None
+    return tenants(organisation).filter(factors_from__lte=timezone.now()).order_by("pk").first()
+
+
+def check_let_in(organisation: Organisation, person: Person) -> None:
+    """Raise `Forbidden` unless each tenant of the organisation lets the person in."""
+    wanting = not_let_in_by(organisation, person)
+    if wanting is not None:
+        raise factors.not_let_in(wanting)
+
+
 def tenants_to_move_in(person: Person) -> QuerySet[Tenant]:
     """The tenants that the person owns themselves and that stand alone."""
     return Tenant.objects.filter(
@@ -107,6 +125,29 @@ def tenants_to_move_in(person: Person) -> QuerySet[Tenant]:
 def is_owner_of(person: Person, tenant: Tenant) -> bool:
     """Whether the person owns the tenant themselves, not by an organisation."""
     return Membership.objects.filter(tenant=tenant, person=person, role=Role.OWNER).exists()
+
+
+def owners_of(tenant: Tenant) -> QuerySet[Person]:
+    """Who owns the tenant themselves and is active."""
+    return Person.objects.filter(
+        memberships__tenant=tenant, memberships__role=Role.OWNER, is_active=True
+    ).order_by("pk")
+
+
+def tenant_to_move_out(person: Person, organisation: str, tenant: str) -> Tenant | None:
+    """The organisation's tenant (public ids), if the person owns it themselves, member or not."""
+    return _owned_within(person).filter(public_id=tenant, organisation__public_id=organisation).first()
+
+
+def tenant_to_move_out_by_name(person: Person, organisation: str, tenant: str) -> Tenant | None:
+    """As `tenant_to_move_out`, by the organisation's name."""
+    return _owned_within(person).filter(public_id=tenant, organisation__name=organisation).first()
+
+
+def _owned_within(person: Person) -> QuerySet[Tenant]:
+    return Tenant.objects.filter(
+        memberships__person=person, memberships__role=Role.OWNER, organisation__isnull=False
+    ).select_related("organisation")
 
 
 def invitations(organisation: Organisation) -> QuerySet[OrganisationInvitation]:

@@ -22,6 +22,7 @@ from tenants.actions import (
     lock_roles,
     revoke_keys_of,
 )
+from tenants.factors.queries import is_let_in
 from tenants.models import Invitation, Membership, Person, Tenant
 from tenants.people import queries
 from tenants.queries import role_in
@@ -49,16 +50,17 @@ def invite(actor: Actor, tenant: Tenant, *, email: str, role: str) -> tuple[Invi
         Invitation.objects.filter(tenant=tenant, email=address, ended_at=None).update(ended_at=timezone.now())
         if queries.members(tenant).count() + queries.invitations(tenant).count() >= PEOPLE_MAX:
             raise InvalidRequest(f"email: {tenant.name} has {PEOPLE_MAX} people and invitations; no more")
+        inviter = Person.objects.get(public_id=actor.id)
         row = Invitation.objects.create(
             public_id=new_id("ivt"),
             tenant=tenant,
+            inviter=inviter,
             email=address,
             role=wanted,
             token_hash=tokens.token_hash(token),
             expires_at=timezone.now() + INVITATION_LENGTH,
         )
-        inviter = Person.objects.get(public_id=actor.id).email
-        letter = letters.invitation(tenant=tenant.name, role=wanted.value, inviter=inviter, token=token)
+        letter = letters.invitation(tenant=tenant.name, role=wanted.value, inviter=inviter.email, token=token)
         mails.put(address, "invitation", letter)
         _record(actor, tenant, "person.invite", row.public_id, after={"name": address, "role": wanted.value})
     return row, token
@@ -88,6 +90,7 @@ def join(actor: Actor, person: Person, token: str) -> Membership:
         row = queries.invitation_of(token)
         if row.email != person.email:
             raise Forbidden(f"the invitation is for {row.email}, and you are {person.email}")
+        _check_inviter(row)
         if row.role == Role.OWNER:
             check_tenant_limit(person)
         row.ended_at = timezone.now()
@@ -99,6 +102,23 @@ def join(actor: Actor, person: Person, token: str) -> Membership:
             after = {"name": person.email, "role": row.role, "invitation": row.public_id}
             _record(actor, row.tenant, "person.join", person.public_id, after=after)
     return member
+
+
+def _check_inviter(row: Invitation) -> None:
+    """Raise `Forbidden` unless who made the invitation may make it now. One of the release before names no inviter."""
+    if row.inviter is None:
+        return
+    own = role_in(row.tenant, row.inviter)
+    try:
+        if own is None or not is_let_in(row.tenant, row.inviter):
+            raise inviter_lost_right()
+        _require_people_role(own, Role(row.role))
+    except Forbidden:
+        raise inviter_lost_right() from None
+
+
+def inviter_lost_right() -> Forbidden:
+    return Forbidden("who made the invitation may not make it any more; ask for another one")
 
 
 def change_role(actor: Actor, tenant: Tenant, person: str, *, role: str) -> Membership:

@@ -54,7 +54,7 @@ def require(actor: Actor, tenant: Tenant, *, grace_days: int = GRACE_DAYS) -> Te
                 f"second_factor_grace_days: people without a second factor need a day or more: {named}"
             )
         since = timezone.now() + timedelta(days=grace_days)
-        ended = factor_actions.end_sign_ins_without(locked)
+        ended = factor_actions.end_sign_ins_without(queries.people(locked))
         _set(actor, locked, since_iso=since.isoformat(), without=without, ended=ended)
         locked.factors_from = since
         _keep(locked)

@@ -25,7 +25,7 @@ from control_plane.webhooks import actions as webhooks
 from penstock.rules import access as rules
 from tenants import queries as tenants
 from tenants.actions import revoke_key
-from tenants.models import Membership, Tenant
+from tenants.models import Membership, OrganisationMember, Tenant
 from tenants.roles import Role, Standing
 from tests.control_plane.rows_of_a_module import rows_of_a_module
 from tests.control_plane.test_permissions import ABOUT_NO_TENANT, MAY, ORGANISATION, routes
@@ -36,6 +36,7 @@ from tests.control_plane.world import (
     everything_delivered,
     make_house,
     make_organisation,
+    make_person,
 )
 
 pytestmark = pytest.mark.django_db
@@ -196,6 +197,10 @@ class _World:
         empty = make_organisation(self.house, "empty")
         auditor = Membership.objects.get(tenant=tenant, role=Role.AUDITOR).person
         self.ids |= {"<str:person>": auditor.public_id, "<str:organisation>": empty.public_id}
+        # None of those who ask: who names themselves leaves, which each member may.
+        member, _ = make_person("member@acme.example")
+        OrganisationMember.objects.create(organisation=empty, person=member, role=Role.AUDITOR.value)
+        self.member_of_organisation = member.public_id
         self.owning = make_organisation(self.house, "owning")
         # What is restored was changed or removed before.
         self.versions = {
@@ -226,6 +231,8 @@ class _World:
             # What is moved out is in; else the tenant stands alone.
             Tenant.objects.filter(pk=self.house.tenant.pk).update(organisation=self.owning)
             ids = ids | {"<str:organisation>": self.owning.public_id}
+        if route.startswith(ORGANISATION):
+            ids = ids | {"<str:person>": self.member_of_organisation}
         for name, value in ids.items():
             route = route.replace(name, value)
         return f"/{route}"

@@ -2,6 +2,7 @@
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from control_plane.access import organisation_actions
@@ -118,25 +119,40 @@ def move_in(request: HttpRequest, access: OrganisationAccess) -> HttpResponse:
     return render(request, "web/organisation_move_in.html", context, status=form.status)
 
 
-@in_organisation(May.TENANTS_MOVE)
+@signed_in
 @require_http_methods(["GET", "HEAD", "POST"])
-def move_out(request: HttpRequest, access: OrganisationAccess, moved: str) -> HttpResponse:
-    """Move a tenant out, after a confirmation."""
-    found = queries.tenant(access.organisation, moved)
+def move_out(request: HttpRequest, person: Person, organisation: str, moved: str) -> HttpResponse:
+    """Move a tenant out, after a confirmation. Who owns it themselves need not belong to the organisation."""
+    found = queries.tenant_to_move_out_by_name(person, organisation, moved)
+    if found is None or found.organisation is None:
+        # A member hears that an owner of the tenant itself is needed; a stranger that there is no such organisation.
+        return _no_owner(request, organisation=organisation, moved=moved)
     form = ConsoleForm(posted(request))
+    back = reverse("web:people", args=[found.name])
     if form.is_valid():
         try:
-            row = organisation_actions.move_out(access.actor, access.organisation, found)
+            actor = sessions.actor_of(request, person)
+            row = organisation_actions.move_out(actor, found.organisation, found)
         except PenstockError as error:
             form.refuse(error)
         else:
-            return _moved(access, row, f"{row.name} stands alone now.")
-    context = _context(access) | {
+            return _delivered(redirect(back), row, f"{row.name} stands alone now.")
+    context = {
         "form": form,
         "moved": found,
-        "may_move": queries.is_owner_of(access.person, found),
+        "organisation": found.organisation,
+        "may_move": True,
+        "back": back,
     }
     return render(request, "web/organisation_move_out.html", context, status=form.status)
+
+
+@in_organisation(May.TENANTS_MOVE)
+def _no_owner(request: HttpRequest, access: OrganisationAccess, moved: str) -> HttpResponse:
+    found = queries.tenant(access.organisation, moved)
+    context = _context(access) | {"moved": found, "may_move": False, "back": access.url("organisation")}
+    status = 403 if request.method == "POST" else 200
+    return render(request, "web/organisation_move_out.html", context, status=status)
 
 
 def _context(access: OrganisationAccess) -> dict[str, object]:
@@ -149,7 +165,10 @@ def _context(access: OrganisationAccess) -> dict[str, object]:
 
 
 def _moved(access: OrganisationAccess, tenant: Tenant, said: str) -> HttpResponse:
-    response = redirect(access.url("organisation"))
+    return _delivered(redirect(access.url("organisation")), tenant, said)
+
+
+def _delivered(response: HttpResponse, tenant: Tenant, said: str) -> HttpResponse:
     if in_request.deliver_now(KIND_TENANT, tenant.public_id, tenant.generation):
         return notices.put(response, said)
     return notices.put(response, f"{said} The brokers hear of it as soon as they answer.", "caution")

@@ -22,6 +22,7 @@ from tenants.models import (
     OrganisationMember,
     Tenant,
 )
+from tenants.organisations.queries import is_owner_of
 from tenants.people import actions, queries
 from tenants.roles import KEY_ROLES, Permission, Role, Standing
 from web import notices, rate_limit, sessions
@@ -59,6 +60,8 @@ def people(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         # Others need not know whose account a password alone opens.
         "shows_factors": access.may(Permission.AUDIT_READ),
         "organisation": access.tenant.organisation,
+        "moved_out": access.tenant.public_id,
+        "may_move_out": is_owner_of(access.person, access.tenant) if access.tenant.organisation_id else False,
         "by_organisation": page_of(
             request, tenants.people_by_organisation(access.tenant).order_by("pk"), PER_PAGE, "organisation"
         ),
