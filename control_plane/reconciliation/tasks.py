@@ -45,7 +45,7 @@ def note_key_use() -> None:
     peppers.rehash_reported(seen.hashes, version)
     try:
         peppers.turn(seen)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         _log.warning("the folder of peppers cannot be used", extra={"error": str(error)})
 
 

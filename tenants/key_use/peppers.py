@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 
 from django.db import DatabaseError, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
 from control_plane import config
@@ -25,9 +25,12 @@ from daemon import pepper_folder
 from penstock.contract.api_keys import ApiKey as KeyText
 from penstock.rules.credentials import pepper_fingerprint, secret_hmac
 from tenants.actions import KIND_KEY, deliver_key
-from tenants.credentials import current_version, make_next, newest_version, peppers_for
+from tenants.credentials import current_version, newest_version, peppers_for
 from tenants.models import ApiKey
 
+PEPPERS_LEVEL = 2
+"""From this feature level on peppers are made: a broker of the release before does not find them, and takes no other
+hash of a key."""
 DAY_S = 86_400.0
 RETIRED_AFTER_S = 3_600.0
 """Longer than a request that began with the pepper before, and a delivery to the brokers that was on its way."""
@@ -43,7 +46,9 @@ def rehash_shown(key: ApiKey, text: KeyText) -> None:
     Where that cannot be done the key is as good as before, and its next use tries again.
     """
     try:
-        version = current_version()
+        # One of the configuration alone may be unknown to brokers; this one each of them has.
+        folder = config.current().brokers.pepper_folder
+        version = 0 if folder is None else pepper_folder.current(folder) or 0
         pepper = peppers_for(version).get(version) if key.pepper_version < version else None
         if pepper is not None:
             _rehash(key.pk, version, secret_hmac(pepper, text.secret).hex())
@@ -75,14 +80,43 @@ def _rehash(pk: int, version: int, secret_hash: str) -> bool:
 # -- versions -----------------------------------------------------------------------------------------------
 
 
+def make_next(seen: KeyUseSeen) -> tuple[int, bool]:
+    """Make the next pepper, unless one waits for brokers; (version, whether it is new). `seen`: what the brokers have
+    just said. Raises `OSError`, `ValueError` saying what to do.
+
+    Its number is one that no pepper had, by the folder, the configuration, the keys and the brokers: a folder that was
+    lost or taken back would else give a number to another content.
+    """
+    folder = config.current().brokers.pepper_folder
+    if folder is None:
+        raise ValueError("brokers.pepper_folder: not configured")
+    if seen.feature_level < PEPPERS_LEVEL:
+        raise ValueError(
+            f"brokers.pepper_folder: peppers are made from feature level {PEPPERS_LEVEL} on, the cluster is at level"
+            f" {seen.feature_level}; raise it with `penstock cluster features --raise {PEPPERS_LEVEL}`"
+        )
+    missing = sorted(version for version in _needed(seen) if not peppers_for(version))
+    if missing:
+        raise ValueError(
+            f"{folder / str(missing[0])}: keys need this pepper and it is not here; copy the file from a broker or from"
+            " a backup of the folder, or revoke the keys that have it. Until then no other is made"
+        )
+    newest = newest_version()
+    if newest > current_version():
+        return newest, False
+    of_keys = ApiKey.objects.aggregate(newest=Max("pepper_version"))["newest"] or 0
+    version = max(newest, of_keys, *seen.peppers_used, *seen.peppers) + 1
+    return version, pepper_folder.make(folder, version)
+
+
 def turn(seen: KeyUseSeen) -> None:
     """One round of the schedule. `seen`: what the brokers have just said. Raises `OSError`, `ValueError`."""
     brokers = config.current().brokers
-    if brokers.pepper_folder is None:
+    if brokers.pepper_folder is None or seen.feature_level < PEPPERS_LEVEL:
         return
     newest, current = newest_version(), current_version()
     if newest == current and brokers.pepper_days and age_s(newest) >= brokers.pepper_days * DAY_S:
-        newest, made = make_next()
+        newest, made = make_next(seen)
         if made:
             _log.info("a pepper was made", extra={"version": newest})
     if newest > current:
@@ -106,11 +140,16 @@ def _retire(seen: KeyUseSeen, current: int) -> None:
     # Without the current one not every broker has answered.
     if not old or used_for_s < RETIRED_AFTER_S or current not in seen.peppers or outbox.waits(KIND_KEY):
         return
-    needed = seen.peppers_used | set(_usable().values_list("pepper_version", flat=True).distinct())
+    needed = _needed(seen)
     for version in old:
         if version not in needed:
             pepper_folder.remove(folder, version)
             _log.info("a pepper was removed", extra={"version": version})
+
+
+def _needed(seen: KeyUseSeen) -> set[int]:
+    """Versions that some valid key has, here or at a broker."""
+    return {*seen.peppers_used, *_usable().values_list("pepper_version", flat=True).distinct()}
 
 
 def _usable() -> QuerySet[ApiKey]:

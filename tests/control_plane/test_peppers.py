@@ -51,14 +51,14 @@ def key() -> tuple[ApiKey, KeyText]:
     return access.create_key(ACTOR, tenant, name="app")
 
 
-def seen(*, used: frozenset[int] = frozenset(), but: int = 0) -> KeyUseSeen:
+def seen(*, used: frozenset[int] = frozenset(), but: int = 0, level: int = 2) -> KeyUseSeen:
     """All brokers have every pepper that there is, `but` this one."""
     known = {}
     for version in range(1, credentials.newest_version() + 1):
         pepper = credentials.peppers_for(version).get(version)
         if pepper is not None and version != but:
             known[version] = pepper_fingerprint(pepper)
-    return KeyUseSeen(ages_s={}, hashes={}, peppers=known, peppers_used=used)
+    return KeyUseSeen(ages_s={}, hashes={}, peppers=known, peppers_used=used, feature_level=level)
 
 
 def shown(text: KeyText) -> int:
@@ -72,7 +72,7 @@ def shown(text: KeyText) -> int:
 
 def in_use() -> int:
     """Make the next pepper and put it to use; its version."""
-    version, _ = credentials.make_next()
+    version, _ = peppers.make_next(seen())
     peppers.turn(seen())
     assert credentials.current_version() == version
     return version
@@ -112,14 +112,14 @@ def test_no_days_are_no_schedule(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_pepper_that_one_broker_lacks_or_has_otherwise_is_not_used() -> None:
     _, text = key()
-    version, _ = credentials.make_next()
+    version, _ = peppers.make_next(seen())
     peppers.turn(seen(but=version))
     assert credentials.current_version() == 1
     other = seen()
     other.peppers[version] = pepper_fingerprint(b"another pepper" * 3)
     peppers.turn(other)
     assert credentials.current_version() == 1 == shown(text)
-    assert credentials.make_next() == (version, False), "one waits, so no other is made"
+    assert peppers.make_next(seen()) == (version, False), "one waits, so no other is made"
 
 
 def test_a_process_that_was_killed_between_making_and_using_leaves_nothing_to_mend(folder: Path) -> None:
@@ -226,7 +226,80 @@ def test_a_folder_that_cannot_be_read_refuses_no_key(folder: Path) -> None:
 
 def test_an_operator_makes_a_pepper_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("control_plane.commands._configure", lambda file: None)
+    monkeypatch.setattr("control_plane.brokers.client.key_use", lambda within_s: seen(level=1))
+    answer = CliRunner().invoke(server, ["rotate-pepper", "--config", "server.json"])
+    assert answer.exit_code != 0
+    assert "from feature level 2 on" in str(answer.exception), answer
+    assert pepper_folder.versions(folder) == []
+    monkeypatch.setattr("control_plane.brokers.client.key_use", lambda within_s: seen())
     for said in ("Pepper 2 is made.", "Pepper 2 was made before"):
         answer = CliRunner().invoke(server, ["rotate-pepper", "--config", "server.json"])
         assert (answer.exit_code, answer.output.startswith(said)) == (0, True), answer.output
     assert pepper_folder.versions(folder) == [2]
+
+
+def test_below_the_feature_level_no_pepper_is_made_or_used(folder: Path) -> None:
+    """A broker of the release before may come back: it would find none of them."""
+    _, text = key()
+    age(config.current().brokers.pepper_file, 91)
+    try:
+        peppers.turn(seen(level=1))
+    finally:
+        age(config.current().brokers.pepper_file, 0)
+    assert pepper_folder.versions(folder) == []
+    pepper_folder.make(folder, 2)
+    peppers.turn(seen(level=1))
+    assert (credentials.current_version(), shown(text)) == (1, 1)
+    peppers.turn(seen())
+    assert shown(text) == 2
+
+
+def test_a_newer_pepper_of_the_configuration_alone_is_for_new_keys(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers have not said that they have it."""
+    _, text = key()
+    now = config.current()
+    folder.mkdir()
+    (folder / "1").write_text(now.brokers.pepper_file.read_text())
+    (tmp_path / "second").write_text("cd" * 32 + "\n")
+    brokers = msgspec.structs.replace(now.brokers, pepper_file=tmp_path / "second", pepper_version=2)
+    monkeypatch.setattr(config, "current", lambda: msgspec.structs.replace(now, brokers=brokers))
+    new_process()
+    assert credentials.current_version() == 2
+    assert shown(text) == 1
+    new_process()
+
+
+def test_a_number_is_given_once_whatever_became_of_the_folder(folder: Path) -> None:
+    in_use()
+    row, _ = key()
+    tenants.revoke_key(ACTOR, row)
+    before = seen()
+    for file in folder.iterdir():
+        file.unlink()
+    new_process()
+    # The keys' rows, what brokers need and what they have: each by itself.
+    assert peppers.make_next(seen()) == (3, True)
+    ApiKey.objects.update(pepper_version=1)
+    pepper_folder.remove(folder, 3)
+    new_process()
+    assert peppers.make_next(before) == (3, True)
+
+
+@pytest.mark.parametrize("by_brokers", [True, False])
+def test_while_a_pepper_that_keys_need_is_missing_no_other_is_made(folder: Path, by_brokers: bool) -> None:
+    in_use()
+    if not by_brokers:
+        key()
+    whole = (folder / "2").read_text()
+    (folder / "2").unlink()
+    new_process()
+    use = seen(used=frozenset({2} if by_brokers else ()))
+    with pytest.raises(
+        ValueError, match="peppers/2: keys need this pepper and it is not here; copy the file"
+    ):
+        peppers.make_next(use)
+    assert pepper_folder.versions(folder) == []
+    (folder / "2").write_text(whole)
+    assert peppers.make_next(use) == (3, True)
