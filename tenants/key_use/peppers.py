@@ -12,7 +12,6 @@ killed between two of them leaves a state of these, and the next round goes on.
 
 import logging
 import time
-from collections.abc import Mapping
 
 from django.db import DatabaseError, transaction
 from django.db.models import Max, Q, QuerySet
@@ -36,7 +35,10 @@ RETIRED_AFTER_S = 3_600.0
 """Longer than a request that began with the pepper before, and a delivery to the brokers that was on its way."""
 WAITS_LONG_S = 3_600.0
 """A new pepper that some broker does not have for longer is warned of."""
+_ASKED_AT_ONCE = 500
+"""Keys of one look at the database."""
 _REHASHED_AT_ONCE = 500
+"""Each is a transaction and a delivery; the others come with the next round."""
 _log = logging.getLogger(__name__)
 
 
@@ -56,13 +58,37 @@ def rehash_shown(key: ApiKey, text: KeyText) -> None:
         _log.warning("a key keeps its older pepper", extra={"key": key.public_id, "error": str(error)})
 
 
-def rehash_reported(hashes: Mapping[str, str], version: int) -> int:
-    """Brokers were shown these keys (by the id in their text); how many have another hash now."""
+def rehash_reported(seen: KeyUseSeen, version: int) -> int:
+    """Brokers were shown keys and gave their hashes under that version; how many keys have another hash now.
+
+    Only where every broker has the same pepper as this process: a hash of another one would be the end of the key.
+    Raises `OSError`, `ValueError`.
+    """
+    hashes = seen.hashes
+    if not hashes or seen.feature_level < PEPPERS_LEVEL:
+        return 0
+    own = peppers_for(version).get(version)
+    if own is None or seen.peppers.get(version) != pepper_fingerprint(own):
+        _log.warning(
+            "keys keep their older pepper: brokers have another one of the number", extra={"version": version}
+        )
+        return 0
     rehashed = 0
-    for key_id in sorted(hashes)[:_REHASHED_AT_ONCE]:
-        row = ApiKey.objects.filter(key_id=key_id, pepper_version__lt=version).only("pk").first()
-        rehashed += row is not None and _rehash(row.pk, version, hashes[key_id])
+    for row in _stored_before(sorted(hashes), version):
+        rehashed += _rehash(row.pk, version, hashes[row.key_id])
     return rehashed
+
+
+def _stored_before(key_ids: list[str], version: int) -> list[ApiKey]:
+    """The first of those keys whose pepper is older. A busy key is named each time, also when it has this one."""
+    found: list[ApiKey] = []
+    for start in range(0, len(key_ids), _ASKED_AT_ONCE):
+        named = key_ids[start : start + _ASKED_AT_ONCE]
+        rows = ApiKey.objects.filter(key_id__in=named, pepper_version__lt=version, revoked_at=None)
+        found += rows.order_by("key_id").only("pk", "key_id")[: _REHASHED_AT_ONCE - len(found)]
+        if len(found) == _REHASHED_AT_ONCE:
+            break
+    return found
 
 
 def _rehash(pk: int, version: int, secret_hash: str) -> bool:

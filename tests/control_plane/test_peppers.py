@@ -6,6 +6,7 @@ that runs elsewhere.
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from control_plane.brokers.view import KeyUseSeen
 from control_plane.commands import server
 from control_plane.outbox import in_request
 from control_plane.outbox.models import Delivery
+from control_plane.reconciliation.tasks import note_key_use
 from daemon import pepper_folder
 from penstock.contract.api_keys import ApiKey as KeyText
 from penstock.rules.credentials import pepper_fingerprint, secret_hmac
@@ -59,6 +61,11 @@ def seen(*, used: frozenset[int] = frozenset(), but: int = 0, level: int = 2) ->
         if pepper is not None and version != but:
             known[version] = pepper_fingerprint(pepper)
     return KeyUseSeen(ages_s={}, hashes={}, peppers=known, peppers_used=used, feature_level=level)
+
+
+def with_hashes(hashes: dict[str, str], **others: int) -> KeyUseSeen:
+    """All brokers say that, and give these hashes of keys by the id in their text."""
+    return replace(seen(**others), hashes=hashes)  # type: ignore[arg-type]
 
 
 def shown(text: KeyText) -> int:
@@ -172,13 +179,13 @@ def test_brokers_give_hashes_of_keys_that_were_shown_to_them() -> None:
     version = in_use()
     given = secret_hmac(credentials.peppers_for(version)[version], text.secret).hex()
     told = {row.key_id: given, revoked.key_id: given, "unknown": given}
-    assert peppers.rehash_reported(told, version) == 1
-    assert peppers.rehash_reported(told, version) == 0
+    assert peppers.rehash_reported(with_hashes(told), version) == 1
+    assert peppers.rehash_reported(with_hashes(told), version) == 0
     revoked.refresh_from_db()
     assert revoked.pepper_version == 1
     assert shown(text) == version
     # What comes late of a pepper before does not go back.
-    assert peppers.rehash_reported({row.key_id: "00" * 32}, 1) == 0
+    assert peppers.rehash_reported(with_hashes({row.key_id: "00" * 32}), 1) == 0
 
 
 def test_an_old_pepper_is_removed_when_no_key_and_no_broker_needs_it(folder: Path) -> None:
@@ -303,3 +310,58 @@ def test_while_a_pepper_that_keys_need_is_missing_no_other_is_made(folder: Path,
     assert pepper_folder.versions(folder) == []
     (folder / "2").write_text(whole)
     assert peppers.make_next(use) == (3, True)
+
+
+def test_a_hash_of_brokers_that_have_another_pepper_of_the_number_is_not_stored() -> None:
+    """The text of a key is kept nowhere: with a wrong hash it would be lost."""
+    row, text = key()
+    version = in_use()
+    given = secret_hmac(b"another pepper" * 3, text.secret).hex()
+    other = with_hashes({row.key_id: given})
+    other.peppers[version] = pepper_fingerprint(b"another pepper" * 3)
+    assert peppers.rehash_reported(other, version) == 0
+    assert peppers.rehash_reported(with_hashes({row.key_id: given}, but=version), version) == 0
+    assert peppers.rehash_reported(with_hashes({row.key_id: given}, level=1), version) == 0
+    row.refresh_from_db()
+    assert row.pepper_version == 1
+    assert shown(text) == version
+
+
+def test_many_busy_keys_that_are_hashed_already_keep_no_other_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peppers, "_ASKED_AT_ONCE", 2)
+    monkeypatch.setattr(peppers, "_REHASHED_AT_ONCE", 3)
+    row, _ = key()
+    version = in_use()
+    older = [access.create_key(ACTOR, row.tenant, name=f"app-{number}")[0] for number in range(7)]
+    given = with_hashes({one.key_id: "ab" * 32 for one in [row, *older]})
+    wait = sorted(one.key_id for one in older)[-5:]
+    ApiKey.objects.filter(key_id__in=wait).update(pepper_version=1)
+    ApiKey.objects.filter(pk=row.pk).update(pepper_version=version)
+    assert [peppers.rehash_reported(given, version) for _ in range(3)] == [3, 2, 0]
+    assert not ApiKey.objects.filter(pepper_version=1).exists()
+
+
+def test_the_use_of_keys_is_noted_whatever_became_of_the_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    row, _ = key()
+    asked: list[int] = []
+
+    def key_use(within_s: float, version: int) -> KeyUseSeen:
+        asked.append(version)
+        return replace(with_hashes({row.key_id: "ab" * 32}), ages_s={row.key_id: 1.0})
+
+    monkeypatch.setattr("control_plane.brokers.client.key_use", key_use)
+    folder.mkdir()
+    (folder / "current").write_text("not a version\n")
+    note_key_use()
+    row.refresh_from_db()
+    assert row.last_used_at is not None
+    assert (row.pepper_version, asked) == (1, [0])
+    assert "the folder of peppers cannot be used" in caplog.text
+    (folder / "current").unlink()
+    (folder / "current").mkdir()
+    note_key_use()
+    assert asked == [0, 0]
