@@ -23,7 +23,7 @@ from control_plane.outbox import queries as outbox
 from daemon import pepper_folder
 from penstock.contract.api_keys import ApiKey as KeyText
 from penstock.rules.credentials import pepper_fingerprint, secret_hmac
-from tenants.actions import KIND_KEY, deliver_key
+from tenants.actions import KIND_KEY, deliver_key, locked_key
 from tenants.credentials import current_version, newest_version, peppers_for
 from tenants.models import ApiKey
 
@@ -93,7 +93,7 @@ def _stored_before(key_ids: list[str], version: int) -> list[ApiKey]:
 
 def _rehash(pk: int, version: int, secret_hash: str) -> bool:
     with transaction.atomic():
-        row = ApiKey.objects.select_for_update(no_key=True).select_related("tenant").get(pk=pk)
+        row = locked_key(pk)
         if row.revoked_at is not None or row.pepper_version >= version:
             return False
         row.pepper_version, row.secret_hmac = version, secret_hash

@@ -12,6 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from control_plane import config
 from control_plane.access import actions as access
@@ -365,3 +367,19 @@ def test_the_use_of_keys_is_noted_whatever_became_of_the_folder(
     (folder / "current").mkdir()
     note_key_use()
     assert asked == [0, 0]
+
+
+def test_what_changes_one_key_does_not_lock_its_tenant() -> None:
+    """Showing a key would wait for each change of the tenant, and rotating one locks the tenant first."""
+    row, text = key()
+    in_use()
+    with CaptureQueriesContext(connection) as caught:
+        assert shown(text) == 2
+        tenants.touch_key(ACTOR, row)
+        tenants.revoke_key(ACTOR, row)
+    locks = [query["sql"] for query in caught if "FOR NO KEY UPDATE" in query["sql"]]
+    of_keys = [sql for sql in locks if 'FROM "tenants_apikey"' in sql]
+    assert len(of_keys) == 3
+    for sql in of_keys:
+        assert sql.endswith('FOR NO KEY UPDATE OF "tenants_apikey"'), sql
+    assert not [sql for sql in locks if 'FROM "tenants_tenant"' in sql]
