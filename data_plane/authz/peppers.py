@@ -6,6 +6,7 @@ restart. What a key's hash is under another version follows from its text alone:
 
 from collections.abc import Callable, Mapping
 
+from data_plane.metadata.model import KeyRecord
 from penstock.rules.credentials import checked_pepper, pepper_fingerprint, secret_hmac
 
 READ_AGAIN_MS = 1_000
@@ -67,6 +68,13 @@ class Peppers:
         shown = self._shown.get(key_id)
         if shown is None or shown[0] != newest:
             self._shown[key_id] = (newest, secret_hmac(self._known[newest], secret))
+
+    def forget_stored(self, keys: Mapping[str, KeyRecord]) -> None:
+        """`keys` are all that there are: of those that are gone, or have their hash, nothing is to give."""
+        for key_id, (version, _) in list(self._shown.items()):
+            record = keys.get(key_id)
+            if record is None or record.revoked or record.pepper_version >= version:
+                del self._shown[key_id]
 
     def hash_of(self, key_id: str, version: int) -> bytes:
         """The hash of a key that was shown, under this version; empty if there is none."""
