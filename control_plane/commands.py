@@ -57,14 +57,17 @@ def rotate_pepper(config: Path) -> None:
     """Make the next pepper of API keys now, in the folder `brokers.pepper_folder`, whatever `brokers.pepper_days` says.
 
     A worker puts it to use when every active broker has it. Keys are hashed with it as they are used, and a pepper that
-    no key needs any more is removed. No key changes its text, and none is refused meanwhile.
+    no key needs any more is removed. No key changes its text, and none is refused meanwhile. Brokers are asked which
+    peppers they have.
     """
     _configure(config)
-    from tenants.credentials import current_version, make_next
+    from control_plane.brokers import client
+    from tenants.credentials import current_version
+    from tenants.key_use.peppers import make_next
 
     try:
         before = current_version()
-        version, is_new = make_next()
+        version, is_new = make_next(client.key_use(0.0))
     except (OSError, ValueError) as error:
         raise ConfigurationError(str(error)) from error
     if is_new:

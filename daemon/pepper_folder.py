@@ -7,10 +7,10 @@ A process that meets a version which it does not know reads the folder again. A 
 and is left out until it is. `current` names a version only after every broker had it.
 """
 
+import logging
 import os
 import re
 import secrets
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,11 +19,24 @@ from penstock.private_file import write_private
 CURRENT = "current"
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 _PEPPER = re.compile(r"[0-9a-f]{64}\n")
+_log = logging.getLogger(__name__)
 
 
-def read_all(folder: Path) -> dict[int, bytes]:
-    """Every whole pepper by version; none where there is no folder. Raises `OSError`."""
-    return {version: pepper for version, pepper in _read(folder) if pepper is not None}
+def read_all(folder: Path) -> dict[int, bytes | None]:
+    """Every version that has a file; None for one that is not whole, or cannot be read, which is logged.
+
+    Raises `OSError`, where there is no folder too.
+    """
+    found: dict[int, bytes | None] = {}
+    for version in _listed(folder):
+        try:
+            found[version] = read_one(folder, version)
+        except OSError as error:
+            _log.warning(
+                "a pepper cannot be read", extra={"file": str(folder / str(version)), "error": str(error)}
+            )
+            found[version] = None
+    return found
 
 
 def read_one(folder: Path, version: int) -> bytes | None:
@@ -85,15 +98,13 @@ def remove(folder: Path, version: int) -> None:
 def versions(folder: Path) -> list[int]:
     """The versions that have a file, whole or not, in order. Raises `OSError`."""
     try:
-        names = os.listdir(folder)
+        return _listed(folder)
     except FileNotFoundError:
         return []
-    return sorted(int(name) for name in names if _VERSION.fullmatch(name))
 
 
-def _read(folder: Path) -> Iterator[tuple[int, bytes | None]]:
-    for version in versions(folder):
-        yield version, read_one(folder, version)
+def _listed(folder: Path) -> list[int]:
+    return sorted(int(name) for name in os.listdir(folder) if _VERSION.fullmatch(name))
 
 
 def _sync(folder: Path) -> None:

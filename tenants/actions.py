@@ -401,10 +401,18 @@ def withdraw_key(actor: Actor, key: ApiKey, why: str) -> bool:
     return True
 
 
+def locked_key(pk: int) -> ApiKey:
+    """The key, locked and with its tenant, which is not: those who lock both take the tenant first. Part of the
+    caller's transaction.
+    """
+    rows = ApiKey.objects.select_for_update(no_key=True, of=("self",)).select_related("tenant")
+    return rows.get(pk=pk)
+
+
 def revoke_key(actor: Actor, key: ApiKey, *, reason: str = "") -> ApiKey:
     """Refuse the key from now on, on open streams too. Doing it again changes nothing."""
     with transaction.atomic():
-        locked = ApiKey.objects.select_for_update(no_key=True).select_related("tenant").get(pk=key.pk)
+        locked = locked_key(key.pk)
         if locked.revoked_at is not None:
             return locked
         locked.revoked_at = timezone.now()
@@ -433,7 +441,7 @@ def revoke_keys_of(actor: Actor, tenant: Tenant, person: Person, *, reason: str)
 def touch_key(actor: Actor, key: ApiKey, *, at_least: int = 0) -> ApiKey:
     """Brokers must get the key again; as `touch_tenant`."""
     with transaction.atomic():
-        locked = ApiKey.objects.select_for_update(no_key=True).select_related("tenant").get(pk=key.pk)
+        locked = locked_key(key.pk)
         locked.generation = max(locked.generation, at_least) + 1
         locked.save(update_fields=["generation", "updated_at"])
         deliver_key(locked)

@@ -48,20 +48,6 @@ def newest_version() -> int:
     return max([brokers.pepper_version, *made])
 
 
-def make_next() -> tuple[int, bool]:
-    """Make the next pepper, unless one waits for brokers; (version, whether it is new). There must be a folder.
-
-    Raises `OSError`.
-    """
-    folder = config.current().brokers.pepper_folder
-    if folder is None:
-        raise ValueError("brokers.pepper_folder: not configured")
-    newest = newest_version()
-    if newest > current_version():
-        return newest, False
-    return newest + 1, pepper_folder.make(folder, newest + 1)
-
-
 def peppers_for(version: int) -> Mapping[int, bytes]:
     """The pepper of that version by it; empty if there is none."""
     brokers = config.current().brokers

@@ -81,6 +81,7 @@ def key_use(within_s: float, pepper_version: int = 0) -> view.KeyUseSeen:
     hashes: dict[str, str] = {}
     after = ""
     first = None
+    level = describe(timeout_s=CALL_S).feature_level
     while True:
         page = client().key_use(within_ms=int(within_s * 1000), after=after, pepper_version=pepper_version)
         first = first or page
@@ -92,6 +93,7 @@ def key_use(within_s: float, pepper_version: int = 0) -> view.KeyUseSeen:
                 hashes=hashes,
                 peppers={one.version: one.fingerprint for one in first.peppers},
                 peppers_used=frozenset(first.peppers_used),
+                feature_level=level,
             )
         after = page.keys[-1].key_id
 

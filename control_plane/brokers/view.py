@@ -51,6 +51,8 @@ class KeyUseSeen:
     """Fingerprints by version, of those that every active broker has with the same content."""
     peppers_used: frozenset[int]
     """Versions that some key needs which is neither revoked nor expired."""
+    feature_level: int = 1
+    """In force."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,15 +37,19 @@ def note_key_use() -> None:
     """Ask the brokers which keys they served, and rotate the pepper; those that are away are asked the next time."""
     try:
         version = current_version()
+    except (OSError, ValueError) as error:
+        _log.warning("the folder of peppers cannot be used", extra={"error": str(error)})
+        version = 0  # no hashes are asked for
+    try:
         seen = client.key_use(KEY_USE_WITHIN_S, version)
     except BrokerUnavailable as error:
         _log.warning("the use of keys was not asked", extra={"error": error.message})
         return
     actions.note_keys_used(seen.ages_s)
-    peppers.rehash_reported(seen.hashes, version)
     try:
+        peppers.rehash_reported(seen, version)
         peppers.turn(seen)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         _log.warning("the folder of peppers cannot be used", extra={"error": str(error)})
 
 

@@ -6,13 +6,15 @@ restart. What a key's hash is under another version follows from its text alone:
 
 from collections.abc import Callable, Mapping
 
+from data_plane.metadata.model import KeyRecord
 from penstock.rules.credentials import checked_pepper, pepper_fingerprint, secret_hmac
 
 READ_AGAIN_MS = 1_000
 """Peppers are read at most this often: a key that needs a version which is nowhere must cost little."""
 
-ReadPeppers = Callable[[], Mapping[int, bytes]]
-"""Peppers by version, as they are kept now. Does not raise."""
+ReadPeppers = Callable[[], Mapping[int, bytes | None] | None]
+"""Peppers by version, as they are kept now: None for one that is there and cannot be read, and in place of all where
+it is not known which there are. Does not raise."""
 
 
 class Peppers:
@@ -37,13 +39,21 @@ class Peppers:
         return self._known
 
     def read_again(self, monotonic_ms: float) -> None:
-        """What was removed is not known any more."""
+        """What was removed is not known any more. What cannot be read now stays as it was."""
         if self._read is None:
             return
         if self._read_ms is not None and monotonic_ms - self._read_ms < READ_AGAIN_MS:
             return
         self._read_ms = monotonic_ms
-        self._known = {**self._read(), **self._first}
+        found = self._read()
+        if found is None:
+            return
+        known = dict(self._first)
+        for version, pepper in found.items():
+            kept = self._known.get(version) if pepper is None else pepper
+            if kept is not None:
+                known.setdefault(version, kept)
+        self._known = known
 
     def known(self) -> dict[int, bytes]:
         """Fingerprints by version."""
@@ -58,6 +68,13 @@ class Peppers:
         shown = self._shown.get(key_id)
         if shown is None or shown[0] != newest:
             self._shown[key_id] = (newest, secret_hmac(self._known[newest], secret))
+
+    def forget_stored(self, keys: Mapping[str, KeyRecord]) -> None:
+        """`keys` are all that there are: of those that are gone, or have their hash, nothing is to give."""
+        for key_id, (version, _) in list(self._shown.items()):
+            record = keys.get(key_id)
+            if record is None or record.revoked or record.pepper_version >= version:
+                del self._shown[key_id]
 
     def hash_of(self, key_id: str, version: int) -> bytes:
         """The hash of a key that was shown, under this version; empty if there is none."""

@@ -269,14 +269,27 @@ def pepper_of(file: Path) -> bytes:
 
 
 def reader_of(folder: Path) -> ReadPeppers:
-    """What reads the folder. Where it cannot, it logs that and finds none: keys of other peppers go on."""
+    """What reads the folder. Where it cannot, it logs that, and what is known stays.
 
-    def read() -> dict[int, bytes]:
+    The version in use is never removed: a folder that is empty after it had one is not mounted, or was lost.
+    """
+    was_there = False
+
+    def read() -> dict[int, bytes | None] | None:
+        nonlocal was_there
         try:
-            return pepper_folder.read_all(folder)
+            found = pepper_folder.read_all(folder)
+        except FileNotFoundError:
+            found = {}
         except OSError as error:
             _log.warning("peppers cannot be read", extra={"folder": str(folder), "error": str(error)})
-            return {}
+            return None
+        if not found:
+            if was_there:
+                _log.warning("the folder of peppers is not there or empty", extra={"folder": str(folder)})
+            return None
+        was_there = True
+        return found
 
     return read
 

@@ -164,8 +164,9 @@ def put_key(
     owner: str = "",
 ) -> NewKey:
     """A credential made elsewhere, which gets the next principal number; or a known one with another name, expiry,
-    owner or other bindings, or hashed with a newer pepper, which keeps its number and its SCRAM verifiers. Below
-    feature level ACCESS_LISTS the owner is left out.
+    owner or other bindings, or hashed with a newer pepper, which keeps its number and its SCRAM verifiers. With an
+    older pepper and these verifiers it is the same secret, of a database that was taken back: the newer hash stays.
+    Below feature level ACCESS_LISTS the owner is left out.
 
     `counter` is /next/principal as just read. `secret_hmac` is hex. A revoked key stays revoked, also one that
     was revoked before it came. Raises `InvalidRequest`, `NotFound` (tenant), `AlreadyExists` (another
@@ -213,18 +214,21 @@ def put_key(
 def _changed_key(image: ClusterImage, existing: model.KeyRecord, wanted: model.KeyRecord) -> NewKey:
     late = outdated(wanted.generation, existing.generation)
     same = existing.pepper_version == wanted.pepper_version
-    # Under a newer pepper the same secret has another hash. One of before may still be on its way.
+    # Under a newer pepper the same secret has another hash. One of before may still be on its way, or its database was
+    # taken back: salted verifiers are the same for the same secret alone.
     newer = existing.pepper_version < wanted.pepper_version or late
+    older = existing.pepper_version > wanted.pepper_version and bool(wanted.scram)
+    taken_back = older and existing.scram == wanted.scram
     if existing.tenant != wanted.tenant or (
-        existing.secret_hmac != wanted.secret_hmac if same else not newer
+        existing.secret_hmac != wanted.secret_hmac if same else not (newer or taken_back)
     ):
         raise AlreadyExists(f"key {existing.key_id}: another credential has this id")
     if existing.revoked or late:
         return NewKey(compares=(), changes=(), record=existing, ignored=True)
     after = replace(
         existing,
-        pepper_version=wanted.pepper_version,
-        secret_hmac=wanted.secret_hmac,
+        pepper_version=existing.pepper_version if taken_back else wanted.pepper_version,
+        secret_hmac=existing.secret_hmac if taken_back else wanted.secret_hmac,
         name=wanted.name,
         expires_at_ms=wanted.expires_at_ms,
         generation=max(wanted.generation, existing.generation),

@@ -42,7 +42,7 @@ LEVELS = (
         release="0.2",
         brings="brokers are registered with their hosts, and copies spread over them; a tenant's produce and"
         " consume rates are shared by demand; access lists, and keys with owners and other scopes than prefixes; a"
-        " recycle bin for topics; brokers of 0.1 are refused",
+        " recycle bin for topics; peppers that are made while brokers run; brokers of 0.1 are refused",
     ),
 )
 """All that this release knows, in order, from 1."""

@@ -12,10 +12,9 @@ killed between two of them leaves a state of these, and the next round goes on.
 
 import logging
 import time
-from collections.abc import Mapping
 
 from django.db import DatabaseError, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
 from control_plane import config
@@ -24,16 +23,22 @@ from control_plane.outbox import queries as outbox
 from daemon import pepper_folder
 from penstock.contract.api_keys import ApiKey as KeyText
 from penstock.rules.credentials import pepper_fingerprint, secret_hmac
-from tenants.actions import KIND_KEY, deliver_key
-from tenants.credentials import current_version, make_next, newest_version, peppers_for
+from tenants.actions import KIND_KEY, deliver_key, locked_key
+from tenants.credentials import current_version, newest_version, peppers_for
 from tenants.models import ApiKey
 
+PEPPERS_LEVEL = 2
+"""From this feature level on peppers are made: a broker of the release before does not find them, and takes no other
+hash of a key."""
 DAY_S = 86_400.0
 RETIRED_AFTER_S = 3_600.0
 """Longer than a request that began with the pepper before, and a delivery to the brokers that was on its way."""
 WAITS_LONG_S = 3_600.0
 """A new pepper that some broker does not have for longer is warned of."""
+_ASKED_AT_ONCE = 500
+"""Keys of one look at the database."""
 _REHASHED_AT_ONCE = 500
+"""Each is a transaction and a delivery; the others come with the next round."""
 _log = logging.getLogger(__name__)
 
 
@@ -43,7 +48,9 @@ def rehash_shown(key: ApiKey, text: KeyText) -> None:
     Where that cannot be done the key is as good as before, and its next use tries again.
     """
     try:
-        version = current_version()
+        # One of the configuration alone may be unknown to brokers; this one each of them has.
+        folder = config.current().brokers.pepper_folder
+        version = 0 if folder is None else pepper_folder.current(folder) or 0
         pepper = peppers_for(version).get(version) if key.pepper_version < version else None
         if pepper is not None:
             _rehash(key.pk, version, secret_hmac(pepper, text.secret).hex())
@@ -51,18 +58,42 @@ def rehash_shown(key: ApiKey, text: KeyText) -> None:
         _log.warning("a key keeps its older pepper", extra={"key": key.public_id, "error": str(error)})
 
 
-def rehash_reported(hashes: Mapping[str, str], version: int) -> int:
-    """Brokers were shown these keys (by the id in their text); how many have another hash now."""
+def rehash_reported(seen: KeyUseSeen, version: int) -> int:
+    """Brokers were shown keys and gave their hashes under that version; how many keys have another hash now.
+
+    Only where every broker has the same pepper as this process: a hash of another one would be the end of the key.
+    Raises `OSError`, `ValueError`.
+    """
+    hashes = seen.hashes
+    if not hashes or seen.feature_level < PEPPERS_LEVEL:
+        return 0
+    own = peppers_for(version).get(version)
+    if own is None or seen.peppers.get(version) != pepper_fingerprint(own):
+        _log.warning(
+            "keys keep their older pepper: brokers have another one of the number", extra={"version": version}
+        )
+        return 0
     rehashed = 0
-    for key_id in sorted(hashes)[:_REHASHED_AT_ONCE]:
-        row = ApiKey.objects.filter(key_id=key_id, pepper_version__lt=version).only("pk").first()
-        rehashed += row is not None and _rehash(row.pk, version, hashes[key_id])
+    for row in _stored_before(sorted(hashes), version):
+        rehashed += _rehash(row.pk, version, hashes[row.key_id])
     return rehashed
+
+
+def _stored_before(key_ids: list[str], version: int) -> list[ApiKey]:
+    """The first of those keys whose pepper is older. A busy key is named each time, also when it has this one."""
+    found: list[ApiKey] = []
+    for start in range(0, len(key_ids), _ASKED_AT_ONCE):
+        named = key_ids[start : start + _ASKED_AT_ONCE]
+        rows = ApiKey.objects.filter(key_id__in=named, pepper_version__lt=version, revoked_at=None)
+        found += rows.order_by("key_id").only("pk", "key_id")[: _REHASHED_AT_ONCE - len(found)]
+        if len(found) == _REHASHED_AT_ONCE:
+            break
+    return found
 
 
 def _rehash(pk: int, version: int, secret_hash: str) -> bool:
     with transaction.atomic():
-        row = ApiKey.objects.select_for_update(no_key=True).select_related("tenant").get(pk=pk)
+        row = locked_key(pk)
         if row.revoked_at is not None or row.pepper_version >= version:
             return False
         row.pepper_version, row.secret_hmac = version, secret_hash
@@ -75,14 +106,43 @@ def _rehash(pk: int, version: int, secret_hash: str) -> bool:
 # -- versions -----------------------------------------------------------------------------------------------
 
 
+def make_next(seen: KeyUseSeen) -> tuple[int, bool]:
+    """Make the next pepper, unless one waits for brokers; (version, whether it is new). `seen`: what the brokers have
+    just said. Raises `OSError`, `ValueError` saying what to do.
+
+    Its number is one that no pepper had, by the folder, the configuration, the keys and the brokers: a folder that was
+    lost or taken back would else give a number to another content.
+    """
+    folder = config.current().brokers.pepper_folder
+    if folder is None:
+        raise ValueError("brokers.pepper_folder: not configured")
+    if seen.feature_level < PEPPERS_LEVEL:
+        raise ValueError(
+            f"brokers.pepper_folder: peppers are made from feature level {PEPPERS_LEVEL} on, the cluster is at level"
+            f" {seen.feature_level}; raise it with `penstock cluster features --raise {PEPPERS_LEVEL}`"
+        )
+    missing = sorted(version for version in _needed(seen) if not peppers_for(version))
+    if missing:
+        raise ValueError(
+            f"{folder / str(missing[0])}: keys need this pepper and it is not here; copy the file from a broker or from"
+            " a backup of the folder, or revoke the keys that have it. Until then no other is made"
+        )
+    newest = newest_version()
+    if newest > current_version():
+        return newest, False
+    of_keys = ApiKey.objects.aggregate(newest=Max("pepper_version"))["newest"] or 0
+    version = max(newest, of_keys, *seen.peppers_used, *seen.peppers) + 1
+    return version, pepper_folder.make(folder, version)
+
+
 def turn(seen: KeyUseSeen) -> None:
     """One round of the schedule. `seen`: what the brokers have just said. Raises `OSError`, `ValueError`."""
     brokers = config.current().brokers
-    if brokers.pepper_folder is None:
+    if brokers.pepper_folder is None or seen.feature_level < PEPPERS_LEVEL:
         return
     newest, current = newest_version(), current_version()
     if newest == current and brokers.pepper_days and age_s(newest) >= brokers.pepper_days * DAY_S:
-        newest, made = make_next()
+        newest, made = make_next(seen)
         if made:
             _log.info("a pepper was made", extra={"version": newest})
     if newest > current:
@@ -106,11 +166,16 @@ def _retire(seen: KeyUseSeen, current: int) -> None:
     # Without the current one not every broker has answered.
     if not old or used_for_s < RETIRED_AFTER_S or current not in seen.peppers or outbox.waits(KIND_KEY):
         return
-    needed = seen.peppers_used | set(_usable().values_list("pepper_version", flat=True).distinct())
+    needed = _needed(seen)
     for version in old:
         if version not in needed:
             pepper_folder.remove(folder, version)
             _log.info("a pepper was removed", extra={"version": version})
+
+
+def _needed(seen: KeyUseSeen) -> set[int]:
+    """Versions that some valid key has, here or at a broker."""
+    return {*seen.peppers_used, *_usable().values_list("pepper_version", flat=True).distinct()}
 
 
 def _usable() -> QuerySet[ApiKey]:

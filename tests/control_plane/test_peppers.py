@@ -6,11 +6,14 @@ that runs elsewhere.
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 from click.testing import CliRunner
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from control_plane import config
 from control_plane.access import actions as access
@@ -18,6 +21,7 @@ from control_plane.brokers.view import KeyUseSeen
 from control_plane.commands import server
 from control_plane.outbox import in_request
 from control_plane.outbox.models import Delivery
+from control_plane.reconciliation.tasks import note_key_use
 from daemon import pepper_folder
 from penstock.contract.api_keys import ApiKey as KeyText
 from penstock.rules.credentials import pepper_fingerprint, secret_hmac
@@ -51,14 +55,19 @@ def key() -> tuple[ApiKey, KeyText]:
     return access.create_key(ACTOR, tenant, name="app")
 
 
-def seen(*, used: frozenset[int] = frozenset(), but: int = 0) -> KeyUseSeen:
+def seen(*, used: frozenset[int] = frozenset(), but: int = 0, level: int = 2) -> KeyUseSeen:
     """All brokers have every pepper that there is, `but` this one."""
     known = {}
     for version in range(1, credentials.newest_version() + 1):
         pepper = credentials.peppers_for(version).get(version)
         if pepper is not None and version != but:
             known[version] = pepper_fingerprint(pepper)
-    return KeyUseSeen(ages_s={}, hashes={}, peppers=known, peppers_used=used)
+    return KeyUseSeen(ages_s={}, hashes={}, peppers=known, peppers_used=used, feature_level=level)
+
+
+def with_hashes(hashes: dict[str, str], **others: int) -> KeyUseSeen:
+    """All brokers say that, and give these hashes of keys by the id in their text."""
+    return replace(seen(**others), hashes=hashes)  # type: ignore[arg-type]
 
 
 def shown(text: KeyText) -> int:
@@ -72,7 +81,7 @@ def shown(text: KeyText) -> int:
 
 def in_use() -> int:
     """Make the next pepper and put it to use; its version."""
-    version, _ = credentials.make_next()
+    version, _ = peppers.make_next(seen())
     peppers.turn(seen())
     assert credentials.current_version() == version
     return version
@@ -112,14 +121,14 @@ def test_no_days_are_no_schedule(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_pepper_that_one_broker_lacks_or_has_otherwise_is_not_used() -> None:
     _, text = key()
-    version, _ = credentials.make_next()
+    version, _ = peppers.make_next(seen())
     peppers.turn(seen(but=version))
     assert credentials.current_version() == 1
     other = seen()
     other.peppers[version] = pepper_fingerprint(b"another pepper" * 3)
     peppers.turn(other)
     assert credentials.current_version() == 1 == shown(text)
-    assert credentials.make_next() == (version, False), "one waits, so no other is made"
+    assert peppers.make_next(seen()) == (version, False), "one waits, so no other is made"
 
 
 def test_a_process_that_was_killed_between_making_and_using_leaves_nothing_to_mend(folder: Path) -> None:
@@ -172,13 +181,13 @@ def test_brokers_give_hashes_of_keys_that_were_shown_to_them() -> None:
     version = in_use()
     given = secret_hmac(credentials.peppers_for(version)[version], text.secret).hex()
     told = {row.key_id: given, revoked.key_id: given, "unknown": given}
-    assert peppers.rehash_reported(told, version) == 1
-    assert peppers.rehash_reported(told, version) == 0
+    assert peppers.rehash_reported(with_hashes(told), version) == 1
+    assert peppers.rehash_reported(with_hashes(told), version) == 0
     revoked.refresh_from_db()
     assert revoked.pepper_version == 1
     assert shown(text) == version
     # What comes late of a pepper before does not go back.
-    assert peppers.rehash_reported({row.key_id: "00" * 32}, 1) == 0
+    assert peppers.rehash_reported(with_hashes({row.key_id: "00" * 32}), 1) == 0
 
 
 def test_an_old_pepper_is_removed_when_no_key_and_no_broker_needs_it(folder: Path) -> None:
@@ -226,7 +235,151 @@ def test_a_folder_that_cannot_be_read_refuses_no_key(folder: Path) -> None:
 
 def test_an_operator_makes_a_pepper_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("control_plane.commands._configure", lambda file: None)
+    monkeypatch.setattr("control_plane.brokers.client.key_use", lambda within_s: seen(level=1))
+    answer = CliRunner().invoke(server, ["rotate-pepper", "--config", "server.json"])
+    assert answer.exit_code != 0
+    assert "from feature level 2 on" in str(answer.exception), answer
+    assert pepper_folder.versions(folder) == []
+    monkeypatch.setattr("control_plane.brokers.client.key_use", lambda within_s: seen())
     for said in ("Pepper 2 is made.", "Pepper 2 was made before"):
         answer = CliRunner().invoke(server, ["rotate-pepper", "--config", "server.json"])
         assert (answer.exit_code, answer.output.startswith(said)) == (0, True), answer.output
     assert pepper_folder.versions(folder) == [2]
+
+
+def test_below_the_feature_level_no_pepper_is_made_or_used(folder: Path) -> None:
+    """A broker of the release before may come back: it would find none of them."""
+    _, text = key()
+    age(config.current().brokers.pepper_file, 91)
+    try:
+        peppers.turn(seen(level=1))
+    finally:
+        age(config.current().brokers.pepper_file, 0)
+    assert pepper_folder.versions(folder) == []
+    pepper_folder.make(folder, 2)
+    peppers.turn(seen(level=1))
+    assert (credentials.current_version(), shown(text)) == (1, 1)
+    peppers.turn(seen())
+    assert shown(text) == 2
+
+
+def test_a_newer_pepper_of_the_configuration_alone_is_for_new_keys(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers have not said that they have it."""
+    _, text = key()
+    now = config.current()
+    folder.mkdir()
+    (folder / "1").write_text(now.brokers.pepper_file.read_text())
+    (tmp_path / "second").write_text("cd" * 32 + "\n")
+    brokers = msgspec.structs.replace(now.brokers, pepper_file=tmp_path / "second", pepper_version=2)
+    monkeypatch.setattr(config, "current", lambda: msgspec.structs.replace(now, brokers=brokers))
+    new_process()
+    assert credentials.current_version() == 2
+    assert shown(text) == 1
+    new_process()
+
+
+def test_a_number_is_given_once_whatever_became_of_the_folder(folder: Path) -> None:
+    in_use()
+    row, _ = key()
+    tenants.revoke_key(ACTOR, row)
+    before = seen()
+    for file in folder.iterdir():
+        file.unlink()
+    new_process()
+    # The keys' rows, what brokers need and what they have: each by itself.
+    assert peppers.make_next(seen()) == (3, True)
+    ApiKey.objects.update(pepper_version=1)
+    pepper_folder.remove(folder, 3)
+    new_process()
+    assert peppers.make_next(before) == (3, True)
+
+
+@pytest.mark.parametrize("by_brokers", [True, False])
+def test_while_a_pepper_that_keys_need_is_missing_no_other_is_made(folder: Path, by_brokers: bool) -> None:
+    in_use()
+    if not by_brokers:
+        key()
+    whole = (folder / "2").read_text()
+    (folder / "2").unlink()
+    new_process()
+    use = seen(used=frozenset({2} if by_brokers else ()))
+    with pytest.raises(
+        ValueError, match="peppers/2: keys need this pepper and it is not here; copy the file"
+    ):
+        peppers.make_next(use)
+    assert pepper_folder.versions(folder) == []
+    (folder / "2").write_text(whole)
+    assert peppers.make_next(use) == (3, True)
+
+
+def test_a_hash_of_brokers_that_have_another_pepper_of_the_number_is_not_stored() -> None:
+    """The text of a key is kept nowhere: with a wrong hash it would be lost."""
+    row, text = key()
+    version = in_use()
+    given = secret_hmac(b"another pepper" * 3, text.secret).hex()
+    other = with_hashes({row.key_id: given})
+    other.peppers[version] = pepper_fingerprint(b"another pepper" * 3)
+    assert peppers.rehash_reported(other, version) == 0
+    assert peppers.rehash_reported(with_hashes({row.key_id: given}, but=version), version) == 0
+    assert peppers.rehash_reported(with_hashes({row.key_id: given}, level=1), version) == 0
+    row.refresh_from_db()
+    assert row.pepper_version == 1
+    assert shown(text) == version
+
+
+def test_many_busy_keys_that_are_hashed_already_keep_no_other_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peppers, "_ASKED_AT_ONCE", 2)
+    monkeypatch.setattr(peppers, "_REHASHED_AT_ONCE", 3)
+    row, _ = key()
+    version = in_use()
+    older = [access.create_key(ACTOR, row.tenant, name=f"app-{number}")[0] for number in range(7)]
+    given = with_hashes({one.key_id: "ab" * 32 for one in [row, *older]})
+    wait = sorted(one.key_id for one in older)[-5:]
+    ApiKey.objects.filter(key_id__in=wait).update(pepper_version=1)
+    ApiKey.objects.filter(pk=row.pk).update(pepper_version=version)
+    assert [peppers.rehash_reported(given, version) for _ in range(3)] == [3, 2, 0]
+    assert not ApiKey.objects.filter(pepper_version=1).exists()
+
+
+def test_the_use_of_keys_is_noted_whatever_became_of_the_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    row, _ = key()
+    asked: list[int] = []
+
+    def key_use(within_s: float, version: int) -> KeyUseSeen:
+        asked.append(version)
+        return replace(with_hashes({row.key_id: "ab" * 32}), ages_s={row.key_id: 1.0})
+
+    monkeypatch.setattr("control_plane.brokers.client.key_use", key_use)
+    folder.mkdir()
+    (folder / "current").write_text("not a version\n")
+    note_key_use()
+    row.refresh_from_db()
+    assert row.last_used_at is not None
+    assert (row.pepper_version, asked) == (1, [0])
+    assert "the folder of peppers cannot be used" in caplog.text
+    (folder / "current").unlink()
+    (folder / "current").mkdir()
+    note_key_use()
+    assert asked == [0, 0]
+
+
+def test_what_changes_one_key_does_not_lock_its_tenant() -> None:
+    """Showing a key would wait for each change of the tenant, and rotating one locks the tenant first."""
+    row, text = key()
+    in_use()
+    with CaptureQueriesContext(connection) as caught:
+        assert shown(text) == 2
+        tenants.touch_key(ACTOR, row)
+        tenants.revoke_key(ACTOR, row)
+    locks = [query["sql"] for query in caught if "FOR NO KEY UPDATE" in query["sql"]]
+    of_keys = [sql for sql in locks if 'FROM "tenants_apikey"' in sql]
+    assert len(of_keys) == 3
+    for sql in of_keys:
+        assert sql.endswith('FOR NO KEY UPDATE OF "tenants_apikey"'), sql
+    assert not [sql for sql in locks if 'FROM "tenants_tenant"' in sql]

@@ -46,6 +46,7 @@ class KeyUseCalls:
         now_ms = self._clock.now_ms()
         page = self._use.page(after=wanted.after, within_ms=wanted.within_ms, now_ms=now_ms)
         self._peppers.read_again(self._clock.monotonic_ms())
+        self._peppers.forget_stored(self._view.image.keys)
         known = self._peppers.known()
         return pb.DescribeKeyUseResponse(
             keys=[

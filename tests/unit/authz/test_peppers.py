@@ -17,12 +17,13 @@ class Folder:
     """Where peppers are kept."""
 
     def __init__(self) -> None:
-        self.peppers: dict[int, bytes] = {}
+        self.peppers: dict[int, bytes | None] = {}
         self.reads = 0
+        self.there = True
 
-    def read(self) -> dict[int, bytes]:
+    def read(self) -> dict[int, bytes | None] | None:
         self.reads += 1
-        return dict(self.peppers)
+        return dict(self.peppers) if self.there else None
 
 
 def broker(tenants: Tenants, folder: Folder) -> Authenticator:
@@ -109,3 +110,34 @@ def test_what_was_removed_is_known_no_more_and_the_configured_one_stays() -> Non
     folder.peppers = {}
     peppers.read_again(READ_AGAIN_MS)
     assert list(peppers.known()) == [1]
+
+
+def test_what_cannot_be_read_now_stays_known() -> None:
+    folder = Folder()
+    peppers = Peppers({1: PEPPERS[1]}, folder.read)
+    folder.peppers = {2: PEPPERS[2], 3: b"z" * 32, 4: None}
+    peppers.read_again(0)
+    assert list(peppers.known()) == [1, 2, 3]
+    folder.there = False
+    peppers.read_again(READ_AGAIN_MS)
+    assert list(peppers.known()) == [1, 2, 3]
+    folder.there, folder.peppers = True, {2: None}
+    peppers.read_again(2 * READ_AGAIN_MS)
+    assert peppers.known() == {version: pepper_fingerprint(PEPPERS[version]) for version in (1, 2)}
+
+
+def test_the_hash_of_a_key_that_has_it_or_is_gone_is_given_no_more() -> None:
+    """A busy key whose stream stays open is not shown again."""
+    tenants, folder = Tenants(), Folder()
+    door = broker(tenants, folder)
+    folder.peppers[2] = PEPPERS[2]
+    door.peppers.read_again(0)
+    for number in (1, 2, 3, 4):
+        tenants.add_key(number, ACME, pepper_version=1)
+        enter(door, 1, number=number)
+    ids = {number: key_number(number).key_id for number in (1, 2, 3, 4)}
+    tenants.add_key(1, ACME, pepper_version=2)
+    tenants.change_key(2, revoked=True)
+    keys = {key_id: record for key_id, record in tenants.image.keys.items() if key_id != ids[3]}
+    door.peppers.forget_stored(keys)
+    assert [number for number, key_id in ids.items() if door.peppers.hash_of(key_id, 2)] == [4]

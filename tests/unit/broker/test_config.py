@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from daemon import pepper_folder
 from daemon.identity_metrics import CertificateFiles
-from data_plane.broker.config import BrokerConfig, read_config
+from data_plane.authz.peppers import READ_AGAIN_MS, Peppers
+from data_plane.broker.config import BrokerConfig, read_config, reader_of
 from data_plane.broker.metadata_config import EtcdMetadata
 from penstock.contract.errors import ConfigurationError
 from tests.certificates import settings, write
@@ -370,3 +372,39 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path: Path, values: dict[s
     values |= {"tls_certificate_file": "/nowhere/cert.pem", "tls_key_file": "/nowhere/key.pem"}
     with pytest.raises(ConfigurationError, match=r"/nowhere/key\.pem: No such file"):
         read(tmp_path, values).tls()
+
+
+def test_a_folder_of_peppers_that_is_gone_or_unreadable_takes_none_away(tmp_path: Path) -> None:
+    folder = tmp_path / "peppers"
+    peppers = Peppers({1: b"a" * 32}, reader_of(folder))
+    peppers.read_again(0)
+    assert list(peppers.known()) == [1], "it is made with the first pepper"
+    pepper_folder.make(folder, 2)
+    pepper_folder.make(folder, 3)
+    peppers.read_again(READ_AGAIN_MS)
+    known = peppers.known()
+    assert list(known) == [1, 2, 3]
+
+    def unreadable() -> None:
+        (folder / "2").unlink()
+        (folder / "2").mkdir()
+
+    def no_folder() -> None:
+        folder.rename(tmp_path / "away")
+
+    def not_mounted() -> None:
+        folder.mkdir()
+
+    def no_folder_at_all() -> None:
+        folder.rmdir()
+        folder.write_text("")
+
+    for turn, harm in enumerate((unreadable, no_folder, not_mounted, no_folder_at_all), 2):
+        harm()
+        peppers.read_again(turn * READ_AGAIN_MS)
+        assert peppers.known() == known, harm.__name__
+    folder.unlink()
+    (tmp_path / "away").rename(folder)
+    (folder / "2").rmdir()
+    peppers.read_again(9 * READ_AGAIN_MS)
+    assert list(peppers.known()) == [1, 3]

@@ -302,7 +302,9 @@ def test_a_key_gets_a_newer_pepper_and_an_older_hash_on_its_way_changes_nothing(
     "other",
     [
         {"secret_hmac": "cd" * 32},
-        {"pepper_version": 1, "secret_hmac": "cd" * 32},
+        {"pepper_version": 1, "secret_hmac": "cd" * 32, "scram": {"salt": "2"}},
+        {"pepper_version": 1, "secret_hmac": "cd" * 32, "scram": {}},
+        {"tenant": GLOBEX, "pepper_version": 1, "secret_hmac": "cd" * 32},
         {"tenant": GLOBEX, "pepper_version": 3, "secret_hmac": "cd" * 32},
     ],
 )
@@ -312,6 +314,21 @@ def test_another_secret_is_not_taken_for_another_pepper(store: Store, other: dic
     with pytest.raises(AlreadyExists):
         key(store, 2, **{"pepper_version": 2, **other})
     assert store.image.keys[KEY].secret_hmac == "ab" * 32
+
+
+def test_a_key_of_a_database_that_was_taken_back_changes_and_keeps_its_newer_hash(store: Store) -> None:
+    number = key(store, 1).record.principal
+    key(store, 2, pepper_version=2, secret_hmac="cd" * 32, expires_at_ms=5)
+    bindings = (Binding(topic_prefix="a-", operations=("produce",)),)
+    changed = key(store, 3, name="cd", expires_at_ms=9, bindings=bindings)
+    assert not changed.ignored
+    kept = store.image.keys[KEY]
+    assert (kept.principal, kept.pepper_version, kept.secret_hmac) == (number, 2, "cd" * 32)
+    assert (kept.name, kept.expires_at_ms, kept.bindings, kept.generation) == ("cd", 9, bindings, 3)
+    assert key(store, 2, name="late").ignored
+    # It is shown, and hashed again under the newest.
+    key(store, 4, pepper_version=3, secret_hmac="ef" * 32)
+    assert store.image.keys[KEY].pepper_version == 3
 
 
 def test_a_revocation_is_for_ever_and_a_late_one_is_ignored(store: Store) -> None:

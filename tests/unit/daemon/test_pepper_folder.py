@@ -19,14 +19,14 @@ def test_a_version_is_made_once_whatever_number_of_processes_make_it(tmp_path: P
     assert sorted(made) == [False] * 7 + [True]
     assert [file.name for file in folder.iterdir()] == ["2"]
     assert (folder / "2").stat().st_mode & 0o077 == folder.stat().st_mode & 0o077 == 0
-    assert len(pepper_folder.read_all(folder)[2]) == 32
+    assert len(pepper_folder.read_all(folder)[2] or b"") == 32
 
 
 @pytest.mark.parametrize("content", ["", "ab" * 32, "ab" * 31 + "\n", "xy" * 32 + "\n", "ab" * 33 + "\n"])
 def test_a_file_that_is_not_whole_is_no_pepper_yet(tmp_path: Path, content: str) -> None:
     (tmp_path / "2").write_text(content)
     assert pepper_folder.read_one(tmp_path, 2) is None
-    assert pepper_folder.read_all(tmp_path) == {}
+    assert pepper_folder.read_all(tmp_path) == {2: None}
     assert not pepper_folder.make(tmp_path, 2)
 
 
@@ -44,3 +44,19 @@ def test_the_version_in_use_is_what_was_said_last(tmp_path: Path) -> None:
     (tmp_path / "current").write_text("two\n")
     with pytest.raises(ValueError, match="a version required"):
         pepper_folder.current(tmp_path)
+
+
+def test_one_file_that_cannot_be_read_hides_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "2").mkdir()
+    pepper_folder.make(tmp_path, 3)
+    found = pepper_folder.read_all(tmp_path)
+    assert (found[2], found[3]) == (None, pepper_folder.read_one(tmp_path, 3))
+    assert "a pepper cannot be read" in caplog.text
+
+
+def test_a_folder_that_is_missing_is_no_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        pepper_folder.read_all(tmp_path / "none")
+    assert pepper_folder.versions(tmp_path / "none") == []

@@ -1,7 +1,14 @@
 """What all brokers say of keys and peppers, put together."""
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from data_plane.authz.peppers import Peppers
 from data_plane.contract import admin_pb2 as pb
-from data_plane.node.control.key_use_calls import together
+from data_plane.node.admission.key_use import KeyUse
+from data_plane.node.control.key_use_calls import KeyUseCalls, together
+from data_plane.node.ports import Caller
 
 
 def says(known: dict[int, bytes], used: list[int], **keys: tuple[int, bytes]) -> pb.DescribeKeyUseResponse:
@@ -33,3 +40,22 @@ def test_nothing_is_known_by_all_while_one_broker_is_silent() -> None:
     found = together([says({1: b"a"}, [1]), pb.DescribeKeyUseResponse()])
     assert not found.peppers
     assert list(found.peppers_used) == [1]
+
+
+def test_a_key_that_is_stored_under_the_newest_pepper_is_given_without_a_hash() -> None:
+    peppers, use = Peppers({1: b"a" * 32, 2: b"b" * 32}), KeyUse()
+    keys = {}
+    for key_id in ("old", "new"):
+        peppers.note_shown(key_id, 1, "secret")
+        use.note(key_id, 0)
+        keys[key_id] = SimpleNamespace(pepper_version=1, revoked=False, expires_at_ms=0)
+    keys["new"].pepper_version = 2
+    clock = SimpleNamespace(now_ms=lambda: 1, monotonic_ms=lambda: 1.0)
+    environment = SimpleNamespace(config=None, transport=None, clock=clock)
+    view = SimpleNamespace(image=SimpleNamespace(keys=keys))
+    calls = KeyUseCalls(cast(Any, environment), cast(Any, view), use, peppers)
+    asked = pb.DescribeKeyUseRequest(local=True, within_ms=9, pepper_version=2)
+    answer = pb.DescribeKeyUseResponse.FromString(
+        asyncio.run(calls.describe(cast(Caller, None), asked.SerializeToString()))
+    )
+    assert {key.key_id: bool(key.secret_hmac) for key in answer.keys} == {"old": True, "new": False}
