@@ -20,7 +20,7 @@ from data_plane.leases.terms import LimitKey
 from data_plane.node.leasing.pacing import REQUEST_RATE, REQUEST_UNITS
 from data_plane.node.ports import CallFailed, Clock, Connection, ConnectionLost
 from data_plane.node.stats import NodeStats
-from data_plane.throttling.pacing import HOLD_MS_MAX, Pace
+from data_plane.throttling.pacing import Pace
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
 
@@ -60,13 +60,14 @@ class TenantRequests:
         return not pace.line and pace.take(REQUEST_UNITS, self._clock.monotonic_ms())
 
     def beat(self) -> None:
-        """A sign of life of a group's member: it counts, and neither waits nor is refused, for its member would lose
-        its place."""
+        """A sign of life of a group's member: it neither waits nor is refused, for its member would lose its place. It
+        counts if it may go on at once as any other request, and a call that comes next has its turn soon: however many
+        there are, those who wait go on, and calls are not refused for them."""
         pace = self._pace(self._limit)
-        if pace is not None:
+        if pace is not None and not pace.line:
             now_ms = self._clock.monotonic_ms()
-            if pace.clears_in_ms(now_ms) < HOLD_MS_MAX:
-                pace.enter(REQUEST_UNITS, now_ms, may_refuse=False)
+            if pace.wait_ms(pace.let_in + REQUEST_UNITS, now_ms) <= CALL_WAIT_MS_MAX / 2:
+                pace.take(REQUEST_UNITS, now_ms)
 
     async def call(self) -> None:
         """Count a call when its turn comes. Raises `CallFailed` if that is too far away."""
