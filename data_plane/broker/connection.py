@@ -19,7 +19,8 @@ GRPC_ERRORS = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 
 
 class GrpcConnection:
-    """States: open -> lost (the peer is gone: what has arrived can still be received) or closed (by us)."""
+    """States: open -> lost (the peer is gone, or has ended its direction: what has arrived can still be received) or
+    closed (by us)."""
 
     def __init__(
         self,
@@ -32,7 +33,8 @@ class GrpcConnection:
         self._frames: deque[bytes] = deque()
         self._buffered_bytes = 0
         self._lost = ""
-        self._closed = False
+        self._closed = self._gone = False
+        self._wake_when_gone: Callable[[], None] | None = None
         self._receiver: asyncio.Future[None] | None = None
         self._space = asyncio.Event()
         self._pump = asyncio.create_task(self._read_ahead())
@@ -80,8 +82,21 @@ class GrpcConnection:
         self._pump.cancel()
         self.lose("the stream is over")
 
+    @property
+    def is_gone(self) -> bool:
+        return self._gone
+
+    def when_gone(self, wake: Callable[[], None] | None) -> None:
+        self._wake_when_gone = wake
+
     def lose(self, reason: str) -> None:
         """The stream has ended: every receive and send fails. The first reason counts."""
+        self._end(reason)
+        self._gone = True
+        if self._wake_when_gone is not None:
+            self._wake_when_gone()
+
+    def _end(self, reason: str) -> None:
         self._lost = self._lost or reason
         self._wake()
 
@@ -94,7 +109,7 @@ class GrpcConnection:
             self._receiver.set_result(None)
 
     async def _read_ahead(self) -> None:
-        reason = "the peer closed the stream"
+        reason, end = "the peer closed the stream", self._end
         try:
             while (frame := await self._read()) is not grpc.aio.EOF:
                 self._frames.append(frame)
@@ -104,11 +119,11 @@ class GrpcConnection:
                     self._space.clear()
                     await self._space.wait()
         except grpc.aio.AioRpcError as error:
-            reason = f"{error.code().name}: {error.details()}"
+            reason, end = f"{error.code().name}: {error.details()}", self.lose
         except GRPC_ERRORS as error:
-            reason = str(error) or "the stream has ended"
+            reason, end = str(error) or "the stream has ended", self.lose
         except asyncio.CancelledError:
-            reason = "the stream was cancelled"
+            reason, end = "the stream was cancelled", self.lose
             raise
         finally:
-            self.lose(reason)
+            end(reason)

@@ -9,6 +9,7 @@ No task reads or writes. The loop hands over what has arrived; a frame is writte
 import asyncio
 import socket
 from collections import deque
+from collections.abc import Callable
 from typing import cast
 
 from data_plane.broker import peer_wire as wire
@@ -49,6 +50,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._receiver: asyncio.Future[None] | None = None
         self._sender: asyncio.Future[None] | None = None
         self._linger: asyncio.TimerHandle | None = None
+        self._wake_when_gone: Callable[[], None] | None = None
         self._transport: asyncio.Transport
 
     # -- the port --------------------------------------------------------------------------------------------
@@ -94,6 +96,13 @@ class PeerConnection(asyncio.BufferedProtocol):
         """Every send and receive fails from now on; what was sent still goes out."""
         self.finish(0, "")
 
+    @property
+    def is_gone(self) -> bool:
+        return bool(self._lost)
+
+    def when_gone(self, wake: Callable[[], None] | None) -> None:
+        self._wake_when_gone = wake
+
     # -- for listener and transport ----------------------------------------------------------------------------
 
     def finish(self, code: int, reason: str) -> None:
@@ -128,6 +137,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._lost = self._lost or reason
         self._wake(self._receiver)
         self._wake(self._sender)
+        if self._wake_when_gone is not None:
+            self._wake_when_gone()
 
     @property
     def ended_with(self) -> tuple[int, str]:

@@ -147,6 +147,13 @@ class _Begun:
     def close(self) -> None:
         self._connection.close()
 
+    @property
+    def is_gone(self) -> bool:
+        return self._connection.is_gone
+
+    def when_gone(self, wake: Callable[[], None] | None) -> None:
+        self._connection.when_gone(wake)
+
 
 def _known_by_first_frame(handler: StreamHandler) -> StreamHandler:
     async def serve(caller: Caller, connection: Connection) -> None:

@@ -56,6 +56,14 @@ class Connection(Protocol):
 
     def close(self) -> None: ...
 
+    @property
+    def is_gone(self) -> bool:
+        """Nothing that is sent reaches the peer any more; what has arrived may still be received. A peer that only
+        ends its own direction is still there."""
+
+    def when_gone(self, wake: Callable[[], None] | None) -> None:
+        """Call this when that happens, in place of what was to be called before; None: nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:

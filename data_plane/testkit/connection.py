@@ -69,6 +69,7 @@ class Endpoint:
         "_sender",
         "_stuck",
         "_unread",
+        "_wake_when_gone",
         "closed",
         "host",
         "on_gone",
@@ -88,6 +89,7 @@ class Endpoint:
         """The other end; None while the opening has not arrived."""
         self.on_gone: Callable[[], None] | None = None
         """Called once when the peer closed or the connection was lost."""
+        self._wake_when_gone: Callable[[], None] | None = None
         self.closed = False
         self._lost_reason = ""
         self._inbox: deque[bytes] = deque()
@@ -149,6 +151,13 @@ class Endpoint:
             self._on_wire.clear()
             if self.peer_end is not None:
                 self.peer_end.lose_later("reset: closed by the peer")
+
+    @property
+    def is_gone(self) -> bool:
+        return self.closed or self.lost or (self._ending is not None and not self._ending.half)
+
+    def when_gone(self, wake: Callable[[], None] | None) -> None:
+        self._wake_when_gone = wake
 
     def __repr__(self) -> str:
         return f"<{self.host} to {self.peer}>"
@@ -266,6 +275,7 @@ class Endpoint:
         was_lost, self.closed = bool(self._lost_reason), True
         self._network.forget(self)
         self._wake()
+        self._tell_waiting()
         return not was_lost and self.process.alive
 
     def _wake(self) -> None:
@@ -273,7 +283,12 @@ class Endpoint:
             if waiter is not None and not waiter.done():
                 waiter.set_result(None)
 
+    def _tell_waiting(self) -> None:
+        if self._wake_when_gone is not None:
+            self._wake_when_gone()
+
     def _tell_gone(self) -> None:
+        self._tell_waiting()
         on_gone, self.on_gone = self.on_gone, None
         if on_gone is not None:
             on_gone()

@@ -151,7 +151,7 @@ _OUTCOMES = {
         "A frame of a stream waits for its turn, and its stream takes no further one meanwhile. A call waits up to "
         f"{CALL_WAIT_MS_MAX // 1000} s; one whose turn is further away is refused: `THROTTLED` with the milliseconds "
         "after which it clears. All of a tenant wait in one line at each broker. Signs of life of groups' members "
-        "count, and neither wait nor are refused.",
+        "neither wait nor are refused, and count where they would not have to wait.",
     ),
     "connection_attempts_per_s": (
         "each broker for itself, from feature level 2 on",

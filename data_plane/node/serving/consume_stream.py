@@ -90,7 +90,7 @@ class ConsumeStream:
         self._by_replica: dict[Replica, int] = {}
         self._ready: dict[int, None] = {}
         self._errors: list[pb.ConsumePush] = []
-        self._recheck_due = False
+        self._recheck_due = self._sign_due = False
         self._wake = asyncio.Event()
         self._read_turns = ReadTurns(pace, self._wake.set, clock, stats)
         self._zone = ""
@@ -134,7 +134,7 @@ class ConsumeStream:
             frame = await self._connection.receive()
             kind, head, _ = unpack_frame(frame)
             if kind is FrameKind.CONSUME_OPEN:
-                await self._requests.frame()
+                await self._requests.frame(self._connection, self._say_something)
             await self._turns.turn()
             self._gate.check(self._principal)
             try:
@@ -142,6 +142,11 @@ class ConsumeStream:
             except PenstockError as refusal:
                 raise FrameError(refusal.message) from None
             self._wake.set()
+
+    def _say_something(self) -> None:
+        """The client waits, and a push of nothing says that the broker is there."""
+        self._sign_due = True
+        self._wake.set()
 
     async def _take(self, kind: FrameKind, head: bytes) -> None:
         turn = self._begin_turn()
@@ -260,7 +265,10 @@ class ConsumeStream:
                 await self._recheck()
             wait_ms = self._wait_ms()
             frame = await self._next_frame() if wait_ms == 0 else self._packed(self._head(), [])
+            if frame is None and self._sign_due:
+                frame = pack_frame(FrameKind.CONSUME_PUSH, pb.ConsumePushHead().SerializeToString())
             if frame is not None:
+                self._sign_due = False
                 # A peer that does not read makes this wait: not at the head of the line, where others wait behind it.
                 self._read_turns.leave()
                 await self._connection.send(frame)

@@ -115,9 +115,10 @@ class ProduceStream:
         try:
             while True:
                 frame = await self._connection.receive()
-                await self._committer.below_bound()
                 if not self._requests.passes():
-                    await self._requests.frame()
+                    # An answer without results says that the broker is there.
+                    await self._requests.frame(self._connection, self._wake.set)
+                await self._committer.below_bound()
                 if self._refused:
                     await self._turns.turn_of_refused()
                     self._refused = 0
@@ -421,4 +422,6 @@ class ProduceStream:
             try:
                 await self._connection.send(pack_frame(FrameKind.PRODUCE_ANSWER, head.SerializeToString()))
             except ConnectionLost:
-                return
+                # Of a client that has only ended its own direction all that it sent is still taken.
+                if self._connection.is_gone:
+                    return

@@ -5,10 +5,12 @@ consume. What a client says to keep going is none: credit, and closing partition
 
     comes --the pace is clear, and none waits--> goes on
     comes --else--> in the line --it is the first, and the pace is clear--> goes on
+                                --its client is gone--> away, and its frame with it
     comes --a call, and the line is too long--> refused
 
 All of a tenant wait in one line at each broker, so calls do not overtake streams, nor streams calls. A stream whose
-frame waits reads no further one: its client's connection fills, and the client waits.
+frame waits reads no further one: its client's connection fills, and the client waits. It hears meanwhile that
+the broker is there, or it would take the stream for a broken one and begin at the end of the line once more.
 """
 
 import asyncio
@@ -16,14 +18,17 @@ from collections.abc import Callable
 
 from data_plane.leases.terms import LimitKey
 from data_plane.node.leasing.pacing import REQUEST_RATE, REQUEST_UNITS
-from data_plane.node.ports import CallFailed, Clock
+from data_plane.node.ports import CallFailed, Clock, Connection, ConnectionLost
 from data_plane.node.stats import NodeStats
-from data_plane.throttling.pacing import HOLD_MS_MAX, Pace
+from data_plane.throttling.pacing import Pace
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId
 
 CALL_WAIT_MS_MAX = 1_000
 """A call that would wait longer is refused: its client decides earlier what to do, and nothing of it is kept here."""
+SIGN_MS = 5_000
+"""A stream whose frame waits says something this often: clients give up one that says nothing for 15 s, and consumers
+ask once more after 10."""
 _SOON_MS, _LOOK_MS = 0.1, 250.0
 """Between looks of the first one: not so soon that a clock does not move, and its tenant's rate may be another one."""
 
@@ -55,13 +60,14 @@ class TenantRequests:
         return not pace.line and pace.take(REQUEST_UNITS, self._clock.monotonic_ms())
 
     def beat(self) -> None:
-        """A sign of life of a group's member: it counts, and neither waits nor is refused, for its member would lose
-        its place."""
+        """A sign of life of a group's member: it neither waits nor is refused, for its member would lose its place. It
+        counts if it may go on at once as any other request, and a call that comes next has its turn soon: however many
+        there are, those who wait go on, and calls are not refused for them."""
         pace = self._pace(self._limit)
-        if pace is not None:
+        if pace is not None and not pace.line:
             now_ms = self._clock.monotonic_ms()
-            if pace.clears_in_ms(now_ms) < HOLD_MS_MAX:
-                pace.enter(REQUEST_UNITS, now_ms, may_refuse=False)
+            if pace.wait_ms(pace.let_in + REQUEST_UNITS, now_ms) <= CALL_WAIT_MS_MAX / 2:
+                pace.take(REQUEST_UNITS, now_ms)
 
     async def call(self) -> None:
         """Count a call when its turn comes. Raises `CallFailed` if that is too far away."""
@@ -81,40 +87,66 @@ class TenantRequests:
                 )
         await self.frame()
 
-    async def frame(self) -> None:
-        """Count a request when its turn comes, however far away that is."""
+    async def frame(
+        self, connection: Connection | None = None, sign: Callable[[], None] | None = None
+    ) -> None:
+        """Count a request when its turn comes, however far away that is. `sign` is called every `SIGN_MS` until then.
+        Raises `ConnectionLost`, and counts nothing, when the connection is gone before."""
         if self.passes():
             return
-        woken = asyncio.Event()
         began_ms = self._clock.monotonic_ms()
+        waiting = _Waiting(connection, sign, began_ms)
+        if connection is not None:
+            connection.when_gone(waiting.woken.set)
         try:
             while (pace := self._pace(self._limit)) is not None:
-                if await self._waited(pace, woken):
+                if await self._waited(pace, waiting):
                     return
         finally:
+            if connection is not None:
+                connection.when_gone(None)
             self._stats.requests_throttled += 1
             self._stats.requests_throttled_ms += int(self._clock.monotonic_ms() - began_ms)
 
-    async def _waited(self, pace: Pace, woken: asyncio.Event) -> bool:
+    async def _waited(self, pace: Pace, waiting: "_Waiting") -> bool:
         """In the line of this pace until a request is counted there; False: the tenant has another pace, or none."""
+        woken = waiting.woken
         pace.line.join(woken.set, self._clock.monotonic_ms())
         try:
             while self._pace(self._limit) is pace:
                 woken.clear()
-                wait_ms: float | None = None
+                now_ms = self._clock.monotonic_ms()
+                wait_ms = waiting.look(now_ms)
                 if pace.line.is_first(woken.set):
-                    now_ms = self._clock.monotonic_ms()
                     if pace.take(REQUEST_UNITS, now_ms):
                         return True
-                    wait_ms = min(_LOOK_MS, max(_SOON_MS, pace.clears_in_ms(now_ms)))
+                    wait_ms = min(wait_ms, _LOOK_MS, max(_SOON_MS, pace.clears_in_ms(now_ms)))
                 try:
-                    async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
+                    async with asyncio.timeout(wait_ms / 1000):
                         await woken.wait()
                 except TimeoutError:
                     pass
             return False
         finally:
             pace.line.leave(woken.set, self._clock.monotonic_ms())
+
+
+class _Waiting:
+    """A frame in the line, or a call."""
+
+    def __init__(self, connection: Connection | None, sign: Callable[[], None] | None, now_ms: float) -> None:
+        self._connection, self._sign, self._sign_at_ms = connection, sign, now_ms + SIGN_MS
+        self.woken = asyncio.Event()
+
+    def look(self, now_ms: float) -> float:
+        """Give a sign if it is time, and answer in how many ms the next one is due. Raises `ConnectionLost`."""
+        if self._connection is not None and self._connection.is_gone:
+            raise ConnectionLost(f"{self._connection.peer}: gone while its frame waited")
+        if now_ms >= self._sign_at_ms:
+            self._sign_at_ms = now_ms + SIGN_MS
+            if self._sign is not None:
+                self._sign()
+        return self._sign_at_ms - now_ms
 
 
 def _per_s(pace: Pace) -> str:

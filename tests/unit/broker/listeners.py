@@ -147,6 +147,7 @@ class World:
             streams={
                 "/s/echo": self._echo,
                 "/s/deaf": self._deaf,
+                "/s/leaves": self._leaves,
                 "/s/refuse": self._refuse,
                 "/s/bug": self._bug_stream,
             },
@@ -205,6 +206,16 @@ class World:
         await self.release.wait()
         while True:
             self.seen.append(await connection.receive())
+
+    async def _leaves(self, caller: Caller, connection: Connection) -> None:
+        """Receives nothing, and ends with its client."""
+        gone = asyncio.Event()
+        connection.when_gone(gone.set)
+        self.began.set()
+        if not connection.is_gone:
+            await gone.wait()
+        self.ends.append(f"is gone: {connection.is_gone}")
+        self.finished.set()
 
     async def _refuse(self, caller: Caller, connection: Connection) -> None:
         await connection.receive()

@@ -157,6 +157,20 @@ def test_closing_while_a_send_waits_is_a_lost_connection_and_no_cancellation(way
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_a_stream_that_receives_nothing_learns_at_once_that_its_client_is_gone(way: str) -> None:
+    async def scenario(world: World) -> None:
+        connection = await world.connect(way, "/s/leaves")
+        await connection.send(bytes(2 * READ_AHEAD_BYTES))
+        await world.began.wait()
+        assert not connection.is_gone and not world.ends
+        connection.close()
+        await world.finished.wait()
+        assert world.ends == ["is gone: True"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_stream_whose_client_is_gone_is_told_so_and_not_cancelled(way: str) -> None:
     async def scenario(world: World) -> None:
         connection = await world.connect(way, "/s/echo")

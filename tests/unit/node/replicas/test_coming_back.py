@@ -68,6 +68,13 @@ class LeadersEnd:
     def close(self) -> None:
         """There is but one stream."""
 
+    @property
+    def is_gone(self) -> bool:
+        return False
+
+    def when_gone(self, wake: object) -> None:
+        """It stays."""
+
     async def answer(self, answer: pb.ReplicaAnswer) -> None:
         """Returns when the follower has done with it what it does at once."""
         self._taken.clear()

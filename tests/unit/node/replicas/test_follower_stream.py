@@ -87,6 +87,13 @@ class Wire:
     def close(self) -> None:
         self.lose()
 
+    @property
+    def is_gone(self) -> bool:
+        return False
+
+    def when_gone(self, wake: object) -> None:
+        """Its frames say so."""
+
     def lose(self) -> None:
         self.frames.put_nowait(None)
 

@@ -11,7 +11,8 @@ from data_plane.metadata.model import TenantQuotas, TopicRecord
 from data_plane.metering.increments import PRODUCE, RequestTally
 from data_plane.node.admission.fairness import Fairness, TenantTurns
 from data_plane.node.admission.gate import Gate
-from data_plane.node.ports import CallFailed, ConnectionLost
+from data_plane.node.ports import CallFailed, Connection, ConnectionLost
+from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.serving.produce_stream import ProduceStream
 from data_plane.node.serving.request_turns import RequestTurns
@@ -92,6 +93,13 @@ class Wire:
     def close(self) -> None:
         """Nothing is open."""
 
+    @property
+    def is_gone(self) -> bool:
+        return not self.frames
+
+    def when_gone(self, wake: object) -> None:
+        """It brings all its frames."""
+
 
 def frame() -> bytes:
     head = pb.ProduceHead(acks=-1)
@@ -102,24 +110,26 @@ def frame() -> bytes:
 
 def stream_of(
     slow: Slow,
-    wire: Wire | None = None,
+    wire: Connection | None = None,
     turns: TenantTurns | None = None,
     pace: Pace | None = None,
     storage: Callable[[], str] = lambda: "",
+    requests: RequestTurns | None = None,
+    committer: Committer | None = None,
 ) -> ProduceStream:
     return ProduceStream(
         wire or Wire(frame()),
         slow.tenants.enter(key_number(1)),
         slow.gate,
         slow.find,
-        committer_of(Miniature(), slow, slow.stats),
+        committer or committer_of(Miniature(), slow, slow.stats),
         slow,
         SystemRng(),
         slow.stats,
         refuses_writes=lambda: "",
         confident=lambda: True,
         pace=lambda: pace,
-        requests=RequestTurns(lambda limit: None, slow, slow.stats).of(ACME),
+        requests=(requests or RequestTurns(lambda limit: None, slow, slow.stats)).of(ACME),
         storage_refusal=storage,
         tally=RequestTally(ACME, PRODUCE),
         turns=turns or Fairness(slow, slow.stats).of(ACME),

@@ -12,7 +12,7 @@ from data_plane.node.ports import CallFailed
 from data_plane.node.serving.request_turns import CALL_WAIT_MS_MAX, RequestTurns
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.loop import SimLoop
-from data_plane.throttling.pacing import BURST_MS, HOLD_MS_MAX, Pace
+from data_plane.throttling.pacing import BURST_MS, Pace
 from penstock.contract.errors import ErrorCode
 from tests.unit.authz.setup import ACME
 
@@ -111,16 +111,67 @@ def test_calls_do_not_overtake_streams() -> None:
     desk.run(story())
 
 
-def test_a_sign_of_life_counts_and_neither_waits_nor_is_refused() -> None:
-    desk = Desk(1)
+@pytest.mark.parametrize(("per_s", "counted"), [(20, 6), (1, 0)])
+def test_a_sign_of_life_counts_as_far_as_a_call_that_comes_then_still_has_its_turn(
+    per_s: int, counted: int
+) -> None:
+    desk = Desk(per_s)
     assert desk.pace is not None
     for _ in range(100):
         desk.requests.beat()
-    owed_ms = desk.pace.clears_in_ms(0.0)
-    assert HOLD_MS_MAX <= owed_ms <= HOLD_MS_MAX + 1_000, (
-        "their number does not keep the tenant out without an end"
-    )
-    assert not desk.requests.passes()
+    assert desk.pace.let_in == counted * REQUEST_UNITS
+    assert desk.pace.clears_in_ms(0.0) <= 1_000 / 20
+
+
+def test_a_sign_of_life_takes_no_turn_of_those_who_wait() -> None:
+    desk = Desk(100)
+    assert desk.pace is not None
+    desk.pace.line.join(lambda: None, 0.0)
+    desk.requests.beat()
+    assert desk.pace.let_in == 0
+
+
+@pytest.mark.parametrize("per_s", [0.4, 1, 10, 100])
+def test_frames_and_calls_go_on_however_many_signs_of_life_there_are(per_s: float) -> None:
+    """More of them than the rate allows, all the time."""
+    desk, taken, answered = Desk(per_s), 0, 0
+    seconds = 20 / min(per_s, 10)
+
+    async def beats() -> None:
+        while True:
+            desk.requests.beat()
+            await asyncio.sleep(0.2 / per_s)
+
+    async def frames() -> None:
+        nonlocal taken
+        while True:
+            await desk.requests.frame()
+            taken += 1
+
+    async def calls() -> None:
+        nonlocal answered
+        while True:
+            await asyncio.sleep(1.1 / per_s)
+            await desk.requests.call()
+            answered += 1
+
+    async def story() -> None:
+        beating = asyncio.create_task(beats())
+        await asyncio.sleep(2.0)
+        for _ in range(5):
+            calling = asyncio.create_task(calls())
+            await asyncio.sleep(seconds / 5)
+            assert not calling.done(), "no call is refused"
+            calling.cancel()
+        assert answered >= 0.4 * seconds * per_s
+        asking = asyncio.create_task(frames())
+        await asyncio.sleep(seconds)
+        assert taken >= 0.9 * seconds * per_s
+        for each in (beating, asking):
+            each.cancel()
+        await asyncio.sleep(0)
+
+    desk.run(story())
 
 
 def test_all_that_waits_goes_on_at_once_when_the_limit_ends_and_at_another_pace_when_it_is_another() -> None:
