@@ -16,7 +16,6 @@ from control_plane.audit.actor import Actor, ActorKind
 from control_plane.ids import new_id
 from control_plane.outbox import actions as outbox
 from control_plane.outbox import conditions
-from control_plane.outbox.registry import Delivered
 from penstock.contract.api_keys import ApiKey as KeyText
 from penstock.contract.errors import (
     AlreadyExists,
@@ -523,30 +522,3 @@ def revoke_operator(actor: Actor, *, public_id: str, tenant: str) -> None:
 
 
 # -- what became of a delivery --------------------------------------------------------------------------
-
-
-def note_delivered(model: type[Tenant] | type[ApiKey], public_id: str, done: Delivered) -> None:
-    """The brokers have this generation."""
-    row = model._default_manager.select_for_update(no_key=True).get(public_id=public_id)
-    row.delivered_generation = max(row.delivered_generation, done.generation)
-    row.delivered_revision = max(row.delivered_revision, done.revision)
-    row.conditions = conditions.without(row.conditions, conditions.DELIVERY)
-    row.save(update_fields=["delivered_generation", "delivered_revision", "conditions", "updated_at"])
-
-
-def put_condition(
-    model: type[Tenant] | type[ApiKey], public_id: str, kind: str, reason: str, message: str
-) -> None:
-    """Show a condition on the object."""
-    with transaction.atomic():
-        row = model._default_manager.select_for_update(no_key=True).get(public_id=public_id)
-        row.conditions = conditions.put(row.conditions, kind, reason, message, timezone.now())
-        row.save(update_fields=["conditions", "updated_at"])
-
-
-def clear_condition(model: type[Tenant] | type[ApiKey], public_id: str, kind: str) -> None:
-    """Show it no more."""
-    with transaction.atomic():
-        row = model._default_manager.select_for_update(no_key=True).get(public_id=public_id)
-        row.conditions = conditions.without(row.conditions, kind)
-        row.save(update_fields=["conditions", "updated_at"])

@@ -33,6 +33,7 @@ from penstock.rules.credentials import Credential
 from penstock.rules.timestamps import time_ms
 from quotas.queries import limits_of
 from tenants import actions as tenant_actions
+from tenants import observed as observed_tenants
 from tenants import queries as tenants
 from tenants.models import ApiKey, Tenant
 
@@ -55,10 +56,10 @@ class TenantDeliverer:
         return _seen(_put_tenant(tenant), tenant.generation)
 
     def delivered(self, object_id: str, done: Delivered) -> None:
-        tenant_actions.note_delivered(Tenant, object_id, done)
+        observed_tenants.note_delivered(Tenant, object_id, done)
 
     def failed(self, object_id: str, reason: str, message: str) -> None:
-        tenant_actions.put_condition(Tenant, object_id, DELIVERY, reason, message)
+        observed_tenants.put_condition(Tenant, object_id, DELIVERY, reason, message)
 
 
 class KeyDeliverer:
@@ -103,10 +104,10 @@ class KeyDeliverer:
             return pb.Outcome()  # it never reached them
 
     def delivered(self, object_id: str, done: Delivered) -> None:
-        tenant_actions.note_delivered(ApiKey, object_id, done)
+        observed_tenants.note_delivered(ApiKey, object_id, done)
 
     def failed(self, object_id: str, reason: str, message: str) -> None:
-        tenant_actions.put_condition(ApiKey, object_id, DELIVERY, reason, message)
+        observed_tenants.put_condition(ApiKey, object_id, DELIVERY, reason, message)
 
 
 class AccessListDeliverer:

@@ -36,6 +36,7 @@ from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access_document import access_list_digest, access_list_json
 from quotas.queries import limits_of
 from tenants import actions as tenant_actions
+from tenants import observed as observed_tenants
 from tenants import queries as tenants
 from tenants.models import ApiKey, Tenant
 
@@ -104,7 +105,7 @@ def _note_drift(
     actor: Actor, model: type[Tenant] | type[ApiKey], public_id: str, tenant: str, action: str, why: str
 ) -> None:
     """Part of the caller's transaction."""
-    tenant_actions.put_condition(model, public_id, conditions.DRIFT, "changed_on_brokers", why)
+    observed_tenants.put_condition(model, public_id, conditions.DRIFT, "changed_on_brokers", why)
     audit.record(actor, tenant=tenant, action=action, object_id=public_id, after={"why": why})
 
 
@@ -356,13 +357,13 @@ def _unknown(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
         has_condition = any(c["type"] == conditions.UNKNOWN_OBJECTS for c in row.conditions)
         if not listed:
             if has_condition:
-                tenant_actions.clear_condition(Tenant, row.public_id, conditions.UNKNOWN_OBJECTS)
+                observed_tenants.clear_condition(Tenant, row.public_id, conditions.UNKNOWN_OBJECTS)
             continue
         message = ", ".join(listed[:LISTED_MAX]) + (" …" if len(listed) > LISTED_MAX else "")
         if conditions.has(row.conditions, conditions.UNKNOWN_OBJECTS, message):
             continue
         with transaction.atomic():
-            tenant_actions.put_condition(
+            observed_tenants.put_condition(
                 Tenant, row.public_id, conditions.UNKNOWN_OBJECTS, "not_asked_for", message
             )
             audit.record(
@@ -391,8 +392,8 @@ def _clear_drift(row: DesiredObject) -> None:
     if isinstance(row, Topic):
         observed.clear_condition(row.public_id, conditions.DRIFT)
     elif isinstance(row, Tenant):
-        tenant_actions.clear_condition(Tenant, row.public_id, conditions.DRIFT)
+        observed_tenants.clear_condition(Tenant, row.public_id, conditions.DRIFT)
     elif isinstance(row, TenantAccessList):
         access_actions.clear_condition(row.public_id, conditions.DRIFT)
     elif isinstance(row, ApiKey):
-        tenant_actions.clear_condition(ApiKey, row.public_id, conditions.DRIFT)
+        observed_tenants.clear_condition(ApiKey, row.public_id, conditions.DRIFT)

@@ -20,6 +20,7 @@ from control_plane.topics.models import Topic
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import SYSTEM_TENANT
 from tenants import actions as tenants
+from tenants import observed
 from tenants.closing import actions
 from tenants.models import ApiKey, Membership, Tenant
 from tenants.roles import Standing
@@ -48,7 +49,7 @@ def now(house: House) -> Tenant:
 def delivered(house: House) -> None:
     """The brokers have the tenant as it is now."""
     row = now(house)
-    tenants.note_delivered(Tenant, row.public_id, Delivered(generation=row.generation, revision=1))
+    observed.note_delivered(Tenant, row.public_id, Delivered(generation=row.generation, revision=1))
 
 
 def grace_is_over(house: House) -> None:
