@@ -348,7 +348,7 @@ class ProduceStream:
         answered as ever.
         """
         full, now_ms = self._storage_refusal(), self._clock.monotonic_ms()
-        wait_ms: float = RETRY_MS
+        wait_ms = float(RETRY_MS)
         numbered = header.producer_id != NO_PRODUCER_ID
         if not full:
             # What has no number would slip in before the batch that was refused and comes back then.
