@@ -222,7 +222,7 @@ def credential(house: House, method: str, path: str) -> dict[str, Any]:
 def filled(path: str, house: House) -> str:
     return (
         path.replace("{name}", "orders")
-        .replace("{organisation}", Organisation.objects.get(name="acme").public_id)
+        .replace("{organisation}", Organisation.objects.earliest("pk").public_id)
         .replace("{tenant}", house.tenant.public_id)
         .replace("{", "")
         .replace("}", "")

@@ -282,9 +282,11 @@ class Deliveries:
     def test_what_a_worker_forked_ends_with_it_and_the_next_worker_keeps_the_schedule(
         self, service: Service
     ) -> None:
+        service.wait_until(
+            "one takes tasks, one keeps the schedule", lambda: len(service.forked("worker")) >= 2
+        )
         forked = service.kill_alone("worker")
         try:
-            assert len(forked) >= 2, "one takes tasks, one keeps the schedule"
             service.wait_until("they have ended", lambda: not any(map(_runs, forked)))
         finally:
             service.start_again("worker")

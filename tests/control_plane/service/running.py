@@ -255,10 +255,14 @@ class Service:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(PATIENCE_S)
 
+    def forked(self, name: str) -> list[psutil.Process]:
+        """What the process forked and that runs now."""
+        return psutil.Process(self._processes[name].pid).children(recursive=True)
+
     def kill_alone(self, name: str) -> list[psutil.Process]:
         """SIGKILL to the process alone; those that it had forked."""
+        forked = self.forked(name)
         process = self._processes.pop(name)
-        forked = psutil.Process(process.pid).children(recursive=True)
         process.kill()
         process.wait(PATIENCE_S)
         return forked
