@@ -4,6 +4,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from data_plane.authz.peppers import Peppers
 from data_plane.contract import admin_pb2 as pb
 from data_plane.node.admission.key_use import KeyUse
@@ -42,6 +44,7 @@ def test_nothing_is_known_by_all_while_one_broker_is_silent() -> None:
     assert list(found.peppers_used) == [1]
 
 
+@pytest.mark.pure  # environment and view are stand-ins
 def test_a_key_that_is_stored_under_the_newest_pepper_is_given_without_a_hash() -> None:
     peppers, use = Peppers({1: b"a" * 32, 2: b"b" * 32}), KeyUse()
     keys = {}

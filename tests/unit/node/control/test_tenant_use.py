@@ -6,6 +6,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
+import pytest
+
 from data_plane.contract import admin_pb2 as pb
 from data_plane.metadata.features import LEASES
 from data_plane.metadata.model import TenantQuotas
@@ -22,6 +24,8 @@ from data_plane.testkit.loop import SimLoop
 from penstock.contract.ids import BrokerId, TenantId
 from penstock.rules.names import AUDIT_TOPIC
 from tests.unit.log.miniature import Miniature
+
+pytestmark = pytest.mark.pure  # its environment is a stand-in
 from tests.unit.node.replicas.test_follower_stream import led
 from tests.unit.node.storage import CONFIG, ME
 
