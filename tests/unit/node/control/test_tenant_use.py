@@ -24,10 +24,10 @@ from data_plane.testkit.loop import SimLoop
 from penstock.contract.ids import BrokerId, TenantId
 from penstock.rules.names import AUDIT_TOPIC
 from tests.unit.log.miniature import Miniature
-
-pytestmark = pytest.mark.pure  # its environment is a stand-in
 from tests.unit.node.replicas.test_follower_stream import led
 from tests.unit.node.storage import CONFIG, ME
+
+pytestmark = pytest.mark.pure  # its environment is a stand-in
 
 _T = TypeVar("_T")
 ACME = TenantId("t")
