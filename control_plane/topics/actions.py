@@ -222,7 +222,7 @@ def delete_topic(actor: Actor, tenant: Tenant, name: str) -> Topic:
     """
     with transaction.atomic():
         topic = locked_topic(tenant, name)
-        check_by_hand(actor, topic)
+        check_removable(actor, topic)
         if counts(actor):
             note(tenant, topic.partitions)
         topic.deleted_at = timezone.now()
@@ -329,13 +329,22 @@ def checked_partitions(partitions: int) -> None:
 
 
 def check_by_hand(actor: Actor, topic: Topic) -> None:
-    """Raise `InvalidRequest` for a change of a topic that is the service's to change."""
+    """Raise `InvalidRequest` for a change of a topic that only the service itself makes."""
+    if actor.kind is ActorKind.SYSTEM:
+        return
     if topic.tenant.public_id == SYSTEM_TENANT:
-        raise InvalidRequest(f"topic {topic.name!r}: the service's own topics stay")
-    if topic.name == AUDIT_TOPIC and actor.kind is not ActorKind.SYSTEM:
+        raise InvalidRequest(f"topic {topic.name!r}: the service changes its own topics itself")
+    if topic.name == AUDIT_TOPIC:
         raise InvalidRequest(
             f"topic {topic.name!r}: it is the service's own; PATCH or DELETE /v1/audit-topic, or penstock audit topic"
         )
+
+
+def check_removable(actor: Actor, topic: Topic) -> None:
+    """Raise `InvalidRequest` for a topic that always stays, or that the actor may not change."""
+    if topic.tenant.public_id == SYSTEM_TENANT:
+        raise InvalidRequest(f"topic {topic.name!r}: the service's own topics stay")
+    check_by_hand(actor, topic)
 
 
 def check_retention(tenant: Tenant, name: str, retention_ms: int) -> None:

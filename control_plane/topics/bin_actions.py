@@ -36,7 +36,7 @@ def remove_topic(actor: Actor, tenant: Tenant, name: str, *, purge: bool = False
     days = limits_of(tenant).bin_days
     with transaction.atomic():
         topic = actions.locked_topic(tenant, name)
-        actions.check_by_hand(actor, topic)
+        actions.check_removable(actor, topic)
         if not days or not topic.on_brokers:
             return actions.delete_topic(actor, tenant, name)
         if actions.counts(actor):

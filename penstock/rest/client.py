@@ -47,6 +47,10 @@ class _Unsent(Exception):
     """No connection could be made: the request did not leave."""
 
 
+class _TooLate(_Unsent):
+    """The deadline passed before the request could leave."""
+
+
 class _AnswerLost(Exception):
     """The request may have arrived; no whole answer came back."""
 
@@ -220,7 +224,8 @@ class RestClient:
                 failure = _refusal(answer, url)
                 wait = max(pause, answer.retry_after_s or 0.0)
             except _Unsent as error:
-                failure = ServiceUnavailable(f"{url}: cannot be reached: {error}")
+                if failure is None or not isinstance(error, _TooLate):
+                    failure = ServiceUnavailable(f"{url}: cannot be reached: {error}")
                 wait = pause
             except _AnswerLost as error:
                 failure = (
@@ -286,7 +291,7 @@ class RestClient:
             sock = connection.sock
             if sock is None:
                 raise ConnectionError("the connection was closed")
-            sock.settimeout(_left(deadline))
+            sock.settimeout(_left_to_begin(deadline))
             connection.request(method, target, body=payload, headers=headers)
             sock.settimeout(_left(deadline))
             answer = connection.getresponse()
@@ -304,7 +309,7 @@ class RestClient:
         return _Answer(answer.status, body, _seconds(answer.getheader("Retry-After")))
 
     def _connect(self, deadline: float) -> http.client.HTTPConnection:
-        left = _left(deadline)
+        left = _left_to_begin(deadline)
         connection = (
             http.client.HTTPConnection(self._host, self._port, timeout=left)
             if self._tls is None
@@ -316,9 +321,6 @@ class RestClient:
             raise ConfigurationError(
                 f"{self.api_url}: its certificate is not trusted: {error.verify_message}; set ca_file"
             ) from error
-        except TimeoutError:
-            connection.close()
-            raise
         except OSError as error:
             connection.close()
             raise _Unsent(str(error)) from error
@@ -394,6 +396,14 @@ def _left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
+    return left
+
+
+def _left_to_begin(deadline: float) -> float:
+    """As `_left`, while nothing was sent. Raises `_TooLate`."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise _TooLate("the time was up before a connection stood")
     return left
 
 

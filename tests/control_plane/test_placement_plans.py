@@ -13,9 +13,12 @@ from control_plane.brokers import client as broker_client
 from control_plane.outbox import in_request
 from control_plane.placement import balancing, cell_actions, driving, plan_actions, planning, queries
 from control_plane.placement.models import Balancer, LoadReport, Move, MoveState, PlacementPlan, PlanState
+from control_plane.topics.actions import create_topic
 from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
 from penstock.contract.errors import InvalidRequest, PreconditionFailed
+from penstock.contract.ids import SYSTEM_TENANT
+from tenants.actions import create_tenant
 from tenants.roles import Standing
 from tests.control_plane.api.lists import Cluster, cluster
 from tests.control_plane.api.lists import hot_partitions as fill_hot_partitions
@@ -97,6 +100,19 @@ def everything_moved(said: Cluster) -> None:
         del found.replicas[:], found.in_sync[:]
         found.replicas.extend(move.target)
         found.in_sync.extend(move.target)
+
+
+def test_the_services_own_topics_get_the_copies_that_new_brokers_allow(said: Cluster) -> None:
+    system = create_tenant(ACTOR, name="system", public_id=SYSTEM_TENANT)
+    create_topic(ACTOR, system, name="__usage", partitions=1, settings={"replication": 1})
+    Topic.objects.update(on_brokers=True)
+    describe(said, [[1]], brokers=3)
+    driving.drive()
+    own = Topic.objects.get()
+    assert (own.settings["replication"], own.settings["min_insync_replicas"]) == (3, 1)
+    Topic.objects.update(copies_due=False)
+    driving.drive()
+    assert Topic.objects.get().settings["min_insync_replicas"] == 2
 
 
 def test_a_plan_shows_what_would_move_and_moves_nothing_until_it_is_confirmed(

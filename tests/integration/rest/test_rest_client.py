@@ -174,6 +174,16 @@ def test_nobody_listening_is_told_as_such() -> None:
             rest.post("/v1/topics")
 
 
+def test_a_change_that_had_no_time_to_leave_is_no_unknown_outcome() -> None:
+    with little_server(lambda _: Answer(body={})) as server, RestClient(server.url) as rest:
+        with pytest.raises(ServiceUnavailable, match="cannot be reached: the time was up"):
+            rest.post("/v1/topics", timeout_s=1e-9)
+        rest.post("/v1/topics")
+        with pytest.raises(ServiceUnavailable, match="cannot be reached: the time was up"):
+            rest.post("/v1/topics", timeout_s=1e-9)  # on the connection that was kept
+    assert len(server.asked) == 1
+
+
 def test_a_kept_connection_that_the_service_closed_is_replaced_without_a_word() -> None:
     with little_server(lambda _: Answer(body={}, close=True)) as server, RestClient(server.url) as rest:
         for _ in range(3):
