@@ -31,7 +31,7 @@ class ReadTurns:
     ) -> None:
         """`pace`: the tenant's now, None = it has no consume rate. `own_pace`: that of the stream's principal alone."""
         self._clock, self._stats = clock, stats
-        self._places = (_Place(own_pace, wake), _Place(pace, wake))
+        self._waits = (_Wait(own_pace, wake), _Wait(pace, wake))
         """In the principal's line first: who waits there takes no place of others in the tenant's."""
         self._since_ms = -1.0
         """Since when it waits; below 0 = it does not."""
@@ -41,7 +41,7 @@ class ReadTurns:
     def wait_ms(self) -> float | None:
         """0: read now. Else ask once more after so long, or when woken; None = only when woken."""
         now_ms = self._clock.monotonic_ms()
-        own, tenants = self._places
+        own, tenants = self._waits
         wait_ms = own.wait_ms(now_ms)
         if wait_ms == 0.0:
             wait_ms = tenants.wait_ms(now_ms)
@@ -84,15 +84,15 @@ class ReadTurns:
     def leave(self) -> None:
         """It has nothing to read, or ends."""
         self._since_ms = -1.0
-        for place in self._places:
-            if place.is_taken:
-                place.leave(self._clock.monotonic_ms())
+        for one in self._waits:
+            if one.is_taken:
+                one.leave(self._clock.monotonic_ms())
 
     def _paces(self) -> list[Pace]:
-        return [pace for place in self._places if (pace := place.pace()) is not None]
+        return [pace for one in self._waits if (pace := one.pace()) is not None]
 
 
-class _Place:
+class _Wait:
     """Of one stream in the line of one pace, or not in it."""
 
     def __init__(self, pace: Callable[[], Pace | None], wake: Callable[[], None]) -> None:
