@@ -5,7 +5,7 @@ from typing import ClassVar
 from django.db import models
 
 from quotas.plans import PLAN_NAME_LENGTH_MAX
-from tenants.models import Tenant
+from tenants.models import ServiceAccount, Tenant
 
 
 class PlanVersion(models.Model):
@@ -27,6 +27,25 @@ class PartitionChanges(models.Model):
     tenant = models.OneToOneField(Tenant, on_delete=models.CASCADE, related_name="partition_changes")
     began_at = models.DateTimeField()
     changes = models.PositiveBigIntegerField()
+
+
+class AccountLimits(models.Model):
+    """Limits of one service account beside its tenant's, or of each that has none of its own. None = those that each
+    account has, of which None = only the tenant's limit; 0 = only the tenant's limit."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="account_limits")
+    account = models.OneToOneField(ServiceAccount, on_delete=models.CASCADE, related_name="limits", null=True)
+    """None = each service account of the tenant."""
+    produce_bytes_per_s = models.PositiveBigIntegerField(null=True)
+    consume_bytes_per_s = models.PositiveBigIntegerField(null=True)
+    requests_per_s = models.PositiveIntegerField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["tenant"], condition=models.Q(account=None), name="one_default_of_accounts"
+            )
+        ]
 
 
 class Quota(models.Model):

@@ -21,6 +21,7 @@ from penstock.rules import access as rules
 from penstock.rules.access import AccessList, Acl
 from penstock.rules.access_document import access_list_json, acl_document
 from penstock.rules.names import check_printable_name
+from quotas.account_actions import remove_account_limits
 from quotas.queries import limits_of
 from tenants import queries as tenants
 from tenants.models import ApiKey, ServiceAccount, Tenant
@@ -273,6 +274,7 @@ def end_account(actor: Actor, tenant: Tenant, account: ServiceAccount) -> None:
             tenant=tenant, public_id=actor.id, service_account=account
         ):
             raise Forbidden("a service account does not delete itself; use another key or sign in")
+        remove_account_limits(actor, tenant, account)
         accounts.end_service_account(actor, account)
         _forget(actor, tenant, principal)
 

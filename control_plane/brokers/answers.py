@@ -175,6 +175,7 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
                 suspended=t.suspended,
                 access_list_generation=t.access_list_generation,
                 access_list_digest=t.access_list_digest,
+                principal_limits_digest=t.principal_limits_digest,
             )
             for t in answer.tenants
         ),

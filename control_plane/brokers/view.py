@@ -113,6 +113,8 @@ class TenantSeen:
     consume_bytes_per_s: int = 0
     access_list_digest: str = ""
     """Of the written form of its access list; empty: the brokers have none."""
+    principal_limits_digest: str = ""
+    """Of the limits of its service accounts; empty: the brokers have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

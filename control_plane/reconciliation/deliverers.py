@@ -31,6 +31,7 @@ from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.credentials import Credential
 from penstock.rules.timestamps import time_ms
+from quotas.account_queries import limits_on_brokers
 from quotas.queries import limits_of
 from tenants import actions as tenant_actions
 from tenants import observed as observed_tenants
@@ -362,6 +363,7 @@ def _put_tenant(tenant: Tenant) -> pb.Outcome:
         rate_floor_percent=limits.rate_floor_percent,
         storage_bytes_max=limits.storage_bytes_max,
         suspended=tenant.stopped,
+        principals=limits_on_brokers(tenant),
     )
 
 

@@ -34,6 +34,8 @@ from control_plane.topics.models import Topic
 from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access_document import access_list_digest, access_list_json
+from penstock.rules.principal_limits import limits_digest
+from quotas.account_queries import principal_limits_by_tenant
 from quotas.queries import limits_of
 from tenants import actions as tenant_actions
 from tenants import observed as observed_tenants
@@ -114,6 +116,7 @@ def _note_drift(
 
 def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
     on_brokers = {tenant.tenant: tenant for tenant in seen.tenants}
+    principals = principal_limits_by_tenant() if seen.feature_level >= LATER_QUOTAS_FROM_LEVEL else {}
     for row in tenants.all_tenants().order_by("pk").iterator():
         if not _judged(row, seen):
             continue
@@ -121,7 +124,9 @@ def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
         why = (
             "it is gone on the brokers"
             if found is None
-            else _tenant_difference(row, found, seen.feature_level)
+            else _tenant_difference(
+                row, found, seen.feature_level, limits_digest(principals.get(row.public_id, {}))
+            )
         )
         if not why:
             _clear_drift(row)
@@ -132,7 +137,7 @@ def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
             yield Finding(object_id=row.public_id, what=why)
 
 
-def _tenant_difference(row: Tenant, found: view.TenantSeen, level: int) -> str:
+def _tenant_difference(row: Tenant, found: view.TenantSeen, level: int, principals: str) -> str:
     limits = limits_of(row)
     later = level >= LATER_QUOTAS_FROM_LEVEL
     if found.generation > row.generation:
@@ -156,6 +161,8 @@ def _tenant_difference(row: Tenant, found: view.TenantSeen, level: int) -> str:
     ):
         if on_brokers != wanted:
             return f"{name} is {on_brokers} on the brokers, {wanted} is wanted"
+    if found.principal_limits_digest != principals:
+        return "the limits of its service accounts are others on the brokers"
     return ""
 
 

@@ -7,6 +7,7 @@ from drf_spectacular.views import SpectacularAPIView
 from control_plane.rest import (
     access,
     access_reports,
+    account_limits,
     accounts,
     addresses,
     audit,
@@ -93,7 +94,10 @@ urlpatterns = [
     path("keys/<str:key>/restore", history.KeyRestoreView.as_view()),
     path("service-accounts", principals.AccountsView.as_view()),
     path("service-accounts/<str:account>", principals.AccountView.as_view()),
+    path("service-accounts/<str:account>/limits", account_limits.AccountLimitsView.as_view()),
     path("service-accounts/<str:account>/restore", history.AccountRestoreView.as_view()),
+    path("service-account-limits", account_limits.AllAccountLimitsView.as_view()),
+    path("service-account-limits/default", account_limits.EachAccountLimitsView.as_view()),
     path("principal-groups", principals.GroupsView.as_view()),
     path("principal-groups/<str:group>", principals.GroupView.as_view()),
     path("principal-groups/<str:group>/history", history.GroupHistoryView.as_view()),

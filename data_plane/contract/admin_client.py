@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +19,7 @@ from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access import AccessList
 from penstock.rules.access_document import access_list_json
 from penstock.rules.credentials import Credential
+from penstock.rules.principal_limits import PrincipalLimits
 
 CHANGE_S = 10.0
 """Of one change with all its attempts; below the lease of a delivery."""
@@ -181,10 +182,11 @@ class AdminClient:
         rate_floor_percent: int = 0,
         storage_bytes_max: int = 0,
         suspended: bool = False,
+        principals: Mapping[str, PrincipalLimits] | None = None,
         timeout_s: float = CHANGE_S,
     ) -> pb.Outcome:
         """Make the tenant exist in this state. Limits: 0 = none. Without a generation and without limits a tenant that
-        exists keeps its own.
+        exists keeps its own. `principals`: whose service accounts' are beside the tenant's, all of them.
         """
         quotas = None
         given = (produce_bytes_per_s, partitions_max, consume_bytes_per_s)
@@ -192,7 +194,7 @@ class AdminClient:
             connections_max, groups_max, requests_per_s, connection_attempts_per_s, rate_burst_ms, rate_floor_percent,
             storage_bytes_max,
         )  # fmt: skip
-        if suspended or any(later) or any(limit is not None for limit in given):
+        if suspended or principals or any(later) or any(limit is not None for limit in given):
             quotas = pb.TenantQuotas(
                 produce_bytes_per_s=produce_bytes_per_s or 0,
                 partitions_max=partitions_max or 0,
@@ -206,7 +208,19 @@ class AdminClient:
                 storage_bytes_max=storage_bytes_max,
             )
         request = pb.PutTenantRequest(
-            tenant=tenant, generation=generation, quotas=quotas, suspended=suspended
+            tenant=tenant,
+            generation=generation,
+            quotas=quotas,
+            suspended=suspended,
+            principals=[
+                pb.PrincipalLimits(
+                    principal=principal,
+                    produce_bytes_per_s=own.produce_bytes_per_s,
+                    consume_bytes_per_s=own.consume_bytes_per_s,
+                    requests_per_s=own.requests_per_s,
+                )
+                for principal, own in (principals or {}).items()
+            ],
         )
         return self._calls.change(methods.PUT_TENANT, request, pb.Outcome, timeout_s, repeatable=True)
 

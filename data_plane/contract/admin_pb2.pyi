@@ -21,16 +21,30 @@ class Outcome(_message.Message):
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., revision: _Optional[int] = ..., ignored: _Optional[bool] = ..., other_brokers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PutTenantRequest(_message.Message):
-    __slots__ = ("tenant", "generation", "quotas", "suspended")
+    __slots__ = ("tenant", "generation", "quotas", "suspended", "principals")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPALS_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     generation: int
     quotas: TenantQuotas
     suspended: bool
-    def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ...) -> None: ...
+    principals: _containers.RepeatedCompositeFieldContainer[PrincipalLimits]
+    def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ..., principals: _Optional[_Iterable[_Union[PrincipalLimits, _Mapping]]] = ...) -> None: ...
+
+class PrincipalLimits(_message.Message):
+    __slots__ = ("principal", "produce_bytes_per_s", "consume_bytes_per_s", "requests_per_s")
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    PRODUCE_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    CONSUME_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    principal: str
+    produce_bytes_per_s: int
+    consume_bytes_per_s: int
+    requests_per_s: int
+    def __init__(self, principal: _Optional[str] = ..., produce_bytes_per_s: _Optional[int] = ..., consume_bytes_per_s: _Optional[int] = ..., requests_per_s: _Optional[int] = ...) -> None: ...
 
 class TenantQuotas(_message.Message):
     __slots__ = ("produce_bytes_per_s", "partitions_max", "consume_bytes_per_s", "connections_max", "groups_max", "requests_per_s", "connection_attempts_per_s", "rate_burst_ms", "rate_floor_percent", "storage_bytes_max")
@@ -621,20 +635,22 @@ class DescribeTopicResponse(_message.Message):
     def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., topic: _Optional[_Union[DescribedTopic, _Mapping]] = ...) -> None: ...
 
 class DescribedTenant(_message.Message):
-    __slots__ = ("tenant", "generation", "quotas", "suspended", "access_list_generation", "access_list_digest")
+    __slots__ = ("tenant", "generation", "quotas", "suspended", "access_list_generation", "access_list_digest", "principal_limits_digest")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_FIELD_NUMBER: _ClassVar[int]
     ACCESS_LIST_GENERATION_FIELD_NUMBER: _ClassVar[int]
     ACCESS_LIST_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_LIMITS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     generation: int
     quotas: TenantQuotas
     suspended: bool
     access_list_generation: int
     access_list_digest: str
-    def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ..., access_list_generation: _Optional[int] = ..., access_list_digest: _Optional[str] = ...) -> None: ...
+    principal_limits_digest: str
+    def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ..., access_list_generation: _Optional[int] = ..., access_list_digest: _Optional[str] = ..., principal_limits_digest: _Optional[str] = ...) -> None: ...
 
 class DescribedTopic(_message.Message):
     __slots__ = ("tenant", "name", "topic_id", "partitions", "settings_json", "generation", "copies_in_one_zone", "copies_on_one_host", "binned")

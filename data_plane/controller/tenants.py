@@ -7,7 +7,7 @@ and then the generation stored stays.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from penstock.contract.ids import SYSTEM_TENANT, TenantId
 from penstock.rules import access
 from penstock.rules.access import AccessList
 from penstock.rules.names import check_topic_prefix
+from penstock.rules.principal_limits import EVERY_ACCOUNT, PrincipalLimits
 
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 PRINCIPAL_MAX = 2**32 - 1
@@ -70,11 +71,13 @@ def put_tenant(
     generation: int = 0,
     quotas: model.TenantQuotas | None = None,
     suspended: bool = False,
+    principals: Mapping[str, PrincipalLimits] | None = None,
 ) -> Transaction:
-    """Make a tenant known, or bring it to this state. `quotas` None: whatever they are, of a new tenant none. Below
-    feature level LEASES the limits that brokers before it do not know are left out.
+    """Make a tenant known, or bring it to this state. `quotas` None: whatever they are, of a new tenant none; with
+    quotas, `principals` None are none. Below feature level LEASES the limits that brokers before it do not know, and
+    those of principals, are left out.
 
-    Raises `InvalidRequest`.
+    Raises `InvalidRequest`, `LimitExceeded` (too many principals have limits).
     """
     if not _TENANT.fullmatch(tenant) and tenant != SYSTEM_TENANT:
         raise InvalidRequest(
@@ -82,6 +85,7 @@ def put_tenant(
         )
     if quotas is not None:
         quotas = _checked_quotas(image, quotas)
+        principals = _checked_principals(image, principals or {})
     if suspended and tenant == SYSTEM_TENANT:
         raise InvalidRequest(f"tenant {tenant!r}: the service's own tenant cannot be suspended")
     known = image.tenants.get(TenantId(tenant))
@@ -92,6 +96,7 @@ def put_tenant(
         before,
         generation=max(generation, before.generation),
         quotas=before.quotas if quotas is None else quotas,
+        principals=before.principals if quotas is None or principals is None else principals,
         suspended=before.suspended if quotas is None and not generation and not suspended else suspended,
     )
     if after == known:
@@ -119,6 +124,28 @@ def _checked_quotas(image: ClusterImage, quotas: model.TenantQuotas) -> model.Te
     if image.level >= LEASES:
         return quotas
     return replace(quotas, **dict.fromkeys(model.LATER_QUOTAS, 0))
+
+
+def _checked_principals(
+    image: ClusterImage, principals: Mapping[str, PrincipalLimits]
+) -> Mapping[str, PrincipalLimits]:
+    if len(principals) > limits.PRINCIPAL_LIMITS_PER_TENANT_MAX + 1:
+        raise LimitExceeded(
+            f"limits of {len(principals) - 1} service accounts, at most {limits.PRINCIPAL_LIMITS_PER_TENANT_MAX}"
+            " allowed; set those that all have in common",
+            limit="PRINCIPAL_LIMITS_PER_TENANT_MAX",
+        )
+    for principal, wanted in principals.items():
+        if principal != EVERY_ACCOUNT:
+            access.check_principal(principal, groups=False)
+        for name, rate, highest in (
+            ("produce_bytes_per_s", wanted.produce_bytes_per_s, limits.PRODUCE_BYTES_PER_S_MAX),
+            ("consume_bytes_per_s", wanted.consume_bytes_per_s, limits.CONSUME_BYTES_PER_S_MAX),
+            ("requests_per_s", wanted.requests_per_s, limits.REQUESTS_PER_S_MAX),
+        ):
+            if rate > highest:
+                raise InvalidRequest(f"{name} of {principal}: {rate} is above {highest}")
+    return principals if image.level >= LEASES else {}
 
 
 def put_access_list(

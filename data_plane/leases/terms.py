@@ -19,6 +19,8 @@ class LimitKey:
     tenant: TenantId
     name: str
     """As in `data_plane.metadata.model.TenantQuotas`."""
+    principal: str = ""
+    """Of all the tenant's, whose own limit it is; empty: the limit is all the tenant's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

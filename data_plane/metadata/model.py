@@ -32,14 +32,16 @@ Broker epochs, controller epochs and fencing all compare the mod_revision of the
 """
 
 import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from data_plane.metadata.json_record import JsonRecord
 from penstock.contract.ids import NO_BROKER, SYSTEM_TENANT, BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import UNLIMITED, TopicSettings
-from penstock.rules.access import Scope
+from penstock.rules.access import ACCOUNT_KIND, Scope
 from penstock.rules.names import AUDIT_TOPIC
+from penstock.rules.principal_limits import EVERY_ACCOUNT, PrincipalLimits
 
 PARTITIONS_PER_BLOCK = 100
 
@@ -161,10 +163,21 @@ class TenantRecord(JsonRecord):
     quotas: TenantQuotas = TenantQuotas()
     suspended: bool = False
     """Its keys are refused."""
+    principals: Mapping[str, PrincipalLimits] = field(default_factory=dict)
+    """Limits of service accounts by `KeyRecord.owner`, and of each other one under EVERY_ACCOUNT. From feature level
+    LEASES on."""
+
+    def limits_of(self, owner: str) -> PrincipalLimits | None:
+        """The limits of that owner of keys beside the tenant's; None: there are none."""
+        if not self.principals or not owner.startswith(ACCOUNT_KIND):
+            return None
+        return self.principals.get(owner) or self.principals.get(EVERY_ACCOUNT)
 
     def encode(self) -> bytes:
         """Without limits of later releases that are not set: brokers before them can read that."""
         values = asdict(self)
+        if not self.principals:
+            del values["principals"]
         for name in LATER_QUOTAS:
             if not values["quotas"][name]:
                 del values["quotas"][name]
@@ -174,6 +187,9 @@ class TenantRecord(JsonRecord):
     def decode(cls, value: bytes) -> Self:
         values: dict[str, Any] = json.loads(value)
         values["quotas"] = TenantQuotas(**values.get("quotas", {}))
+        values["principals"] = {
+            principal: PrincipalLimits(**limits) for principal, limits in values.get("principals", {}).items()
+        }
         return cls(**values)
 
 

@@ -203,6 +203,7 @@ class BrokerNode:
             gate=self._gate,
             fairness=self.fairness,
             pace=self.leasing.pace,
+            own_pace=self.leasing.own_pace,
             storage_refusal=self.storage.refusal,
             replicas=replicas,
             disk_space=self.log_directory.disk_space,

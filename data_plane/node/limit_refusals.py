@@ -1,7 +1,14 @@
 """What was refused because of a limit, counted by tenant and limit."""
 
+OF_PRINCIPAL = "principal:"
+"""Before the name of a limit that one principal of the tenant has to itself."""
 PAIRS_MAX = 2_000
 """Pairs of a tenant and a limit that are counted apart; what comes beyond them is counted without its tenant."""
+
+
+def of_whom(limit: str, principal: str) -> str:
+    """As a limit is counted: that of a principal (empty: of all the tenant's) apart, and not by principal."""
+    return f"{OF_PRINCIPAL}{limit}" if principal else limit
 
 
 class LimitRefusals:

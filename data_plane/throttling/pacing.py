@@ -48,6 +48,8 @@ class Pace:
         """Bytes let in so far: the position of the next batch."""
         self.refused = 0
         """Batches refused so far."""
+        self.principal = ""
+        """Whose limit it is; empty: it is all the tenant's."""
         self.line = Line()
         """Who waits until everything has passed, before they let more in."""
         self._hoped_bytes_per_s, self._hopes_until_ms = 0, float("-inf")
@@ -55,6 +57,11 @@ class Pace:
         """Bytes that could have passed, at most a burst ahead of what was let in."""
         self._at_ms = float("-inf")
         self._full = False
+
+    @property
+    def whose(self) -> str:
+        """For refusals."""
+        return f"principal {self.principal.rpartition(':')[2]}" if self.principal else "the tenant"
 
     def change(self, bytes_per_s: int, now_ms: float) -> None:
         """Another rate from now on: what is still to pass then takes another time."""
@@ -94,16 +101,21 @@ class Pace:
 
     def enter(self, size: int, now_ms: float, *, may_refuse: bool = True) -> float | None:
         """Let a batch in and answer how many ms to delay it (0 = it passes now), or None: refused."""
-        judged_ms = self._judged_ms(now_ms)
-        if may_refuse and judged_ms > (HOLD_MS_MAX / 2 if self._full else HOLD_MS_MAX):
-            self._full = True
-            self.refused += 1
+        if may_refuse and self.refuses(now_ms):
             return None
-        if judged_ms <= HOLD_MS_MAX / 2:
+        if self._judged_ms(now_ms) <= HOLD_MS_MAX / 2:
             self._full = False
         wait_ms = self.clears_in_ms(now_ms)
         self.let_in += size
         return wait_ms
+
+    def refuses(self, now_ms: float) -> bool:
+        """Whether a batch that comes now is refused, which then counts as refused."""
+        if self._judged_ms(now_ms) <= (HOLD_MS_MAX / 2 if self._full else HOLD_MS_MAX):
+            return False
+        self._full = True
+        self.refused += 1
+        return True
 
     def take(self, size: int, now_ms: float) -> bool:
         """Let in what passes now; False: nothing is let in, for it would have to wait."""

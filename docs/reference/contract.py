@@ -101,6 +101,9 @@ def _tenant_limits() -> tuple[str, ...]:
         f"The rates over all brokers are shared by use. What was not used may be made up for {BURST_MS} ms, or for "
         f"`rate_burst_ms`. A broker without a lease may use its part of the floor: 1/{FLOOR} of the rate, or "
         "`rate_floor_percent`.",
+        "A service account may have `produce_bytes_per_s`, `consume_bytes_per_s` and `requests_per_s` of its own "
+        "beside the tenant's (`penstock limits`). Above one the outcome is the same; it names `principal sa_…`, "
+        "and it is counted with `principal:` before the limit. Both limits hold.",
         "Version 1 of the plans that are shipped:",
         table(["plan", *map(code, plans.LIMIT_NAMES)], shipped),
     )

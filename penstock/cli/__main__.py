@@ -18,6 +18,7 @@ COMMANDS = {
     "key": "penstock.cli.keys:key",
     "service-account": "penstock.cli.principals:service_account",
     "principal-group": "penstock.cli.principals:principal_group",
+    "limits": "penstock.cli.account_limits:limits",
     "access": "penstock.cli.access:access",
     "history": "penstock.cli.history:history",
     "restore": "penstock.cli.history:restore",

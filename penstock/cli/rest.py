@@ -36,6 +36,10 @@ class ForeseeingClient(RestClient):
         """As the client's, of a dry run. Raises `Foreseen`."""
         raise Foreseen(super().patch(_foreseen(path), body, timeout_s=timeout_s))
 
+    def put(self, path: str, body: Any, *, timeout_s: float | None = None) -> NoReturn:
+        """As the client's, of a dry run. Raises `Foreseen`."""
+        raise Foreseen(super().put(_foreseen(path), body, timeout_s=timeout_s))
+
     def delete(self, path: str, *, timeout_s: float | None = None) -> NoReturn:
         """As the client's, of a dry run. Raises `Foreseen`."""
         raise Foreseen(super().delete(_foreseen(path), timeout_s=timeout_s))

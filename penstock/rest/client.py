@@ -163,6 +163,10 @@ class RestClient:
         """Replace the fields named in `body`. Raises as `post` does."""
         return self._call("PATCH", path, None, body, timeout_s)
 
+    def put(self, path: str, body: Any, *, timeout_s: float | None = None) -> Any:
+        """Replace the object by `body`. Raises as `post` does."""
+        return self._call("PUT", path, None, body, timeout_s)
+
     def delete(self, path: str, *, timeout_s: float | None = None) -> Any:
         """Delete or revoke. Raises as `post` does."""
         return self._call("DELETE", path, None, None, timeout_s)

@@ -23,6 +23,7 @@ from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
 from control_plane.webhooks import actions as webhooks
 from penstock.rules import access as rules
+from quotas.account_actions import set_account_limits
 from tenants import queries as tenants
 from tenants.actions import revoke_key
 from tenants.models import Membership, OrganisationMember, Tenant
@@ -68,6 +69,10 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "v1/keys/<str:key>/rotate"): {"overlap_s": 60},
     ("POST", "v1/service-accounts"): {"name": "fresh"},
     ("DELETE", "v1/service-accounts/<str:account>"): {},
+    ("PUT", "v1/service-accounts/<str:account>/limits"): {"requests_per_s": 7},
+    ("DELETE", "v1/service-accounts/<str:account>/limits"): {},
+    ("PUT", "v1/service-account-limits/default"): {"requests_per_s": 8},
+    ("DELETE", "v1/service-account-limits/default"): {},
     ("POST", "v1/principal-groups"): {"name": "fresh", "members": []},
     ("PATCH", "v1/principal-groups/<str:group>"): {"members": []},
     ("DELETE", "v1/principal-groups/<str:group>"): {},
@@ -178,6 +183,8 @@ class _World:
             "read-only", principal=self.member, resource_name="orders", literal=False, group_prefix="robots"
         )[0]
         _, (acl,) = list_actions.add_acls(ACTOR, tenant, [entry])
+        for limited in (account, None):
+            set_account_limits(ACTOR, tenant, limited, {"produce_bytes_per_s": 1_000})
         webhook, _ = webhooks.create(
             ACTOR, tenant, name="siem", url="https://hooks.example.com/", events=["audit.*"]
         )

@@ -37,6 +37,7 @@ from penstock.contract.topic_settings import UNLIMITED, TopicSettings
 from penstock.rules import access_document
 from penstock.rules.access import AccessList, Acl
 from penstock.rules.names import check_display_name, check_printable_name, check_topic_name, is_domain_name
+from penstock.rules.principal_limits import PrincipalLimits
 from quotas import actions
 from tenants import actions as tenant_actions
 from tenants.models import Person, Tenant
@@ -177,6 +178,11 @@ def _consume_rate() -> None:
 
 def _quota(**quotas: int) -> None:
     controller.put_tenant(ClusterImage(), "t", quotas=model.TenantQuotas(**quotas))
+
+
+def _principal_limits() -> None:
+    principals = {f"service_account:{n}": PrincipalLimits() for n in range(1_002)}
+    controller.put_tenant(ClusterImage(), "t", quotas=model.TenantQuotas(), principals=principals)
 
 
 def _zone() -> None:
@@ -400,6 +406,9 @@ WALK: dict[str, Row] = {
         lambda: _key_of(0, "n" * 101), "key name of 101 characters, at most 100 allowed"
     ),
     "KEY_BINDINGS_MAX": used(lambda: _key_of(101), "101 bindings of one key, at most 100 allowed; name prefixes"),
+    "PRINCIPAL_LIMITS_PER_TENANT_MAX": used(
+        _principal_limits, "limits of 1001 service accounts, at most 1000 allowed; set those"
+    ),
     "ACLS_PER_TENANT_MAX": used(
         lambda: _list(acls=(_ENTRY,) * 1_001), "1001 entries of an access list, at most 1000 allowed; name"
     ),

@@ -36,6 +36,7 @@ from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
 from control_plane.webhooks import actions as webhooks
 from penstock.rules.access import Acl
+from quotas.account_actions import set_account_limits
 from tenants import actions, tokens
 from tenants.factors import queries as factors
 from tenants.models import ApiKey, Membership, OperatorToken, OrganisationMember, Session, Tenant
@@ -105,6 +106,8 @@ def watched_tenant() -> Watched:
     binned.purge_at = binned.binned_at + timedelta(days=7)
     binned.save()
     account = list_actions.create_account(by_owner, tenant, name=f"{CANARY}-account")
+    for limited in (account, None):
+        set_account_limits(ACTOR, tenant, limited, {"produce_bytes_per_s": 1_000})
     key, _ = access.create_key(ACTOR, tenant, name=f"{CANARY} key", topic_prefix=CANARY)
     _, group = list_actions.create_group(by_owner, tenant, name=f"{CANARY}-group", members=[])
     entry = Acl(

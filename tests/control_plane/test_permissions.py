@@ -112,6 +112,13 @@ MAY = {
     ("GET", "v1/service-accounts/<str:account>"): ACCESS_READERS,
     ("DELETE", "v1/service-accounts/<str:account>"): ACCESS_WRITERS,
     ("POST", "v1/service-accounts/<str:account>/restore"): ACCESS_WRITERS,
+    ("GET", "v1/service-accounts/<str:account>/limits"): PEOPLE | {S.KEY, S.OPERATOR},
+    ("PUT", "v1/service-accounts/<str:account>/limits"): OPERATOR,
+    ("DELETE", "v1/service-accounts/<str:account>/limits"): OPERATOR,
+    ("GET", "v1/service-account-limits"): PEOPLE | {S.KEY, S.OPERATOR},
+    ("GET", "v1/service-account-limits/default"): PEOPLE | {S.KEY, S.OPERATOR},
+    ("PUT", "v1/service-account-limits/default"): OPERATOR,
+    ("DELETE", "v1/service-account-limits/default"): OPERATOR,
     ("GET", "v1/principal-groups"): ACCESS_READERS,
     ("POST", "v1/principal-groups"): ACCESS_WRITERS,
     ("GET", "v1/principal-groups/<str:group>"): ACCESS_READERS,
@@ -344,7 +351,7 @@ def test_another_tenants_things_are_not_found(method: str, route: str) -> None:
         if route in ABOUT_NO_TENANT:
             assert house.tenant.public_id not in repr(named.body)
         elif MAY[method, route] == OPERATOR and (
-            ("<" not in route and route != "v1/quotas")
+            ("<" not in route and route not in ("v1/quotas", "v1/service-account-limits/default"))
             or route.startswith(("v1/billing", "v1/cluster", "v1/placement"))
         ):
             assert named.status == 403

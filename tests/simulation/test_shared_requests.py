@@ -48,14 +48,18 @@ class Used:
         return (self.total - before) / seconds
 
     async def _requests(self, node: Any) -> None:
-        turns = RequestTurns(node.leasing.pace, node.leasing._clock, node.stats).of(TenantId(TENANT))
+        turns = RequestTurns(node.leasing.pace, node.leasing.own_pace, node.leasing._clock, node.stats).of(
+            TenantId(TENANT), "k"
+        )
         while True:
             await turns.frame()
             self.total += 1
 
     async def _reads(self, node: Any) -> None:
         woken, key = asyncio.Event(), LimitKey(TenantId(TENANT), CONSUME_RATE)
-        turns = ReadTurns(lambda: node.leasing.pace(key), woken.set, node.leasing._clock, node.stats)
+        turns = ReadTurns(
+            lambda: node.leasing.pace(key), lambda: None, woken.set, node.leasing._clock, node.stats
+        )
         try:
             while True:
                 woken.clear()

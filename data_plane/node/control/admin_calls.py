@@ -39,6 +39,7 @@ from penstock.contract.ids import TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access_document import access_list_of
 from penstock.rules.domains import locations, most_together
+from penstock.rules.principal_limits import PrincipalLimits
 
 _TRIES = 20
 
@@ -86,6 +87,15 @@ class AdminCalls:
         elif wanted.generation:
             quotas = model.TenantQuotas()
 
+        principals = {
+            row.principal: PrincipalLimits(
+                produce_bytes_per_s=row.produce_bytes_per_s,
+                consume_bytes_per_s=row.consume_bytes_per_s,
+                requests_per_s=row.requests_per_s,
+            )
+            for row in wanted.principals
+        }
+
         def decide() -> Change:
             return tenants.put_tenant(
                 self._view.image,
@@ -93,6 +103,7 @@ class AdminCalls:
                 generation=wanted.generation,
                 quotas=quotas,
                 suspended=wanted.suspended,
+                principals=principals,
             )
 
         return (await self.carry_out(decide)).SerializeToString()

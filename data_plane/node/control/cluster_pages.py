@@ -15,6 +15,7 @@ from data_plane.node.ports import CallFailed
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.principal_limits import limits_digest
 
 PAGE_ITEMS = 500
 """A few ms of one turn. The partitions of one topic stay together, so a page may hold those of one topic more."""
@@ -80,6 +81,7 @@ def _add_tenant(response: pb.DescribeClusterResponse, image: ClusterImage, tenan
         suspended=record.suspended,
         access_list_generation=0 if rules is None else rules.generation,
         access_list_digest="" if rules is None else rules.digest,
+        principal_limits_digest=limits_digest(record.principals),
     )
     return 1
 

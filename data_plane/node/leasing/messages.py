@@ -22,7 +22,9 @@ def request_frame(request: Request) -> bytes:
         answered=request.answered,
     )
     for key, wish in request.wishes.items():
-        head.wishes.add(tenant=key.tenant, limit=key.name, holds=wish.holds, wants=wish.wants)
+        head.wishes.add(
+            tenant=key.tenant, limit=key.name, principal=key.principal, holds=wish.holds, wants=wish.wants
+        )
     return pack_frame(FrameKind.LEASE_REQUEST, head.SerializeToString())
 
 
@@ -41,7 +43,9 @@ def read_request(frame: bytes) -> Request:
         sequence=head.sequence,
         answered=head.answered,
         wishes={
-            LimitKey(TenantId(wish.tenant), wish.limit): Wish(holds=wish.holds, wants=wish.wants)
+            LimitKey(TenantId(wish.tenant), wish.limit, wish.principal): Wish(
+                holds=wish.holds, wants=wish.wants
+            )
             for wish in head.wishes
         },
     )

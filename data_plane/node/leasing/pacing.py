@@ -12,8 +12,9 @@ from data_plane.metadata.features import LEASES
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.model import TenantQuotas
 from data_plane.throttling.pacing import BURST_MS, Pace, part_copied, part_led
-from penstock.contract.ids import BrokerId
+from penstock.contract.ids import BrokerId, TenantId
 from penstock.contract.limits import CONSUME_BYTES_PER_S_MAX, PRODUCE_BYTES_PER_S_MAX, REQUESTS_PER_S_MAX
+from penstock.rules.principal_limits import PrincipalLimits
 
 PRODUCE_RATE, CONSUME_RATE, REQUEST_RATE = "produce_bytes_per_s", "consume_bytes_per_s", "requests_per_s"
 REQUEST_UNITS = 1_000
@@ -98,6 +99,7 @@ class Pacing:
             self._look(paced, rate, now_ms)
             # A new pace begins with the burst of its own rate.
             paced.pace = Pace(self._share(paced, now_ms), *self._burst(paced))
+            paced.pace.principal = key.principal
         elif paced.rate != rate or (
             paced.revision != self._image.revision and now_ms - paced.looked_ms >= SHARE_CHECK_MS
         ):
@@ -138,9 +140,27 @@ class Pacing:
         return self.limit(key) * mine // max(1, of_all)
 
     def limit(self, key: LimitKey) -> int:
-        """0 = there is none."""
+        """0 = there is none. That of a principal is never above its tenant's, so that no lease of it is either."""
         known = self._image.tenants.get(key.tenant)
-        return 0 if known is None else _rate(known.quotas, key.name)
+        if known is None:
+            return 0
+        rate = _rate(known.quotas, key.name)
+        if not key.principal:
+            return rate
+        limits = known.limits_of(key.principal)
+        own = 0 if limits is None else _rate(limits, key.name)
+        return min(own, rate) if own and rate else own
+
+    def own_limit(self, tenant: TenantId, key_id: str, name: str) -> LimitKey | None:
+        """The limit of that name of the principal whose key it is; None = it has only the tenant's. Cheap where no
+        principal of the tenant has limits: called with every frame."""
+        known = self._image.tenants.get(tenant)
+        if known is None or not known.principals:
+            return None
+        record = self._image.keys.get(key_id)
+        if record is None or known.limits_of(record.owner) is None:
+            return None
+        return LimitKey(tenant, name, record.owner)
 
     @property
     def limits_are_leased(self) -> bool:
@@ -221,7 +241,7 @@ class Pacing:
             pace.line.wake_first()
 
 
-def _rate(quotas: TenantQuotas, name: str) -> int:
+def _rate(quotas: TenantQuotas | PrincipalLimits, name: str) -> int:
     """0 = there is none of that name, or no limit."""
     if name == PRODUCE_RATE:
         return quotas.produce_bytes_per_s

@@ -14,6 +14,7 @@ from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
 from data_plane.node.ports import StreamHandler
 from data_plane.throttling.pacing import Pace
+from penstock.contract.ids import TenantId
 
 
 def terms_of(session_ttl_ms: int) -> Terms:
@@ -55,6 +56,11 @@ class Leasing:
         pace = self.pacing.of(limit, self._clock.monotonic_ms())
         self.keeper.used()
         return pace
+
+    def own_pace(self, tenant: TenantId, key_id: str, name: str) -> Pace | None:
+        """That of the limit which the principal of the key has beside its tenant's; None = it has only the tenant's."""
+        limit = self.pacing.own_limit(tenant, key_id, name)
+        return None if limit is None else self.pace(limit)
 
     def observe(self) -> None:
         """The metadata or this broker's registration changed."""

@@ -33,12 +33,13 @@ def client_service(parts: ClientParts, gate: Gate, fairness: Fairness, requests:
     """Each call waits for its turn at its tenant's rate of requests, and then for its tenant's turn."""
 
     async def turn(method: str, caller: Caller, request: bytes) -> None:
-        tenant, beat = gate.admit(caller).tenant, is_beat(method, request)
+        principal, beat = gate.admit(caller), is_beat(method, request)
+        counted = requests.of(principal.tenant, principal.key_id)
         if beat:
-            requests.of(tenant).beat()
+            counted.beat()
         else:
-            await requests.of(tenant).call()
-        await fairness.turn_of_question(tenant, beat=beat)
+            await counted.call()
+        await fairness.turn_of_question(principal.tenant, beat=beat)
 
     calls: dict[str, CallHandler] = {
         methods.METADATA: parts.calls.metadata,

@@ -32,6 +32,7 @@ class ClientStreams:
         gate: Gate,
         fairness: Fairness,
         pace: Callable[[LimitKey], Pace | None],
+        own_pace: Callable[[TenantId, str, str], Pace | None],
         requests: RequestTurns,
         storage_refusal: Callable[[TenantId], str],
         replicas: ReplicaSet,
@@ -41,7 +42,8 @@ class ClientStreams:
         writing: Callable[[], bool],
         reading: Callable[[], bool],
     ) -> None:
-        """`pace`: of a limit now. `storage_refusal`: why a tenant may store no more, empty if it may.
+        """`pace`: of a limit now. `own_pace`: of the limit of that name which the principal of a tenant's key has to
+        itself, None = it has none. `storage_refusal`: why a tenant may store no more, empty if it may.
         `writing` and `reading`: may this broker do so by what it knows of the metadata?"""
         self._config, self._disk, self._clock = environment.config, environment.disk, environment.clock
         self._rng, self._stats, self._begin_turn = environment.rng, environment.stats, environment.begin_turn
@@ -50,6 +52,7 @@ class ClientStreams:
         self._committer, self._metering = committer, metering
         self._writing, self._reading = writing, reading
         self._pace, self._requests, self._storage_refusal = pace, requests, storage_refusal
+        self._own_pace = own_pace
         self._consumers: dict[ConsumeStream, None] = {}
 
     def recheck(self) -> None:
@@ -73,7 +76,8 @@ class ClientStreams:
             refuses_writes=lambda: self._disk_space.refuses_writes,
             confident=self._writing,
             pace=lambda: self._pace(limit),
-            requests=self._requests.of(principal.tenant),
+            own_pace=lambda: self._own_pace(principal.tenant, principal.key_id, PRODUCE_RATE),
+            requests=self._requests.of(principal.tenant, principal.key_id),
             storage_refusal=lambda: self._storage_refusal(principal.tenant),
             tally=tally,
             turns=self._fairness.of(principal.tenant),
@@ -98,7 +102,8 @@ class ClientStreams:
             self._stats,
             confident=self._reading,
             pace=lambda: self._pace(limit),
-            requests=self._requests.of(principal.tenant),
+            own_pace=lambda: self._own_pace(principal.tenant, principal.key_id, CONSUME_RATE),
+            requests=self._requests.of(principal.tenant, principal.key_id),
             metering=self._metering,
             tally=tally,
             turns=self._fairness.of(principal.tenant),

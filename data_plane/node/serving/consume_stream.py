@@ -27,7 +27,7 @@ from data_plane.node.replicas.reading_rights import (
 )
 from data_plane.node.replicas.replica import Following, Replica
 from data_plane.node.serving.read_turns import ReadTurns
-from data_plane.node.serving.request_turns import TenantRequests
+from data_plane.node.serving.request_turns import KeyRequests
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn, together
 from data_plane.throttling.pacing import Pace
@@ -75,7 +75,8 @@ class ConsumeStream:
         *,
         confident: Callable[[], bool],
         pace: Callable[[], Pace | None],
-        requests: TenantRequests,
+        own_pace: Callable[[], Pace | None],
+        requests: KeyRequests,
         metering: Metering,
         tally: RequestTally,
         turns: TenantTurns,
@@ -92,7 +93,7 @@ class ConsumeStream:
         self._errors: list[pb.ConsumePush] = []
         self._recheck_due = self._sign_due = False
         self._wake = asyncio.Event()
-        self._read_turns = ReadTurns(pace, self._wake.set, clock, stats)
+        self._read_turns = ReadTurns(pace, own_pace, self._wake.set, clock, stats)
         self._zone = ""
         """Where the reader says it is."""
 

@@ -15,11 +15,12 @@ from data_plane.node.admission.gate import Gate
 from data_plane.node.frame_heads import read_head, require_few, require_read
 from data_plane.node.groups.group_coordinators import GROUPS_TOPIC
 from data_plane.node.leasing.pacing import PRODUCE_RATE
+from data_plane.node.limit_refusals import of_whom
 from data_plane.node.ports import Clock, Connection, ConnectionLost, Rng
 from data_plane.node.replicas.committer import Committer
 from data_plane.node.replicas.produce_answers import ProduceOutcome
 from data_plane.node.replicas.replica import Replica
-from data_plane.node.serving.request_turns import TenantRequests
+from data_plane.node.serving.request_turns import KeyRequests
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
 from data_plane.storage.reports import STORAGE_BYTES_MAX
@@ -59,6 +60,20 @@ class _Delayed:
 
 
 @dataclass(slots=True)
+class _OwnDelayed:
+    """A batch whose turn comes in its principal's pace."""
+
+    pace: Pace
+    position: int
+    since_ms: float
+    size: int
+    act: Callable[[int], None]
+
+    def wait_ms(self, now_ms: float) -> float:
+        return self.pace.wait_ms(self.position, now_ms)
+
+
+@dataclass(slots=True)
 class _Owed:
     """The credit of a batch that was refused."""
 
@@ -83,7 +98,8 @@ class ProduceStream:
         refuses_writes: Callable[[], str],
         confident: Callable[[], bool],
         pace: Callable[[], Pace | None],
-        requests: TenantRequests,
+        own_pace: Callable[[], Pace | None],
+        requests: KeyRequests,
         storage_refusal: Callable[[], str],
         tally: RequestTally,
         turns: TenantTurns,
@@ -93,9 +109,11 @@ class ProduceStream:
         self._find, self._committer, self._stats = find, committer, stats
         self._clock, self._rng = clock, rng
         self._refuses_writes, self._confident, self._pace = refuses_writes, confident, pace
-        self._storage_refusal = storage_refusal
+        self._storage_refusal, self._own_pace = storage_refusal, own_pace
         self._full_until_ms: dict[TopicPartition, float] = {}
         """Until what this stream refused last because of storage may be back."""
+        self._own_delayed: deque[_OwnDelayed] = deque()
+        """By the principal's own rate. Behind it, and not before, a batch enters its tenant's pace."""
         self._delayed: deque[_Delayed] = deque()
         self._owed: deque[_Owed] = deque()
         self._holding = asyncio.Event()
@@ -154,7 +172,7 @@ class ProduceStream:
         if self._credit < 0:
             raise FrameError(f"{-self._credit} bytes sent beyond the credit granted")
         position = 0
-        pace = self._pace()
+        pace, own = self._pace(), self._own_pace()
         turn = Turn(self._clock, self._rng)
         for wanted in head.batches:
             if turn.is_over:
@@ -165,7 +183,9 @@ class ProduceStream:
             position += wanted.size
             answer = partial(self._answer, wanted.id if head.acks else None, wanted.size, arrived_ms)
             # What is too small to be a batch takes next to no credit, so their number would have no bound.
-            if (pace is not None or self._delayed) and wanted.size >= BATCH_HEADER_BYTES:
+            if (own is not None or self._own_delayed) and wanted.size >= BATCH_HEADER_BYTES:
+                self._in_own_turn(own, pace, head.acks, wanted, batch, answer, arrived_ms)
+            elif (pace is not None or self._delayed) and wanted.size >= BATCH_HEADER_BYTES:
                 self._in_turn(pace, head.acks, wanted, batch, answer, arrived_ms)
             else:
                 self._try(head.acks, wanted, batch, answer)
@@ -218,22 +238,70 @@ class ProduceStream:
             )
             self._hold()
         else:
-            self._stats.throttle_refusals += 1
-            self._stats.limit_refusals.note(self._principal.tenant, PRODUCE_RATE)
-            wait_ms = pace.come_back_in_ms(now_ms)
-            self._results.append(
-                pb.ProduceResult(
-                    id=wanted.id,
-                    error=errors.Throttled.code,
-                    base_offset=-1,
-                    message=f"produce_bytes_per_s of the tenant is reached: {pace.bytes_per_s} of it at this broker"
-                    f" now, all used; clears in {pace.refuses_for_ms(now_ms)} ms",
-                    retry_after_ms=wait_ms,
-                )
+            self._refuse(pace, wanted, now_ms)
+
+    def _refuse(self, pace: Pace, wanted: pb.ProduceBatch, now_ms: float) -> None:
+        self._stats.throttle_refusals += 1
+        self._stats.limit_refusals.note(self._principal.tenant, of_whom(PRODUCE_RATE, pace.principal))
+        wait_ms = pace.come_back_in_ms(now_ms)
+        self._results.append(
+            pb.ProduceResult(
+                id=wanted.id,
+                error=errors.Throttled.code,
+                base_offset=-1,
+                message=f"produce_bytes_per_s of {pace.whose} is reached: {pace.bytes_per_s} of it at this broker"
+                f" now, all used; clears in {pace.refuses_for_ms(now_ms)} ms",
+                retry_after_ms=wait_ms,
             )
-            self._wake.set()
-            self._owed.append(_Owed(now_ms + wait_ms, wanted.size))
+        )
+        self._wake.set()
+        self._owed.append(_Owed(now_ms + wait_ms, wanted.size))
+        self._hold()
+
+    def _in_own_turn(
+        self,
+        own: Pace | None,
+        pace: Pace | None,
+        acks: int,
+        wanted: pb.ProduceBatch,
+        batch: memoryview,
+        answer: Callable[[ProduceOutcome], None],
+        now_ms: float,
+    ) -> None:
+        """As `_in_turn`, where the principal has a rate of its own. Both refuse at once; the tenant's pace is entered
+        when it is the batch's turn in the principal's, so that what is delayed there delays no one else.
+        """
+        if acks and pace is not None and pace.refuses(now_ms):
+            self._refuse(pace, wanted, now_ms)
+            return
+        position = 0 if own is None else own.let_in
+        hold_ms = 0.0 if own is None else own.enter(wanted.size, now_ms, may_refuse=acks != 0)
+        if own is None:
+            # The limit is gone: it goes behind what is still delayed, and not later.
+            own, position = self._own_delayed[-1].pace, self._own_delayed[-1].position
+        if hold_ms is None:
+            self._refuse(own, wanted, now_ms)
+            return
+        late = partial(self._try_late, acks, wanted, batch)
+        delayed = _OwnDelayed(own, position, now_ms, wanted.size, late)
+        if hold_ms > 0 or self._own_delayed:
+            self._stats.throttled_batches += 1
+            self._own_delayed.append(delayed)
             self._hold()
+        elif not self._delayed and (pace is None or pace.take(wanted.size, now_ms)):
+            self._try(acks, wanted, batch, answer)
+        else:
+            self._stats.throttled_batches += 1
+            self._into_tenants(delayed, pace, now_ms)
+            self._hold()
+
+    def _into_tenants(self, own: _OwnDelayed, pace: Pace | None, now_ms: float) -> None:
+        """Its turn has come in its principal's pace."""
+        if pace is None:
+            self._delayed.append(_Delayed(own.pace, own.position, own.since_ms, own.act))
+            return
+        self._delayed.append(_Delayed(pace, pace.let_in, own.since_ms, own.act))
+        pace.enter(own.size, now_ms, may_refuse=False)
 
     def _try_late(self, acks: int, wanted: pb.ProduceBatch, batch: memoryview, throttled_ms: int) -> None:
         """As if it came now: the time that its tenant's rate delayed it is not ours."""
@@ -253,7 +321,11 @@ class ProduceStream:
         """Let batches in when their turn comes, in the order they came; credit of refused ones goes back likewise."""
         while True:
             now_ms = self._clock.monotonic_ms()
+            while self._own_delayed and self._own_delayed[0].wait_ms(now_ms) == 0:
+                self._into_tenants(self._own_delayed.popleft(), self._pace(), now_ms)
             waits = [self._delayed[0].wait_ms(now_ms)] if self._delayed else []
+            if self._own_delayed:
+                waits.append(self._own_delayed[0].wait_ms(now_ms))
             if self._owed:
                 waits.append(max(0.0, self._owed[0].due_ms - now_ms))
             if not waits:
@@ -284,7 +356,8 @@ class ProduceStream:
         self._wake.set()
 
     def _credit_wanted(self) -> int:
-        return limits.STREAM_CREDIT_BYTES if self._pace() is None else _PACED_CREDIT_BYTES
+        paced = self._pace() is not None or self._own_pace() is not None
+        return _PACED_CREDIT_BYTES if paced else limits.STREAM_CREDIT_BYTES
 
     def _credit_to_give(self) -> int:
         """What was granted and not yet given, less or more what the stream's limit moves by."""

@@ -22,61 +22,105 @@ class ReadTurns:
     """Of one stream. `wake` is called when it is to ask once more. Whatever happens, `leave` in the end."""
 
     def __init__(
-        self, pace: Callable[[], Pace | None], wake: Callable[[], None], clock: Clock, stats: NodeStats
+        self,
+        pace: Callable[[], Pace | None],
+        own_pace: Callable[[], Pace | None],
+        wake: Callable[[], None],
+        clock: Clock,
+        stats: NodeStats,
     ) -> None:
-        """`pace`: the tenant's now, None = it has no consume rate."""
-        self._pace, self._wake, self._clock, self._stats = pace, wake, clock, stats
-        self._line: Line | None = None
-        self._since_ms = 0.0
-        self._reading: tuple[Pace, int] | None = None
+        """`pace`: the tenant's now, None = it has no consume rate. `own_pace`: that of the stream's principal alone."""
+        self._clock, self._stats = clock, stats
+        self._waits = (_Wait(own_pace, wake), _Wait(pace, wake))
+        """In the principal's line first: who waits there takes no place of others in the tenant's."""
+        self._since_ms = -1.0
+        """Since when it waits; below 0 = it does not."""
+        self._reading: list[tuple[Pace, int]] = []
         self._throttled_ms = 0.0
 
     def wait_ms(self) -> float | None:
         """0: read now. Else ask once more after so long, or when woken; None = only when woken."""
-        pace, now_ms = self._pace(), self._clock.monotonic_ms()
-        if pace is None:
-            self.leave()
-            return 0.0
-        clears_in_ms = pace.clears_in_ms(now_ms)
-        if self._line is not pace.line:
-            self.leave()
-            if clears_in_ms == 0 and not pace.line:
-                return 0.0
-            self._line, self._since_ms = pace.line, now_ms
-            pace.line.join(self._wake, now_ms)
-        if not pace.line.is_first(self._wake):
-            return None
-        return min(clears_in_ms, _LOOK_MS)
+        now_ms = self._clock.monotonic_ms()
+        own, tenants = self._waits
+        wait_ms = own.wait_ms(now_ms)
+        if wait_ms == 0.0:
+            wait_ms = tenants.wait_ms(now_ms)
+        else:
+            tenants.leave(now_ms)
+        if wait_ms != 0.0 and self._since_ms < 0:
+            self._since_ms = now_ms
+        return wait_ms
 
     def begin(self, bytes_max: int) -> int:
         """Its turn has come: how much to read, at most `bytes_max`, or one batch. `end` must follow."""
-        pace, now_ms = self._pace(), self._clock.monotonic_ms()
-        if pace is not None:
+        now_ms = self._clock.monotonic_ms()
+        paces = self._paces()
+        for pace in paces:
             bytes_max = max(1, min(bytes_max, int(pace.bytes_per_s * READ_MS / 1000)))
+        for pace in paces:
             pace.enter(bytes_max, now_ms, may_refuse=False)
-            self._reading = (pace, bytes_max)
-        if self._line is not None:
+            self._reading.append((pace, bytes_max))
+        if self._since_ms >= 0:
             self._throttled_ms += now_ms - self._since_ms
         self.leave()
         return bytes_max
 
     def end(self, size: int) -> int:
         """So much was read. How many ms the rate delayed it."""
-        if self._reading is not None:
-            pace, bytes_max = self._reading
-            self._reading = None
-            pace.correct(bytes_max, size)
-            if size < bytes_max:
-                pace.line.wake_first()
-        elif size and (late := self._pace()) is not None:
+        if self._reading:
+            for pace, bytes_max in self._reading:
+                pace.correct(bytes_max, size)
+                if size < bytes_max:
+                    pace.line.wake_first()
+            self._reading.clear()
+        elif size:
             # There was nothing to read when it began.
-            late.enter(size, self._clock.monotonic_ms(), may_refuse=False)
+            for late in self._paces():
+                late.enter(size, self._clock.monotonic_ms(), may_refuse=False)
         throttled_ms, self._throttled_ms = int(self._throttled_ms), 0.0
         self._stats.consume_throttled_ms += throttled_ms
         return throttled_ms
 
     def leave(self) -> None:
         """It has nothing to read, or ends."""
+        self._since_ms = -1.0
+        for one in self._waits:
+            if one.is_taken:
+                one.leave(self._clock.monotonic_ms())
+
+    def _paces(self) -> list[Pace]:
+        return [pace for one in self._waits if (pace := one.pace()) is not None]
+
+
+class _Wait:
+    """Of one stream in the line of one pace, or not in it."""
+
+    def __init__(self, pace: Callable[[], Pace | None], wake: Callable[[], None]) -> None:
+        self.pace, self._wake = pace, wake
+        self._line: Line | None = None
+
+    @property
+    def is_taken(self) -> bool:
+        return self._line is not None
+
+    def wait_ms(self, now_ms: float) -> float | None:
+        """0: its turn is now; as `ReadTurns.wait_ms`."""
+        pace = self.pace()
+        if pace is None:
+            self.leave(now_ms)
+            return 0.0
+        clears_in_ms = pace.clears_in_ms(now_ms)
+        if self._line is not pace.line:
+            self.leave(now_ms)
+            if clears_in_ms == 0 and not pace.line:
+                return 0.0
+            self._line = pace.line
+            pace.line.join(self._wake, now_ms)
+        if not pace.line.is_first(self._wake):
+            return None
+        return min(clears_in_ms, _LOOK_MS)
+
+    def leave(self, now_ms: float) -> None:
         if self._line is not None:
             line, self._line = self._line, None
-            line.leave(self._wake, self._clock.monotonic_ms())
+            line.leave(self._wake, now_ms)

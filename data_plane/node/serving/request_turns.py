@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 from data_plane.leases.terms import LimitKey
 from data_plane.node.leasing.pacing import REQUEST_RATE, REQUEST_UNITS
+from data_plane.node.limit_refusals import of_whom
 from data_plane.node.ports import CallFailed, Clock, Connection, ConnectionLost
 from data_plane.node.stats import NodeStats
 from data_plane.throttling.pacing import Pace
@@ -36,56 +37,92 @@ _SOON_MS, _LOOK_MS = 0.1, 250.0
 class RequestTurns:
     """All tenants' on one broker."""
 
-    def __init__(self, pace: Callable[[LimitKey], Pace | None], clock: Clock, stats: NodeStats) -> None:
-        """`pace`: of a limit now, None = the tenant has no such rate."""
-        self._pace, self._clock, self._stats = pace, clock, stats
+    def __init__(
+        self,
+        pace: Callable[[LimitKey], Pace | None],
+        own_pace: Callable[[TenantId, str, str], Pace | None],
+        clock: Clock,
+        stats: NodeStats,
+    ) -> None:
+        """`pace`: of a limit now, None = the tenant has no such rate. `own_pace`: of the limit of that name which the
+        principal of a tenant's key has to itself, None = it has none."""
+        self._pace, self._own_pace, self._clock, self._stats = pace, own_pace, clock, stats
 
-    def of(self, tenant: TenantId) -> "TenantRequests":
-        return TenantRequests(self._pace, self._clock, self._stats, LimitKey(tenant, REQUEST_RATE))
+    def of(self, tenant: TenantId, key_id: str) -> "KeyRequests":
+        return KeyRequests(
+            self._pace, self._own_pace, self._clock, self._stats, LimitKey(tenant, REQUEST_RATE), key_id
+        )
 
 
-class TenantRequests:
-    """One tenant's."""
+class KeyRequests:
+    """Those with one key, which count for its principal, if that has a rate of its own, and for its tenant."""
 
     def __init__(
-        self, pace: Callable[[LimitKey], Pace | None], clock: Clock, stats: NodeStats, limit: LimitKey
+        self,
+        pace: Callable[[LimitKey], Pace | None],
+        own_pace: Callable[[TenantId, str, str], Pace | None],
+        clock: Clock,
+        stats: NodeStats,
+        limit: LimitKey,
+        key_id: str,
     ) -> None:
-        self._pace, self._clock, self._stats, self._limit = pace, clock, stats, limit
+        self._pace_of, self._own_pace_of = pace, own_pace
+        self._clock, self._stats, self._limit, self._key_id = clock, stats, limit, key_id
+
+    def _pace(self) -> Pace | None:
+        return self._pace_of(self._limit)
+
+    def _own_pace(self) -> Pace | None:
+        return self._own_pace_of(self._limit.tenant, self._key_id, REQUEST_RATE)
 
     def passes(self) -> bool:
         """True: a request is counted and goes on now. False: nothing is counted, and it has to wait."""
-        pace = self._pace(self._limit)
-        if pace is None:
+        own, pace = self._own_pace(), self._pace()
+        if own is None and pace is None:
             return True
-        return not pace.line and pace.take(REQUEST_UNITS, self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        if own is not None and (own.line or not own.take(REQUEST_UNITS, now_ms)):
+            return False
+        if pace is None or (not pace.line and pace.take(REQUEST_UNITS, now_ms)):
+            return True
+        _give_back(own)
+        return False
 
     def beat(self) -> None:
         """A sign of life of a group's member: it neither waits nor is refused, for its member would lose its place. It
         counts if it may go on at once as any other request, and a call that comes next has its turn soon: however many
         there are, those who wait go on, and calls are not refused for them."""
-        pace = self._pace(self._limit)
-        if pace is not None and not pace.line:
-            now_ms = self._clock.monotonic_ms()
-            if pace.wait_ms(pace.let_in + REQUEST_UNITS, now_ms) <= CALL_WAIT_MS_MAX / 2:
+        now_ms = self._clock.monotonic_ms()
+        paces = [pace for pace in (self._own_pace(), self._pace()) if pace is not None]
+        if all(
+            not pace.line and pace.wait_ms(pace.let_in + REQUEST_UNITS, now_ms) <= CALL_WAIT_MS_MAX / 2
+            for pace in paces
+        ):
+            for pace in paces:
                 pace.take(REQUEST_UNITS, now_ms)
 
     async def call(self) -> None:
         """Count a call when its turn comes. Raises `CallFailed` if that is too far away."""
         if self.passes():
             return
-        pace, now_ms = self._pace(self._limit), self._clock.monotonic_ms()
-        if pace is not None:
-            wait_ms = pace.judged_wait_ms(len(pace.line) * REQUEST_UNITS, now_ms)
-            if wait_ms > CALL_WAIT_MS_MAX:
-                pace.refused += 1
-                self._stats.requests_refused += 1
-                self._stats.limit_refusals.note(self._limit.tenant, REQUEST_RATE)
-                raise CallFailed(
-                    ErrorCode.THROTTLED,
-                    f"requests_per_s of the tenant is reached: {_per_s(pace)} of it at this broker now, all used;"
-                    f" clears in {int(wait_ms) + 1} ms",
-                )
+        self._check_soon(self._own_pace())
+        self._check_soon(self._pace())
         await self.frame()
+
+    def _check_soon(self, pace: Pace | None) -> None:
+        if pace is None:
+            return
+        now_ms = self._clock.monotonic_ms()
+        wait_ms = pace.judged_wait_ms(len(pace.line) * REQUEST_UNITS, now_ms)
+        if wait_ms > CALL_WAIT_MS_MAX:
+            pace.refused += 1
+            self._stats.requests_refused += 1
+            self._stats.limit_refusals.note(self._limit.tenant, of_whom(REQUEST_RATE, pace.principal))
+            raise CallFailed(
+                ErrorCode.THROTTLED,
+                f"requests_per_s of {pace.whose} is reached: {_per_s(pace)} of it at this broker now, all used;"
+                f" clears in {int(wait_ms) + 1} ms",
+            )
 
     async def frame(
         self, connection: Connection | None = None, sign: Callable[[], None] | None = None
@@ -98,22 +135,32 @@ class TenantRequests:
         waiting = _Waiting(connection, sign, began_ms)
         if connection is not None:
             connection.when_gone(waiting.woken.set)
+        own: Pace | None = None
         try:
-            while (pace := self._pace(self._limit)) is not None:
-                if await self._waited(pace, waiting):
-                    return
+            # In its principal's line first: what waits there takes no place of others in the tenant's.
+            own = await self._turn(self._own_pace, waiting)
+            await self._turn(self._pace, waiting)
+            own = None
         finally:
+            _give_back(own)
             if connection is not None:
                 connection.when_gone(None)
             self._stats.requests_throttled += 1
             self._stats.requests_throttled_ms += int(self._clock.monotonic_ms() - began_ms)
 
-    async def _waited(self, pace: Pace, waiting: "_Waiting") -> bool:
-        """In the line of this pace until a request is counted there; False: the tenant has another pace, or none."""
+    async def _turn(self, of: Callable[[], Pace | None], waiting: "_Waiting") -> Pace | None:
+        """Where a request was counted; None: there is no limit."""
+        while (pace := of()) is not None:
+            if await self._waited(of, pace, waiting):
+                return pace
+        return None
+
+    async def _waited(self, of: Callable[[], Pace | None], pace: Pace, waiting: "_Waiting") -> bool:
+        """In the line of this pace until a request is counted there; False: there is another pace now, or none."""
         woken = waiting.woken
         pace.line.join(woken.set, self._clock.monotonic_ms())
         try:
-            while self._pace(self._limit) is pace:
+            while of() is pace:
                 woken.clear()
                 now_ms = self._clock.monotonic_ms()
                 wait_ms = waiting.look(now_ms)
@@ -147,6 +194,13 @@ class _Waiting:
             if self._sign is not None:
                 self._sign()
         return self._sign_at_ms - now_ms
+
+
+def _give_back(pace: Pace | None) -> None:
+    """A request that was counted does not go on."""
+    if pace is not None:
+        pace.correct(REQUEST_UNITS, 0)
+        pace.line.wake_first()
 
 
 def _per_s(pace: Pace) -> str:

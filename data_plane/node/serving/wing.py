@@ -36,6 +36,7 @@ class Serving:
         gate: Gate,
         fairness: Fairness,
         pace: Callable[[LimitKey], Pace | None],
+        own_pace: Callable[[TenantId, str, str], Pace | None],
         storage_refusal: Callable[[TenantId], str],
         replicas: ReplicaSet,
         disk_space: DiskSpace,
@@ -47,16 +48,18 @@ class Serving:
         reading: Callable[[], bool],
         confident: Callable[[], bool],
     ) -> None:
-        """`pace`: of a limit now. `storage_refusal`: why a tenant may store no more, empty if it may.
+        """`pace`: of a limit now. `own_pace`: of the limit of that name which the principal of a tenant's key has to
+        itself, None = it has none. `storage_refusal`: why a tenant may store no more, empty if it may.
         `writing` and `reading`: may this broker do so by what it knows of the metadata?
         `confident`: was its session confirmed just now?"""
-        requests = RequestTurns(pace, environment.clock, environment.stats)
+        requests = RequestTurns(pace, own_pace, environment.clock, environment.stats)
         self.streams = ClientStreams(
             environment,
             view=view,
             gate=gate,
             fairness=fairness,
             pace=pace,
+            own_pace=own_pace,
             requests=requests,
             storage_refusal=storage_refusal,
             replicas=replicas,

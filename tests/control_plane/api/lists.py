@@ -39,7 +39,7 @@ from control_plane.webhooks.models import Webhook
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
-from quotas.models import PlanVersion
+from quotas.models import AccountLimits, PlanVersion
 from tenants.models import (
     ApiKey,
     Invitation,
@@ -273,6 +273,14 @@ def keys(house: House, said: Cluster, numbers: range) -> None:
 def service_accounts(house: House, said: Cluster, numbers: range) -> None:
     ServiceAccount.objects.bulk_create(
         ServiceAccount(public_id=f"sa_{n}", tenant=house.tenant, name=f"program-{n}") for n in numbers
+    )
+
+
+def account_limits(house: House, said: Cluster, numbers: range) -> None:
+    service_accounts(house, said, numbers)
+    AccountLimits.objects.bulk_create(
+        AccountLimits(tenant=house.tenant, account=account, requests_per_s=1)
+        for account in ServiceAccount.objects.filter(public_id__in=[f"sa_{n}" for n in numbers])
     )
 
 
@@ -617,6 +625,7 @@ LISTS: Mapping[str, Listed] = {
     "/v1/principal-groups/{group}/history": Listed(fill=group_history, of="grp_history"),
     "/v1/keys": Listed(fill=keys),
     "/v1/service-accounts": Listed(fill=service_accounts),
+    "/v1/service-account-limits": Listed(fill=account_limits),
     "/v1/principal-groups": Listed(fill=principal_groups),
     "/v1/acls": Listed(fill=acls),
     "/v1/access/reports": Listed(fill=access_reports),

@@ -210,9 +210,14 @@ def credential(house: House, method: str, path: str) -> dict[str, Any]:
     """Who may do most there."""
     if path in ("/v1/sign-up", "/v1/sign-in"):
         return {}
-    operators = path.startswith(("/v1/billing", "/v1/cluster", "/v1/placement")) or (method, path) in (
-        ("PATCH", "/v1/quotas"),
-        ("POST", "/v1/plans"),
+    operators = (
+        path.startswith(("/v1/billing", "/v1/cluster", "/v1/placement"))
+        or (method, path)
+        in (
+            ("PATCH", "/v1/quotas"),
+            ("POST", "/v1/plans"),
+        )
+        or ("service-account" in path and path.endswith(("/limits", "/default")) and method != "GET")
     )
     if operators or path.endswith(("/suspend", "/resume")):
         return {"token": house.credentials[Standing.OPERATOR], "tenant": house.tenant}

@@ -93,7 +93,7 @@ def little_server(answering: Answering, certificate: tuple[str, str] | None = No
             self.wfile.write(raw)
             self.close_connection = given.close or self.close_connection
 
-        do_GET = do_POST = do_PATCH = do_DELETE = answer
+        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = answer
 
         def log_message(self, format: str, *args: Any) -> None:
             """Nothing."""

@@ -41,6 +41,8 @@ COMMANDS = {
     "key revoke": ["key_1"],
     "service-account create": ["billing"],
     "service-account delete": ["sa_1"],
+    "limits set": ["sa_1", "--tenant", "tn_1", "--requests-per-s", "5"],
+    "limits remove": ["sa_1", "--tenant", "tn_1"],
     "principal-group create": ["payments"],
     "principal-group members": ["grp_1"],
     "principal-group delete": ["grp_1"],

@@ -2,11 +2,17 @@
 
 import json
 
+import pytest
+
 from data_plane.controller import tenants
 from data_plane.metadata import model
 from data_plane.metadata.features import LEASES
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Put
+from penstock.contract.errors import InvalidRequest
+from penstock.contract.ids import TenantId
+from penstock.contract.limits import REQUESTS_PER_S_MAX
+from penstock.rules.principal_limits import EVERY_ACCOUNT, PrincipalLimits
 
 LATER = {
     "connections_max": 3,
@@ -35,3 +41,50 @@ def test_below_the_level_brokers_get_what_the_release_before_reads() -> None:
 
 def test_from_the_level_on_they_get_all_of_it() -> None:
     assert stored(LEASES) == {"produce_bytes_per_s": 7, "partitions_max": 9, **LATER}
+
+
+ROBOT = "service_account:sa_1"
+PRINCIPALS = {ROBOT: PrincipalLimits(requests_per_s=3), EVERY_ACCOUNT: PrincipalLimits()}
+
+
+def image_of(level: int) -> ClusterImage:
+    image = ClusterImage()
+    image.level = level
+    return image
+
+
+def record_of(change: tenants.Transaction) -> model.TenantRecord:
+    (put,) = change.changes
+    assert isinstance(put, Put)
+    return model.TenantRecord.decode(put.value)
+
+
+def test_limits_of_principals_come_with_the_tenants_and_are_left_out_below_the_level() -> None:
+    for level, found in ((LEASES, PRINCIPALS), (LEASES - 1, {})):
+        change = tenants.put_tenant(
+            image_of(level), "acme", generation=1, quotas=WANTED, principals=PRINCIPALS
+        )
+        assert record_of(change).principals == found
+    (plain,) = tenants.put_tenant(image_of(LEASES), "acme", generation=1, quotas=WANTED).changes
+    assert isinstance(plain, Put) and b"principals" not in plain.value, "brokers before can read it"
+
+
+def test_limits_of_principals_stay_without_quotas_and_go_with_quotas_that_name_none() -> None:
+    image = image_of(LEASES)
+    image.tenants[TenantId("acme")] = model.TenantRecord(tenant=TenantId("acme"), principals=PRINCIPALS)
+    assert record_of(tenants.put_tenant(image, "acme", suspended=True)).principals == PRINCIPALS
+    assert record_of(tenants.put_tenant(image, "acme", quotas=WANTED)).principals == {}
+
+
+@pytest.mark.parametrize(
+    ("principal", "limits"),
+    [
+        ("", PrincipalLimits()),
+        ("group:grp_1", PrincipalLimits()),
+        ("everyone", PrincipalLimits()),
+        (ROBOT, PrincipalLimits(requests_per_s=REQUESTS_PER_S_MAX + 1)),
+    ],
+)
+def test_limits_of_principals_that_cannot_be_are_refused(principal: str, limits: PrincipalLimits) -> None:
+    with pytest.raises(InvalidRequest):
+        tenants.put_tenant(image_of(LEASES), "acme", quotas=WANTED, principals={principal: limits})

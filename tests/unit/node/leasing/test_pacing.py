@@ -1,9 +1,10 @@
 """Shares of a tenant's produce rate: by what brokers lead below the feature level of leases, by demand from it on."""
 
 from data_plane.leases.holder import LeaseHolder
-from data_plane.leases.terms import LimitKey, Terms
+from data_plane.leases.terms import LimitKey, Request, Terms, Wish
 from data_plane.metadata import model
 from data_plane.metadata.features import FEATURES_KEY, LEASES, FeaturesRecord
+from data_plane.node.leasing.messages import read_request, request_frame
 from data_plane.node.leasing.pacing import (
     CONSUME_RATE,
     FLOOR,
@@ -15,6 +16,7 @@ from data_plane.node.leasing.pacing import (
     Pacing,
 )
 from penstock.contract.ids import BrokerId, TenantId, TopicId
+from penstock.rules.principal_limits import EVERY_ACCOUNT, PrincipalLimits
 from tests.unit.controller.setup import ACME, ORDERS, Store, record
 
 KEY = LimitKey(ACME, PRODUCE_RATE)
@@ -274,3 +276,49 @@ def test_a_burst_that_is_set_later_is_known_within_a_second_of_use() -> None:
     assert pace is not None
     with_quotas(store, produce_bytes_per_s=100_000, rate_burst_ms=4_000)
     assert pacing.of(KEY, SHARE_CHECK_MS + 1.0) is pace and pace.is_filling(SHARE_CHECK_MS + 1.0)
+
+
+ROBOT = "service_account:sa_robot"
+
+
+def test_a_principal_has_its_own_limit_never_above_its_tenants_and_others_have_that_of_each() -> None:
+    store = Store()
+    store.topic(record())
+    tenant = model.TenantRecord(
+        tenant=ACME,
+        quotas=model.TenantQuotas(produce_bytes_per_s=1_000),
+        principals={
+            ROBOT: PrincipalLimits(produce_bytes_per_s=5_000, requests_per_s=2),
+            EVERY_ACCOUNT: PrincipalLimits(produce_bytes_per_s=100),
+        },
+    )
+    store.put(model.tenant_key(ACME), tenant.encode())
+    assert store.image.tenants[ACME] == tenant
+    owners = {"k1": ROBOT, "k2": "service_account:sa_other", "k3": "person:us_1", "k4": ""}
+    for key_id, owner in owners.items():
+        key = model.KeyRecord(
+            key_id=key_id, tenant=ACME, name="k", principal=1, pepper_version=1, secret_hmac="", scram={}, owner=owner
+        )  # fmt: skip
+        store.put(model.credential_key(key_id), key.encode())
+    pacing = Pacing(store.image, BrokerId(1), holder_of())
+    found = {key_id: pacing.own_limit(ACME, key_id, PRODUCE_RATE) for key_id in (*owners, "unknown")}
+    assert {key_id: limit and pacing.limit(limit) for key_id, limit in found.items()} == {
+        "k1": 1_000, "k2": 100, "k3": None, "k4": None, "unknown": None,
+    }  # fmt: skip
+    assert pacing.limit(LimitKey(ACME, REQUEST_RATE, ROBOT)) == 2 * REQUEST_UNITS
+    assert pacing.limit(LimitKey(ACME, REQUEST_RATE, "service_account:sa_other")) == 0
+    assert pacing.own_limit(TenantId("other"), "k1", PRODUCE_RATE) is None
+    robots = pacing.of(LimitKey(ACME, PRODUCE_RATE, ROBOT), 0.0)
+    tenants = pacing.of(KEY, 0.0)
+    assert robots is not None and tenants is not None and robots is not tenants
+    assert (robots.whose, tenants.whose) == ("principal sa_robot", "the tenant")
+    paced(store, 1_000)
+    assert pacing.own_limit(ACME, "k1", PRODUCE_RATE) is None
+    assert pacing.of(LimitKey(ACME, PRODUCE_RATE, ROBOT), 1.0) is None, "its limit is lifted"
+    assert robots.clears_in_ms(2.0) == 0
+
+
+def test_a_principals_lease_is_not_its_tenants() -> None:
+    wishes = {KEY: Wish(holds=1, wants=2), LimitKey(ACME, PRODUCE_RATE, ROBOT): Wish(holds=3, wants=4)}
+    asked = Request(holder=BrokerId(1), registration=2, epoch=3, sequence=4, answered=0, wishes=wishes)
+    assert read_request(request_frame(asked)) == asked

@@ -51,7 +51,7 @@ def test_a_beat_is_of_a_member_that_has_joined_and_changes_nothing(
 def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
     hands, (door, _) = Hands(), gate()
     fair = Fairness(hands, NodeStats())
-    unlimited = RequestTurns(lambda limit: None, hands, NodeStats())
+    unlimited = RequestTurns(lambda limit: None, lambda tenant, key_id, name: None, hands, NodeStats())
     heard: list[bytes] = []
 
     class Unasked:
@@ -100,7 +100,7 @@ def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
 def test_a_beat_counts_as_a_request_and_goes_on_where_other_calls_are_refused() -> None:
     hands, (door, _) = Hands(), gate()
     pace = Pace(10 * REQUEST_UNITS)
-    requests = RequestTurns(lambda limit: pace, hands, NodeStats())
+    requests = RequestTurns(lambda limit: pace, lambda tenant, key_id, name: None, hands, NodeStats())
     names = ("streams", "calls", "groups", "proofs", "commitments", "deletion", "scrubber")
     parts: Any = SimpleNamespace(**dict.fromkeys(names, MagicHands()))
     service = client_service(parts, door, Fairness(hands, NodeStats()), requests)

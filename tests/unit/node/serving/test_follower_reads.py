@@ -61,7 +61,8 @@ class Reader:
         clock = SimClock(loop)
         self.stream = ConsumeStream(
             anything, anything, anything, lambda where: replica, anything, CONFIG, clock, self.stats,
-            confident=lambda: True, pace=lambda: None, metering=anything, tally=RequestTally(TenantId("t"), FETCH),
+            confident=lambda: True, pace=lambda: None, own_pace=lambda: None, metering=anything,
+            tally=RequestTally(TenantId("t"), FETCH),
             turns=anything, requests=anything, begin_turn=lambda: Turn(clock, SystemRng()),
         )  # fmt: skip
 

@@ -113,6 +113,7 @@ def stream_of(
     wire: Connection | None = None,
     turns: TenantTurns | None = None,
     pace: Pace | None = None,
+    own_pace: Pace | None = None,
     storage: Callable[[], str] = lambda: "",
     requests: RequestTurns | None = None,
     committer: Committer | None = None,
@@ -129,7 +130,10 @@ def stream_of(
         refuses_writes=lambda: "",
         confident=lambda: True,
         pace=lambda: pace,
-        requests=(requests or RequestTurns(lambda limit: None, slow, slow.stats)).of(ACME),
+        own_pace=lambda: own_pace,
+        requests=(
+            requests or RequestTurns(lambda limit: None, lambda tenant, key_id, name: None, slow, slow.stats)
+        ).of(ACME, "k"),
         storage_refusal=storage,
         tally=RequestTally(ACME, PRODUCE),
         turns=turns or Fairness(slow, slow.stats).of(ACME),

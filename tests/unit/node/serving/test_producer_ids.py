@@ -41,7 +41,9 @@ def test_a_producer_goes_on_in_the_next_epoch_and_a_used_up_id_is_replaced() -> 
             lambda where: None,
             lambda tenant, code: None,
             Fairness(Hands(), NodeStats()),
-            requests=RequestTurns(lambda limit: None, Hands(), NodeStats()),
+            requests=RequestTurns(
+                lambda limit: None, lambda tenant, key_id, name: None, Hands(), NodeStats()
+            ),
             begin_turn=nobody,
         )
         first, epoch = await given(calls, -1, -1)

@@ -24,7 +24,9 @@ class Desk:
         self.stats = NodeStats()
         self._loop: SimLoop | None = None
         self.pace: Pace | None = Pace(int(per_s * REQUEST_UNITS))
-        self.requests = RequestTurns(self._of, self, self.stats).of(ACME)
+        self.requests = RequestTurns(self._of, lambda tenant, key_id, name: None, self, self.stats).of(
+            ACME, "k"
+        )
 
     def _of(self, limit: LimitKey) -> Pace | None:
         assert limit == LimitKey(ACME, REQUEST_RATE)

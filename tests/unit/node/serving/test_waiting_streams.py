@@ -89,7 +89,9 @@ class Broker:
         self.let_in = self.pace.let_in = self.pace.let_in + REQUEST_UNITS
         self.taken: list[float] = []
         self.committer: Committer | None = None
-        self._requests = RequestTurns(lambda limit: self.pace, self, self.slow.stats)
+        self._requests = RequestTurns(
+            lambda limit: self.pace, lambda tenant, key_id, name: None, self, self.slow.stats
+        )
         self._way, self._opened = way, {PRODUCE: self._produce, CONSUME: self._consume}
         self.faults: list[BaseException] = []
         service = Service(streams={"/s": self._serve}, calls={}, watches={}, enter=anyone, turn=at_once)
@@ -132,8 +134,8 @@ class Broker:
         anything: Any = None
         await ConsumeStream(
             connection, self.slow.tenants.enter(key_number(1)), self.slow.gate, self._find, anything, CONFIG, self,
-            self.slow.stats, confident=lambda: True, pace=lambda: None, metering=anything,
-            tally=RequestTally(ACME, FETCH), turns=cast(TenantTurns, AtOnce()), requests=self._requests.of(ACME),
+            self.slow.stats, confident=lambda: True, pace=lambda: None, own_pace=lambda: None, metering=anything,
+            tally=RequestTally(ACME, FETCH), turns=cast(TenantTurns, AtOnce()), requests=self._requests.of(ACME, "k"),
             begin_turn=lambda: Turn(self, SystemRng()),
         ).serve()  # fmt: skip
 

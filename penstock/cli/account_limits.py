@@ -1,0 +1,140 @@
+"""`penstock limits …`: rates that service accounts have beside their tenant's; over REST."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.cluster import operator_token, token_option
+from penstock.cli.dry_run import ChangingCommand
+from penstock.cli.invocation import Group, current
+from penstock.cli.output import print_json, print_table, progress, say
+from penstock.cli.rest import client_with, rest_client, settings
+from penstock.cli.topic_changes import timeout_option
+from penstock.rest.client import RestClient, segment
+
+_NAMES = ("produce_bytes_per_s", "consume_bytes_per_s", "requests_per_s")
+_EACH = "each other"
+_tenant_option = click.option(
+    "--tenant", "tenant_id", required=True, metavar="ID", help="The tenant whose service account it is."
+)
+
+
+@click.group(name="limits", cls=Group, path=("limits",))
+def limits() -> None:
+    """Limits of service accounts beside the tenant's: show, set, remove."""
+
+
+@limits.command("list", examples=["penstock limits list"])
+@timeout_option
+def limits_list(timeout: float) -> None:
+    """List the service accounts that have limits of their own, and what each other one has."""
+    with closing(rest_client()) as rest:
+        found = list(rest.items("/v1/service-account-limits", timeout_s=timeout))
+        each = rest.get(_path(None), timeout_s=timeout)
+    if current().json:
+        print_json({"limits": found, "default": each})
+        return
+    _show([*found, each])
+
+
+@limits.command("show", examples=["penstock limits show sa_..."])
+@click.argument("account", metavar="ID")
+@timeout_option
+def limits_show(account: str, timeout: float) -> None:
+    """Show the limits that hold for a service account beside the tenant's."""
+    with closing(rest_client()) as rest:
+        found = rest.get(_path(account), timeout_s=timeout)
+    if current().json:
+        print_json(found)
+        return
+    _show([found])
+
+
+@limits.command(
+    "set",
+    cls=ChangingCommand,
+    examples=[
+        "penstock limits set sa_... --tenant tn_... --produce-bytes-per-s 1000000 --token-file operator.token",
+        "penstock limits set --tenant tn_... --requests-per-s 500 --token-file operator.token",
+    ],
+)
+@click.argument("account", metavar="[ID]", required=False)
+@_tenant_option
+@click.option("--produce-bytes-per-s", type=click.IntRange(min=0), help="Bytes of batches as sent.")
+@click.option("--consume-bytes-per-s", type=click.IntRange(min=0), help="Bytes of batches as pushed.")
+@click.option("--requests-per-s", type=click.IntRange(min=0), help="Requests of its clients.")
+@token_option
+@timeout_option
+def limits_set(
+    account: str | None,
+    tenant_id: str,
+    produce_bytes_per_s: int | None,
+    consume_bytes_per_s: int | None,
+    requests_per_s: int | None,
+    token_file: Path | None,
+    timeout: float,
+) -> None:
+    """Operators: set the limits of a service account, all of them; without ID those of each that has none of its own.
+
+    A limit that is not named is what each other service account has. 0 means that only the tenant's limit holds.
+    """
+    body = dict(zip(_NAMES, (produce_bytes_per_s, consume_bytes_per_s, requests_per_s), strict=True))
+    if all(value is None for value in body.values()):
+        raise click.UsageError("Name at least one limit, or use: penstock limits remove")
+    with closing(_operators(token_file, tenant_id)) as rest, progress("Setting"):
+        changed = rest.put(_path(account), body, timeout_s=timeout)
+    _answer(changed)
+
+
+@limits.command(
+    "remove",
+    cls=ChangingCommand,
+    examples=["penstock limits remove sa_... --tenant tn_... --token-file operator.token"],
+)
+@click.argument("account", metavar="[ID]", required=False)
+@_tenant_option
+@token_option
+@timeout_option
+def limits_remove(account: str | None, tenant_id: str, token_file: Path | None, timeout: float) -> None:
+    """Operators: remove the limits of a service account; without ID those of each that has none of its own."""
+    with closing(_operators(token_file, tenant_id)) as rest, progress("Removing"):
+        changed = rest.delete(_path(account), timeout_s=timeout)
+    _answer(changed)
+
+
+def _operators(token_file: Path | None, tenant_id: str) -> RestClient:
+    return client_with(settings(), operator_token(token_file), tenant=tenant_id)
+
+
+def _path(account: str | None) -> str:
+    if account is None:
+        return "/v1/service-account-limits/default"
+    return f"/v1/service-accounts/{segment(account)}/limits"
+
+
+def _answer(changed: dict[str, Any]) -> None:
+    if current().json:
+        print_json(changed)
+        return
+    _show([changed])
+    if not changed["delivered"]:
+        say("The brokers do not have it yet; they get it as soon as they answer.")
+
+
+def _show(found: list[dict[str, Any]]) -> None:
+    print_table(
+        ["service account", "name", *_NAMES],
+        [
+            [one["service_account"] or _EACH, one["name"] or "", *(_shown(one, name) for name in _NAMES)]
+            for one in found
+        ],
+    )
+
+
+def _shown(one: dict[str, Any], name: str) -> str:
+    """What holds, and in brackets that it is not the account's own."""
+    value = one["effective"][name]
+    shown = f"{value}" if value else "the tenant's"
+    return shown if one[name] is not None or one["service_account"] is None else f"({shown})"

@@ -1,0 +1,174 @@
+"""Rates of one principal beside its tenant's: what it waits for takes no place of others, and refusals say whose."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from data_plane.leases.terms import LimitKey
+from data_plane.node.leasing.pacing import PRODUCE_RATE, REQUEST_UNITS
+from data_plane.node.ports import CallFailed
+from data_plane.node.serving.produce_stream import ProduceStream
+from data_plane.node.serving.read_turns import ReadTurns
+from data_plane.node.serving.request_turns import RequestTurns
+from data_plane.node.stats import NodeStats
+from data_plane.testkit.loop import SimLoop
+from data_plane.throttling.pacing import Pace
+from penstock.contract.ids import TenantId
+from penstock.contract.v1 import log_pb2 as pb
+from penstock.records.batch import BATCH_HEADER_BYTES
+from tests.unit.authz.setup import ACME
+from tests.unit.node.serving.test_produce_stream import Slow, stream_of
+
+ROBOT = "service_account:sa_robot"
+
+
+def own_of(per_s: int) -> Pace:
+    pace = Pace(per_s)
+    pace.principal = ROBOT
+    return pace
+
+
+class Desk:
+    """A tenant's requests and reads, where the key `robot` has a rate of its own."""
+
+    def __init__(self, *, tenants: int, own: int) -> None:
+        self.stats = NodeStats()
+        self._loop: SimLoop | None = None
+        self.pace, self.own = Pace(tenants), own_of(own)
+        self.requests = RequestTurns(self._of, self._own_of, self, self.stats)
+
+    def _of(self, limit: LimitKey) -> Pace | None:
+        return self.pace
+
+    def _own_of(self, tenant: TenantId, key_id: str, name: str) -> Pace | None:
+        return self.own if key_id == "robot" else None
+
+    def now_ms(self) -> int:
+        return int(self.monotonic_ms())
+
+    def monotonic_ms(self) -> float:
+        return 0.0 if self._loop is None else self._loop.time() * 1000
+
+    def run(self, story: Coroutine[Any, Any, None]) -> None:
+        self._loop = SimLoop(1)
+        try:
+            self._loop.run_until_complete(story)
+        finally:
+            self._loop.close()
+
+
+def test_a_bounded_principal_gets_its_rate_and_others_all_that_is_left() -> None:
+    desk, taken = Desk(tenants=100 * REQUEST_UNITS, own=20 * REQUEST_UNITS), {"robot": 0, "other": 0}
+
+    async def stream(key_id: str) -> None:
+        requests = desk.requests.of(ACME, key_id)
+        while True:
+            await requests.frame()
+            taken[key_id] += 1
+
+    async def story() -> None:
+        tasks = [asyncio.create_task(stream(key_id)) for key_id in ("robot",) * 5 + ("other",)]
+        await asyncio.sleep(10.0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    desk.run(story())
+    assert 190 <= taken["robot"] <= 206 and 790 <= taken["other"] <= 826, taken
+    assert not desk.own.line and not desk.pace.line, "who was ended waits no more"
+
+
+def test_a_call_of_a_bounded_principal_is_refused_with_whose_limit_it_is_and_counted_apart() -> None:
+    desk = Desk(tenants=1_000 * REQUEST_UNITS, own=REQUEST_UNITS)
+
+    async def story() -> None:
+        robot, other = desk.requests.of(ACME, "robot"), desk.requests.of(ACME, "other")
+        frames = [asyncio.create_task(robot.frame()) for _ in range(4)]
+        await asyncio.sleep(0.01)
+        with pytest.raises(
+            CallFailed, match=r"requests_per_s of principal sa_robot is reached: 1 .*clears in"
+        ):
+            await robot.call()
+        await other.call()
+        assert desk.stats.limit_refusals.of(ACME, "principal:requests_per_s") == 1
+        assert desk.stats.limit_refusals.of(ACME, "requests_per_s") == 0
+        for frame in frames:
+            frame.cancel()
+        await asyncio.gather(*frames, return_exceptions=True)
+
+    desk.run(story())
+
+
+def test_what_the_tenant_has_no_place_for_is_not_counted_for_the_principal() -> None:
+    desk = Desk(tenants=REQUEST_UNITS, own=1_000 * REQUEST_UNITS)
+    robot = desk.requests.of(ACME, "robot")
+    while robot.passes():
+        pass
+    assert desk.own.let_in == desk.pace.let_in
+
+
+def test_reads_of_a_bounded_principal_wait_without_a_place_in_the_tenants_line() -> None:
+    desk = Desk(tenants=100_000, own=1_000)
+    robot = ReadTurns(lambda: desk.pace, lambda: desk.own, lambda: None, desk, desk.stats)
+    assert robot.wait_ms() == 0
+    assert robot.begin(1_000) == 50, "as much as passes at the smaller rate"
+    robot.end(2_000)
+    assert (desk.own.let_in, desk.pace.let_in) == (2_000, 2_000), "both count what was read"
+    assert robot.wait_ms() == pytest.approx(250) and len(desk.own.line) == 1 and not desk.pace.line
+    other = ReadTurns(lambda: desk.pace, lambda: None, lambda: None, desk, desk.stats)
+    assert other.wait_ms() == 0
+    robot.leave()
+    assert not desk.own.line
+
+
+def wanted(number: int, size: int) -> pb.ProduceBatch:
+    return pb.ProduceBatch(id=number, topic_id=bytes(16), partition=0, size=size)
+
+
+def arrive(stream: ProduceStream, own: Pace | None, pace: Pace | None, number: int, size: int) -> None:
+    batch = memoryview(bytes(size))
+    stream._in_own_turn(own, pace, -1, wanted(number, size), batch, lambda outcome: None, 0.0)
+
+
+def test_batches_delayed_by_their_principals_rate_enter_the_tenants_pace_when_their_turn_comes() -> None:
+    size = 4 * BATCH_HEADER_BYTES
+
+    async def story() -> None:
+        slow = Slow()
+        own, pace = own_of(size), Pace(100 * size)
+        stream = stream_of(slow, pace=pace, own_pace=own)
+        while own.clears_in_ms(0.0) < 4_000:
+            arrive(stream, own, pace, 1, size)
+        assert len(stream._own_delayed) >= 3 and pace.let_in <= 2 * size, "others find the tenant's pace free"
+        arrive(stream, own, pace, 7, size)
+        refused = [result for result in stream._results if result.id == 7]
+        if not refused:
+            arrive(stream, own, pace, 7, size)
+            refused = [result for result in stream._results if result.id == 7]
+        assert "produce_bytes_per_s of principal sa_robot is reached" in refused[0].message
+        assert refused[0].retry_after_ms > 0
+        assert slow.stats.limit_refusals.of(ACME, f"principal:{PRODUCE_RATE}") == 1
+        assert slow.stats.limit_refusals.of(ACME, PRODUCE_RATE) == 0
+        assert stream._releaser is not None
+        stream._releaser.cancel()
+
+    asyncio.run(story())
+
+
+def test_what_the_tenants_pace_refuses_takes_nothing_of_the_principals() -> None:
+    size = 4 * BATCH_HEADER_BYTES
+
+    async def story() -> None:
+        slow = Slow()
+        own, pace = own_of(100 * size), Pace(size)
+        while pace.enter(size, 0.0) is not None:
+            pass
+        stream = stream_of(slow, pace=pace, own_pace=own)
+        arrive(stream, own, pace, 1, size)
+        assert "of the tenant is reached" in stream._results[0].message and own.let_in == 0
+        assert stream._releaser is not None
+        stream._releaser.cancel()
+
+    asyncio.run(story())
