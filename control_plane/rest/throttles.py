@@ -10,6 +10,7 @@ from control_plane.api.problems import RateReached
 from control_plane.rate_counters import counters
 from control_plane.rest import tenant_rates
 from control_plane.rest.callers import Caller, caller_of
+from quotas.queries import calls_name
 from tenants.models import Tenant
 
 if TYPE_CHECKING:
@@ -47,9 +48,7 @@ def count_tenant_call(tenant: Tenant, caller: Caller) -> None:
         return
     most = tenant_rates.rest_calls_per_s(tenant)
     if most:
-        _spend(
-            f"throttle:tenant:{tenant.pk}", most, 1, tenant_rates.REST_CALLS, f"of tenant {tenant.public_id}"
-        )
+        _spend(calls_name(tenant), most, 1, tenant_rates.REST_CALLS, f"of tenant {tenant.public_id}")
 
 
 def _spend(name: str, most: int, window_s: int, limit: str, whose: str) -> None:

@@ -62,6 +62,11 @@ class Telling:
             raise Unreachable("away")
         return self.inner.count(name, window_s)
 
+    def counted(self, name: str) -> int:
+        if self.away:
+            raise Unreachable("away")
+        return self.inner.counted(name)
+
     def forget_all(self) -> None:
         self.inner.forget_all()
 
@@ -210,3 +215,23 @@ def test_a_file_that_stays_locked_is_out_of_reach_and_no_file_of_counts_is_said_
     file.write_bytes(b"not a database, and long enough to be looked at" * 100)
     with pytest.raises(Unreachable, match="not a database"):
         FileStore(file).count("anna", 600)
+
+
+@pytest.mark.processes
+def test_a_count_can_be_read_without_an_event(where: str) -> None:
+    counters = Counters(RedisStore(where) if where.startswith("redis:") else FileStore(Path(where)))
+    assert counters.counted("anna") == 0
+    for _ in range(3):
+        counters.spend("anna", most=100, window_s=600)
+    assert [counters.counted("anna"), counters.counted("anna"), counters.counted("ben")] == [3, 3, 0]
+
+
+def test_a_count_that_has_ended_is_none_and_one_of_a_store_that_is_away_is_unknown(tmp_path: Path) -> None:
+    hand = Hand()
+    counters = Counters(FileStore(tmp_path / "counters", hand), hand)
+    counters.spend("anna", most=1, window_s=1)
+    hand.now += 2
+    assert counters.counted("anna") == 0
+    telling = Telling(OwnStore(hand))
+    telling.away = True
+    assert Counters(telling, hand).counted("anna") is None
