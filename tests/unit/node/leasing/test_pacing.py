@@ -7,6 +7,7 @@ from data_plane.metadata.features import FEATURES_KEY, LEASES, FeaturesRecord
 from data_plane.node.leasing.pacing import (
     CONSUME_RATE,
     FLOOR,
+    FORGET_MS,
     IDLE_MS,
     PRODUCE_RATE,
     REQUEST_RATE,
@@ -274,3 +275,24 @@ def test_a_burst_that_is_set_later_is_known_within_a_second_of_use() -> None:
     assert pace is not None
     with_quotas(store, produce_bytes_per_s=100_000, rate_burst_ms=4_000)
     assert pacing.of(KEY, SHARE_CHECK_MS + 1.0) is pace and pace.is_filling(SHARE_CHECK_MS + 1.0)
+
+
+def test_paces_of_tenants_that_are_gone_or_idle_for_long_are_forgotten_and_those_in_use_stay() -> None:
+    store, _, pacing = by_demand(300_000)
+    quotas = model.TenantQuotas(produce_bytes_per_s=1_000)
+    many = [TenantId(f"tn_{number}") for number in range(50)]
+    for tenant in many:
+        store.put(model.tenant_key(tenant), model.TenantRecord(tenant=tenant, quotas=quotas).encode())
+        assert pacing.of(LimitKey(tenant, PRODUCE_RATE), 0.0) is not None
+    busy = pacing.of(LimitKey(many[0], PRODUCE_RATE), 0.0)
+    assert busy is not None
+    lifted = model.TenantRecord(tenant=many[1], quotas=model.TenantQuotas(produce_bytes_per_s=0))
+    store.put(model.tenant_key(many[1]), lifted.encode())
+    now_ms = 0.0
+    while now_ms <= FORGET_MS + IDLE_MS:
+        busy.enter(200, now_ms)
+        pacing.wants(now_ms)
+        now_ms += 250
+    assert len(pacing) == 49, "nothing begins, so nothing is looked at"
+    assert pacing.of(KEY, now_ms + 1) is not None
+    assert len(pacing) == 2 and pacing.of(LimitKey(many[0], PRODUCE_RATE), now_ms) is busy
