@@ -12,6 +12,7 @@ from control_plane.rate_counters import counters
 from control_plane.topics.models import Topic
 from penstock.contract.errors import LimitExceeded
 from penstock.contract.topic_settings import UNLIMITED
+from penstock.rules.names import AUDIT_TOPIC
 from quotas import actions
 from quotas.partition_changes import made_in_this_hour
 from quotas.plans import LIMIT_NAMES, Limits, Plan
@@ -44,13 +45,16 @@ SEEN_BY_BROKERS = ("connections_max", "groups_max", "storage_bytes_max")
 def uses(tenant: Tenant, seen: TenantUseSeen) -> dict[str, int | None]:
     """By limit: what the tenant uses of it; None = the brokers do not say it. `seen`: as brokers say."""
     topics = Topic.objects.filter(tenant=tenant, deleted_at=None)
-    settings = list(topics.values_list("settings", flat=True))
+    named = list(topics.values_list("name", "settings"))
+    settings = [one for _, one in named]
     retentions = [one["retention_ms"] for one in settings]
     return {
         "partitions_max": topics.aggregate(n=Sum("partitions"))["n"] or 0,
         "topics_max": len(settings),
         "retention_ms_max": UNLIMITED if UNLIMITED in retentions else max(retentions, default=0),
-        "message_bytes_max": max((one["max_message_bytes"] for one in settings), default=0),
+        "message_bytes_max": max(
+            (one["max_message_bytes"] for name, one in named if name != AUDIT_TOPIC), default=0
+        ),
         "service_accounts_max": service_accounts(tenant).count(),
         "keys_max": counted_keys(tenant).count(),
         "connections_max": seen.connections,
