@@ -56,10 +56,10 @@ def unchanged(request: Request, row: DesiredObject) -> Iterator[None]:
         yield
         return
     with transaction.atomic():
-        owner = row._meta.get_field("tenant").related_model if hasattr(row, "tenant_id") else None
-        if owner is not None:
+        owner = getattr(row, "tenant", None)
+        if isinstance(owner, models.Model):
             # First, as every change does that locks the tenant too.
-            owner._default_manager.select_for_update(no_key=True).filter(pk=row.tenant_id).first()  # type: ignore[attr-defined, union-attr]
+            type(owner)._default_manager.select_for_update(no_key=True).filter(pk=owner.pk).first()
         check(request, of(type(row)._default_manager.select_for_update(no_key=True).get(pk=row.pk)))
         yield
 
