@@ -57,6 +57,10 @@ class Store(Protocol):
 
     def count(self, name: str, window_s: float) -> tuple[int, float]: ...
 
+    def counted(self, name: str) -> int:
+        """Events of `name` in its present window; counts none."""
+        ...
+
     def forget_all(self) -> None: ...
 
 
@@ -83,6 +87,11 @@ class OwnStore:
             if len(self._counts) > REMEMBERED_MAX:
                 self._forget_early(now)
         return events + 1, until - now
+
+    def counted(self, name: str) -> int:
+        with self._lock:
+            events, until = self._counts.get(name, (0, 0.0))
+            return events if until > self._clock() else 0
 
     def ends_in(self, name: str) -> float:
         """Seconds until the count of `name` ends; 0 or less when there is none."""
@@ -138,6 +147,18 @@ class FileStore:
             raise Unreachable(f"{self._file}: {error}") from error
         return int(row[0]), float(row[1]) - now
 
+    def counted(self, name: str) -> int:
+        try:
+            found = (
+                self._connection()
+                .execute("SELECT events FROM counts WHERE name = ? AND until > ?", (name, self._clock()))
+                .fetchone()
+            )
+        except sqlite3.Error as error:
+            self._own.connection = None
+            raise Unreachable(f"{self._file}: {error}") from error
+        return 0 if found is None else int(found[0])
+
     def forget_all(self) -> None:
         self._connection().execute("DELETE FROM counts")
 
@@ -191,6 +212,12 @@ class RedisStore:
             raise Unreachable(f"Redis: {error}") from error
         return int(events), max(0, int(left_ms)) / 1000
 
+    def counted(self, name: str) -> int:
+        try:
+            return int(self._redis.get(_PREFIX + name) or 0)
+        except redis.RedisError as error:
+            raise Unreachable(f"Redis: {error}") from error
+
     def forget_all(self) -> None:
         for name in self._redis.scan_iter(match=f"{_PREFIX}*", count=500):
             self._redis.delete(name)
@@ -215,6 +242,15 @@ class Counters:
             return Spent(allowed=True, left_s=left_s)
         self._over.note_over(name, left_s)
         return Spent(allowed=False, left_s=left_s)
+
+    def counted(self, name: str) -> int | None:
+        """Events of `name` in its present window; None while the shared store cannot be reached."""
+        if self._clock() < self._apart_until:
+            return None
+        try:
+            return self._store.counted(name)
+        except Unreachable:
+            return None
 
     def forget_all(self) -> None:
         """Delete every count, in the shared store too."""

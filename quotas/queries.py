@@ -39,6 +39,11 @@ def limits_of(tenant: Tenant) -> Limits:
     return limits_by_tenant([tenant])[tenant.public_id]
 
 
+def calls_name(tenant: Tenant) -> str:
+    """Under which the tenant's calls of REST are counted, in windows of a second."""
+    return f"throttle:tenant:{tenant.pk}"
+
+
 def quota_of(tenant: Tenant) -> Quota:
     """What was set for the tenant: its plan, and its limits beside it."""
     return Quota.objects.filter(tenant=tenant).first() or Quota(tenant=tenant)

@@ -381,7 +381,9 @@ def withdraw_key(actor: Actor, key: ApiKey, why: str) -> bool:
 
     Nothing may refer to the key any more. Part of the caller's transaction.
     """
-    locked = ApiKey.objects.select_for_update(no_key=True).select_related("tenant").get(pk=key.pk)
+    locked = (
+        ApiKey.objects.select_for_update(no_key=True, of=("self",)).select_related("tenant").get(pk=key.pk)
+    )
     if (
         locked.generation != key.generation
         or locked.delivered_generation

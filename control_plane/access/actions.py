@@ -97,7 +97,11 @@ def rotate_key(actor: Actor, key: ApiKey, *, overlap: timedelta) -> tuple[ApiKey
     with transaction.atomic():
         # First, as ending a service account does.
         Tenant.objects.select_for_update(no_key=True).get(pk=key.tenant_id)
-        locked = ApiKey.objects.select_for_update(no_key=True).select_related("tenant").get(pk=key.pk)
+        locked = (
+            ApiKey.objects.select_for_update(no_key=True, of=("self",))
+            .select_related("tenant")
+            .get(pk=key.pk)
+        )
         now = timezone.now()
         if locked.revoked_at is not None or (locked.expires_at is not None and locked.expires_at <= now):
             raise InvalidRequest(f"key {key.public_id} is no longer valid; make another one instead")

@@ -333,7 +333,11 @@ def locked_list(tenant: Tenant) -> TenantAccessList:
     row, _ = TenantAccessList.objects.get_or_create(
         tenant=tenant, defaults={"public_id": new_id("acs"), "generation": 0}
     )
-    return TenantAccessList.objects.select_for_update(no_key=True).select_related("tenant").get(pk=row.pk)
+    return (
+        TenantAccessList.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("tenant")
+        .get(pk=row.pk)
+    )
 
 
 def list_changed(actor: Actor, row: TenantAccessList) -> TenantAccessList:

@@ -328,7 +328,11 @@ def restore_key(actor: Actor, key: ApiKey, *, expires_at: datetime | None = None
     with transaction.atomic():
         # First, as ending a service account does.
         Tenant.objects.select_for_update(no_key=True).get(pk=key.tenant_id)
-        locked = ApiKey.objects.select_for_update(no_key=True).select_related("tenant").get(pk=key.pk)
+        locked = (
+            ApiKey.objects.select_for_update(no_key=True, of=("self",))
+            .select_related("tenant")
+            .get(pk=key.pk)
+        )
         now = timezone.now()
         ended = [at for at in (locked.revoked_at, locked.expires_at) if at is not None and at <= now]
         if not ended:

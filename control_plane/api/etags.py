@@ -56,6 +56,10 @@ def unchanged(request: Request, row: DesiredObject) -> Iterator[None]:
         yield
         return
     with transaction.atomic():
+        owner = getattr(row, "tenant", None)
+        if isinstance(owner, models.Model):
+            # First, as every change does that locks the tenant too.
+            type(owner)._default_manager.select_for_update(no_key=True).filter(pk=owner.pk).first()
         check(request, of(type(row)._default_manager.select_for_update(no_key=True).get(pk=row.pk)))
         yield
 

@@ -14,6 +14,7 @@ from control_plane.audit_topics.models import OFF, ON, PROBLEM_LENGTH_MAX, Audit
 from control_plane.couriers import leases, sealing
 from control_plane.couriers.leases import LEASE
 from control_plane.topics import actions as topics
+from control_plane.topics.plan_refusals import AUDIT_MESSAGE_BYTES_MIN
 from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.contract.limits import MESSAGE_BYTES_MAX_DEFAULT
 from penstock.contract.topic_settings import UNLIMITED
@@ -87,6 +88,14 @@ def delete(actor: Actor, tenant: Tenant) -> None:
 def forget(tenant: Tenant) -> None:
     """For a tenant that is purged: its topics and keys are gone, or go."""
     AuditTopic.objects.filter(tenant=tenant).delete()
+
+
+def widen(tenant: Tenant) -> None:
+    """Let the topic take every entry, where it was made for smaller messages. Part of a transaction."""
+    topic = queries.topic_of(tenant)
+    if topic is not None and topic.settings["max_message_bytes"] < AUDIT_MESSAGE_BYTES_MIN:
+        settings = {"max_message_bytes": AUDIT_MESSAGE_BYTES_MIN}
+        topics.update_topic(ACTOR, tenant, AUDIT_TOPIC, settings=settings)
 
 
 def own_key(row: AuditTopic) -> str:
@@ -166,11 +175,13 @@ def _switch_on(actor: Actor, tenant: Tenant, row: AuditTopic) -> None:
             partitions=1,
             settings={
                 "retention_ms": row.retention_ms,
-                "max_message_bytes": min(most, MESSAGE_BYTES_MAX_DEFAULT),
+                "max_message_bytes": max(min(most, MESSAGE_BYTES_MAX_DEFAULT), AUDIT_MESSAGE_BYTES_MIN),
             },
             within_service=True,
         )
         row.position, row.delivered_at = 0, None
+    else:
+        widen(tenant)
     row.state, row.problem = ON, ""
     row.begin_again()
     _new_key(tenant, row, "another one takes its place")

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from django.db import transaction
+
 from control_plane.audit import queries as audit
 from control_plane.audit_topics import actions, queries
 from control_plane.audit_topics.models import ON, AuditTopic
@@ -15,6 +17,7 @@ from control_plane.brokers.as_tenant import connection_with
 from control_plane.couriers import leases
 from control_plane.outbox.conditions import DELIVERY
 from control_plane.topics.models import Topic
+from control_plane.topics.plan_refusals import AUDIT_MESSAGE_BYTES_MIN
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import PenstockError
 from penstock.rules.names import AUDIT_TOPIC
@@ -71,6 +74,10 @@ class AuditTopicLine:
         topic = queries.topic_of(row.tenant)
         if topic is None:
             raise NotSent(f"the topic {AUDIT_TOPIC} does not exist; switch it off and on")
+        if topic.settings["max_message_bytes"] < AUDIT_MESSAGE_BYTES_MIN:
+            with transaction.atomic():
+                actions.widen(row.tenant)
+            raise NotSent(f"the topic {AUDIT_TOPIC} was made for smaller messages, and is being changed")
         entries = list(audit.chain_after(row.tenant.public_id, row.position, PAGE_ENTRIES))
         page = list(_page_of(entries, topic.settings["max_message_bytes"] - HEADERS_BYTES))
         if not page:

@@ -19,7 +19,8 @@ from penstock import Client
 from penstock.contract.errors import PenstockError
 from penstock.contract.limits import BATCH_BYTES_MAX_DEFAULT
 
-AT_ONCE = 8
+AT_ONCE = 16
+"""As many as the worker has couriers, of which each tenant has one: a slow tenant keeps no other one waiting here."""
 _CLOSE_S = 2.0
 _LINGER_MS = 10_000
 """Longer than it takes to put a page into a batch; `flush` sends it at once."""

@@ -1,11 +1,15 @@
 """Asks the process of `sender` to produce. It is started when there is something to send, and again when it died."""
 
+import errno
 import itertools
 import json
 import logging
+import os
+import select
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -18,6 +22,9 @@ WITHIN_S = 12.0
 """What the brokers may take for one batch."""
 _ANSWER_S = 8.0
 """What the process may take beside; with it, less than a lease."""
+WRITE_S = 4.0
+"""For handing over one batch, with the wait for those before it. A process that does not read is given up."""
+PROGRAM = (sys.executable, "-m", "control_plane.audit_topics.sender")
 _ROOT = Path(__file__).parents[2]
 _log = logging.getLogger(__name__)
 
@@ -38,8 +45,11 @@ class NotSent(Exception):
 class Sender:
     """One process, used by any number of threads."""
 
-    def __init__(self, within_s: float = WITHIN_S) -> None:
-        self._within_s = within_s
+    def __init__(
+        self, within_s: float = WITHIN_S, *, write_s: float = WRITE_S, program: Sequence[str] = PROGRAM
+    ) -> None:
+        self._within_s, self._write_s, self._program = within_s, write_s, program
+        self._writing = threading.Lock()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._waiting: dict[int, Future[str]] = {}
@@ -63,9 +73,7 @@ class Sender:
             with self._lock:
                 process = self._started()
                 self._waiting[number] = answer
-                assert process.stdin is not None
-                process.stdin.write(json.dumps(asked) + "\n")
-                process.stdin.flush()
+            self._hand_over(process, json.dumps(asked).encode() + b"\n")
             error = answer.result(self._within_s + _ANSWER_S)
         except TimeoutError:
             self._give_up(process)
@@ -85,13 +93,38 @@ class Sender:
             self._closed, process = True, self._process
         self._give_up(process)
 
+    def _hand_over(self, process: subprocess.Popen[str], line: bytes) -> None:
+        """Write it within `write_s`, past the text layer, which would wait without an end. Raises `TimeoutError`,
+        `OSError`; then the process has half a line, and is of no use any more.
+        """
+        ends = time.monotonic() + self._write_s
+        if not self._writing.acquire(timeout=self._write_s):
+            raise TimeoutError("another batch is being written")
+        try:
+            assert process.stdin is not None
+            if process.stdin.closed:
+                raise BrokenPipeError(errno.EPIPE, "it ended")
+            pipe = process.stdin.fileno()
+            ready = select.poll()
+            ready.register(pipe, select.POLLOUT)
+            left = memoryview(line)
+            while left:
+                if not ready.poll(max(0, int((ends - time.monotonic()) * 1000))):
+                    raise TimeoutError("the process does not read")
+                try:
+                    left = left[os.write(pipe, left) :]
+                except BlockingIOError:
+                    continue
+        finally:
+            self._writing.release()
+
     def _started(self) -> subprocess.Popen[str]:
         """Under the lock. Raises `NotSent`, `OSError`."""
         if self._closed:
             raise NotSent("the service's worker stops")
         if self._process is None or self._process.poll() is not None:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "control_plane.audit_topics.sender"],
+                self._program,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -99,6 +132,8 @@ class Sender:
                 # Ctrl-C is for the worker: this one ends with its standard input.
                 start_new_session=True,
             )
+            assert self._process.stdin is not None
+            os.set_blocking(self._process.stdin.fileno(), False)
             threading.Thread(
                 target=self._read, args=(self._process,), name="audit topics' answers", daemon=True
             ).start()
@@ -114,6 +149,10 @@ class Sender:
             if waiting is not None:
                 waiting.set_result(str(answer["error"]))
         process.wait()
+        with self._writing:
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                pipe.close()
         with self._lock:
             left, self._waiting = self._waiting, {}
             if self._process is process:

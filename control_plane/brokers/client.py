@@ -81,10 +81,12 @@ def key_use(within_s: float, pepper_version: int = 0) -> view.KeyUseSeen:
     hashes: dict[str, str] = {}
     after = ""
     first = None
+    silent: set[int] = set()
     level = describe(timeout_s=CALL_S).feature_level
     while True:
         page = client().key_use(within_ms=int(within_s * 1000), after=after, pepper_version=pepper_version)
         first = first or page
+        silent |= set(page.silent)
         ages |= {one.key_id: one.age_ms / 1000 for one in page.keys}
         hashes |= {one.key_id: one.secret_hmac.hex() for one in page.keys if one.secret_hmac}
         if not page.more or not page.keys:
@@ -94,6 +96,7 @@ def key_use(within_s: float, pepper_version: int = 0) -> view.KeyUseSeen:
                 peppers={one.version: one.fingerprint for one in first.peppers},
                 peppers_used=frozenset(first.peppers_used),
                 feature_level=level,
+                silent=tuple(sorted(silent)),
             )
         after = page.keys[-1].key_id
 

@@ -53,6 +53,8 @@ class KeyUseSeen:
     """Versions that some key needs which is neither revoked nor expired."""
     feature_level: int = 1
     """In force."""
+    silent: tuple[int, ...] = ()
+    """Active brokers that did not answer: what they know is missing, and is asked the next time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

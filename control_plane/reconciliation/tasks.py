@@ -45,6 +45,8 @@ def note_key_use() -> None:
     except BrokerUnavailable as error:
         _log.warning("the use of keys was not asked", extra={"error": error.message})
         return
+    if seen.silent:
+        _log.info("some brokers did not say which keys they served", extra={"brokers": list(seen.silent)})
     actions.note_keys_used(seen.ages_s)
     try:
         peppers.rehash_reported(seen, version)

@@ -222,7 +222,7 @@ class OrganisationMemberView(OrganisationView):
             if etags.HEADER in request.headers:
                 # In the order that the action has too.
                 actions.check_may_touch(self.actor, self.organisation, person, wanted)
-                actions.lock_tenants(self.organisation)
+                actions.lock_tenants(self.organisation, person)
                 actions.locked(self.organisation)
                 etags.check(request, self._tag(person))
             row = actions.change_role(self.actor, self.organisation, person, role=wanted.value)
@@ -240,7 +240,7 @@ class OrganisationMemberView(OrganisationView):
             if etags.HEADER in request.headers:
                 # In the order that the action has too.
                 actions.check_may_touch(self.actor, self.organisation, person)
-                actions.lock_tenants(self.organisation)
+                actions.lock_tenants(self.organisation, person)
                 actions.locked(self.organisation)
                 etags.check(request, self._tag(person))
             organisation_actions.remove_member(self.actor, self.organisation, person)

@@ -272,7 +272,10 @@ class QuotasView(TenantView):
         responses={200: ChangedQuotas, 202: ChangedQuotas, **shapes.problems(403, 404, 409, 412)},
     )
     def patch(self, request: Request) -> Response:
-        """Operators: set the given limits, or another plan; the others stay as they are."""
+        """Operators: set the given limits, or another plan; the others stay as they are.
+
+        A limit that becomes lower than it was, and is below what the tenant uses, is refused.
+        """
         given = QuotasInput(data=request.data)
         given.is_valid(raise_exception=True)
         before = queries.quota_of(self.tenant)
@@ -282,7 +285,8 @@ class QuotasView(TenantView):
             if version and not name:
                 raise InvalidRequest("plan_version: name the plan too")
             plan = queries.plan(name, version) if name else None
-            seen = TenantUseSeen() if plan is None else brokers.tenant_use(self.tenant.public_id)
+            asks = plan is not None or any(name in asked for name in plan_use.SEEN_BY_BROKERS)
+            seen = brokers.tenant_use(self.tenant.public_id) if asks else TenantUseSeen()
             tenant = plan_use.set_limits(self.actor, self.tenant, plan=plan, seen=seen, **asked)
         return answer_change(
             tenant,

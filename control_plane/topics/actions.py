@@ -417,6 +417,13 @@ def _within_limit(tenant: Tenant, name: str, more: int) -> None:
         raise partitions_reached(tenant, name, more, used, allowed)
 
 
+def lock_tenant(pk: int) -> None:
+    """Before any of the tenant's topics, keys, service accounts or lists: in another order two requests could wait for
+    each other. Part of the caller's transaction.
+    """
+    Tenant.objects.select_for_update(no_key=True).get(pk=pk)
+
+
 def _limit(tenant: Tenant) -> tuple[int, int]:
     """How many partitions the tenant may have (0: any number), and how many its topics have."""
     used = Topic.objects.filter(tenant=tenant, deleted_at=None).aggregate(n=Sum("partitions"))["n"] or 0
@@ -424,9 +431,10 @@ def _limit(tenant: Tenant) -> tuple[int, int]:
 
 
 def locked_topic(tenant: Tenant, name: str) -> Topic:
-    """The live topic under its lock. Raises `NotFound`."""
+    """The live topic under its lock, and its tenant under that of the tenant. Raises `NotFound`."""
+    lock_tenant(tenant.pk)
     topic = (
-        Topic.objects.select_for_update(no_key=True)
+        Topic.objects.select_for_update(no_key=True, of=("self",))
         .select_related("tenant")
         .filter(tenant=tenant, name=name, deleted_at=None, binned_at=None)
         .first()
@@ -437,8 +445,10 @@ def locked_topic(tenant: Tenant, name: str) -> Topic:
 
 
 def unchanged(topic: Topic) -> Topic | None:
-    """The row under its lock; None if it was changed since `topic` was read and judged."""
-    locked = Topic.objects.select_for_update(no_key=True).select_related("tenant").get(pk=topic.pk)
+    """The row under its lock, and its tenant's; None if it was changed since `topic` was read and judged."""
+    lock_tenant(topic.tenant_id)
+    rows = Topic.objects.select_for_update(no_key=True, of=("self",)).select_related("tenant")
+    locked = rows.get(pk=topic.pk)
     return locked if locked.generation == topic.generation else None
 
 

@@ -59,8 +59,7 @@ def restore_topic(actor: Actor, tenant: Tenant, public_id: str, *, name: str | N
     if name is not None:
         check_topic_name(tenant.public_id, name)
     with transaction.atomic():
-        # Under its lock no other request can take the name meanwhile.
-        Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        # Under the tenant's lock no other request can take the name meanwhile.
         topic = _locked(tenant, public_id)
         before, wanted = topic.name, topic.name if name is None else name
         if queries.topics(tenant).filter(name=wanted).exists():
@@ -81,7 +80,12 @@ def take_back_restore(actor: Actor, topic: Topic, before: Topic, why: str) -> bo
     """The brokers refused to restore `topic`: it is in the bin again, as `before`. False if a process delivers it or
     has changed it too."""
     with transaction.atomic():
-        locked = Topic.objects.select_for_update(no_key=True).select_related("tenant").get(pk=topic.pk)
+        actions.lock_tenant(topic.tenant_id)
+        locked = (
+            Topic.objects.select_for_update(no_key=True, of=("self",))
+            .select_related("tenant")
+            .get(pk=topic.pk)
+        )
         if locked.generation != topic.generation or outbox.is_being_delivered(
             actions.KIND_TOPIC, topic.public_id
         ):
@@ -134,7 +138,8 @@ def _purge(actor: Actor, tenant: Tenant, public_id: str, due: Callable[[Topic], 
 
 
 def _locked(tenant: Tenant, public_id: str) -> Topic:
-    rows = Topic.objects.select_for_update(no_key=True).select_related("tenant")
+    actions.lock_tenant(tenant.pk)
+    rows = Topic.objects.select_for_update(no_key=True, of=("self",)).select_related("tenant")
     topic = rows.filter(tenant=tenant, public_id=public_id, deleted_at=None, binned_at__isnull=False).first()
     if topic is None:
         raise _missing(public_id)

@@ -5,9 +5,14 @@ from typing import Any
 
 from control_plane.topics.models import Topic
 from penstock.contract.errors import LimitExceeded
+from penstock.contract.limits import KIB
 from penstock.contract.topic_settings import UNLIMITED
+from penstock.rules.names import AUDIT_TOPIC
 from quotas.plans import Limits
 from tenants.models import Tenant
+
+AUDIT_MESSAGE_BYTES_MIN = 64 * KIB
+"""Of the topic with a tenant's audit log, whatever the tenant's limit: the service writes it, and an entry must fit."""
 
 
 def above_limits(plan: Limits, name: str, settings: Mapping[str, Any]) -> LimitExceeded | None:
@@ -16,6 +21,8 @@ def above_limits(plan: Limits, name: str, settings: Mapping[str, Any]) -> LimitE
         ("retention_ms_max", "retention_ms", plan.retention_ms_max),
         ("message_bytes_max", "max_message_bytes", plan.message_bytes_max),
     ):
+        if most and name == AUDIT_TOPIC and limit == "message_bytes_max":
+            most = max(most, AUDIT_MESSAGE_BYTES_MIN)
         value = settings.get(setting)
         if most and value is not None and (value == UNLIMITED or value > most):
             asked = "no end" if value == UNLIMITED else value

@@ -8,13 +8,15 @@ from django.db.models import Sum
 
 from control_plane.audit.actor import Actor
 from control_plane.brokers.view import TenantUseSeen
+from control_plane.rate_counters import counters
 from control_plane.topics.models import Topic
 from penstock.contract.errors import LimitExceeded
 from penstock.contract.topic_settings import UNLIMITED
+from penstock.rules.names import AUDIT_TOPIC
 from quotas import actions
 from quotas.partition_changes import made_in_this_hour
 from quotas.plans import LIMIT_NAMES, Limits, Plan
-from quotas.queries import limits_of
+from quotas.queries import calls_name, limits_of
 from tenants.models import Tenant
 from tenants.queries import counted_keys, service_accounts
 
@@ -33,33 +35,41 @@ class LimitUse:
     """What would have to be done first; empty if `wanted` is not below what is used."""
 
 
-PASSING = ("partition_changes_per_hour", "connections_max")
+PASSING = ("partition_changes_per_hour", "connections_max", "rest_calls_per_s")
 """What is used of them clears by itself, and the tenant could keep a plan away with it: a limit below it refuses
 nothing that is there."""
+SEEN_BY_BROKERS = ("connections_max", "groups_max", "storage_bytes_max")
+"""Limits of which brokers alone know what is used."""
 
 
 def uses(tenant: Tenant, seen: TenantUseSeen) -> dict[str, int | None]:
     """By limit: what the tenant uses of it; None = the brokers do not say it. `seen`: as brokers say."""
     topics = Topic.objects.filter(tenant=tenant, deleted_at=None)
-    settings = list(topics.values_list("settings", flat=True))
+    named = list(topics.values_list("name", "settings"))
+    settings = [one for _, one in named]
     retentions = [one["retention_ms"] for one in settings]
     return {
         "partitions_max": topics.aggregate(n=Sum("partitions"))["n"] or 0,
         "topics_max": len(settings),
         "retention_ms_max": UNLIMITED if UNLIMITED in retentions else max(retentions, default=0),
-        "message_bytes_max": max((one["max_message_bytes"] for one in settings), default=0),
+        "message_bytes_max": max(
+            (one["max_message_bytes"] for name, one in named if name != AUDIT_TOPIC), default=0
+        ),
         "service_accounts_max": service_accounts(tenant).count(),
         "keys_max": counted_keys(tenant).count(),
         "connections_max": seen.connections,
         "groups_max": seen.groups,
         "storage_bytes_max": seen.storage_bytes,
         "partition_changes_per_hour": made_in_this_hour(tenant),
+        "rest_calls_per_s": counters().counted(calls_name(tenant)),
     }
 
 
 def compared(tenant: Tenant, wanted: Limits, seen: TenantUseSeen) -> list[LimitUse]:
     """Each limit beside what the tenant has and uses."""
     present, found, used = asdict(limits_of(tenant)), asdict(wanted), uses(tenant, seen)
+    if present["rest_calls_per_s"] == 0:
+        used["rest_calls_per_s"] = None  # calls without a limit are not counted
     return [
         LimitUse(
             name=name,
@@ -84,16 +94,26 @@ def refusal(name: str, limit: int, used: int | None) -> str:
 def set_limits(
     actor: Actor, tenant: Tenant, *, plan: Plan | None, seen: TenantUseSeen, **limits: Any
 ) -> Tenant:
-    """As `quotas.actions.set_limits`. A plan with a limit below what is used is refused: `LimitExceeded`, which names
-    each such limit. `seen`: what is used as brokers say; what they do not say refuses nothing.
+    """As `quotas.actions.set_limits`. A plan with a limit below what is used is refused, and so is a limit of the
+    tenant's own that becomes lower than it was and is below that: `LimitExceeded`, which names each such limit. `seen`:
+    what is used as brokers say; what they do not say refuses nothing.
     """
-    if plan is None:
-        return actions.set_limits(actor, tenant, **limits)
+    given = {name: value for name, value in limits.items() if value is not None}
     with transaction.atomic():
         Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         # A limit that is given with the plan stands in the plan's stead.
-        wanted = Limits(**(asdict(plan.limits) | limits))
-        below = [use.refused for use in compared(tenant, wanted, seen) if use.refused]
-        if below:
-            raise LimitExceeded(f"plan {plan.label} is below what is used: {'; '.join(below)}")
+        base = limits_of(tenant) if plan is None else plan.limits
+        wanted = Limits(**(asdict(base) | given))
+        below = [use for use in compared(tenant, wanted, seen) if use.refused]
+        if plan is not None and below:
+            raise LimitExceeded(f"plan {plan.label} is below what is used: {_listed(below)}")
+        lowered = [
+            use for use in below if use.name in given and (use.present == 0 or use.wanted < use.present)
+        ]
+        if lowered:
+            raise LimitExceeded(f"a limit is below what tenant {tenant.public_id} uses: {_listed(lowered)}")
         return actions.set_limits(actor, tenant, plan=plan, **limits)
+
+
+def _listed(below: list[LimitUse]) -> str:
+    return "; ".join(use.refused for use in below)

@@ -767,16 +767,18 @@ class DescribeKeyUseRequest(_message.Message):
     def __init__(self, local: _Optional[bool] = ..., within_ms: _Optional[int] = ..., after: _Optional[str] = ..., pepper_version: _Optional[int] = ...) -> None: ...
 
 class DescribeKeyUseResponse(_message.Message):
-    __slots__ = ("keys", "more", "peppers", "peppers_used")
+    __slots__ = ("keys", "more", "peppers", "peppers_used", "silent")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     PEPPERS_FIELD_NUMBER: _ClassVar[int]
     PEPPERS_USED_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedCompositeFieldContainer[KeyUse]
     more: bool
     peppers: _containers.RepeatedCompositeFieldContainer[KnownPepper]
     peppers_used: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, keys: _Optional[_Iterable[_Union[KeyUse, _Mapping]]] = ..., more: _Optional[bool] = ..., peppers: _Optional[_Iterable[_Union[KnownPepper, _Mapping]]] = ..., peppers_used: _Optional[_Iterable[int]] = ...) -> None: ...
+    silent: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, keys: _Optional[_Iterable[_Union[KeyUse, _Mapping]]] = ..., more: _Optional[bool] = ..., peppers: _Optional[_Iterable[_Union[KnownPepper, _Mapping]]] = ..., peppers_used: _Optional[_Iterable[int]] = ..., silent: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class KnownPepper(_message.Message):
     __slots__ = ("version", "fingerprint")

@@ -219,20 +219,24 @@ class CompareSegmentsResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[ScrubbedSegment, _Mapping]]] = ...) -> None: ...
 
 class LeaseRequestHead(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "sequence", "answered", "wishes")
+    __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "sequence", "answered", "wishes", "partial", "whole")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
     WISHES_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     controller_epoch: int
     sequence: int
     answered: int
     wishes: _containers.RepeatedCompositeFieldContainer[LeaseWish]
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., answered: _Optional[int] = ..., wishes: _Optional[_Iterable[_Union[LeaseWish, _Mapping]]] = ...) -> None: ...
+    partial: bool
+    whole: bool
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., answered: _Optional[int] = ..., wishes: _Optional[_Iterable[_Union[LeaseWish, _Mapping]]] = ..., partial: _Optional[bool] = ..., whole: _Optional[bool] = ...) -> None: ...
 
 class LeaseWish(_message.Message):
     __slots__ = ("tenant", "limit", "holds", "wants", "principal")

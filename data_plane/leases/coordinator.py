@@ -36,6 +36,8 @@ class _Account:
     """When its last request was answered."""
     confirmed_ms: float
     """When the last request was answered whose answer is known to have arrived; the first one counts as that."""
+    whole: bool = False
+    """Whether all that the holder holds was reported."""
     entries: dict[LimitKey, _Entry] = field(default_factory=dict)
 
 
@@ -81,15 +83,19 @@ class LeaseCoordinator:
         if not self._heard(request, now_ms):
             return None
         account = self._accounts[request.holder]
+        account.whole = account.whole or request.whole
         if not self._complete:
             self._complete = now_ms - self._began_ms >= self._terms.learn_ms or all(
-                broker in self._accounts for broker in registered
+                broker in self._accounts and self._accounts[broker].whole for broker in registered
             )
-        for key in [key for key in account.entries if key not in request.wishes]:
+        for key in [key for key in account.entries if _is_given_up(key, request)]:
             del account.entries[key]
             self._leave(request.holder, key)
         grants: dict[LimitKey, int] = {}
         for key, wish in request.wishes.items():
+            if not wish.wants:
+                grants[key] = 0
+                continue
             entry = account.entries.get(key)
             if entry is None:
                 entry = account.entries[key] = _Entry(wish.holds, wish.wants)
@@ -154,3 +160,8 @@ class LeaseCoordinator:
         del holders[broker]
         if not holders:
             del self._holders[key]
+
+
+def _is_given_up(key: LimitKey, request: Request) -> bool:
+    wish = request.wishes.get(key)
+    return not request.partial if wish is None else not wish.wants

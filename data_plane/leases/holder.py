@@ -7,6 +7,9 @@
 In HELD the broker may use its lease. In NONE and ENDED it may use its floor, a small part of the limit that each broker
 has without asking. In LAPSED, while it cannot reach the coordinator that granted its lease, it may use its safe share,
 which the coordinator keeps for it: together the safe shares of all brokers are the limit.
+
+A request says all, as long as that is `wishes_max` limits at most. Beyond that requests go round: each has the next
+part of the limits, first those that are not leased, and none comes twice before each has come.
 """
 
 from collections.abc import Mapping
@@ -38,6 +41,13 @@ class LeaseHolder:
         """Whether the coordinator has to hear of this holder even if it holds and wants nothing."""
         self._sent: tuple[int, float] | None = None
         """Sequence and time of the request that may be answered."""
+        self._heard_ms = float("-inf")
+        """When the last request was sent that this coordinator answered."""
+        self._said: dict[LimitKey, None] = {}
+        """Limits of which the coordinator may have an entry."""
+        self._round: dict[LimitKey, None] = {}
+        """Limits that had their turn in this round of requests; empty while requests say all."""
+        self._round_failed = False
 
     @property
     def owes(self) -> bool:
@@ -58,6 +68,9 @@ class LeaseHolder:
             return False
         self._epoch, self._registration = epoch, registration
         self._answered, self._sent, self._owes = 0, None, True
+        self._heard_ms, self._round_failed = float("-inf"), False
+        self._said.clear()
+        self._round.clear()
         for lease in self._leases.values():
             lease.may_lapse = False
         return True
@@ -71,7 +84,8 @@ class LeaseHolder:
             return Share(max(floor, lease.amount), lease.until_ms)
         if not lease.may_lapse:
             return Share(floor, _NEVER)
-        lapses_ms = lease.until_ms + self.terms.lapse_ms
+        # The coordinator keeps the safe share once it hears nothing at all from this holder.
+        lapses_ms = max(lease.until_ms, self._heard_ms + self.terms.lease_ms) + self.terms.lapse_ms
         if now_ms < lapses_ms:
             return Share(floor, lapses_ms)
         return Share(max(floor, safe), _NEVER)
@@ -86,20 +100,21 @@ class LeaseHolder:
         share of what is wanted less is smaller from this moment on."""
         if not self._epoch or not self._registration:
             return None
-        wishes: dict[LimitKey, Wish] = {}
+        self._round_failed = self._round_failed or self._sent is not None
         for key in [key for key in self._leases if not wants.get(key)]:
             del self._leases[key]
             self._owes = True
-        for key, wanted in wants.items():
-            if wanted <= 0:
-                continue
-            lease = self._leases.get(key)
-            holds = 0
-            if lease is not None and now_ms < lease.until_ms:
-                holds = lease.amount = min(lease.amount, wanted)
-            wishes[key] = Wish(holds=holds, wants=wanted)
+        asked = [key for key, wanted in wants.items() if wanted > 0]
+        partial = len(asked) > self.terms.wishes_max
+        whole = True
+        if partial:
+            asked, whole = self._next_part([*asked, *(key for key in self._said if wants.get(key, 0) <= 0)])
+        else:
+            self._round.clear()
+        wishes = {key: self._wish(key, wants.get(key, 0), now_ms) for key in asked}
         if not wishes and not self._owes:
             return None
+        self._said |= dict.fromkeys(wishes)
         self._owes = True
         self._sequence += 1
         self._sent = (self._sequence, now_ms)
@@ -110,7 +125,27 @@ class LeaseHolder:
             sequence=self._sequence,
             answered=self._answered,
             wishes=wishes,
+            partial=partial,
+            whole=whole,
         )
+
+    def _wish(self, key: LimitKey, wanted: int, now_ms: float) -> Wish:
+        lease = self._leases.get(key)
+        holds = 0
+        if lease is not None and now_ms < lease.until_ms:
+            holds = lease.amount = min(lease.amount, wanted)
+        return Wish(holds=holds, wants=max(0, wanted))
+
+    def _next_part(self, keys: list[LimitKey]) -> tuple[list[LimitKey], bool]:
+        """(the next part of them, whether all of this round have been answered, but for it)."""
+        left = [key for key in keys if key not in self._round]
+        if not left:
+            self._round.clear()
+            self._round_failed, left = False, keys
+        left.sort(key=lambda key: key in self._leases)
+        part = left[: self.terms.wishes_max]
+        self._round |= dict.fromkeys(part)
+        return part, len(part) == len(left) and not self._round_failed
 
     def answered(self, request: Request, grants: Mapping[LimitKey, int], now_ms: float) -> bool:
         """The coordinator's answer. False if it comes too late or is of another coordinator: it then counts for
@@ -121,13 +156,18 @@ class LeaseHolder:
         if now_ms - sent_ms > self.terms.answer_ms:
             return False
         self._sent = None
-        self._answered = request.sequence
-        self._owes = bool(request.wishes)
-        for key in request.wishes:
+        self._answered, self._heard_ms = request.sequence, sent_ms
+        if not request.partial:
+            self._said = dict.fromkeys(request.wishes)
+        for key, wish in request.wishes.items():
+            if not wish.wants:
+                self._said.pop(key, None)
+                continue
             self._leases[key] = _Lease(grants.get(key, 0), sent_ms + self.terms.lease_ms, may_lapse=True)
+        self._owes = bool(self._said)
         return True
 
     def unanswered(self, request: Request) -> None:
         """No answer came in time, or a refusal: an answer that still comes counts for nothing."""
         if self._sent is not None and self._sent[0] == request.sequence:
-            self._sent = None
+            self._sent, self._round_failed = None, True

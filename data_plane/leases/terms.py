@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from penstock.contract.ids import BrokerId, TenantId
 from penstock.contract.invariant import invariant
 
+WISHES_MAX = 2_000
+"""Limits in one request: some 20 ms of a turn of the coordinator. A holder with more asks for them in turn, one part a
+request."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class LimitKey:
@@ -42,7 +46,10 @@ class Terms:
     """After which a new coordinator need not wait for brokers that have not reported: what its predecessor granted
     has ended."""
 
+    wishes_max: int = WISHES_MAX
+
     def __post_init__(self) -> None:
+        invariant(0 < self.wishes_max <= WISHES_MAX, "a request is bounded")
         invariant(
             0 < self.renew_ms <= self.answer_ms
             and self.margin_ms >= 0
@@ -65,12 +72,12 @@ class Wish:
     holds: int
     """The holder uses no more of its lease than this until it is answered."""
     wants: int
-    """What it could use; at least 1."""
+    """What it could use; 0: the limit is given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """All that a holder holds and wants; what is not in it, the holder has given up."""
+    """All that a holder holds and wants, or a part of it; what is not in a whole one, the holder has given up."""
 
     holder: BrokerId
     registration: int
@@ -82,6 +89,10 @@ class Request:
     answered: int
     """Sequence of the last request to this coordinator whose answer was taken; 0 = none."""
     wishes: Mapping[LimitKey, Wish] = field(default_factory=dict)
+    partial: bool = False
+    """Limits without a wish here stay as they are."""
+    whole: bool = True
+    """With this one the coordinator was asked for all that the holder holds, and has answered all the others."""
 
 
 @dataclass(frozen=True, slots=True)

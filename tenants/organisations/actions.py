@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from control_plane.audit import actions as audit
@@ -228,12 +229,13 @@ def change_role(actor: Actor, organisation: Organisation, person: str, *, role: 
     """Give a member (a person's public id) another role.
 
     Raises `NotFound`, `InvalidRequest` (the last owner), `Forbidden`, `LimitExceeded` (a new owner owns as many
-    organisations as they may), `PreconditionFailed` (a tenant was moved in at the same time).
+    organisations as they may), `PreconditionFailed` (the member made a key in another tenant at the same time, or such
+    a tenant was moved in).
     """
     wanted = checked_role(role)
     check_may_touch(actor, organisation, person, wanted)
     with transaction.atomic():
-        known = lock_tenants(organisation)
+        known = lock_tenants(organisation, person)
         own = lock_organisation(actor, organisation)
         row = _check_touch(own, actor, organisation, person, wanted)
         before = OrganisationRole(row.role)
@@ -241,7 +243,7 @@ def change_role(actor: Actor, organisation: Organisation, person: str, *, role: 
             return row
         if wanted is OrganisationRole.OWNER:
             _check_limit(row.person)
-        check_no_other_tenant(organisation, known)
+        check_no_other_tenant(organisation, person, known)
         row.role = wanted
         row.save(update_fields=["role"])
         record(
@@ -260,14 +262,13 @@ def change_role(actor: Actor, organisation: Organisation, person: str, *, role: 
 def remove(actor: Actor, organisation: Organisation, person: str) -> Person:
     """A person (a public id) leaves the organisation, by their own wish or another's.
 
-    Raises `NotFound`, `InvalidRequest` (the last owner), `Forbidden`, `PreconditionFailed` (a tenant was moved in at
-    the same time).
+    Raises `NotFound`, `InvalidRequest` (the last owner), `Forbidden`, `PreconditionFailed` (as `change_role`).
     """
     check_may_touch(actor, organisation, person)
     with transaction.atomic():
-        known = lock_tenants(organisation)
+        known = lock_tenants(organisation, person)
         own = lock_organisation(actor, organisation)
-        check_no_other_tenant(organisation, known)
+        check_no_other_tenant(organisation, person, known)
         leaves = person == actor.id
         row = _check_touch(own, actor, organisation, person, None)
         before = {"name": row.person.email, "role": row.role}
@@ -278,8 +279,7 @@ def remove(actor: Actor, organisation: Organisation, person: str) -> Person:
 
 
 def _revoke_beyond(actor: Actor, organisation: Organisation, person: Person, *, reason: str) -> None:
-    made = ApiKey.objects.filter(maker=person, revoked_at=None, tenant__organisation=organisation)
-    for tenant in Tenant.objects.filter(pk__in=made.values("tenant")).order_by("pk"):
+    for tenant in _with_keys_of(organisation, person.public_id):
         revoke_beyond(actor, tenant, person, reason=reason)
 
 
@@ -305,19 +305,27 @@ def locked(organisation: Organisation) -> Organisation:
     return row
 
 
-def lock_tenants(organisation: Organisation) -> set[int]:
-    """Lock the organisation's tenants, before it, and after `check_may_touch`: it stops them all. The locked rows."""
-    rows = queries.tenants(organisation).select_for_update(no_key=True).order_by("pk")
+def lock_tenants(organisation: Organisation, person: str) -> set[int]:
+    """Lock the organisation's tenants in which the person has keys, before the organisation, and after
+    `check_may_touch`. The locked rows. The other tenants go on meanwhile.
+    """
+    rows = _with_keys_of(organisation, person).select_for_update(no_key=True)
     return set(rows.values_list("pk", flat=True))
 
 
-def check_no_other_tenant(organisation: Organisation, known: set[int]) -> None:
-    """Raise `PreconditionFailed` if the locked organisation has a tenant beside the locked ones: after the organisation
-    none must be locked.
+def check_no_other_tenant(organisation: Organisation, person: str, known: set[int]) -> None:
+    """Raise `PreconditionFailed` if the person has keys in a tenant of the locked organisation beside the locked ones:
+    after the organisation none must be locked.
     """
-    other = queries.tenants(organisation).exclude(pk__in=known).order_by("pk").first()
+    other = _with_keys_of(organisation, person).exclude(pk__in=known).first()
     if other is not None:
-        raise PreconditionFailed(f"{other.name} was moved in at the same time; do it again")
+        raise PreconditionFailed(f"{other.name} has new keys of them since a moment ago; do it again")
+
+
+def _with_keys_of(organisation: Organisation, person: str) -> QuerySet[Tenant]:
+    """Tenants in which the person (a public id) has valid keys. A new one is made under the organisation's lock."""
+    made = ApiKey.objects.filter(maker__public_id=person, revoked_at=None)
+    return queries.tenants(organisation).filter(pk__in=made.values("tenant")).order_by("pk")
 
 
 def check_may_touch(

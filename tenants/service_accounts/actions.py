@@ -32,7 +32,12 @@ def create_service_account(actor: Actor, tenant: Tenant, *, name: str) -> Servic
 
 def end_service_account(actor: Actor, account: ServiceAccount) -> int:
     """Delete the account: every key of it is revoked; how many were. Part of the caller's transaction."""
-    locked = ServiceAccount.objects.select_for_update(no_key=True).select_related("tenant").get(pk=account.pk)
+    Tenant.objects.select_for_update(no_key=True).get(pk=account.tenant_id)  # before its objects
+    locked = (
+        ServiceAccount.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("tenant")
+        .get(pk=account.pk)
+    )
     if locked.ended_at is not None:
         return 0
     locked.ended_at = timezone.now()
@@ -54,7 +59,11 @@ def end_service_account(actor: Actor, account: ServiceAccount) -> int:
 def end_key_at(actor: Actor, key: ApiKey, at: datetime) -> ApiKey:
     """The key ends then, if it does not end before. Raises `InvalidRequest` (it is revoked)."""
     with transaction.atomic():
-        locked = ApiKey.objects.select_for_update(no_key=True).select_related("tenant").get(pk=key.pk)
+        locked = (
+            ApiKey.objects.select_for_update(no_key=True, of=("self",))
+            .select_related("tenant")
+            .get(pk=key.pk)
+        )
         if locked.revoked_at is not None:
             raise InvalidRequest(f"key {locked.public_id} is revoked; make another one instead")
         if locked.expires_at is not None and locked.expires_at <= at:

@@ -24,3 +24,15 @@ def test_every_row_lock_lets_others_refer_to_the_row() -> None:
                         wrong.append(house.site(path, node))
     assert found > 20
     assert wrong == []
+
+
+def test_no_row_is_locked_because_it_is_read_with_another_one() -> None:
+    """FOR UPDATE of a join locks the rows of all its tables, in whatever order the plan has."""
+    wrong = []
+    for app in APPS:
+        for path in house.modules(app):
+            for node in ast.walk(house.tree(path)):
+                text = ast.unparse(node) if isinstance(node, ast.Call) else ""
+                if "select_for_update(" in text and "select_related(" in text and "of=('self',)" not in text:
+                    wrong.append(house.site(path, node))
+    assert wrong == []

@@ -14,7 +14,7 @@ from control_plane.access import organisation_actions
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.mail.models import Mail
 from control_plane.outbox import in_request
-from penstock.contract.errors import Forbidden, InvalidRequest, NotFound, PenstockError
+from penstock.contract.errors import Forbidden, InvalidRequest, NotFound, PenstockError, PreconditionFailed
 from penstock.rules.access import TOPIC, Scope
 from penstock.rules.names import AUDIT_TOPIC
 from tenants import joining
@@ -38,6 +38,7 @@ from tests.control_plane.world import (
     make_house,
     make_organisation,
     make_person,
+    make_tenant,
 )
 
 pytestmark = pytest.mark.django_db
@@ -345,6 +346,42 @@ def test_a_change_of_a_member_locks_tenants_before_the_organisation(
     assert answer.status in (200, 204), answer.body
     locks = locks_of(made)
     assert locks.index("tenants_tenant") < locks.index("tenants_organisation")
+
+
+@pytest.mark.parametrize("role", [None, "auditor"])
+def test_a_change_of_a_member_locks_only_tenants_in_which_they_have_keys(
+    organisation: Organisation, house: House, role: str | None
+) -> None:
+    other = make_tenant("globex")
+    Tenant.objects.filter(pk=other.pk).update(organisation=organisation)
+    person, _ = member(organisation, OrganisationRole.ADMIN)
+    access.create_key(acting(person), house.tenant, name="hers")
+    owner = acting(of_house(house, Role.OWNER))
+    with CaptureQueriesContext(connection) as made:
+        if role is None:
+            organisation_actions.remove_member(owner, organisation, person.public_id)
+        else:
+            actions.change_role(owner, organisation, person.public_id, role=role)
+    locks = [sql["sql"] for sql in made.captured_queries if "FOR NO KEY UPDATE" in sql["sql"]]
+    ranges = [sql for sql in locks if sql.split(" FROM ")[1].startswith('"tenants_tenant"')]
+    assert ranges and all("tenants_apikey" in sql or f"= {house.tenant.pk} " in sql for sql in ranges), ranges
+
+
+def test_a_key_that_a_member_makes_elsewhere_meanwhile_makes_the_change_begin_newly(
+    organisation: Organisation, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person, _ = member(organisation, OrganisationRole.ADMIN)
+    lock = actions.lock_tenants
+
+    def slow(organisation: Organisation, of: str) -> set[int]:
+        known = lock(organisation, of)
+        access.create_key(acting(person), house.tenant, name="hers")
+        return known
+
+    monkeypatch.setattr(actions, "lock_tenants", slow)
+    owner = acting(of_house(house, Role.OWNER))
+    with pytest.raises(PreconditionFailed, match="new keys of them"):
+        actions.change_role(owner, organisation, person.public_id, role="auditor")
 
 
 @pytest.mark.parametrize("role", [None, "auditor", "owner"])

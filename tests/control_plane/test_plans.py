@@ -11,6 +11,8 @@ from control_plane.audit.models import AuditEntry
 from control_plane.brokers import answers
 from control_plane.brokers import client as brokers
 from control_plane.brokers.view import TenantUseSeen
+from control_plane.rate_counters import Counters, OwnStore
+from control_plane.rest import throttles
 from control_plane.rest.tenant_rates import tenant_rates
 from control_plane.topics import actions as topics
 from control_plane.topics import plan_use
@@ -353,3 +355,54 @@ def test_brokers_that_are_silent_or_have_no_leader_make_a_use_unknown() -> None:
     assert answers.tenant_use_seen(use) == TenantUseSeen(connections=3)
     use.silent.append(2)
     assert answers.tenant_use_seen(use) == TenantUseSeen()
+
+
+def test_a_limit_of_its_own_below_what_a_tenant_uses_is_refused_and_a_higher_one_may_still_be_below() -> None:
+    house = make_house("acme")
+    operator = house.credentials[Standing.OPERATOR]
+    create(house.tenant, "wide", partitions=31)
+    create(house.tenant, "kept", retention_ms=UNLIMITED)
+    below = {"partitions_max": 31, "retention_ms_max": DAY_MS, "topics_max": 2}
+    refused = call("PATCH", "/v1/quotas", below, token=operator, tenant=house.tenant)
+    assert refused.status == 422 and refused.body["code"] == "limit_exceeded"
+    assert f"a limit is below what tenant {house.tenant.public_id} uses" in refused.body["detail"]
+    assert "partitions_max: 32 used, at most 31 allowed" in refused.body["detail"]
+    assert "retention_ms_max: a topic keeps its messages without an end" in refused.body["detail"]
+    assert "topics_max" not in refused.body["detail"]
+    assert queries.limits_of(house.tenant) == STANDARD, "nothing of it was set"
+    actions.set_limits(ACTOR, house.tenant, partitions_max=10)
+    for partitions_max in (20, 20, 32):
+        body = {"partitions_max": partitions_max}
+        assert call("PATCH", "/v1/quotas", body, token=operator, tenant=house.tenant).status in (200, 202)
+
+
+def test_a_storage_limit_of_its_own_is_compared_with_what_brokers_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house = make_house("acme")
+    operator = house.credentials[Standing.OPERATOR]
+    monkeypatch.setattr(brokers, "tenant_use", lambda tenant: TenantUseSeen(storage_bytes=6 * GIB))
+    refused = call("PATCH", "/v1/quotas", {"storage_bytes_max": GIB}, token=operator, tenant=house.tenant)
+    assert f"storage_bytes_max: {6 * GIB} used, at most {GIB} allowed" in refused.body["detail"]
+    enough = {"storage_bytes_max": 6 * GIB}
+    assert call("PATCH", "/v1/quotas", enough, token=operator, tenant=house.tenant).status in (200, 202)
+
+
+def test_calls_of_rest_in_this_second_are_shown_and_refuse_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = make_house("acme")
+    owner = house.credentials[Standing.OWNER]
+    store = Counters(OwnStore(lambda: 0.0), lambda: 0.0)
+    for user in (throttles, plan_use):
+        monkeypatch.setattr(user, "counters", lambda: store)
+    for _ in range(21):
+        assert call("GET", "/v1/topics", token=owner).status == 200
+    preview = call("GET", "/v1/quotas/preview?plan=free", token=owner).body
+    (calls,) = [use for use in preview["limits"] if use["limit"] == "rest_calls_per_s"]
+    assert (calls["wanted"], calls["used"], calls["refused"]) == (20, 22, ""), "with this one; they pass"
+    actions.set_limits(ACTOR, house.tenant, rest_calls_per_s=0)
+    (calls,) = [
+        use
+        for use in call("GET", "/v1/quotas/preview?plan=free", token=owner).body["limits"]
+        if use["limit"] == "rest_calls_per_s"
+    ]
+    assert calls["used"] is None, "calls without a limit are not counted"

@@ -1,5 +1,6 @@
 """Counts of limits: one over all processes, in a file or in Redis; forgotten in time; never in anybody's way."""
 
+import hashlib
 import json
 import sqlite3
 import subprocess
@@ -10,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from django.test import Client
 
 from control_plane import rate_counters
 from control_plane.rate_counters import (
@@ -22,10 +24,13 @@ from control_plane.rate_counters import (
     RedisStore,
     Unreachable,
 )
+from control_plane.rest import throttles
 from local.free_ports import HOST, free_port
+from tests.control_plane.world import call
 from tests.integration import servers
 from tests.integration.installed import ROOT
 from tests.waiting import PATIENCE_S
+from web import rate_limit
 
 SPEND = """
 import json, sys
@@ -61,6 +66,11 @@ class Telling:
         if self.away:
             raise Unreachable("away")
         return self.inner.count(name, window_s)
+
+    def counted(self, name: str) -> int:
+        if self.away:
+            raise Unreachable("away")
+        return self.inner.counted(name)
 
     def forget_all(self) -> None:
         self.inner.forget_all()
@@ -210,3 +220,44 @@ def test_a_file_that_stays_locked_is_out_of_reach_and_no_file_of_counts_is_said_
     file.write_bytes(b"not a database, and long enough to be looked at" * 100)
     with pytest.raises(Unreachable, match="not a database"):
         FileStore(file).count("anna", 600)
+
+
+@pytest.mark.processes
+def test_a_count_can_be_read_without_an_event(where: str) -> None:
+    counters = Counters(RedisStore(where) if where.startswith("redis:") else FileStore(Path(where)))
+    assert counters.counted("anna") == 0
+    for _ in range(3):
+        counters.spend("anna", most=100, window_s=600)
+    assert [counters.counted("anna"), counters.counted("anna"), counters.counted("ben")] == [3, 3, 0]
+
+
+def test_a_count_that_has_ended_is_none_and_one_of_a_store_that_is_away_is_unknown(tmp_path: Path) -> None:
+    hand = Hand()
+    counters = Counters(FileStore(tmp_path / "counters", hand), hand)
+    counters.spend("anna", most=1, window_s=1)
+    hand.now += 2
+    assert counters.counted("anna") == 0
+    telling = Telling(OwnStore(hand))
+    telling.away = True
+    assert Counters(telling, hand).counted("anna") is None
+
+
+def test_the_names_of_counts_say_no_e_mail_address_also_not_by_a_plain_hash(
+    db: None, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+
+    class Noting(OwnStore):
+        def count(self, name: str, window_s: float) -> tuple[int, float]:
+            names.append(name)
+            return super().count(name, window_s)
+
+    store = Counters(Noting())
+    for user in (throttles, rate_limit):
+        monkeypatch.setattr(user, "counters", lambda: store)
+    email = "anna@acme.example"
+    call("POST", "/v1/sessions", {"email": email, "password": "not the right one"})
+    client.post("/sign-in", {"email": email, "password": "not the right one"})
+    assert sum("sign-in" in name for name in names) >= 2, names
+    plain = hashlib.sha256(email.encode()).hexdigest()
+    assert not [name for name in names if email in name or plain in name]

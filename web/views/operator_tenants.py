@@ -10,7 +10,10 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from control_plane.audit import queries as audit
+from control_plane.brokers import client as brokers
+from control_plane.brokers.view import TenantUseSeen
 from control_plane.outbox import in_request
+from control_plane.topics import plan_use
 from control_plane.topics import queries as topics
 from penstock.contract.errors import PenstockError
 from penstock.contract.ids import SYSTEM_TENANT
@@ -63,7 +66,9 @@ def tenant(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpRe
     if form.is_valid():
         try:
             actor, before = sessions.operator_actor_of(request, operator), quota_of(row)
-            changed = quotas.set_limits(actor, row, **form.cleaned_data)
+            asks = any(form.cleaned_data.get(name) is not None for name in plan_use.SEEN_BY_BROKERS)
+            seen = brokers.tenant_use(row.public_id) if asks else TenantUseSeen()
+            changed = plan_use.set_limits(actor, row, plan=None, seen=seen, **form.cleaned_data)
             if changed.generation == row.generation:
                 return notices.put(redirect("web:operator-tenant", tenant), "Nothing was changed.")
             take_back = partial(quotas.take_back, actor, changed, row, before)

@@ -1,5 +1,6 @@
 """Operators' call about the use of API keys, and about the peppers that they need."""
 
+import asyncio
 import heapq
 
 from data_plane.authz.peppers import Peppers
@@ -12,10 +13,15 @@ from data_plane.node.ports import Caller, CallFailed, CallHandler, ConnectionLos
 from data_plane.node.requests import parsed
 from penstock.contract.ids import BrokerId
 
+ASK_MS = 2_000
+"""For all others together: less than the caller waits."""
+_AT_ONCE = 64
+"""Brokers asked side by side."""
+
 
 class KeyUseCalls:
-    """Answers for this broker, or for all: it asks the others. Those that do not answer are asked the next time, and
-    until then it is not said of any pepper that all brokers have it.
+    """Answers for this broker, or for all: it asks the others, side by side. Those that do not answer in time are named
+    and asked the next time, and until then it is not said of any pepper that all brokers have it.
     """
 
     def __init__(self, environment: Environment, view: MetadataView, use: KeyUse, peppers: Peppers) -> None:
@@ -37,9 +43,15 @@ class KeyUseCalls:
         wanted = parsed(pb.DescribeKeyUseRequest, request)
         answers = [self._own(wanted)]
         if not wanted.local:
-            for broker in sorted(self._view.image.brokers):
-                if broker != self._config.broker_id and self._view.image.brokers[broker].epoch:
-                    answers.append(await self._at(broker, wanted))
+            known = self._view.image.brokers
+            others = [
+                broker for broker in sorted(known) if broker != self._config.broker_id and known[broker].epoch
+            ]
+            until_ms = self._clock.monotonic_ms() + ASK_MS
+            for first in range(0, len(others), _AT_ONCE):
+                left_ms = max(1, int(until_ms - self._clock.monotonic_ms()))
+                some = others[first : first + _AT_ONCE]
+                answers += await asyncio.gather(*(self._at(broker, wanted, left_ms) for broker in some))
         return together(answers).SerializeToString()
 
     def _own(self, wanted: pb.DescribeKeyUseRequest) -> pb.DescribeKeyUseResponse:
@@ -72,8 +84,12 @@ class KeyUseCalls:
             }
         )
 
-    async def _at(self, broker: BrokerId, wanted: pb.DescribeKeyUseRequest) -> pb.DescribeKeyUseResponse:
-        known = self._view.image.brokers[broker]
+    async def _at(
+        self, broker: BrokerId, wanted: pb.DescribeKeyUseRequest, timeout_ms: int
+    ) -> pb.DescribeKeyUseResponse:
+        known = self._view.image.brokers.get(broker)
+        if known is None:
+            return pb.DescribeKeyUseResponse(silent=[broker])
         request = pb.DescribeKeyUseRequest(
             local=True,
             after=wanted.after,
@@ -85,10 +101,10 @@ class KeyUseCalls:
                 peer_of(known.record),
                 DESCRIBE_KEY_USE,
                 request.SerializeToString(),
-                self._config.timings.suspicion_ms,
+                timeout_ms,
             )
         except (ConnectionLost, CallFailed):
-            return pb.DescribeKeyUseResponse()
+            return pb.DescribeKeyUseResponse(silent=[broker])
         return pb.DescribeKeyUseResponse.FromString(answer)
 
 
@@ -114,4 +130,5 @@ def together(answers: list[pb.DescribeKeyUseResponse]) -> pb.DescribeKeyUseRespo
         more=any(answer.more for answer in answers) or len(keys) > PAGE,
         peppers=[pb.KnownPepper(version=version, fingerprint=known[version]) for version in sorted(known)],
         peppers_used=sorted({version for answer in answers for version in answer.peppers_used}),
+        silent=sorted({broker for answer in answers for broker in answer.silent}),
     )

@@ -7,7 +7,7 @@ from data_plane.leases.holder import LeaseHolder
 from data_plane.leases.terms import LimitKey, Request
 from data_plane.node.environment import Environment
 from data_plane.node.leasing.lease_office import LeaseOffice
-from data_plane.node.leasing.messages import WISHES_MAX, read_answer, request_frame
+from data_plane.node.leasing.messages import read_answer, request_frame
 from data_plane.node.leasing.pacing import Pacing
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
@@ -16,7 +16,8 @@ from penstock.contract.frames import FrameError
 from penstock.contract.ids import NO_BROKER, BrokerId
 
 _SPACING_MS = 20.0
-"""Between requests, also where many tenants begin to send one after the other."""
+"""Between requests, also where many tenants begin to send one after the other. Parts of a round go as often as one
+request is renewed: a round of many limits takes longer, and the controller no more of its time."""
 
 
 class LeaseKeeper:
@@ -57,17 +58,15 @@ class LeaseKeeper:
             self._wake.set()
 
     async def run(self) -> None:
-        asked_ms = float("-inf")
+        next_ms = float("-inf")
         try:
             while True:
                 await self._pause()
-                soon_ms = asked_ms + _SPACING_MS - self._clock.monotonic_ms()
+                soon_ms = next_ms - self._clock.monotonic_ms()
                 if soon_ms > 0:
                     await asyncio.sleep(soon_ms / 1000)
                 now_ms = self._clock.monotonic_ms()
                 wants = self._pacing.wants(now_ms)
-                if len(wants) > WISHES_MAX:
-                    wants = dict(list(wants.items())[:WISHES_MAX])
                 if wants or self._holder.owes:
                     await self._connect()
                     now_ms = self._clock.monotonic_ms()
@@ -75,7 +74,7 @@ class LeaseKeeper:
                 if request is not None:
                     self._pacing.take_shares(now_ms)
                     await self._ask(request)
-                    asked_ms = now_ms
+                    next_ms = now_ms + (self._holder.terms.renew_ms if request.partial else _SPACING_MS)
                 elif not self._holder.keys:
                     self._disconnect()
                 self._pacing.take_shares(self._clock.monotonic_ms())

@@ -3,14 +3,10 @@
 from collections.abc import Mapping
 
 from data_plane.contract import replication_pb2 as pb
-from data_plane.leases.terms import LimitKey, Request, Wish
+from data_plane.leases.terms import WISHES_MAX, LimitKey, Request, Wish
 from data_plane.node.frame_heads import read_head
 from penstock.contract.frames import FrameError, FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import BrokerId, TenantId
-
-WISHES_MAX = 2_000
-"""Limits in one request: some 20 ms of a turn of the controller's event loop. A broker with more has no leases of the
-rest, and their tenants get its floor."""
 
 
 def request_frame(request: Request) -> bytes:
@@ -20,6 +16,8 @@ def request_frame(request: Request) -> bytes:
         controller_epoch=request.epoch,
         sequence=request.sequence,
         answered=request.answered,
+        partial=request.partial,
+        whole=request.whole,
     )
     for key, wish in request.wishes.items():
         head.wishes.add(
@@ -48,6 +46,8 @@ def read_request(frame: bytes) -> Request:
             )
             for wish in head.wishes
         },
+        partial=head.partial,
+        whole=head.whole,
     )
 
 

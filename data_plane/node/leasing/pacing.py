@@ -28,6 +28,8 @@ _REFILLS = 1
 """What is wanted to store a burst: next to nothing, so that it is filled from what no broker uses."""
 IDLE_MS = 2_000
 """A pace that was not used for so long is looked at no more, and its lease is given up."""
+FORGET_MS = 60_000
+"""A pace that was not used for so long is forgotten; between looks for such."""
 _HEADROOM, _MORE = 20, 4
 """One part in so many is wanted above what is used: while it suffices, and while something is delayed."""
 _HOPE_MS = 1_000
@@ -74,6 +76,11 @@ class Pacing:
         self._paces: dict[LimitKey, _Paced] = {}
         self._active: dict[LimitKey, None] = {}
         self.begun = False
+        self._looked_ms = float("-inf")
+
+    def __len__(self) -> int:
+        """Paces that are known."""
+        return len(self._paces)
 
     @property
     def is_active(self) -> bool:
@@ -93,6 +100,7 @@ class Pacing:
             return None
         paced = self._paces.get(key)
         if paced is None:
+            self.forget(now_ms)
             paced = self._paces[key] = _Paced(
                 Pace(1), key, rate, 0, 0, -1, now_ms, now_ms, now_ms, now_ms, 0, 0
             )
@@ -125,6 +133,21 @@ class Pacing:
                 paced.active = False
                 del self._active[key]
         return wanted
+
+    def forget(self, now_ms: float) -> None:
+        """Paces of tenants that are gone or have no rate any more, and of those that were not used for FORGET_MS: a
+        pace that begins newly is as one that had nothing to pass for so long. None that someone waits for.
+        """
+        if now_ms - self._looked_ms < FORGET_MS:
+            return
+        self._looked_ms = now_ms
+        for key, paced in list(self._paces.items()):
+            pace = paced.pace
+            if paced.active or len(pace.line) or pace.clears_in_ms(now_ms) or pace.is_filling(now_ms):
+                continue
+            idle = self.limits_are_leased and now_ms - paced.used_ms > FORGET_MS
+            if idle or self.limit(key) == 0:
+                del self._paces[key]
 
     def take_shares(self, now_ms: float) -> None:
         """Leases have changed: every pace that is used goes at its share."""

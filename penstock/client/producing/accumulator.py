@@ -26,7 +26,7 @@ _MANY = 1_024
 """Messages that `append_many` takes under one hold of the lock."""
 _KEYS_REMEMBERED_MAX = 16_384
 _SLOWED_SHARE = 2
-"""A slowed partition may have so small a part of the buffer: the others go on."""
+"""All slowed partitions together may have so small a part of the buffer, in even shares: the others go on."""
 _NO_SAMPLE = 1 << 60
 
 _Delivery = TypeVar("_Delivery", bound=BatchDelivery)
@@ -79,9 +79,9 @@ class Route:
         """The partition count changed."""
         self._keys.clear()
 
-    def advance_sticky(self, now: float, share_bytes: int) -> PartitionQueue:
-        """Go on to the next partition that has a leader and does not wait; or waits and has less than `share_bytes`,
-        all that a slowed one may have of the buffer; or only has a leader; or else to the next.
+    def advance_sticky(self, now: float, has_its_share: Callable[[PartitionQueue], bool]) -> PartitionQueue:
+        """Go on to the next partition that has a leader and does not wait; or waits and has less than its share, all
+        that a slowed one may have of the buffer; or only has a leader; or else to the next.
         """
         count = len(self.queues)
         found = full = -1
@@ -90,7 +90,7 @@ class Route:
             queue = self.queues[index]
             if queue.leader == NO_LEADER:
                 continue
-            if queue.slow_down_ms and queue.buffered_bytes >= share_bytes:
+            if queue.slow_down_ms and has_its_share(queue):
                 if full < 0:
                     full = index
                 continue
@@ -122,6 +122,7 @@ class RecordAccumulator:
         "routes",
         "sampler",
         "share_bytes",
+        "slowed",
     )
 
     def __init__(self, settings: ProducerSettings, sender: Sender) -> None:
@@ -135,11 +136,13 @@ class RecordAccumulator:
         self.free_bytes = settings.buffer_bytes
         """What the buffer still takes, in encoded bytes."""
         self.share_bytes = -(-settings.buffer_bytes // _SLOWED_SHARE)
-        """What a slowed partition may have of the buffer."""
+        """What all slowed partitions together may have of the buffer. Each may have one batch more."""
         self.dropped_messages = 0
         self.sampler = KeySampler() if settings.sample_keys else None
         """Of keys; None = it does not look at them."""
         self._until_sample = self.sampler.gap if self.sampler is not None else _NO_SAMPLE
+        self.slowed: dict[PartitionQueue, None] = {}
+        """Partitions that some broker asked to slow down, in the order in which it did; some may be over it."""
         self._full_of: PartitionQueue | None = None
         """The slowed partition that was not given more of the buffer when this was asked last."""
 
@@ -184,8 +187,8 @@ class RecordAccumulator:
             batch = queue.open
             if batch is None:
                 if free:
-                    queue = route.advance_sticky(now(), self.share_bytes)
-                if queue.slow_down_ms and self._has_its_share(queue):
+                    queue = route.advance_sticky(now(), self.has_its_share)
+                if queue.slow_down_ms and self._is_full(queue):
                     return None
                 batch = queue.open or self._open_batch(route, queue, size, now())
             builder: BatchBuilder = batch.builder  # type: ignore[assignment]
@@ -258,8 +261,8 @@ class RecordAccumulator:
             batch = queue.open
             if batch is None:
                 if free:
-                    queue = route.advance_sticky(now(), self.share_bytes)
-                if queue.slow_down_ms and self._has_its_share(queue):
+                    queue = route.advance_sticky(now(), self.has_its_share)
+                if queue.slow_down_ms and self._is_full(queue):
                     return []
                 batch = queue.open or self._open_batch(route, queue, longest, now())
             builder = batch.builder
@@ -302,7 +305,8 @@ class RecordAccumulator:
         if slowed is not None and slowed.slow_down_ms:
             return errors.BufferFull(
                 f"producer: {slowed.buffered_bytes} bytes for {slowed.label} wait, and its broker asks to slow down;"
-                f" a slowed partition has 1/{_SLOWED_SHARE} of buffer_bytes={self._buffer_bytes} at most"
+                f" {len(self.slowed)} slowed partitions have 1/{_SLOWED_SHARE} of buffer_bytes={self._buffer_bytes}"
+                " together, in even shares"
             )
         oldest = self._sender.oldest()
         return errors.BufferFull(
@@ -325,12 +329,27 @@ class RecordAccumulator:
     def forget(self, topic: str) -> None:
         """The topic is gone, or another one has its name."""
         self.routes.pop(topic, None)
+        for queue in [queue for queue in self.slowed if queue.topic == topic]:
+            del self.slowed[queue]
         if self.sampler is not None:
             self.sampler.forget(topic)
 
-    def _has_its_share(self, queue: PartitionQueue) -> bool:
-        """Whether a slowed partition has as much of the buffer as it may, so that the rest is left for the others."""
-        full = queue.buffered_bytes >= self.share_bytes
+    def has_its_share(self, queue: PartitionQueue) -> bool:
+        """Whether a slowed partition has as much of the buffer as it may, so that the rest is left for the others: an
+        even share of what all slowed ones may have, and nothing more while they have all of that.
+        """
+        mine = queue.buffered_bytes
+        if mine >= self.share_bytes:
+            return True
+        if not mine:
+            return False
+        for one in [one for one in self.slowed if not one.slow_down_ms]:
+            del self.slowed[one]
+        together = sum([one.buffered_bytes for one in self.slowed])
+        return together >= self.share_bytes or mine * len(self.slowed) >= self.share_bytes
+
+    def _is_full(self, queue: PartitionQueue) -> bool:
+        full = self.has_its_share(queue)
         self._full_of = queue if full else None
         return full
 

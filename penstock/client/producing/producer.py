@@ -418,10 +418,11 @@ class ProducerCore:
             wait_ms = queue.believed_ms(
                 wait_ms, now, self._random.random(), self.settings.delivery_timeout_ms
             )
+            self.accumulator.slowed[queue] = None
         self.slowed_ms += queue.slow_down(now, wait_ms)
         route = self._routes.get(queue.topic)
         if wait_ms and route is not None and route.queues[route.sticky] is queue:
-            route.advance_sticky(now, self.accumulator.share_bytes)
+            route.advance_sticky(now, self.accumulator.has_its_share)
 
     def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
         """A stream ended, could not be opened, or was given up. With a `code` that no retry cures, its

@@ -16,11 +16,13 @@ from control_plane.audit_topics import actions, queries
 from control_plane.audit_topics.line import PAGE_BYTES, AuditTopicLine, message_of
 from control_plane.audit_topics.models import AuditTopic
 from control_plane.audit_topics.sending import Message, NotSent
+from control_plane.brokers.view import TenantUseSeen
 from control_plane.couriers import leases
 from control_plane.reconciliation import purging
 from control_plane.topics import actions as topics
-from control_plane.topics import bin_actions
+from control_plane.topics import bin_actions, plan_use
 from control_plane.topics.models import Topic
+from control_plane.topics.plan_refusals import AUDIT_MESSAGE_BYTES_MIN
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.api_keys import parse_api_key
 from penstock.contract.audit_entries import ChainCheck
@@ -242,6 +244,27 @@ def test_closed_and_suspended_tenants_wait_and_a_purged_one_is_forgotten(
     monkeypatch.setattr(billing, "is_invoiced_until", lambda *_: True)
     assert purging.drive_closed() == 1
     assert not AuditTopic.objects.exists() and queries.topic_of(house.tenant) is None
+
+
+def test_a_small_limit_of_the_tenants_messages_holds_up_no_entry(house: House, brokers: Brokers) -> None:
+    quotas.set_limits(ACTOR, house.tenant, message_bytes_max=100)
+    on(house)
+    topic = Topic.objects.get(tenant=house.tenant, name=AUDIT_TOPIC)
+    assert topic.settings["max_message_bytes"] == AUDIT_MESSAGE_BYTES_MIN
+    assert take_turn(house.tenant, brokers) and list(entries(brokers))
+    before = len(brokers.got)
+    assert not any(entry.get("truncated") for entry in entries(brokers))
+    with pytest.raises(LimitExceeded, match="message_bytes_max"):
+        topics.create_topic(ACTOR, house.tenant, name="orders", partitions=1, settings={})
+    assert plan_use.uses(house.tenant, TenantUseSeen())["message_bytes_max"] == 0, "it is the service's own"
+    topic.settings["max_message_bytes"] = 100
+    topic.save()
+    happen(house.tenant, "topic.update")
+    assert take_turn(house.tenant, brokers) and len(brokers.got) == before, (
+        "one of a release before is widened"
+    )
+    assert Topic.objects.get(pk=topic.pk).settings["max_message_bytes"] == AUDIT_MESSAGE_BYTES_MIN
+    assert take_turn(house.tenant, brokers) and len(brokers.got) > before
 
 
 def test_an_entry_that_is_too_large_is_shortened_and_holds_up_nothing() -> None:

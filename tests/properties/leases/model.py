@@ -17,6 +17,7 @@ from data_plane.leases.terms import LimitKey, Request, Terms
 from penstock.contract.ids import BrokerId, TenantId
 
 KEY = LimitKey(TenantId("tn_model"), "produce_bytes_per_s")
+OTHERS = [LimitKey(TenantId(f"tn_{number}"), "produce_bytes_per_s") for number in range(8)]
 TERMS = Terms()
 LIMIT = 1_000_000
 NOTICE_MS = TERMS.notice_ms
@@ -65,6 +66,8 @@ class Model:
     faults: Faults
     wishes: Callable[[int, float], int]
     terms: Terms = TERMS
+    others: int = 0
+    """Limits besides KEY that each broker wants all the time, and some of them now and then."""
     now_ms: float = 0.0
     brokers: list[Broker] = field(default_factory=list)
     most: int = 0
@@ -128,7 +131,12 @@ class Model:
 
     def _tick(self, broker: Broker) -> None:
         wanted = self.wishes(broker.number, self.now_ms)
-        request = broker.holder.request({KEY: wanted} if wanted else {}, self._clock(broker))
+        wants = {
+            key: 1 + self._dice.randrange(3) for key in OTHERS[: self.others] if self._dice.random() < 0.9
+        }
+        if wanted:
+            wants[KEY] = wanted
+        request = broker.holder.request(wants, self._clock(broker))
         if request is not None:
             self._send(broker, partial(self._arrives, broker, request))
         self._after(self.terms.renew_ms / broker.rate, lambda: self._tick(broker))

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -42,6 +43,34 @@ def test_together_never_more_than_the_limit_and_the_floors(
 ) -> None:
     faults = Faults(loss=loss, late=late, repeat=repeat, cuts=cuts, changes=changes, restarts=restarts)
     Model(seed, brokers, faults, everyone_now_and_then(seed)).run(90_000)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    brokers=st.integers(1, 4),
+    others=st.integers(1, 8),
+    wishes_max=st.integers(1, 4),
+    loss=_rates,
+    late=_rates,
+    cuts=st.sampled_from((0.0, 0.1)),
+    changes=st.sampled_from((0.0, 0.1)),
+    restarts=st.sampled_from((0.0, 0.02)),
+)
+def test_never_more_where_a_broker_has_more_limits_than_a_request_takes(
+    seed: int,
+    brokers: int,
+    others: int,
+    wishes_max: int,
+    loss: float,
+    late: float,
+    cuts: float,
+    changes: float,
+    restarts: float,
+) -> None:
+    faults = Faults(loss=loss, late=late, repeat=late, cuts=cuts, changes=changes, restarts=restarts)
+    terms = replace(TERMS, wishes_max=wishes_max)
+    Model(seed, brokers, faults, everyone_now_and_then(seed), terms, others=others).run(90_000)
 
 
 @pytest.mark.parametrize("brokers", [1, 2, 3, 5])

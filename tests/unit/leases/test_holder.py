@@ -2,7 +2,7 @@
 
 from data_plane.leases.coordinator import LeaseCoordinator
 from data_plane.leases.holder import LeaseHolder
-from data_plane.leases.terms import LimitKey, Request, Terms, Wish
+from data_plane.leases.terms import WISHES_MAX, LimitKey, Request, Terms, Wish
 from penstock.contract.ids import BrokerId, TenantId
 
 TERMS = Terms()
@@ -46,3 +46,61 @@ def test_the_coordinator_counts_a_lease_for_longer_than_its_holder() -> None:
     assert books.asked(first, registered, 0) == {KEY: 100}
     assert books.reserved(KEY, TERMS.lease_ms + TERMS.margin_ms) == 100
     assert books.reserved(KEY, TERMS.lease_ms + TERMS.margin_ms + 1) == 0
+
+
+def test_five_thousand_tenants_are_all_leased_to_by_bounded_requests_and_none_waits_for_another() -> None:
+    keys = [LimitKey(TenantId(f"tn_{number:04d}"), "produce_bytes_per_s") for number in range(5_000)]
+    wants = dict.fromkeys(keys, 100)
+    registered = {ONE: 7}
+    books = LeaseCoordinator(TERMS, 1, 0, limit=lambda _: 100, safe_share=lambda *_: 100)
+    holder = LeaseHolder(ONE, TERMS)
+    holder.follow(1, 7)
+    now_ms = 0.0
+
+    def ask() -> Request:
+        nonlocal now_ms
+        now_ms += TERMS.renew_ms
+        request = holder.request(wants, now_ms)
+        assert request is not None and len(request.wishes) <= WISHES_MAX
+        grants = books.asked(request, registered, now_ms)
+        assert grants is not None and holder.answered(request, grants, now_ms)
+        return request
+
+    def leased() -> int:
+        shares = (holder.share(key, floor=1, safe=10, now_ms=now_ms).amount for key in keys)
+        return sum(amount >= 90 for amount in shares)
+
+    first = [ask() for _ in range(6)]
+    assert leased() == 5_000
+    assert [request.whole for request in first[:3]] == [False, False, True], (
+        "the books are whole with the third"
+    )
+    for _ in range(60):  # twice as long as a lease
+        ask()
+        assert leased() == 5_000
+    later = LimitKey(TenantId("tn_later"), "produce_bytes_per_s")
+    wants[later] = 100
+    assert later in ask().wishes, "who has none yet is first"
+    del wants[keys[0]]
+    for _ in range(4):
+        ask()
+    assert books.limits_leased == 5_000 and books.reserved(keys[0], now_ms) == 0, "it was given up"
+    wants.clear()
+    assert ask().wishes == {} and books.limits_leased == 0 and not holder.owes
+
+
+def test_a_part_that_was_not_answered_keeps_the_books_from_being_whole() -> None:
+    holder = LeaseHolder(ONE, Terms(wishes_max=2))
+    holder.follow(1, 7)
+    wants = {LimitKey(TenantId(f"tn_{number}"), "produce_bytes_per_s"): 5 for number in range(4)}
+    lost = holder.request(wants, 0)
+    assert lost is not None
+    holder.unanswered(lost)
+    second = holder.request(wants, 250)
+    assert second is not None and not second.whole and not set(second.wishes) & set(lost.wishes)
+    assert holder.answered(second, dict.fromkeys(second.wishes, 5), 250)
+    third = holder.request(wants, 500)
+    assert third is not None and set(third.wishes) == set(lost.wishes) and not third.whole
+    assert holder.answered(third, dict.fromkeys(third.wishes, 5), 500)
+    fourth = holder.request(wants, 750)
+    assert fourth is not None and fourth.whole

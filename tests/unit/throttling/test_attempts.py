@@ -2,7 +2,8 @@
 
 import random
 
-from data_plane.throttling.attempts import KNOWN_MAX, ONCE_MS_MIN, Attempts
+from data_plane.throttling.attempts import FORGET_MS, KNOWN_MAX, LOOK_MS, ONCE_MS_MIN, Attempts
+from penstock.contract.ids import TenantId
 from tests.unit.authz.setup import ACME, GLOBEX
 
 
@@ -65,3 +66,11 @@ def test_what_is_remembered_is_bounded() -> None:
     for n in range(KNOWN_MAX + 10):
         assert attempts.wait_ms(ACME, f"a:{n}", 10_000, 1_000.0 * n) == 0
     assert len(attempts._known) == KNOWN_MAX
+
+
+def test_tenants_of_which_none_came_for_long_are_forgotten() -> None:
+    attempts = Attempts()
+    for number in range(5_000):
+        attempts.wait_ms(TenantId(f"gone-{number}"), "a:1", 5, float(number))
+    assert attempts.wait_ms(ACME, "a:2", 5, 5_000.0 + FORGET_MS + LOOK_MS) == 0
+    assert len(attempts) == 1

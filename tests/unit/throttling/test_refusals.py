@@ -31,3 +31,11 @@ def test_who_was_refused_nothing_of_late_is_forgotten() -> None:
     refusals.refused(BROKEN, 10, 0.0)
     assert refusals.wait_ms(BROKEN, 60_000.0) == 0
     assert not refusals._counts
+
+
+def test_tenants_that_never_come_back_are_forgotten_when_another_is_refused() -> None:
+    refusals = Refusals()
+    for number in range(5_000):
+        refusals.refused(TenantId(f"gone-{number}"), 10, 0.0)
+    refusals.refused(BROKEN, 10, 60_000.0)
+    assert len(refusals) == 1 and refusals._left(BROKEN, 60_000.0) > 0

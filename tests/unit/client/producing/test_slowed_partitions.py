@@ -114,6 +114,39 @@ def test_a_slowed_partition_takes_half_of_the_buffer_and_leaves_the_rest_to_othe
     assert route.queues[0].buffered_bytes == 0
 
 
+def test_all_slowed_partitions_together_leave_room_for_those_that_are_not() -> None:
+    runner, producer = started(partitions=5, buffer_bytes=100_000, batch_bytes=2_000)
+    slowed(runner, producer, 0, wait_ms=60_000)
+    accumulator, route = producer.accumulator, producer.accumulator.routes["orders"]
+
+    def fill(partition: int) -> int:
+        taken = 0
+        while True:
+            one = accumulator.append(
+                route, bytes(1_000), None, None, 0, partition, lambda: runner.now, SyncDelivery
+            )
+            if one is None:
+                return taken
+            taken += 1
+            assert taken < 200
+
+    assert fill(0) > 40, "alone it has all of it"
+    for partition in (1, 2, 3):
+        slowed(runner, producer, partition, wait_ms=60_000)
+    more = [fill(partition) for partition in (1, 2, 3, 0)]
+    assert more[3] == 0 and all(1 <= taken <= 3 for taken in more[:3]), f"a batch each, not {more}"
+    with pytest.raises(BufferFull, match="4 slowed partitions have 1/2 of buffer_bytes=100000 together"):
+        accumulator.rejected(route, 0, SyncDelivery)
+    for _ in range(100):
+        runner.send(producer, "orders", bytes(1_000), partition=4)
+        runner.run(1)
+    assert len(log_of(runner, 4)) >= 99
+    runner.cluster.slow_down_ms.clear()
+    runner.run(2 * SLOW_DOWN_MS_MAX)
+    slowed(runner, producer, 1, wait_ms=60_000)
+    assert fill(1) > 40, "the others are not slowed any more"
+
+
 @pytest.mark.parametrize("many", [False, True])
 def test_messages_without_a_key_pass_slowed_partitions_that_have_their_share(many: bool) -> None:
     runner, producer = started(partitions=4, buffer_bytes=100_000, batch_bytes=2_000)
@@ -134,7 +167,7 @@ def test_messages_without_a_key_pass_slowed_partitions_that_have_their_share(man
     while append(1):
         assert accumulator.free_bytes > 0
     full = route.queues[1].buffered_bytes
-    assert full >= 50_000
+    assert 12_500 <= full < 16_000, "an even share of what four slowed ones may have"
     route.queues[1].slowed_until = runner.now
     taken = []
     for _ in range(30):

@@ -9,8 +9,9 @@ import pytest
 from data_plane.authz.peppers import Peppers
 from data_plane.contract import admin_pb2 as pb
 from data_plane.node.admission.key_use import KeyUse
-from data_plane.node.control.key_use_calls import KeyUseCalls, together
-from data_plane.node.ports import Caller
+from data_plane.node.control.key_use_calls import ASK_MS, KeyUseCalls, together
+from data_plane.node.ports import Caller, ConnectionLost
+from tests.waiting import PATIENCE_S
 
 
 def says(known: dict[int, bytes], used: list[int], **keys: tuple[int, bytes]) -> pb.DescribeKeyUseResponse:
@@ -62,3 +63,39 @@ def test_a_key_that_is_stored_under_the_newest_pepper_is_given_without_a_hash() 
         asyncio.run(calls.describe(cast(Caller, None), asked.SerializeToString()))
     )
     assert {key.key_id: bool(key.secret_hmac) for key in answer.keys} == {"old": True, "new": False}
+
+
+@pytest.mark.pure  # environment and view are stand-ins
+def test_all_brokers_are_asked_side_by_side_and_who_is_silent_is_named() -> None:
+    asked: list[int] = []
+    all_asked = asyncio.Event()
+
+    class Transport:
+        async def call(self, peer: Any, method: str, request: bytes, timeout_ms: int) -> bytes:
+            asked.append(timeout_ms)
+            if len(asked) == 5:
+                all_asked.set()
+            await all_asked.wait()
+            if peer.broker == 4:
+                raise ConnectionLost("silent")
+            return says({1: b"a"}, [1]).SerializeToString()
+
+    brokers = {
+        n: SimpleNamespace(epoch=1, record=SimpleNamespace(broker_id=n, peer_address="p"))
+        for n in range(1, 7)
+    }
+    environment = SimpleNamespace(
+        config=SimpleNamespace(broker_id=1),
+        transport=Transport(),
+        clock=SimpleNamespace(now_ms=lambda: 1, monotonic_ms=lambda: 1.0),
+    )
+    view = SimpleNamespace(image=SimpleNamespace(keys={}, brokers=brokers))
+    calls = KeyUseCalls(cast(Any, environment), cast(Any, view), KeyUse(), Peppers({1: b"a" * 32}))
+
+    async def describe() -> bytes:
+        async with asyncio.timeout(PATIENCE_S):
+            return await calls.describe(cast(Caller, None), pb.DescribeKeyUseRequest().SerializeToString())
+
+    answer = pb.DescribeKeyUseResponse.FromString(asyncio.run(describe()))
+    assert len(asked) == 5 and set(asked) == {ASK_MS}
+    assert list(answer.silent) == [4] and not answer.peppers

@@ -8,6 +8,7 @@ from data_plane.node.leasing.messages import read_request, request_frame
 from data_plane.node.leasing.pacing import (
     CONSUME_RATE,
     FLOOR,
+    FORGET_MS,
     IDLE_MS,
     PRODUCE_RATE,
     REQUEST_RATE,
@@ -322,3 +323,24 @@ def test_a_principals_lease_is_not_its_tenants() -> None:
     wishes = {KEY: Wish(holds=1, wants=2), LimitKey(ACME, PRODUCE_RATE, ROBOT): Wish(holds=3, wants=4)}
     asked = Request(holder=BrokerId(1), registration=2, epoch=3, sequence=4, answered=0, wishes=wishes)
     assert read_request(request_frame(asked)) == asked
+
+
+def test_paces_of_tenants_that_are_gone_or_idle_for_long_are_forgotten_and_those_in_use_stay() -> None:
+    store, _, pacing = by_demand(300_000)
+    quotas = model.TenantQuotas(produce_bytes_per_s=1_000)
+    many = [TenantId(f"tn_{number}") for number in range(50)]
+    for tenant in many:
+        store.put(model.tenant_key(tenant), model.TenantRecord(tenant=tenant, quotas=quotas).encode())
+        assert pacing.of(LimitKey(tenant, PRODUCE_RATE), 0.0) is not None
+    busy = pacing.of(LimitKey(many[0], PRODUCE_RATE), 0.0)
+    assert busy is not None
+    lifted = model.TenantRecord(tenant=many[1], quotas=model.TenantQuotas(produce_bytes_per_s=0))
+    store.put(model.tenant_key(many[1]), lifted.encode())
+    now_ms = 0.0
+    while now_ms <= FORGET_MS + IDLE_MS:
+        busy.enter(200, now_ms)
+        pacing.wants(now_ms)
+        now_ms += 250
+    assert len(pacing) == 49, "nothing begins, so nothing is looked at"
+    assert pacing.of(KEY, now_ms + 1) is not None
+    assert len(pacing) == 2 and pacing.of(LimitKey(many[0], PRODUCE_RATE), now_ms) is busy
