@@ -1,17 +1,22 @@
 """Endless loads that one tenant, or a client without a key, can put on brokers: `python -m benchmarks.hostile KIND`.
 
 The clients stand in a process of their own that gets what the machine has left, so that what others lose is lost at the
-brokers. Brokers, key and topics come as arguments; it ends when it is killed.
+service. Linux shares processors first between sessions (`sched_autogroup`) and only then between a session's threads:
+so it lowers its session, which is to be its own (`setsid`), and itself within. Brokers, key and topics come as
+arguments. At SIGTERM it prints what it got as JSON and ends.
 """
 
 import argparse
 import asyncio
 import http.client
 import itertools
+import json
 import os
+import signal
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +25,7 @@ from urllib.parse import urlsplit
 import grpc
 
 import penstock.asyncio
+from local.priority import LOWEST, lower
 from penstock.contract import limits, methods
 from penstock.contract.errors import PenstockError
 from penstock.contract.frames import FrameKind, pack_frame
@@ -32,6 +38,10 @@ _SILENT_CONNECTIONS, _SILENT_CALLS, _IDLE = 20, 900, 1_100
 _WATCHES = 40
 _SLOW_READERS, _OLD_READERS, _STORM, _REST_CALLERS = 50, 4, 20, 8
 _LARGE_MESSAGE_BYTES = 64 * 1024
+
+ANSWERED, REFUSED = "answered", "refused"
+got: Counter[str] = Counter()
+"""Of this process: answers, receipts and batches of messages; and refusals."""
 
 Channel = Any
 
@@ -77,7 +87,9 @@ async def _asked_for_ever(at: Target, method: str, request: bytes) -> None:
         while True:
             try:
                 await ask(request, metadata=_key(at.api_key), timeout=30)
+                got[ANSWERED] += 1
             except grpc.aio.AioRpcError:
+                got[REFUSED] += 1
                 await asyncio.sleep(0.05)
 
 
@@ -97,7 +109,9 @@ async def joins(at: Target) -> None:
                 )
                 try:
                     await beat(request.SerializeToString(), metadata=_key(at.api_key), timeout=30)
+                    got[ANSWERED] += 1
                 except grpc.aio.AioRpcError:
+                    got[REFUSED] += 1
                     await asyncio.sleep(0.05)
 
 
@@ -113,7 +127,8 @@ async def refused(at: Target) -> None:
             call = opened.stream_stream(methods.PRODUCE)(metadata=_key(at.api_key))
             while True:
                 await call.write(bytes(frame))
-                await call.read()
+                if await call.read():
+                    got[REFUSED] += _BATCHES
 
     await asyncio.gather(*(_again(stream) for _ in range(_STREAMS)))
 
@@ -127,7 +142,7 @@ async def watches(at: Target) -> None:
         async with channel(at.address) as opened:
             call = opened.unary_stream(methods.WATCH_METADATA)(request, metadata=_key(at.api_key))
             while await call.read():
-                pass
+                got[ANSWERED] += 1
 
     await asyncio.gather(*(_again(watch) for _ in range(_WATCHES)))
 
@@ -139,6 +154,7 @@ async def silent(at: Target) -> None:
         async with channel(at.address) as opened:
             calls = [opened.stream_stream(methods.METADATA)() for _ in range(_SILENT_CALLS)]
             await asyncio.gather(*(call.code() for call in calls))
+            got[REFUSED] += _SILENT_CALLS
 
     await asyncio.gather(*(_again(connection) for _ in range(_SILENT_CONNECTIONS)))
 
@@ -157,8 +173,9 @@ async def over_quota(at: Target) -> None:
         value = os.urandom(_LARGE_MESSAGE_BYTES)
         while True:
             try:
-                await producer.send(at.topics[0], value, partition=0)
+                (await producer.send(at.topics[0], value, partition=0)).add_done_callback(_count)
             except PenstockError:
+                got[REFUSED] += 1
                 await asyncio.sleep(0.05)
 
 
@@ -170,7 +187,7 @@ async def slow(at: Target) -> None:
             reader.assign([(at.topics[0], 0)])
             await reader.seek(at.topics[0], offset=0)
             while True:
-                await reader.poll(max_messages=1, timeout=1.0)
+                got[ANSWERED] += len(await reader.poll(max_messages=1, timeout=1.0))
                 await asyncio.sleep(1.0)
 
     await asyncio.gather(*(_again(consumer) for _ in range(_SLOW_READERS)))
@@ -184,8 +201,8 @@ async def oldest(at: Target) -> None:
             reader.assign([(at.topics[0], 0)])
             while True:
                 await reader.seek(at.topics[0], offset=0)
-                while await reader.poll_batches(timeout=1.0):
-                    pass
+                while batches := await reader.poll_batches(timeout=1.0):
+                    got[ANSWERED] += len(batches)
 
     await asyncio.gather(*(_again(consumer) for _ in range(_OLD_READERS)))
 
@@ -197,6 +214,7 @@ async def storm(at: Target) -> None:
     async def connection() -> None:
         async with channel(at.address) as opened:
             await opened.unary_unary(methods.METADATA)(request, metadata=_key(at.api_key), timeout=30)
+            got[ANSWERED] += 1
 
     await asyncio.gather(*(_again(connection) for _ in range(_STORM)))
 
@@ -213,7 +231,9 @@ async def rest(at: Target) -> None:
                     connection.request(
                         "GET", "/v1/topics?limit=100", headers={"Authorization": f"Bearer {at.api_key}"}
                     )
-                    connection.getresponse().read()
+                    answer = connection.getresponse()
+                    answer.read()
+                    got[ANSWERED if answer.status < 400 else REFUSED] += 1
             except (OSError, http.client.HTTPException):
                 time.sleep(0.05)
             finally:
@@ -226,8 +246,8 @@ async def rest(at: Target) -> None:
 
 async def spinning(at: Target) -> None:
     """No call at all, only a busy process."""
-    while True:
-        time.sleep(0)  # noqa: ASYNC251
+    while True:  # noqa: ASYNC110
+        await asyncio.sleep(0)
 
 
 async def _again(work: Callable[[], Awaitable[None]]) -> None:
@@ -235,8 +255,12 @@ async def _again(work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except (grpc.aio.AioRpcError, PenstockError):
-            pass
+            got[REFUSED] += 1
         await asyncio.sleep(0.05)
+
+
+def _count(delivery: penstock.asyncio.Delivery) -> None:
+    got[REFUSED if delivery.exception() else ANSWERED] += 1
 
 
 def _client(at: Target) -> penstock.asyncio.Client:
@@ -255,7 +279,13 @@ _ALONE: tuple[Load, ...] = (
 LOADS: dict[str, Load] = {load.__name__: load for load in (*_ALONE, together)}
 
 
+def _end() -> None:
+    print(json.dumps(got), flush=True)
+    os._exit(0)
+
+
 async def _run(kind: str, bootstrap: str, api_url: str, api_key: str, topics: list[str]) -> None:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _end)
     await asyncio.gather(
         *(
             LOADS[kind](Target(address=address, api_url=api_url, api_key=api_key, topics=topics))
@@ -270,6 +300,7 @@ def main() -> None:
     for name in ("bootstrap", "api-url", "api-key", "topics"):
         parser.add_argument(f"--{name}", required=True)
     chosen = parser.parse_args()
+    lower(os.getpid(), LOWEST)
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     asyncio.run(_run(chosen.kind, chosen.bootstrap, chosen.api_url, chosen.api_key, chosen.topics.split(",")))
 

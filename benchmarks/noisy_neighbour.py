@@ -1,12 +1,18 @@
-"""What one tenant's hostile load does to another: p99 of its acknowledgements beside that in peace.
+"""What one tenant's hostile load does to another: p99 of its acknowledgements beside that in peace, and its throughput.
 
-Each kind of load is measured several times, each time right after a time of peace on the same brokers, and the ratio
-of the two is what counts. The hostile clients stand in a process that gets what the machine has left; `spinning` tells
-what such a process does to the neighbour without any call.
+Each kind of load is measured several times, each time right after a time of peace on the same brokers; what counts is
+the median of the ratios of these pairs. The service's work is judged, not that of who calls it: the hostile clients
+stand in a session of the lowest priority, and a process for each processor that only spins stands in another, in peace
+as beside the load. So processors are never idle and never cold, and what clients use is taken from the spinning. The
+neighbour's own clients are the same in both. `spinning` is one more such process and no call: the measure's own noise.
+
+`KINDS=rest,storm` in the environment measures only these.
 """
 
 import asyncio
+import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,10 +22,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import psutil
+
 import penstock.asyncio
 from benchmarks.event_loop import run
 from benchmarks.figures import Benchmark, Measured, median, percentile
-from benchmarks.hostile import LOADS
+from benchmarks.hostile import ANSWERED, LOADS, REFUSED
 from local import service_processes
 from local.layout import DataDirectory
 from local.profile import read_api_key
@@ -32,7 +40,7 @@ from penstock.rest.client import RestClient
 BROKERS = 3
 SECONDS = 4
 RATE_S = 3
-ROUNDS = 2
+ROUNDS = 3
 PER_S = 200
 """What leaves the machine idle for the most part: the load is to be seen, not the processor's end."""
 MESSAGE_BYTES = 1_000
@@ -43,6 +51,8 @@ OLD_MESSAGES = 1_000
 OLD_MESSAGE_BYTES = 64 * 1024
 QUOTA_BYTES_PER_S = 1 << 20
 """Of the hostile tenant, which tries to send tens of times that."""
+QUOTA_CALLS_PER_S = 20
+"""Of REST, as the plan that is free; it calls as often as it is answered."""
 TOPIC = "victim"
 _WARM_UP_S = 2.0
 _END_S = 60.0
@@ -66,28 +76,41 @@ class House:
             admin.wait_for_topic(admin.create_topic(name, partitions), timeout=_DELIVERED_S)
 
 
+def chosen_kinds() -> list[str]:
+    """All, or those that `KINDS` in the environment names."""
+    wanted = [kind for kind in os.environ.get("KINDS", "").split(",") if kind]
+    unknown = [kind for kind in wanted if kind not in LOADS]
+    if unknown:
+        raise ValueError(f"KINDS: {', '.join(unknown)}: not one of {', '.join(LOADS)}")
+    return wanted or list(LOADS)
+
+
 def noisy_neighbour(folder: Path) -> list[Measured]:
     """The worst ratios of latency and throughput, with each load's beside them."""
+    kinds = chosen_kinds()
     slower: dict[str, float] = {}
     kept: dict[str, float] = {}
     beside: dict[str, float] = {}
     with _service(folder) as house:
         house.make_topic(TOPIC, 3)
         run(_acks(house))
-        for kind in LOADS:
-            peace, hurt = _rounds(house, kind)
-            slower[kind] = percentile(hurt.taken_ms, 0.99) / percentile(peace.taken_ms, 0.99)
-            kept[kind] = median(hurt.rates) / median(peace.rates)
+        idle = _times(house, changing=False)
+        print(
+            f"  processors otherwise idle: p99 {idle.p99_ms:.0f} ms, {idle.rate / 1e6:.1f} MB/s",
+            file=sys.stderr,
+            flush=True,
+        )
+        for kind in kinds:
+            with _spinning(house):
+                rounds = [_round(house, kind) for _ in range(ROUNDS)]
+            slower[kind] = median([one.hurt.p99_ms / one.peace.p99_ms for one in rounds])
+            kept[kind] = median([one.hurt.rate / one.peace.rate for one in rounds])
             beside |= {
                 f"{kind}_ratio": slower[kind],
-                f"{kind}_ms": percentile(hurt.taken_ms, 0.99),
-                f"{kind}_peace_ms": percentile(peace.taken_ms, 0.99),
+                f"{kind}_ms": median([one.hurt.p99_ms for one in rounds]),
+                f"{kind}_peace_ms": median([one.peace.p99_ms for one in rounds]),
             }
-            print(
-                f"  {kind}: p99 {slower[kind]:.2f} times, throughput {kept[kind]:.2f} times",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(_line(kind, rounds, slower[kind], kept[kind]), file=sys.stderr, flush=True)
     return [
         Measured(name="noisy_neighbour", value=max(slower.values()), unit="x of p99 in peace", beside=beside),
         Measured(
@@ -97,6 +120,24 @@ def noisy_neighbour(folder: Path) -> list[Measured]:
             beside={f"{kind}_ratio": ratio for kind, ratio in kept.items()},
         ),
     ]
+
+
+def _line(kind: str, rounds: "list[Round]", slower: float, kept: float) -> str:
+    got = ", ".join(
+        f"{sum(one.got.get(what, 0) for one in rounds) / sum(one.taken_s for one in rounds):.0f} {what}"
+        for what in (ANSWERED, REFUSED)
+    )
+    spent = ", ".join(
+        f"{who} {median([one.peace.cores[who] for one in rounds]):.2f} -> "
+        f"{median([one.hurt.cores[who] for one in rounds]):.2f}"
+        for who in rounds[0].hurt.cores
+    )
+    singly = " ".join(f"{one.hurt.p99_ms:.0f}/{one.peace.p99_ms:.0f}" for one in rounds)
+    rates = " ".join(f"{one.hurt.rate / 1e6:.1f}/{one.peace.rate / 1e6:.1f}" for one in rounds)
+    return (
+        f"  {kind}: p99 {slower:.2f} times ({singly} ms), throughput {kept:.2f} times ({rates} MB/s);"
+        f" it got {got} a second; cores, peace -> load: {spent}"
+    )
 
 
 @contextmanager
@@ -122,42 +163,91 @@ def _service(folder: Path) -> Iterator[House]:
         service.down()
 
 
-class _Measurements:
-    """Of one side."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """The neighbour in peace, or beside a load."""
 
-    def __init__(self) -> None:
-        self.taken_ms: list[float] = []
-        self.rates: list[float] = []
-
-    def add(self, house: House, *, changing: bool) -> None:
-        self.taken_ms += run(_acks(house, changing=changing))
-        self.rates.append(run(_rate(house)))
+    p99_ms: float
+    rate: float
+    cores: dict[str, float]
+    """While its acknowledgements were timed: processors that each kind of process used."""
 
 
-def _rounds(house: House, kind: str) -> tuple[_Measurements, _Measurements]:
-    """The neighbour in peace and beside the load."""
-    peace, hurt = _Measurements(), _Measurements()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    peace: Times
+    hurt: Times
+    got: dict[str, int]
+    """What the hostile clients got in `taken_s`."""
+    taken_s: float
+
+
+def _round(house: House, kind: str) -> Round:
+    """The neighbour in peace, and right after it beside the load."""
     changing = kind in ("watches", "together")
-    for _ in range(ROUNDS):
-        peace.add(house, changing=changing)
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "benchmarks.hostile", kind),
-                *("--bootstrap", ",".join(house.bootstrap), "--api-url", house.api_url),
-                *("--api-key", house.hostile_key, "--topics", ",".join(house.hostile_topics)),
-            ],
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            time.sleep(_WARM_UP_S)
-            hurt.add(house, changing=changing)
-            if process.poll() is not None:
-                raise RuntimeError(f"the load {kind} ended with {process.returncode}")
-        finally:
-            process.kill()
-            process.wait()
+    peace = _times(house, changing=changing)
+    began = time.monotonic()
+    process = _hostile(house, kind)
+    try:
         time.sleep(_WARM_UP_S)
-    return peace, hurt
+        hurt = _times(house, changing=changing)
+        if process.poll() is not None:
+            raise RuntimeError(f"the load {kind} ended with {process.returncode}")
+        process.send_signal(signal.SIGTERM)
+        taken_s = time.monotonic() - began
+        said, _ = process.communicate(timeout=_END_S)
+    finally:
+        process.kill()
+        process.wait()
+    time.sleep(_WARM_UP_S)
+    return Round(peace=peace, hurt=hurt, got=json.loads(said), taken_s=taken_s)
+
+
+@contextmanager
+def _spinning(house: House) -> Iterator[None]:
+    """A process for each processor that takes what no other wants."""
+    processes = [_hostile(house, "spinning") for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def _hostile(house: House, kind: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "benchmarks.hostile", kind),
+            *("--bootstrap", ",".join(house.bootstrap), "--api-url", house.api_url),
+            *("--api-key", house.hostile_key, "--topics", ",".join(house.hostile_topics)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _times(house: House, *, changing: bool) -> Times:
+    began, before = time.monotonic(), _processor_s()
+    taken_ms = run(_acks(house, changing=changing))
+    took_s, after = time.monotonic() - began, _processor_s()
+    cores = {who: max(0.0, after[who] - before[who]) / took_s for who in after}
+    return Times(p99_ms=percentile(taken_ms, 0.99), rate=run(_rate(house)), cores=cores)
+
+
+def _processor_s() -> dict[str, float]:
+    """Processor time so far of the service's processes and of the hostile clients."""
+    spent = dict.fromkeys(("brokers", "web", "worker", "hostile"), 0.0)
+    for process in psutil.Process().children(recursive=True):
+        try:
+            times, arguments = process.cpu_times(), " ".join(process.cmdline())
+        except psutil.Error:
+            continue  # it has just ended
+        who = next((who for who in ("hostile", "web", "worker") if f" {who}" in arguments), "brokers")
+        who = "hostile" if "benchmarks.hostile" in arguments else who
+        spent[who] += times.user + times.system
+    return spent
 
 
 def _hostile_tenant(api_url: str, operator: str, bootstrap: list[str]) -> tuple[str, list[str]]:
@@ -176,7 +266,8 @@ def _hostile_tenant(api_url: str, operator: str, bootstrap: list[str]) -> tuple[
             key = admin.create_key("hostile")
             admin.wait_for_key(key)
         run(_fill(bootstrap, key.api_key, names[0]))
-        rest.patch("/v1/quotas", {"produce_bytes_per_s": QUOTA_BYTES_PER_S})
+        quota = {"produce_bytes_per_s": QUOTA_BYTES_PER_S, "rest_calls_per_s": QUOTA_CALLS_PER_S}
+        rest.patch("/v1/quotas", quota)
     return key.api_key, names
 
 

@@ -8,4 +8,8 @@ from control_plane import logs
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
 logs.set_up("web")
-application = get_wsgi_application()
+_django = get_wsgi_application()
+# It imports views, which need what Django has just set up.
+from control_plane.rest.early_refusals import EarlyRefusals  # noqa: E402
+
+application = EarlyRefusals(_django)

@@ -4,7 +4,8 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse
@@ -16,6 +17,12 @@ from daemon import logs
 HEADER = "X-Request-Id"
 _GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("control_plane.requests")
+
+
+def request_id_of(environ: Mapping[str, Any]) -> str:
+    """The caller's own if it has plain characters only, else a new one."""
+    given = str(environ.get("HTTP_X_REQUEST_ID", ""))
+    return given if _GIVEN.fullmatch(given) else secrets.token_hex(8)
 
 
 class NoNul:
@@ -52,8 +59,7 @@ class RequestLog:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        given = request.headers.get(HEADER, "")
-        request_id = given if _GIVEN.fullmatch(given) else secrets.token_hex(8)
+        request_id = request_id_of(request.META)
         request.request_id = request_id  # type: ignore[attr-defined]
         began = time.monotonic()
         mark = logs.request_id.set(request_id)

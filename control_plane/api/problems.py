@@ -57,7 +57,7 @@ class RateReached(exceptions.Throttled):
 
     def __init__(self, *, limit: str, whose: str, most: int, window_s: int, clears_in_s: float) -> None:
         super().__init__()
-        self.limit = limit
+        self.limit, self.clears_in_s = limit, clears_in_s
         self.wait_s = max(1, math.ceil(clears_in_s))
         """As `Retry-After` has it, in whole seconds: never before the count ends."""
         span = "second" if window_s == 1 else "minute" if window_s == 60 else f"{window_s} s"

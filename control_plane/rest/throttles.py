@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from rest_framework.views import APIView
 
 
+CALLER_RATE = "rest:caller"
+
+
 class CallerThrottle(SimpleRateThrottle):
     """Requests of one caller, or of one address without a credential. Counted over all web processes."""
 

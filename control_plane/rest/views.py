@@ -1,6 +1,7 @@
 """Base classes of REST views: permissions, the tenant of a request, idempotency, and answers that wait for delivery."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -19,10 +20,14 @@ from control_plane.outbox import in_request
 from control_plane.outbox.models import DesiredObject
 from control_plane.rest import counting, dry_runs, throttles
 from control_plane.rest.callers import Caller, TenantAccess, access_of, caller_of
+from control_plane.rest.tenant_rates import REST_CALLS
+from control_plane.rest.throttles import CALLER_RATE
 from penstock.contract.errors import Forbidden, InvalidRequest, Unauthenticated
 from tenants.models import Tenant
 from tenants.roles import Permission, Standing, allowed
 
+REFUSED_BY_RATE = "penstock.refused_by_rate"
+"""Where a `RefusedByRate` stands in the environment of a call that was refused so."""
 _SET_BY_DELIVERY = ("delivered_generation", "conditions", "topic_id")
 """The topic id too: if the brokers have lost a topic, it is made again under another id."""
 
@@ -33,6 +38,18 @@ class _Repeated(Exception):
     def __init__(self, status: int, answer: Any) -> None:
         super().__init__(status)
         self.status, self.answer = status, answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedByRate:
+    """Why a call was refused, for what stands before Django."""
+
+    limit: str
+    of_tenant: bool
+    """Whether it is the tenant's rate, over all its callers; else the caller's own."""
+    tenant: str
+    """That it was counted for; empty = none."""
+    clears_in_s: float
 
 
 class PublicView(APIView):
@@ -138,7 +155,14 @@ class CallerView(APIView):
             self._count_refusal()
         limit = getattr(exc, "limit", "")
         if limit:
-            self._count_limit(limit)
+            tenant = self._count_limit(limit)
+            if isinstance(exc, problems.RateReached) and limit in (CALLER_RATE, REST_CALLS):
+                self.request.META[REFUSED_BY_RATE] = RefusedByRate(
+                    limit=limit,
+                    of_tenant=limit == REST_CALLS,
+                    tenant=tenant,
+                    clears_in_s=exc.clears_in_s,
+                )
         if isinstance(exc, _Repeated):
             kind = problems.CONTENT_TYPE if exc.status >= 400 else None
             return Response(
@@ -153,10 +177,13 @@ class CallerView(APIView):
                 self._idempotent = None
             raise
 
-    def _count_limit(self, limit: str) -> None:
+    def _count_limit(self, limit: str) -> str:
+        """The tenant that it was counted for; empty = of none."""
         caller, access = caller_of(self.request), getattr(self, "access", None)
         tenant = caller.key.tenant.public_id if caller is not None and caller.key is not None else ""
-        metrics.count_limit(access.tenant.public_id if isinstance(access, TenantAccess) else tenant, limit)
+        tenant = access.tenant.public_id if isinstance(access, TenantAccess) else tenant
+        metrics.count_limit(tenant, limit)
+        return tenant
 
     def _count_refusal(self) -> None:
         caller = caller_of(self.request)
