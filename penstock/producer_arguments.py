@@ -28,3 +28,4 @@ class ProducerArguments(TypedDict, total=False):
     message_ids: bool
     receipts: str | PathLike[str] | None
     sample_keys: bool
+    report_hot_keys: bool

@@ -10,7 +10,7 @@ from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup, Te
 from penstock.contract.errors import NotFound
 from penstock.rules import access as rules
 from penstock.rules.access import Access, AccessList, Question
-from tenants.models import ApiKey, ServiceAccount, Tenant
+from tenants.models import ApiKey, Person, ServiceAccount, Tenant
 from tenants.queries import people, people_with_roles
 from tenants.roles import KEY_ROLES
 
@@ -214,6 +214,18 @@ def answer_for(
 ) -> Answer:
     """May the principal do this from there, and why not?"""
     return _answers(tenant, {principal: _name_of(tenant, principal)}, operation, resource, name, address)[0]
+
+
+def person_may(tenant: Tenant, person: Person, operation: str, name: str, address: str) -> bool:
+    """May the person do it to the topic from there, by the tenant's access list?"""
+    asked = Question(
+        principal=f"{rules.PERSON_KIND}{person.public_id}",
+        operation=operation,
+        resource=rules.TOPIC,
+        name=name,
+        address=address,
+    )
+    return access_of(tenant) is None or Access(access_list(tenant)).decide(asked).allowed
 
 
 def who_may(tenant: Tenant, operation: str, resource: str, name: str, address: str) -> list[Answer]:

@@ -74,6 +74,17 @@ def durability_seen(partition: pb.DescribedDurability) -> view.DurabilitySeen:
     )
 
 
+def hot_keys_seen(partition: pb.DescribedHotKeys) -> view.HotKeysSeen:
+    """The frequent keys of one partition."""
+    return view.HotKeysSeen(
+        partition=partition.partition,
+        messages=partition.messages,
+        keys=tuple(
+            view.HotKeySeen(key=key.key, size=key.size, messages=key.messages) for key in partition.keys
+        ),
+    )
+
+
 def broker_seen(broker: pb.DescribedBroker) -> view.BrokerSeen:
     return view.BrokerSeen(
         id=broker.id,
@@ -123,6 +134,7 @@ def load_seen(load: pb.DescribeLoadResponse) -> view.BrokerLoadSeen:
                 bytes_out_per_s=p.bytes_out_per_s,
                 batches_per_s=p.batches_per_1000_s / 1_000,
                 slow_downs_per_s=p.slow_downs_per_1000_s / 1_000,
+                hot_key_percent=min(100, p.hot_key_percent),
             )
             for p in load.partitions
         ),

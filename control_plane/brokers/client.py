@@ -118,6 +118,24 @@ def describe_loads(seen: view.ClusterView, timeout_s: float = _PROBE_S) -> list[
         return [load for load in threads.map(ask, addresses) if load is not None]
 
 
+def hot_keys(topic_id: str, timeout_s: float = _PROBE_S) -> tuple[list[view.HotKeysSeen], list[int]]:
+    """Frequent keys of a topic's partitions, as their leaders know them, and the brokers that do not say it: they are
+    silent, or of a release that does not know the call. Raises `BrokerUnavailable` when none describes the cluster."""
+
+    def ask(broker: view.BrokerSeen) -> list[view.HotKeysSeen] | None:
+        try:
+            found = client().hot_keys(broker.internal_address, bytes.fromhex(topic_id), timeout_s)
+        except PenstockError:
+            return None
+        return [answers.hot_keys_seen(part) for part in found]
+
+    active = [broker for broker in describe(timeout_s=timeout_s).brokers if broker.state == "active"]
+    with ThreadPoolExecutor(max(1, min(len(active), 16)), thread_name_prefix="hot-keys") as threads:
+        answered = list(zip(active, threads.map(ask, active), strict=True))
+    found = [part for _, parts in answered for part in parts or ()]
+    return found, sorted(broker.id for broker, parts in answered if parts is None)
+
+
 def tenant_use(tenant: str, timeout_s: float = _PROBE_S) -> view.TenantUseSeen:
     """What the tenant uses, as all brokers say together; nothing of it where they do not answer."""
     try:

@@ -1,6 +1,6 @@
 """What the brokers say of the cluster, as plain values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.rules import domains
 
@@ -212,6 +212,26 @@ class DurabilitySeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HotKeySeen:
+    """A frequent key of a partition: data of the tenant."""
+
+    key: bytes = field(repr=False)
+    """Its first 256 bytes at most."""
+    size: int
+    """Of the whole key, in bytes."""
+    messages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HotKeysSeen:
+    """Frequent keys of a partition, and the messages that its leader took in about the last minute."""
+
+    partition: int
+    messages: int
+    keys: tuple[HotKeySeen, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MoveSeen:
     """A partition on its way to other brokers."""
 
@@ -241,6 +261,8 @@ class PartitionLoadSeen:
     batches_per_s: float
     slow_downs_per_s: float = 0.0
     """Results that asked a producer to slow down; brokers of a release before do not say it."""
+    hot_key_percent: int = 0
+    """The largest part of its messages that one key has, as producers report; 0 = none is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

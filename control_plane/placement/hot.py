@@ -7,6 +7,8 @@ from control_plane.topics.models import Topic
 from data_plane.placement.heat import Heat, heat_of, median_of
 
 _SHOWN_MAX = 1_000
+HOT_KEY_PERCENT = 25
+"""From this part of its messages on, one key makes a hot partition hot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,8 @@ class HotPartition:
     of_broker_percent: int
     of_tenant_percent: int
     slow_downs_per_s: float
+    hot_key_percent: int
+    """The largest part of its messages that one key has, as producers report; 0 = none is known."""
     heat: tuple[Heat, ...]
 
     @property
@@ -85,6 +89,7 @@ def hot_partitions() -> list[HotPartition]:
                     of_broker_percent=of_broker,
                     of_tenant_percent=of_tenant,
                     slow_downs_per_s=p.slow_downs_per_s,
+                    hot_key_percent=p.hot_key_percent,
                     heat=heat,
                 )
             )

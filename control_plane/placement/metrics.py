@@ -4,7 +4,7 @@ from prometheus_client import Gauge
 
 from control_plane.api.metrics import registry
 from control_plane.placement import queries
-from control_plane.placement.hot import hot_partitions
+from control_plane.placement.hot import HOT_KEY_PERCENT, hot_partitions
 from control_plane.placement.models import OPEN
 from control_plane.placement.weighing import reports_skew
 
@@ -31,6 +31,11 @@ _hot = Gauge(
     "Number of partitions that take and give far more than others of their broker or tenant.",
     registry=registry,
 )
+_hot_keys = Gauge(
+    "penstock_placement_hot_keys",
+    "Number of hot partitions of which one key has a quarter of the messages or more.",
+    registry=registry,
+)
 
 
 def refresh() -> None:
@@ -42,4 +47,6 @@ def refresh() -> None:
         number, size = by_state.get(state, (0, 0))
         _moves.labels(state.value).set(number)
         _bytes.labels(state.value).set(size)
-    _hot.set(len(hot_partitions()))
+    hot = hot_partitions()
+    _hot.set(len(hot))
+    _hot_keys.set(sum(one.hot_key_percent >= HOT_KEY_PERCENT for one in hot))

@@ -169,6 +169,7 @@ def _load(broker: int, sums: dict[str, int], partitions: list[list[object]]) -> 
         "bytes_out_per_s",
         "batches_per_s",
         "slow_downs_per_s",
+        "hot_key_percent",
     )
     # A report of a release before is shorter; it is replaced within seconds.
     named = (dict(zip(names, values, strict=False)) for values in partitions)

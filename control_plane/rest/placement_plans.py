@@ -161,6 +161,9 @@ class OwnHotShape(serializers.Serializer[Any]):
     bytes_out_per_s = serializers.IntegerField()
     of_tenant_percent = serializers.IntegerField(help_text="Of all that the tenant sends and reads.")
     slow_downs_per_s = serializers.FloatField(help_text="Results that asked a producer to slow down.")
+    hot_key_percent = serializers.IntegerField(
+        help_text="The largest part of its messages that one key has, as producers report; 0 = none is known."
+    )
     reasons = serializers.ListField(
         child=serializers.ChoiceField([one.value for one in Heat]),
         help_text="Why it is hot: a large part of what its broker or its tenant does, far more than its topic's other"

@@ -45,6 +45,7 @@ ROLES: Mapping[str, frozenset[Role]] = {
     methods.DESCRIBE_TOPIC: _OPERATING,
     methods.DESCRIBE_CLUSTER: _OPERATING,
     methods.DESCRIBE_LOAD: _OPERATING,
+    methods.DESCRIBE_HOT_KEYS: frozenset({Role.CONTROL_PLANE}),
 }
 """The roles that may call each method. The usage pipeline's runner calls none: it reads as a tenant does."""
 

@@ -135,6 +135,17 @@ class AdminClient:
         request = pb.DescribeLoadRequest(partitions_max=partitions_max)
         return self._calls.call(address, methods.DESCRIBE_LOAD, request, pb.DescribeLoadResponse, timeout_s)
 
+    def hot_keys(self, address: str, topic_id: bytes, timeout_s: float = CALL_S) -> list[pb.DescribedHotKeys]:
+        """Frequent keys of the topic's partitions that the broker at this internal address leads.
+
+        Raises `BrokerUnavailable`, and `NotSupported` for a broker of a release before.
+        """
+        request = pb.DescribeHotKeysRequest(topic_id=topic_id)
+        answer = self._calls.call(
+            address, methods.DESCRIBE_HOT_KEYS, request, pb.DescribeHotKeysResponse, timeout_s
+        )
+        return list(answer.partitions)
+
     def tenant_use(self, tenant: str, timeout_s: float = CALL_S) -> pb.DescribeTenantUseResponse:
         """What the tenant uses of the limits that brokers know."""
         request = pb.DescribeTenantUseRequest(tenant=tenant)

@@ -483,7 +483,7 @@ class DescribeLoadResponse(_message.Message):
     def __init__(self, broker: _Optional[int] = ..., bytes_in_per_s: _Optional[int] = ..., bytes_out_per_s: _Optional[int] = ..., connections: _Optional[int] = ..., leaders: _Optional[int] = ..., replicas: _Optional[int] = ..., log_bytes: _Optional[int] = ..., disk_used_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., led_log_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[DescribedLoad, _Mapping]]] = ...) -> None: ...
 
 class DescribedLoad(_message.Message):
-    __slots__ = ("topic_id", "partition", "leads", "log_bytes", "bytes_in_per_s", "bytes_out_per_s", "batches_per_1000_s", "slow_downs_per_1000_s")
+    __slots__ = ("topic_id", "partition", "leads", "log_bytes", "bytes_in_per_s", "bytes_out_per_s", "batches_per_1000_s", "slow_downs_per_1000_s", "hot_key_percent")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     LEADS_FIELD_NUMBER: _ClassVar[int]
@@ -492,6 +492,7 @@ class DescribedLoad(_message.Message):
     BYTES_OUT_PER_S_FIELD_NUMBER: _ClassVar[int]
     BATCHES_PER_1000_S_FIELD_NUMBER: _ClassVar[int]
     SLOW_DOWNS_PER_1000_S_FIELD_NUMBER: _ClassVar[int]
+    HOT_KEY_PERCENT_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
     leads: bool
@@ -500,7 +501,40 @@ class DescribedLoad(_message.Message):
     bytes_out_per_s: int
     batches_per_1000_s: int
     slow_downs_per_1000_s: int
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leads: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., bytes_in_per_s: _Optional[int] = ..., bytes_out_per_s: _Optional[int] = ..., batches_per_1000_s: _Optional[int] = ..., slow_downs_per_1000_s: _Optional[int] = ...) -> None: ...
+    hot_key_percent: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leads: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., bytes_in_per_s: _Optional[int] = ..., bytes_out_per_s: _Optional[int] = ..., batches_per_1000_s: _Optional[int] = ..., slow_downs_per_1000_s: _Optional[int] = ..., hot_key_percent: _Optional[int] = ...) -> None: ...
+
+class DescribeHotKeysRequest(_message.Message):
+    __slots__ = ("topic_id",)
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    def __init__(self, topic_id: _Optional[bytes] = ...) -> None: ...
+
+class DescribeHotKeysResponse(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[DescribedHotKeys]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[DescribedHotKeys, _Mapping]]] = ...) -> None: ...
+
+class DescribedHotKeys(_message.Message):
+    __slots__ = ("partition", "messages", "keys")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    messages: int
+    keys: _containers.RepeatedCompositeFieldContainer[DescribedHotKey]
+    def __init__(self, partition: _Optional[int] = ..., messages: _Optional[int] = ..., keys: _Optional[_Iterable[_Union[DescribedHotKey, _Mapping]]] = ...) -> None: ...
+
+class DescribedHotKey(_message.Message):
+    __slots__ = ("key", "size", "messages")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    size: int
+    messages: int
+    def __init__(self, key: _Optional[bytes] = ..., size: _Optional[int] = ..., messages: _Optional[int] = ...) -> None: ...
 
 class DescribeTenantUseRequest(_message.Message):
     __slots__ = ("tenant", "local")

@@ -38,6 +38,7 @@ from data_plane.node.replicas.wing import Hosting
 from data_plane.node.serving.wing import Serving
 from data_plane.node.stats import NodeStats
 from data_plane.node.storage.wing import Storage
+from data_plane.placement.hot_keys import HotKeyTable
 from penstock.contract.ids import TenantId, TopicId, TopicPartition
 from penstock.contract.invariant import invariant
 
@@ -178,7 +179,10 @@ class BrokerNode:
             view.image.quotas_of,
         )
         key_use = KeyUseCalls(environment, view, self._gate.key_use, authenticator.peppers)
-        self.loads = LoadCalls(environment, replicas=replicas, connections=lambda: self._gate.connections)
+        hot_keys = HotKeyTable()
+        self.loads = LoadCalls(
+            environment, replicas=replicas, connections=lambda: self._gate.connections, hot_keys=hot_keys
+        )
         self.fairness = Fairness(clock, self.stats)
         self.integrity = Integrity(
             environment, view=view, store=store, gate=self._gate, replicas=replicas, confident=confident
@@ -211,6 +215,7 @@ class BrokerNode:
             trim=self.hosting.trim,
             metering=self.usage.metering,
             integrity=self.integrity,
+            hot_keys=hot_keys,
             writing=self.store_witness.writing(confident),
             reading=self.store_witness.reading(confident),
             confident=confident,
@@ -242,6 +247,7 @@ class BrokerNode:
                 **key_use.internal_calls(),
                 **tenant_use.internal_calls(),
                 internal.DESCRIBE_LOAD: self.loads.describe_load,
+                internal.DESCRIBE_HOT_KEYS: self.serving.key_reports.describe_hot_keys,
             },
             watches={},
             enter=anyone,

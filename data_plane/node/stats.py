@@ -47,6 +47,12 @@ class NodeStats:
     """Of the requests for parts of tenants' limits, those without an answer of the controller."""
     slow_downs: int = 0
     """Results that asked a producer to send nothing to a partition for a while, because its leader's queue was long."""
+    key_reports: int = 0
+    """Partitions of which a producer reported its frequent keys, and that were taken."""
+    key_reports_refused: int = 0
+    """Reports of a partition's frequent keys that were refused, for any reason."""
+    key_reports_dropped: int = 0
+    """Reports of a partition's frequent keys that were dropped, because as many partitions as may be are followed."""
     throttle_refusals: int = 0
     """Batches refused because of a tenant's produce rate."""
     consume_throttled_ms: int = 0

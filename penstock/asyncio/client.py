@@ -157,12 +157,15 @@ class Client:
         message_ids: bool = False,
         receipts: str | PathLike[str] | None = None,
         sample_keys: bool = True,
+        report_hot_keys: bool = True,
     ) -> Producer[Any, Any]:
         """A producer of its own identity and buffer.
 
         The guide docs/guides/producers-and-consumers.md explains each argument. `receipts` names a file that the
         producer writes its own totals of acknowledged messages to; it is opened, and read if it exists, at once.
-        `sample_keys`: look at one key of about 256, so that `stats` knows the frequent ones; they stay in this process.
+        `sample_keys`: look at one key of about 256, so that `stats` knows the frequent ones.
+        `report_hot_keys`: tell brokers the keys that are 10 % or more of a partition, so that who may read the topic's
+        messages sees them.
 
         Raises `ConfigurationError`.
         """
@@ -186,6 +189,7 @@ class Client:
                 partitioner=partitioner,
                 receipts=receipts,
                 sample_keys=sample_keys,
+                report_hot_keys=report_hot_keys,
             ),
             self,
             message_serializer(value_serializer, key_serializer, new_message_id if message_ids else None),

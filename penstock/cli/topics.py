@@ -18,6 +18,7 @@ from penstock.cli.rest import admin_client, settings
 from penstock.cli.topic_bin import topic_bin, topic_purge, topic_restore
 from penstock.cli.topic_changes import topic_alter, topic_create, topic_delete, topic_json
 from penstock.cli.topic_durability import topic_durability
+from penstock.cli.topic_hot_keys import topic_hot_keys
 from penstock.cli.topic_records import topic_delete_records
 from penstock.contract.errors import NotFound
 
@@ -45,6 +46,7 @@ topic.add_command(topic_restore)
 topic.add_command(topic_purge)
 topic.add_command(topic_delete_records)
 topic.add_command(topic_durability)
+topic.add_command(topic_hot_keys)
 
 
 @topic.command("list", examples=["penstock topic list"])

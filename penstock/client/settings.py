@@ -66,7 +66,9 @@ class ProducerSettings:
     receipts: str | None = None
     """File of what was acknowledged; None = none is kept."""
     sample_keys: bool = True
-    """Whether it looks at one key of about 256 to know the frequent ones. They stay in this process."""
+    """Whether it looks at one key of about 256 to know the frequent ones."""
+    report_hot_keys: bool = True
+    """Whether the leaders hear of keys that are a large part of what it sends to a partition, every 20 s or so."""
 
     def __post_init__(self) -> None:
         if self.compression not in COMPRESSIONS:
@@ -91,6 +93,8 @@ class ProducerSettings:
             raise ConfigurationError("on_full: 'drop' loses messages silently and needs acks=0")
         if not isinstance(self.sample_keys, bool):
             raise ConfigurationError(f"sample_keys: {self.sample_keys!r} is not True or False")
+        if not isinstance(self.report_hot_keys, bool):
+            raise ConfigurationError(f"report_hot_keys: {self.report_hot_keys!r} is not True or False")
         if self.receipts is not None and self.acks == 0:
             raise ConfigurationError(
                 "receipts: with acks=0 no broker acknowledges anything; acks 'all' or 1 required"

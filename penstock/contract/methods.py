@@ -8,6 +8,7 @@ METADATA = "/penstock.v1.Log/Metadata"
 WATCH_METADATA = "/penstock.v1.Log/WatchMetadata"
 LIST_OFFSETS = "/penstock.v1.Log/ListOffsets"
 INIT_PRODUCER = "/penstock.v1.Log/InitProducer"
+REPORT_KEYS = "/penstock.v1.Log/ReportKeys"
 
 AUTHORIZATION = "authorization"
 """gRPC metadata key; the value is `Bearer <api key>`."""

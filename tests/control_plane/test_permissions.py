@@ -94,6 +94,7 @@ MAY = {
     ("PATCH", "v1/topics/<str:name>"): WRITERS,
     ("DELETE", "v1/topics/<str:name>"): WRITERS,
     ("GET", "v1/topics/<str:name>/durability"): EVERYBODY,
+    ("GET", "v1/topics/<str:name>/hot-keys"): frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.KEY}),
     ("GET", "v1/topics/<str:name>/history"): EVERYBODY,
     ("POST", "v1/topics/<str:name>/restore"): WRITERS,
     ("GET", "v1/bin/access"): ACCESS_READERS,

@@ -296,6 +296,17 @@ async def init_producer(world: World) -> None:
     await world.call(methods.INIT_PRODUCER, request, log_pb2.InitProducerResponse)
 
 
+async def report_keys(world: World) -> None:
+    request = log_pb2.ReportKeysRequest()
+    for topic_id, partition in _many(world):
+        report = request.partitions.add(
+            topic_id=topic_id, partition=partition, messages=1_000, over_ms=20_000
+        )
+        for number in range(10):
+            report.keys.add(key=b"%d" % number, size=9, messages=100)
+    await world.call(methods.REPORT_KEYS, request, log_pb2.ReportKeysResponse)
+
+
 async def delete_records(world: World) -> None:
     request = log_pb2.DeleteRecordsRequest()
     for topic_id, partition in _many(world):
@@ -456,6 +467,7 @@ LARGEST: dict[str, Callable[[World], Awaitable[None]]] = {
     methods.DESCRIBE_GROUP: describe_group,
     methods.RESET_OFFSETS: reset_offsets,
     methods.DELETE_GROUP: delete_group,
+    methods.REPORT_KEYS: report_keys,
     methods.DELETE_RECORDS: delete_records,
 }
 """In this order: what is made by one is asked for by another."""

@@ -7,11 +7,14 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
+from control_plane.access.queries import person_may
 from control_plane.outbox import in_request
 from control_plane.placement.hot import hot_partitions_of
 from control_plane.topics import actions, bin_actions, creation, queries
+from control_plane.topics.hot_keys import HotKeysOfTopic, hot_keys
 from control_plane.topics.models import Topic
 from penstock.contract.errors import NotFound, PenstockError
+from penstock.rules.access import CONSUME
 from quotas.queries import limits_of
 from tenants.roles import Permission
 from web import charts, live, notices
@@ -86,6 +89,7 @@ def topic_live(request: HttpRequest, access: TenantAccess, name: str) -> HttpRes
                 "read_back": read_back,
                 "survives": queries.survives(row),
                 "hot": hot_partitions_of(row.topic_id),
+                "keys": _hot_keys(access, row),
                 "rates": rates,
                 "flows": flows(access.tenant.public_id, now.topic_id),
                 "parts": [
@@ -100,6 +104,18 @@ def topic_live(request: HttpRequest, access: TenantAccess, name: str) -> HttpRes
                 "page": page,
             }
     return render(request, "web/parts/topic_live.html", context)
+
+
+def _hot_keys(access: TenantAccess, row: Topic) -> HotKeysOfTopic | None:
+    """For those who may read the topic's messages; None for others, and while no broker answers."""
+    if not access.may(Permission.MESSAGES_READ) or not person_may(
+        access.tenant, access.person, CONSUME, row.name, access.actor.source
+    ):
+        return None
+    try:
+        return hot_keys(access.tenant, row.name)
+    except PenstockError:
+        return None
 
 
 @in_tenant(Permission.TOPICS_WRITE)

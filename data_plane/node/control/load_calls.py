@@ -10,6 +10,7 @@ from data_plane.node.ports import Caller
 from data_plane.node.replicas.loads import FOLD_MS, PartitionLoad
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.requests import parsed
+from data_plane.placement.hot_keys import HotKeyTable
 from penstock.contract.ids import TopicPartition
 
 NAMED_MAX = 1_000
@@ -21,11 +22,16 @@ class LoadCalls:
     """`run` folds the rates as long as the broker lives."""
 
     def __init__(
-        self, environment: Environment, *, replicas: ReplicaSet, connections: Callable[[], int]
+        self,
+        environment: Environment,
+        *,
+        replicas: ReplicaSet,
+        connections: Callable[[], int],
+        hot_keys: HotKeyTable,
     ) -> None:
         self._config, self._clock, self._disk = environment.config, environment.clock, environment.disk
         self._begin_turn = environment.begin_turn
-        self._replicas, self._connections = replicas, connections
+        self._replicas, self._connections, self._hot_keys = replicas, connections, hot_keys
 
     async def run(self) -> None:
         """Without end."""
@@ -35,7 +41,7 @@ class LoadCalls:
 
     async def describe_load(self, caller: Caller, request: bytes) -> bytes:
         wanted = parsed(pb.DescribeLoadRequest, request)
-        loads = self._replicas.loads.busy()
+        loads, now_ms = self._replicas.loads.busy(), self._clock.monotonic_ms()
         response = pb.DescribeLoadResponse(
             broker=self._config.broker_id,
             connections=self._connections(),
@@ -65,15 +71,18 @@ class LoadCalls:
             if replica_here is None:
                 continue  # it has just left
             load = loads.get(where, _AT_REST)
+            leads = replica_here.leading is not None
+            keys = self._hot_keys.keys_of(where, now_ms) if leads else None
             response.partitions.add(
                 topic_id=where.topic_id,
                 partition=where.partition,
-                leads=replica_here.leading is not None,
+                leads=leads,
                 log_bytes=replica_here.log.size_bytes,
                 bytes_in_per_s=round(load.bytes_in_per_s),
                 bytes_out_per_s=round(load.bytes_out_per_s),
                 batches_per_1000_s=round(load.batches_per_s * 1_000),
                 slow_downs_per_1000_s=round(load.slow_downs_per_s * 1_000),
+                hot_key_percent=0 if keys is None else keys.top_percent,
             )
         return response.SerializeToString()
 

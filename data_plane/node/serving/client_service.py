@@ -11,6 +11,7 @@ from data_plane.node.integrity.scrubber import Scrubber
 from data_plane.node.ports import Caller, CallHandler, Service
 from data_plane.node.serving.client_calls import ClientCalls
 from data_plane.node.serving.client_streams import ClientStreams
+from data_plane.node.serving.key_reports import KeyReports
 from data_plane.node.serving.record_deletion import RecordDeletion
 from data_plane.node.serving.request_turns import RequestTurns
 from penstock.contract import methods
@@ -27,6 +28,7 @@ class ClientParts:
     commitments: Commitments
     deletion: RecordDeletion
     scrubber: Scrubber
+    key_reports: KeyReports
 
 
 def client_service(parts: ClientParts, gate: Gate, fairness: Fairness, requests: RequestTurns) -> Service:
@@ -45,6 +47,7 @@ def client_service(parts: ClientParts, gate: Gate, fairness: Fairness, requests:
         methods.METADATA: parts.calls.metadata,
         methods.LIST_OFFSETS: parts.calls.list_offsets,
         methods.INIT_PRODUCER: parts.calls.init_producer,
+        methods.REPORT_KEYS: parts.key_reports.report_keys,
         methods.READ_STAMPED: parts.proofs.read_stamped,
         methods.READ_SEALS: parts.proofs.read_seals,
         methods.READ_COMMITMENTS: parts.commitments.read,

@@ -18,8 +18,10 @@ from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.serving.client_calls import ClientCalls
 from data_plane.node.serving.client_service import ClientParts, client_service
 from data_plane.node.serving.client_streams import ClientStreams
+from data_plane.node.serving.key_reports import KeyReports
 from data_plane.node.serving.record_deletion import RecordDeletion
 from data_plane.node.serving.request_turns import RequestTurns
+from data_plane.placement.hot_keys import HotKeyTable
 from data_plane.throttling.pacing import Pace
 from penstock.contract.ids import TenantId
 
@@ -44,6 +46,7 @@ class Serving:
         trim: Callable[[Replica, int], None],
         metering: Metering,
         integrity: Integrity,
+        hot_keys: HotKeyTable,
         writing: Callable[[], bool],
         reading: Callable[[], bool],
         confident: Callable[[], bool],
@@ -93,6 +96,7 @@ class Serving:
             requests=requests,
             begin_turn=begin_turn,
         )
+        self.key_reports = KeyReports(environment, gate, replicas, hot_keys)
         parts = ClientParts(
             streams=self.streams,
             calls=calls,
@@ -101,6 +105,7 @@ class Serving:
             commitments=integrity.commitments,
             deletion=deletion,
             scrubber=integrity.scrubber,
+            key_reports=self.key_reports,
         )
         self.service = client_service(parts, gate, fairness, requests)
 

@@ -47,11 +47,12 @@ class _Counter:
 class KeySketch:
     """The frequent keys of one partition, in bounded memory."""
 
-    __slots__ = ("_counters", "_halved_at", "_least", "sampled")
+    __slots__ = ("_counters", "_halved_at", "_least", "_looked_at", "sampled")
 
     def __init__(self, now: float) -> None:
         self.sampled = 0
         """Messages that were looked at, halved as the counts are."""
+        self._looked_at = 0
         self._counters: dict[bytes, _Counter] = {}
         self._least = 0
         """No count is below it."""
@@ -62,6 +63,7 @@ class KeySketch:
         if now - self._halved_at >= HALVED_MS:
             self._halve(now)
         self.sampled += 1
+        self._looked_at += 1
         kept = key if len(key) <= KEY_BYTES_MAX else key[:KEY_BYTES_MAX]
         counter = self._counters.get(kept)
         if counter is not None:
@@ -81,6 +83,11 @@ class KeySketch:
         ]
         found.sort(key=_order)
         return found[:count]
+
+    def looked_at_since(self) -> int:
+        """Messages that were looked at since this was asked last."""
+        looked_at, self._looked_at = self._looked_at, 0
+        return looked_at
 
     def _taken_over(self, size: int) -> _Counter:
         """The smallest counter, taken out, for a key of so many bytes.
@@ -121,11 +128,13 @@ def _order(one: FrequentKey) -> tuple[int, bytes]:
 class KeySampler:
     """Of one producer. `gap` says how many messages pass until `sample` is due."""
 
-    __slots__ = ("_sketches", "_state", "gap")
+    __slots__ = ("_sketches", "_state", "gap", "looks")
 
     def __init__(self, seed: int = 1) -> None:
         self._sketches: dict[tuple[str, int], KeySketch] = {}
         self._state = seed
+        self.looks = 0
+        """Messages that were looked at, of all partitions."""
         self.gap = 0
         self._next_gap()
 
@@ -140,6 +149,7 @@ class KeySampler:
             sketch = KeySketch(now)
         self._sketches[where] = sketch
         sketch.add(key, now)
+        self.looks += 1
         self._next_gap()
         return self.gap
 

@@ -56,6 +56,8 @@ class ProducerStats:
     slowed_ms: int
     """How long partitions were slowed until now because their brokers asked for it, summed over partitions, also those
     of topics that are gone."""
+    key_reports_failed: int
+    """Reports of frequent keys that no broker took; nothing else came of it."""
     partitions: tuple[PartitionStats, ...]
     """Those with something buffered, that were slowed, or with frequent keys; at most 1,000. First those that are
     slowed now, then those that were slowed for longest, then those with most buffered."""
@@ -69,6 +71,7 @@ def producer_stats(
     throttled_ms: int,
     refused_for_limits: int,
     slowed_ms: float,
+    key_reports_failed: int,
 ) -> ProducerStats:
     """The rest as `ProducerCore` counts it; `slowed_ms` with what is still to be waited."""
     queues = [queue for route in accumulator.routes.values() for queue in route.queues]
@@ -79,6 +82,7 @@ def producer_stats(
         throttled_ms=throttled_ms,
         refused_for_limits=refused_for_limits,
         slowed_ms=round(slowed_ms - sum([queue.slowed_for_ms(now) for queue in queues])),
+        key_reports_failed=key_reports_failed,
         partitions=_partitions(queues, accumulator.sampler, now),
     )
 

@@ -282,6 +282,50 @@ class InitProducerResponse(_message.Message):
     producer_epoch: int
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
 
+class ReportKeysRequest(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[KeyReport]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[KeyReport, _Mapping]]] = ...) -> None: ...
+
+class KeyReport(_message.Message):
+    __slots__ = ("topic_id", "partition", "messages", "over_ms", "keys")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    OVER_MS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    messages: int
+    over_ms: int
+    keys: _containers.RepeatedCompositeFieldContainer[ReportedKey]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., messages: _Optional[int] = ..., over_ms: _Optional[int] = ..., keys: _Optional[_Iterable[_Union[ReportedKey, _Mapping]]] = ...) -> None: ...
+
+class ReportedKey(_message.Message):
+    __slots__ = ("key", "size", "messages")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    size: int
+    messages: int
+    def __init__(self, key: _Optional[bytes] = ..., size: _Optional[int] = ..., messages: _Optional[int] = ...) -> None: ...
+
+class ReportKeysResponse(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[TakenKeyReport]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[TakenKeyReport, _Mapping]]] = ...) -> None: ...
+
+class TakenKeyReport(_message.Message):
+    __slots__ = ("error", "message")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
 class DeleteRecordsRequest(_message.Message):
     __slots__ = ("partitions",)
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]

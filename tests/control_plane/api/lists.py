@@ -673,5 +673,6 @@ NO_LISTS = {
     "/v1/topics/{name}",
     "/v1/bin/topics/{topic}",
     "/v1/topics/{name}/durability",
+    "/v1/topics/{name}/hot-keys",
 }
 """One object each, of which something is a list: it is shown whole."""

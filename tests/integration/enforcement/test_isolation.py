@@ -190,6 +190,13 @@ ROWS = {
         ),
         **_OF_THE_TENANT,
     ),
+    methods.REPORT_KEYS: Row(
+        ask=unary(
+            methods.REPORT_KEYS,
+            pb.ReportKeysResponse,
+            lambda place: pb.ReportKeysRequest(partitions=[pb.KeyReport(topic_id=place.topic_id)]),
+        )
+    ),
     methods.DELETE_RECORDS: Row(
         ask=unary(
             methods.DELETE_RECORDS,

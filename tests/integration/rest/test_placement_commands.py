@@ -125,3 +125,25 @@ def test_loads_and_hot_partitions_are_tables(monkeypatch: pytest.MonkeyPatch) ->
         hots = CliRunner().invoke(cli, ["placement", "hot"])
     assert "1\t9\t3\t5,000\t1,200\t7\t4\t25 %" in loads.output
     assert "orders-2\ttn_a\t1\t9,000,000\t0\t70 %\t90 %" in hots.output
+
+
+def test_hot_keys_are_a_table_and_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [
+        {"key": "customer-4711", "encoding": "utf-8", "size": 13, "cut": False, "share_percent": 60},
+        {"key": "/wA=", "encoding": "base64", "size": 400, "cut": True, "share_percent": 20},
+    ]
+    found = {
+        "name": "orders/eu", "topic_id": "00" * 16, "silent_brokers": [3],
+        "partitions": [{"partition": 2, "messages": 1_000, "keys": keys}],
+    }  # fmt: skip
+    with little_server(lambda _: Answer(body=found)) as server:
+        as_operator(monkeypatch, server.url)
+        shown = CliRunner().invoke(cli, ["topic", "hot-keys", "orders/eu"])
+        for_programs = CliRunner().invoke(cli, ["topic", "hot-keys", "orders/eu", "--json"])
+        found["partitions"] = []
+        none = CliRunner().invoke(cli, ["topic", "hot-keys", "orders/eu"])
+    assert server.asked[0].path == "/v1/topics/orders%2Feu/hot-keys"
+    assert "2\t60 %\tcustomer-4711\t13\tutf-8" in shown.output
+    assert "2\t20 %\t/wA=…\t400\tbase64" in shown.output
+    assert json.loads(for_programs.output)["partitions"][0]["keys"] == keys
+    assert "No producer has reported a hot key" in none.output + none.stderr

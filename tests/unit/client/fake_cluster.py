@@ -88,6 +88,8 @@ class FakeCluster:
         """By number of the partition: what results ask for."""
         self.throttled_ms = 0
         """What results say that the tenant's rate delayed their batches."""
+        self.key_reports: list[tuple[int, log_pb2.ReportKeysRequest]] = []
+        self.refuses_key_reports: ErrorCode | None = None
         self._next_producer = 1000
         self._topics_made = 0
 
@@ -146,6 +148,8 @@ class FakeCluster:
             return self.metadata(sorted(self.topics) if wanted.all_topics else list(wanted.topics))
         if name == "ListOffsets":
             return self._list_offsets(broker, log_pb2.ListOffsetsRequest.FromString(request))
+        if name == "ReportKeys":
+            return self._take_key_report(broker, log_pb2.ReportKeysRequest.FromString(request))
         assert name == "InitProducer", name
         return self._init_producer(log_pb2.InitProducerRequest.FromString(request))
 
@@ -179,6 +183,15 @@ class FakeCluster:
             if topic.topic_id == topic_id and partition < len(topic.partitions):
                 return topic, topic.partitions[partition]
         return None
+
+    def _take_key_report(self, broker: int, request: log_pb2.ReportKeysRequest) -> bytes:
+        if self.refuses_key_reports is not None:
+            raise Refused(self.refuses_key_reports, "no key reports")
+        self.key_reports.append((broker, request))
+        response = log_pb2.ReportKeysResponse(
+            partitions=[log_pb2.TakenKeyReport() for _ in request.partitions]
+        )
+        return response.SerializeToString()
 
     def _list_offsets(self, broker: int, request: log_pb2.ListOffsetsRequest) -> bytes:
         response = log_pb2.ListOffsetsResponse()
