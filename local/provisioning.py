@@ -43,15 +43,18 @@ def new_key() -> ApiKey:
     return make_api_key(ENVIRONMENT, secrets.token_bytes(RANDOM_BYTES))
 
 
-def put_key(directory: DataDirectory, admin: AdminClient, key: ApiKey, *, tenant: str, name: str) -> int:
-    """Make `key` valid and wait until every active broker knows it; returns its principal number."""
+def put_key(
+    directory: DataDirectory, admin: AdminClient, key: ApiKey, *, tenant: str, name: str, owner: str = ""
+) -> int:
+    """Make `key` valid, of the principal `owner` (empty: of none), and wait until every active broker knows it; returns
+    its principal number."""
     credential = make_credential(
         key,
         pepper_version=PEPPER_VERSION,
         pepper=read_pepper(directory),
         salts=secrets.token_bytes(2 * SCRAM_SALT_BYTES),
     )
-    answer = admin.put_key(credential, tenant=tenant, name=name)
+    answer = admin.put_key(credential, tenant=tenant, name=name, owner=owner)
     admin.wait_until_seen(answer.outcome)
     return answer.principal
 

@@ -15,10 +15,14 @@ from control_plane.reconciliation.reconcile import repair
 from control_plane.topics import actions as topic_actions
 from control_plane.topics import observed
 from control_plane.topics.models import Topic
+from penstock.rules.principal_limits import limits_digest
+from quotas.account_actions import set_account_limits
+from quotas.account_queries import limits_on_brokers
 from quotas.actions import set_limits
 from quotas.queries import limits_of
 from tenants import actions
 from tenants.models import ApiKey, Tenant
+from tenants.service_accounts.actions import create_service_account
 from tests.control_plane.world import ACTOR, everything_delivered, make_tenant
 
 pytestmark = pytest.mark.django_db
@@ -125,6 +129,29 @@ def test_brokers_get_consume_rates_once_they_keep_them(tenant: Tenant) -> None:
     assert of_tenant(replace(below, feature_level=2)) == [missing]
     delivered()
     assert of_tenant(seen(level=2)) == []
+
+
+def test_limits_of_accounts_that_differ_on_the_brokers_are_delivered_again(tenant: Tenant) -> None:
+    account = create_service_account(ACTOR, tenant, name="robot")
+    set_account_limits(ACTOR, tenant, account, {"requests_per_s": 5})
+    delivered()
+    digest = limits_digest(limits_on_brokers(tenant))
+    assert repair(seen()) == [], "below the level brokers have none"
+    whole = seen(level=2)
+    (known,) = whole.tenants
+    known = replace(known, storage_bytes_max=limits_of(tenant).storage_bytes_max)
+
+    def found(there: str) -> list[str]:
+        changed = replace(known, principal_limits_digest=there)
+        return [
+            one.what
+            for one in repair(replace(whole, tenants=(changed,)))
+            if one.object_id == tenant.public_id
+        ]
+
+    assert found(digest) == []
+    assert found("") == ["the limits of its service accounts are others on the brokers"]
+    assert last_action(tenant) == "tenant.reassert"
 
 
 def test_what_is_as_wanted_is_left_alone(tenant: Tenant) -> None:

@@ -242,9 +242,9 @@ class Brokers:
         self.admin.put_tenant(name)
         return self.another_key(name)
 
-    def another_key(self, tenant: str) -> Tenant:
+    def another_key(self, tenant: str, owner: str = "") -> Tenant:
         key = new_key()
-        put_key(self.directory, self.admin, key, tenant=tenant, name="test")
+        put_key(self.directory, self.admin, key, tenant=tenant, name="test", owner=owner)
         return Tenant(name=tenant, api_key=key.reveal())
 
     def revoke(self, tenant: Tenant) -> None:

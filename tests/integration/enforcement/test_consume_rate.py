@@ -17,6 +17,7 @@ from data_plane.throttling.pacing import BURST_MS
 from penstock import Client
 from penstock.contract import methods
 from penstock.contract.errors import ErrorCode
+from penstock.rules.principal_limits import PrincipalLimits
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.raw_wire import with_key
 from tests.waiting import PATIENCE_S, wait_until
@@ -150,6 +151,39 @@ def test_above_the_rate_of_requests_calls_are_refused_by_name_and_a_producer_onl
         producer.send("asked", b"last").result(PATIENCE_S)
     counted = f'penstock_limit_refusals_total{{limit="requests_per_s",tenant="{tenant.name}"}} '
     assert any(counted in cluster.http(number, "/metrics")[1] for number in cluster.ids)
+
+
+def test_a_service_account_is_kept_to_its_own_rates_with_a_key_made_later_and_others_are_not(
+    cluster: Brokers, tenant: Tenant
+) -> None:
+    cluster.create_topic(tenant, "shared", 1, assignments=PLACES[:1])
+    bounded = PrincipalLimits(produce_bytes_per_s=40_000, requests_per_s=4)
+    known = cluster.admin.put_tenant(
+        tenant.name, generation=1, requests_per_s=2_000, principals={"service_account:sa_robot": bounded}
+    )
+    cluster.admin.wait_until_seen(known)
+    robot = cluster.another_key(tenant.name, owner="service_account:sa_robot")
+    other = cluster.another_key(tenant.name, owner="service_account:sa_other")
+    address = cluster.bootstrap[0]
+    refused = flooded(address, robot)
+    assert {code for code, _ in refused} == {ErrorCode.THROTTLED}, refused
+    assert all("requests_per_s of principal sa_robot is reached: " in said for _, said in refused), refused
+    with pytest.raises(AssertionError, match="none was refused"):
+        flooded(address, other)
+    counted = f'penstock_limit_refusals_total{{limit="principal:requests_per_s",tenant="{tenant.name}"}} '
+    assert any(counted in cluster.http(number, "/metrics")[1] for number in cluster.ids)
+    bounded = PrincipalLimits(produce_bytes_per_s=40_000)
+    known = cluster.admin.put_tenant(
+        tenant.name, generation=2, principals={"service_account:sa_robot": bounded}
+    )
+    cluster.admin.wait_until_seen(known)
+    with cluster.client(robot) as client, client.producer(linger_ms=0) as producer:
+        began = time.monotonic()
+        for _ in range(10):
+            producer.send("shared", os.urandom(10_000)).result(PATIENCE_S)
+        passed_s = time.monotonic() - began
+    # 100,000 bytes, of which a burst and the last batch do not wait.
+    assert passed_s >= (90_000 / 40_000 - BURST_MS / 1000) / (1 + 1 / FLOOR)
 
 
 def flooded(address: str, tenant: Tenant) -> list[tuple[ErrorCode | None, str]]:
