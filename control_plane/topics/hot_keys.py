@@ -79,7 +79,7 @@ def _shown(seen: HotKeySeen, messages: int) -> HotKey:
 
 
 def _text(key: bytes, *, cut: bool) -> str | None:
-    """None: it is no printable text. A key may be cut within a character, which is left out then."""
+    """None: it is no printable text. Its beginning may end within a character, which is left out then."""
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(key, final=not cut)
     except UnicodeDecodeError:

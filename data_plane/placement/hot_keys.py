@@ -151,11 +151,11 @@ class HotKeyTable:
     def take(
         self, where: TopicPartition, tenant: TenantId, report: KeyReport, end_offset: int, now_ms: float
     ) -> bool:
-        """A producer reports of a partition that is led here and whose log ends there. False: there is no room."""
+        """A producer reports of a partition that is led here and whose log ends there. False: there is no space."""
         self._expire(now_ms)
         followed = self._followed.get(where)
         if followed is None or end_offset < followed.end_offset:
-            if followed is None and not self._has_room(tenant):
+            if followed is None and not self._has_space(tenant):
                 return False
             followed = _Followed(tenant, end_offset, now_ms)
         else:
@@ -182,7 +182,7 @@ class HotKeyTable:
         """Those of a topic that are followed, by number."""
         return sorted([where for where in self._followed if where.topic_id == topic_id])
 
-    def _has_room(self, tenant: TenantId) -> bool:
+    def _has_space(self, tenant: TenantId) -> bool:
         """For one more of the tenant; its own that was reported longest ago may go for it."""
         own = self._of_tenants.get(tenant, {})
         if len(own) >= PARTITIONS_OF_TENANT_MAX:

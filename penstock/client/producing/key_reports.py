@@ -36,10 +36,13 @@ SPARED_MS = 600_000.0
 
 
 class KeyReporter:
-    """Of one producer that samples keys."""
+    """Of one producer; of one that samples no keys, or is not to report them, it does nothing."""
 
-    def __init__(self, network: Network, accumulator: RecordAccumulator, random: Random) -> None:
+    def __init__(
+        self, network: Network, accumulator: RecordAccumulator, random: Random, *, wanted: bool
+    ) -> None:
         self._network, self._accumulator, self._random = network, accumulator, random
+        self._sampler = accumulator.sampler if wanted else None
         self.sent = self.failed = 0
         """Calls that were begun, and those of them without a good answer."""
         self._due = 0.0
@@ -50,7 +53,7 @@ class KeyReporter:
 
     def step(self, now: float) -> None:
         """Report if it is time to."""
-        sampler = self._accumulator.sampler
+        sampler = self._sampler
         if sampler is None or sampler.looks == self._looks or now < self._due:
             return
         before, self._reported_at = self._reported_at, now
@@ -64,7 +67,7 @@ class KeyReporter:
 
     def next_step_at(self) -> float:
         """When `step` is due by the clock alone."""
-        sampler = self._accumulator.sampler
+        sampler = self._sampler
         return NEVER if sampler is None or sampler.looks == self._looks else self._due
 
     def close(self) -> None:
@@ -74,7 +77,7 @@ class KeyReporter:
         self._under_way.clear()
 
     def _by_leader(self, now: float, over_ms: float) -> Mapping[int, list[log_pb2.KeyReport]]:
-        sampler = self._accumulator.sampler
+        sampler = self._sampler
         assert sampler is not None
         found: list[tuple[int, int, log_pb2.KeyReport]] = []
         for (topic, partition), sketch in sampler.sketches():

@@ -74,8 +74,7 @@ class ProducerCore:
         self._identity = ProducerIdentity(
             core, self, timeout_ms=settings.delivery_timeout_ms, pauses=self._reopen
         )
-        reports = settings.sample_keys and settings.report_hot_keys
-        self._key_reporter = KeyReporter(core, self.accumulator, random) if reports else None
+        self._key_reporter = KeyReporter(core, self.accumulator, random, wanted=settings.report_hot_keys)
         self._expiry: deque[tuple[PartitionQueue, ProducerBatch]] = deque()
         self.failed_messages = 0
         self.throttled_ms = self.refused_for_limits = 0
@@ -141,7 +140,7 @@ class ProducerCore:
             throttled_ms=self.throttled_ms,
             refused_for_limits=self.refused_for_limits,
             slowed_ms=self.slowed_ms,
-            key_reports_failed=0 if self._key_reporter is None else self._key_reporter.failed,
+            key_reports_failed=self._key_reporter.failed,
         )
 
     def oldest(self) -> ProducerBatch | None:
@@ -265,8 +264,7 @@ class ProducerCore:
                 self._core.close_stream(stream.token)
                 stream.state, stream.failures = ProduceStreamState.CLOSED, 0
         self._identity.ask(now)
-        if self._key_reporter is not None:
-            self._key_reporter.step(now)
+        self._key_reporter.step(now)
 
     def next_step_at(self) -> float:
         at = NEVER
@@ -280,9 +278,7 @@ class ProducerCore:
                 at = min(at, stream.since + OPEN_TIMEOUT_MS)
             elif stream.unanswered:
                 at = min(at, max(stream.last_heard, stream.sent_at) + STALL_MS)
-        if self._key_reporter is not None:
-            at = min(at, self._key_reporter.next_step_at())
-        return min(at, self._identity.next_ask_at())
+        return min(at, self._identity.next_ask_at(), self._key_reporter.next_step_at())
 
     def _expire(self, now: float) -> None:
         expiry = self._expiry
@@ -547,8 +543,7 @@ class ProducerCore:
                 self.slowed_ms += queue.slow_down(now, 0)
             self._core.forget_topic(route.name, self)
         self._routes.clear()
-        if self._key_reporter is not None:
-            self._key_reporter.close()
+        self._key_reporter.close()
         for stream in self.streams.values():
             if stream.state is not ProduceStreamState.CLOSED:
                 self._core.close_stream(stream.token, gently=True)
