@@ -24,6 +24,7 @@ CLOSED_S = 10.0
 BINS_S = 30.0
 AUDIT_S = 20.0
 ACCESS_REPORTS_S = 60.0
+TASKS_A_CONNECTION = 1_000
 POLL_S = 0.1
 """How often the embedded transport looks for messages."""
 
@@ -129,7 +130,25 @@ app.conf.update(
         },
     },
 )
+# Celery closes the database around each task unless it may be used for some. Django looks at the connection instead,
+# as it does before each request: whether it is broken, and whether it is too old.
+app.conf["CELERY_DB_REUSE_MAX"] = TASKS_A_CONNECTION
 app.autodiscover_tasks()
+
+
+@signals.task_prerun.connect
+def _look_at_the_database(task: Any = None, **_: Any) -> None:
+    from django.db import close_old_connections  # Django is set up by the worker, after this module
+
+    if not getattr(getattr(task, "request", None), "is_eager", False):
+        close_old_connections()
+
+
+@signals.beat_embedded_init.connect
+def _leave_the_database_to_the_parent(**_: Any) -> None:
+    from django.db import connections
+
+    connections.close_all()
 
 
 @app.task(name="database.checkpoint")

@@ -13,7 +13,7 @@ from control_plane.couriers.couriers import COURIERS
 from penstock.client.settings import ConnectionSettings
 from tests.waiting import PATIENCE_S
 
-TO = ConnectionSettings(bootstrap="127.0.0.1:1", api_key="psk_none")
+TO = ConnectionSettings(bootstrap=("127.0.0.1:1",), api_key="psk_none")
 LARGE = [Message(key="1", value="x" * 1_000_000, headers={})]
 SMALL = [Message(key="1", value="{}", headers={})]
 DEAF = (sys.executable, "-c", "import signal; signal.pause()")
