@@ -6,22 +6,17 @@ that was paused while another took over changes nothing that is read (RL9). In a
 name, in a bucket in its content, which is replaced on the condition that it is as it was seen.
 """
 
-import json
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Protocol
 from urllib.parse import urlsplit
 
-import boto3
-import botocore.session
-from botocore.client import Config
-from botocore.exceptions import BotoCoreError, ClientError
 from msgspec import Meta
 
 from daemon.settings import Settings, require
@@ -30,16 +25,8 @@ from penstock.rules.addresses import is_loopback
 MANIFEST = "manifest.json"
 CURRENT = "current.json"
 WAKE = "wake"
-_RUN = "run="
-_DELETED_AT_ONCE_MAX = 1_000
-"""What S3 takes in one request."""
-_CONNECT_S, _ANSWER_S, _TRIES = 5, 30, 4
-_ABSENT = ("NoSuchKey", "404")
-_THERE_ALREADY = "PreconditionFailed"
-_CHANGED_MEANWHILE = (_THERE_ALREADY, "ConditionalRequestConflict", *_ABSENT)
+RUN = "run="
 _NUMBERED = re.compile(r"current-(\d{1,18})\.json")
-_CHANGES_MAX = 20
-"""Of a pointer in a bucket by others, between looking at it and replacing it."""
 _POINTERS_KEPT = 2
 """In a folder: a reader that has just looked for the greatest one still finds it after a takeover."""
 _GONE = ".gone-"
@@ -149,7 +136,7 @@ class FolderStore:
         self.folder = folder
 
     def run_folder(self, dataset: str, run_id: str) -> Path:
-        return self.folder / dataset / f"{_RUN}{run_id}"
+        return self.folder / dataset / f"{RUN}{run_id}"
 
     def current(self, dataset: str) -> bytes | None:
         found = self._pointers(dataset)
@@ -204,10 +191,10 @@ class FolderStore:
     def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
         with _unavailable(self.folder / dataset):
             runs = sorted(
-                (self.folder / dataset).glob(f"{_RUN}*"), key=lambda run: run.stat().st_mtime_ns, reverse=True
+                (self.folder / dataset).glob(f"{RUN}*"), key=lambda run: run.stat().st_mtime_ns, reverse=True
             )
             for run in runs[kept:]:
-                if run.name != f"{_RUN}{current}":
+                if run.name != f"{RUN}{current}":
                     _remove_whole(run)
         for gone in (self.folder / dataset).glob(f"{_GONE}*"):
             shutil.rmtree(gone, ignore_errors=True)
@@ -233,173 +220,14 @@ class FolderStore:
             return ""
 
 
-class BucketStore:
-    """A bucket. Files of a run have names of their own, so that two writers of one run never replace each other's; the
-    manifest is put on the condition that there is none.
-    """
-
-    look_s = 5.0
-
-    def __init__(self, settings: BucketSettings) -> None:
-        self._bucket = settings.name
-        self._prefix = f"{settings.prefix.rstrip('/')}/" if settings.prefix else ""
-        for file in (settings.credentials_file, settings.ca_file):
-            if file is not None and not file.is_file():
-                raise StoreUnavailable(f"s3://{self._bucket}: {file}: no such file")
-        base = botocore.session.Session()
-        if settings.credentials_file is not None:
-            base.set_config_variable("credentials_file", str(settings.credentials_file))
-        config = Config(
-            connect_timeout=_CONNECT_S,
-            read_timeout=_ANSWER_S,
-            retries={"mode": "standard", "total_max_attempts": _TRIES},
-        )
-        try:
-            self._s3: Any = boto3.Session(botocore_session=base, region_name=settings.region).client(
-                "s3",
-                endpoint_url=settings.endpoint_url,
-                verify=None if settings.ca_file is None else str(settings.ca_file),
-                config=config,
-            )
-        except (BotoCoreError, ValueError) as error:
-            raise StoreUnavailable(f"s3://{self._bucket}: {error}") from error
-
-    def current(self, dataset: str) -> bytes | None:
-        return self._get(f"{dataset}/{CURRENT}")
-
-    def number(self, dataset: str) -> int:
-        return _number_in(self.current(dataset) or b"")
-
-    def manifest(self, dataset: str, run_id: str) -> bytes | None:
-        return self.file(dataset, run_id, MANIFEST)
-
-    def file(self, dataset: str, run_id: str, name: str) -> bytes | None:
-        return self._get(f"{dataset}/{_RUN}{run_id}/{name}")
-
-    def publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
-        earlier = self.manifest(dataset, run_id)
-        if earlier is not None:
-            return Published(manifest=earlier, folder=pending)
-        run = f"{dataset}/{_RUN}{run_id}"
-        for file in sorted(pending.iterdir()):
-            with file.open("rb") as content:
-                self._call("put_object", f"{run}/{file.name}", Body=content)
-        try:
-            self._call("put_object", f"{run}/{MANIFEST}", Body=manifest, IfNoneMatch="*")
-        except _Refused as refused:
-            if refused.code != _THERE_ALREADY:
-                raise
-            # Another writer's, or this one: an answer was lost and the request sent again.
-            manifest = self.manifest(dataset, run_id) or manifest
-        return Published(manifest=manifest, folder=pending)
-
-    def make_current(self, dataset: str, content: bytes, number: int = 0) -> None:
-        name = f"{dataset}/{CURRENT}"
-        for _ in range(_CHANGES_MAX):
-            seen = self._seen(name)
-            if seen is not None and (seen[0] == content or _number_in(seen[0]) > number):
-                return
-            condition = {"IfNoneMatch": "*"} if seen is None else {"IfMatch": seen[1]}
-            try:
-                self._call("put_object", name, Body=content, **condition)
-                return
-            except _Refused as refused:
-                # Another runner's, or this one's: an answer was lost and the request sent again.
-                if refused.code not in _CHANGED_MEANWHILE:
-                    raise
-        raise StoreUnavailable(
-            f"s3://{self._bucket}/{self._prefix}{name}: it is changed by others all the time"
-        )
-
-    def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
-        runs = self._runs(dataset)
-        newest = sorted(runs, key=lambda run: runs[run][0], reverse=True)
-        for run in newest[kept:]:
-            if run != current:
-                names = sorted(runs[run][1], key=lambda name: not name.endswith(f"/{MANIFEST}"))
-                self._delete(names)
-
-    def published(self, datasets: Sequence[str]) -> object | None:
-        return None
-
-    def wake(self) -> None:
-        self._call("put_object", WAKE, Body=str(time.time_ns()).encode())
-
-    def woken(self) -> str:
-        return (self._get(WAKE) or b"").decode(errors="replace")
-
-    def _runs(self, dataset: str) -> dict[str, tuple[float, list[str]]]:
-        """Run id -> (when its newest object came, the names of its objects): as far as a list tells."""
-        found: dict[str, tuple[float, list[str]]] = {}
-        try:
-            pages = self._s3.get_paginator("list_objects_v2").paginate(
-                Bucket=self._bucket, Prefix=f"{self._prefix}{dataset}/{_RUN}"
-            )
-            for entry in (entry for page in pages for entry in page.get("Contents", ())):
-                run = entry["Key"].removeprefix(f"{self._prefix}{dataset}/{_RUN}").partition("/")[0]
-                came, names = found.setdefault(run, (0.0, []))
-                names.append(entry["Key"])
-                found[run] = (max(came, entry["LastModified"].timestamp()), names)
-        except (ClientError, BotoCoreError) as error:
-            raise self._unavailable(dataset, error) from error
-        return found
-
-    def _delete(self, names: list[str]) -> None:
-        """The manifest first and alone: what has none is no run."""
-        for some in (names[:1], names[1:_DELETED_AT_ONCE_MAX]):
-            if some:
-                try:
-                    self._s3.delete_objects(
-                        Bucket=self._bucket,
-                        Delete={"Objects": [{"Key": name} for name in some], "Quiet": True},
-                    )
-                except (ClientError, BotoCoreError) as error:
-                    raise self._unavailable(some[0], error) from error
-
-    def _get(self, name: str) -> bytes | None:
-        seen = self._seen(name)
-        return None if seen is None else seen[0]
-
-    def _seen(self, name: str) -> tuple[bytes, str] | None:
-        """Content and version of an object."""
-        try:
-            answer = self._call("get_object", name)
-        except _Refused as refused:
-            if refused.code in _ABSENT:
-                return None
-            raise
-        try:
-            content: bytes = answer["Body"].read()
-        except BotoCoreError as error:
-            raise self._unavailable(name, error) from error
-        return content, str(answer["ETag"])
-
-    def _call(self, method: str, name: str, **arguments: Any) -> Mapping[str, Any]:
-        """Raises `_Refused` when the storage said no, and `StoreUnavailable` when it said nothing."""
-        try:
-            answer: Mapping[str, Any] = getattr(self._s3, method)(
-                Bucket=self._bucket, Key=f"{self._prefix}{name}", **arguments
-            )
-        except ClientError as error:
-            raise _Refused(str(self._unavailable(name, error)), _code(error)) from error
-        except BotoCoreError as error:
-            raise self._unavailable(name, error) from error
-        return answer
-
-    def _unavailable(self, name: str, error: Exception) -> StoreUnavailable:
-        said = _code(error) if isinstance(error, ClientError) else str(error)
-        return StoreUnavailable(f"s3://{self._bucket}/{self._prefix}{name}: {said}")
-
-
-class _Refused(StoreUnavailable):
-    def __init__(self, message: str, code: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 def open_store(folder: Path, bucket: BucketSettings | None) -> DataSetStore:
     """Where the configuration says: the bucket, or else the folder. Raises `StoreUnavailable`."""
-    return FolderStore(folder) if bucket is None else BucketStore(bucket)
+    if bucket is None:
+        return FolderStore(folder)
+    # A quarter of a second of processor time, which most services never need.
+    from daemon.bucket_store import BucketStore
+
+    return BucketStore(bucket)
 
 
 @contextmanager
@@ -433,14 +261,6 @@ def _pointer_number(name: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _number_in(content: bytes) -> int:
-    """The number in a pointer; 0 in one of the time before runners had numbers."""
-    try:
-        return int(json.loads(content)["number"])
-    except (ValueError, KeyError, TypeError):
-        return 0
-
-
 def _remove_whole(run: Path) -> None:
     """By rename first: a run is never seen in part."""
     gone = run.with_name(f"{_GONE}{run.name}-{os.getpid()}-{time.monotonic_ns()}")
@@ -458,8 +278,3 @@ def _content(file: Path) -> bytes | None:
         return None
     except OSError as error:
         raise StoreUnavailable(f"{file}: {error.strerror}") from error
-
-
-def _code(error: ClientError) -> str:
-    """The storage's own word for it; its sentence may name an access key."""
-    return str(error.response.get("Error", {}).get("Code", "refused"))

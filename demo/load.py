@@ -33,6 +33,10 @@ _FORGOTTEN_S = 12.0
 _POLL_S = 0.1
 
 
+class ClockPassed(TrafficFailed):
+    """The service was ready after its clock had shown the moment that was asked for."""
+
+
 class Target(BrokerHands, Protocol):
     """A service that runs."""
 
@@ -158,14 +162,7 @@ class Load:
             with stage("groups", "The groups' members join") as bar:
                 members.wait("ready", _READY_S, lambda report: _assigned(bar, report))
             if self._begin_at:
-                early_s = self._begin_at - time.time()
-                if early_s < 0:
-                    raise TrafficFailed(
-                        f"the first message could be sent {-early_s:.0f} s after the service's clock showed"
-                        " the moment that was asked for; start again when the machine is less busy"
-                    )
-                with stage("clock", "Waiting for the service's clock"):
-                    time.sleep(early_s)
+                wait_for_clock(self._begin_at, self._stages)
             with stage("messages", f"Producing and reading {plan.total:,} messages") as bar:
                 producers.begin(plan_file)
                 self._wait_sent(producers, members, plan, _KILL_AT, bar, "")
@@ -223,6 +220,18 @@ class Load:
         return members.count("distinct") - max(
             (count for moment, count in self._read_at if moment <= then), default=0
         )
+
+
+def wait_for_clock(begin_at: float, stages: Stages) -> None:
+    """Until the machine's clock shows it. Raises `ClockPassed`."""
+    early_s = begin_at - time.time()
+    if early_s < 0:
+        raise ClockPassed(
+            f"the first message could be sent {-early_s:.0f} s after the service's clock showed"
+            " the moment that was asked for; start again when the machine is less busy"
+        )
+    with stages.stage("clock", "Waiting for the service's clock"):
+        time.sleep(early_s)
 
 
 def _assigned(bar: Bar, report: dict[str, Any]) -> None:

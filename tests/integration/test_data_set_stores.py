@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from daemon.data_set_store import BucketSettings, BucketStore, DataSetStore, FolderStore, StoreUnavailable
+from daemon.bucket_store import BucketStore
+from daemon.data_set_store import BucketSettings, DataSetStore, FolderStore, StoreUnavailable
 from daemon.settings import Refused
 from tests.integration.buckets import NAME, SECRET_KEY, Bucket, bucket
 from tests.waiting import wait_until

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from daemon.data_set_store import BucketStore, StoreUnavailable
+from daemon.bucket_store import BucketStore
+from daemon.data_set_store import StoreUnavailable
 from spark_usage import datasets
 from spark_usage.configuration import DEFAULT_ASSETS
 from spark_usage.manifest import Catalog

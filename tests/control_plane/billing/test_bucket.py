@@ -5,7 +5,7 @@ from pathlib import Path
 
 from billing import import_actions
 from billing.models import DataSetState, UsageDay
-from daemon.data_set_store import BucketStore
+from daemon.bucket_store import BucketStore
 from tests.control_plane.billing.world import TODAY, World
 from tests.integration.buckets import bucket
 
