@@ -70,6 +70,17 @@ def django_db_modify_db_settings() -> Iterator[None]:
         connections.close_all()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_brokers() -> Iterator[None]:
+    """Tests with brokers have a client of their own."""
+    from control_plane.brokers import client
+    from tests.control_plane.no_brokers import HastyClient
+
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(client, "AdminClient", HastyClient)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _fresh_counts() -> Iterator[None]:
     from control_plane.audit.tallies import tallies

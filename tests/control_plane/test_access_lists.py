@@ -1,10 +1,13 @@
 """Access lists, groups of principals, service accounts and their keys over REST: what they do, what they refuse."""
 
+from collections.abc import Iterator
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.utils import timezone
+from pytest_django.plugin import DjangoDbBlocker
 
 from control_plane.access import actions as key_actions
 from control_plane.access import list_actions, queries
@@ -21,6 +24,7 @@ from penstock.contract.errors import NotFound
 from penstock.rules.access_document import access_list_digest, access_list_json
 from tenants.models import ApiKey, Membership, Person, ServiceAccount
 from tenants.roles import Role, Standing
+from tests.control_plane.rows_of_a_module import rows_of_a_module
 from tests.control_plane.world import ACTOR, House, call, make_house
 
 pytestmark = pytest.mark.django_db
@@ -32,9 +36,16 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
 
 
+@pytest.fixture(scope="module")
+def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[House]:
+    with rows_of_a_module(django_db_blocker):
+        house = make_house("acme")
+        yield house
+
+
 @pytest.fixture
-def house() -> House:
-    return make_house("acme")
+def house(made: House) -> House:
+    return deepcopy(made)
 
 
 def owner(house: House, method: str, path: str, body: Any = None) -> Any:

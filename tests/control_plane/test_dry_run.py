@@ -167,6 +167,7 @@ class _World:
 
     def __init__(self) -> None:
         self.house: House = make_house("acme")
+        self.stranger: House = make_house("other")
         tenant = self.house.tenant
         orders = topics.create_topic(ACTOR, tenant, name="orders", partitions=1, settings={})
         binned = topics.create_topic(ACTOR, tenant, name="binned", partitions=1, settings={})
@@ -332,7 +333,6 @@ def test_a_dry_run_is_permitted_to_those_who_may_make_the_change(
     method: str, route: str, world: _World
 ) -> None:
     path = f"{world.path(route, method)}?dry_run=true"
-    stranger = make_house("other")
     before = rows()
     assert call(method, path, world.body(method, route)).status == 401
     for standing in Standing:
@@ -347,7 +347,7 @@ def test_a_dry_run_is_permitted_to_those_who_may_make_the_change(
         else:
             assert answer.status == 403, (standing, answer.body)
     if route not in ABOUT_NO_TENANT:
-        token = stranger.credentials[Standing.OWNER]
+        token = world.stranger.credentials[Standing.OWNER]
         answer = call(method, path, world.body(method, route), token=token, tenant=world.house.tenant)
         assert answer.status == 404
     assert rows() == before

@@ -1,6 +1,7 @@
 """Histories made from the audit log, and restores: changes like any other, of topics' settings and of access."""
 
 from collections.abc import Iterator
+from copy import deepcopy
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from pytest_django.plugin import DjangoDbBlocker
 
 from control_plane.access import actions as keys
 from control_plane.access import history as access_history
@@ -27,6 +29,7 @@ from penstock.rules.access import Acl
 from quotas.actions import set_limits
 from tenants.models import ApiKey, Membership, ServiceAccount, Tenant
 from tenants.roles import Role, Standing
+from tests.control_plane.rows_of_a_module import rows_of_a_module
 from tests.control_plane.world import ACTOR, Answer, House, call, everything_delivered, make_house
 
 pytestmark = pytest.mark.django_db
@@ -42,14 +45,20 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "ASK_S", 0.05)
 
 
+@pytest.fixture(scope="module")
+def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[House]:
+    with rows_of_a_module(django_db_blocker):
+        house = make_house("acme")
+        actions.create_topic(
+            ACTOR, house.tenant, name="orders", partitions=1, settings={"retention_ms": 24 * HOUR}
+        )
+        everything_delivered()
+        yield house
+
+
 @pytest.fixture
-def house() -> Iterator[House]:
-    made = make_house("acme")
-    actions.create_topic(
-        ACTOR, made.tenant, name="orders", partitions=1, settings={"retention_ms": 24 * HOUR}
-    )
-    everything_delivered()
-    yield made
+def house(made: House) -> Iterator[House]:
+    yield deepcopy(made)
     # Whatever a test did, the log still holds.
     assert first_break(made.tenant.public_id) is None
 

@@ -218,21 +218,26 @@ LISTS = [row for row in MATRIX if str(row.id).startswith("GET ") and "{" not in 
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker and no broker runs here, so no request waits for one."""
     monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
-    monkeypatch.setattr(driving, "ASK_S", 0.05)
-    monkeypatch.setattr(topic_queries, "ASK_S", 0.05)
+    monkeypatch.setattr(driving, "ASK_S", 0.01)
+    monkeypatch.setattr(topic_queries, "ASK_S", 0.01)
 
 
 @pytest.fixture(scope="module")
-def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Watched]:
+def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[tuple[Watched, House]]:
     with rows_of_a_module(django_db_blocker):
         found = watched_tenant()
         everything_delivered()
-        yield found
+        yield found, make_house("umbrella")
 
 
 @pytest.fixture
-def watched(made: Watched) -> Watched:
-    return deepcopy(made)
+def watched(made: tuple[Watched, House]) -> Watched:
+    return deepcopy(made[0])
+
+
+@pytest.fixture
+def stranger(made: tuple[Watched, House]) -> House:
+    return deepcopy(made[1])
 
 
 def test_the_matrix_holds_every_operation_of_the_table() -> None:
@@ -272,9 +277,8 @@ def test_a_credential_that_does_not_hold_gets_nothing(operation: Operation, watc
 
 @pytest.mark.parametrize("operation", MATRIX)
 def test_a_stranger_hears_what_they_would_of_a_thing_that_is_not_there(
-    operation: Operation, watched: Watched
+    operation: Operation, watched: Watched, stranger: House
 ) -> None:
-    stranger = make_house("umbrella")
     real = _any_things(watched)
     nothing = {part: _like(thing) for part, thing in real.items()}
     before = _state(watched.tenant)
@@ -301,8 +305,9 @@ def test_a_stranger_hears_what_they_would_of_a_thing_that_is_not_there(
 
 
 @pytest.mark.parametrize("operation", LISTS)
-def test_lists_of_a_stranger_hold_nothing_of_the_tenant(operation: Operation, watched: Watched) -> None:
-    stranger = make_house("umbrella")
+def test_lists_of_a_stranger_hold_nothing_of_the_tenant(
+    operation: Operation, watched: Watched, stranger: House
+) -> None:
     for standing in sorted(operation.may - OPERATOR):
         answer = call("GET", operation.path, token=stranger.credentials[standing])
         assert answer.status not in (401, 403), answer.body
@@ -463,9 +468,9 @@ def test_a_page_without_a_session_that_holds_leads_to_the_door(
 
 @pytest.mark.parametrize(("name", "parts"), PAGES)
 def test_a_page_of_strangers_is_as_one_that_is_not_there(
-    name: str, parts: list[str], watched: Watched
+    name: str, parts: list[str], watched: Watched, stranger: House
 ) -> None:
-    stranger = _browser(make_house("umbrella").credentials[Standing.OWNER])
+    browser = _browser(stranger.credentials[Standing.OWNER])
     before = _state(watched.tenant)
     real = page_of(watched, name, parts, tenant=CANARY)
     nothing = page_of(watched, name, parts, tenant=_like(CANARY))
@@ -476,7 +481,7 @@ def test_a_page_of_strangers_is_as_one_that_is_not_there(
         )
         pairs.append((theirs, nobodys))
     for existing, missing in pairs:
-        for there, absent in zip(_both(stranger, existing), _both(stranger, missing), strict=True):
+        for there, absent in zip(_both(browser, existing), _both(browser, missing), strict=True):
             assert there[1] in (404, 405), there[:3]
             assert there[1:3] == absent[1:3]
             assert _blind(there[3], watched) == _blind(absent[3], watched)

@@ -1,5 +1,7 @@
 """Organisations: what no member does by way of them that they may not do in a tenant, and in which order it locks."""
 
+from collections.abc import Iterator
+from copy import deepcopy
 from datetime import timedelta
 
 import pytest
@@ -8,6 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from pytest_django.plugin import DjangoDbBlocker
 
 from control_plane.access import actions as access
 from control_plane.access import organisation_actions
@@ -30,6 +33,7 @@ from tenants.models import (
 from tenants.organisations import actions, queries, tenant_actions
 from tenants.people import actions as people
 from tenants.roles import OrganisationRole, Role, Standing
+from tests.control_plane.rows_of_a_module import rows_of_a_module
 from tests.control_plane.world import (
     ACTOR,
     PASSWORD,
@@ -52,9 +56,16 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
 
 
+@pytest.fixture(scope="module")
+def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[House]:
+    with rows_of_a_module(django_db_blocker):
+        house = make_house("acme")
+        yield house
+
+
 @pytest.fixture
-def house() -> House:
-    return make_house("acme")
+def house(made: House) -> House:
+    return deepcopy(made)
 
 
 @pytest.fixture

@@ -1,11 +1,14 @@
 """Who may call what: every address by method and standing, and no address shows one tenant another's."""
 
 from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
+from pytest_django.plugin import DjangoDbBlocker
 
 from control_plane.access import actions as access
 from control_plane.outbox import in_request
@@ -15,6 +18,7 @@ from control_plane.topics import queries as topic_queries
 from control_plane.topics.models import Topic
 from tenants.models import Membership, OrganisationMember, Tenant
 from tenants.roles import ORGANISATION_TABLE, TABLE, OrganisationPermission, Permission, Standing
+from tests.control_plane.rows_of_a_module import rows_of_a_module
 from tests.control_plane.world import ACTOR, House, call, make_house, make_organisation, make_person
 
 pytestmark = pytest.mark.django_db
@@ -241,9 +245,9 @@ ABOUT_NO_TENANT = {
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker and no broker runs here, so no request waits for one."""
     monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
-    monkeypatch.setattr(driving, "ASK_S", 0.1)
-    monkeypatch.setattr(planning, "ASK_S", 0.1)
-    monkeypatch.setattr(topic_queries, "ASK_S", 0.1)
+    monkeypatch.setattr(driving, "ASK_S", 0.01)
+    monkeypatch.setattr(planning, "ASK_S", 0.01)
+    monkeypatch.setattr(topic_queries, "ASK_S", 0.01)
 
 
 def routes(patterns: list[URLPattern | URLResolver], before: str = "") -> Iterator[tuple[str, URLPattern]]:
@@ -266,6 +270,33 @@ def addresses() -> set[tuple[str, str]]:
     return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class _World:
+    """A house with one thing of each kind, and a stranger."""
+
+    house: House
+    stranger: House
+    ids: dict[str, str]
+    """The part of an address -> the thing's id."""
+
+    def path(self, route: str) -> str:
+        for name, value in self.ids.items():
+            route = route.replace(name, value)
+        return f"/{route}"
+
+
+@pytest.fixture(scope="module")
+def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[_World]:
+    with rows_of_a_module(django_db_blocker):
+        house = make_house("acme")
+        yield _World(house=house, stranger=make_house("other"), ids=_things(house))
+
+
+@pytest.fixture
+def world(made: _World) -> _World:
+    return deepcopy(made)
+
+
 def binned(house: House) -> Topic:
     """A topic in the recycle bin."""
     made = topics.create_topic(ACTOR, house.tenant, name="orders-before", partitions=1, settings={})
@@ -275,14 +306,14 @@ def binned(house: House) -> Topic:
     return made
 
 
-def concrete(route: str, house: House) -> str:
+def _things(house: House) -> dict[str, str]:
     topic = topics.create_topic(ACTOR, house.tenant, name="orders", partitions=1, settings={})
     key, _ = access.create_key(ACTOR, house.tenant, name="other")
     somebody, _ = make_person("somebody@acme.example")
     Membership.objects.create(tenant=house.tenant, person=somebody, role="developer")
     organisation = make_organisation(house, house.tenant.name, owning=True)
     OrganisationMember.objects.create(organisation=organisation, person=somebody, role="auditor")
-    values = {
+    return {
         "<str:organisation>": organisation.public_id,
         "<str:person>": somebody.public_id,
         "<str:invitation>": "ivt_none",
@@ -303,9 +334,6 @@ def concrete(route: str, house: House) -> str:
         "<str:plan>": "plc_none",
         "<str:cell>": "none",
     }
-    for name, value in values.items():
-        route = route.replace(name, value)
-    return f"/{route}"
 
 
 def test_every_address_has_its_line_in_the_table() -> None:
@@ -318,12 +346,12 @@ def test_every_permission_has_its_line() -> None:
 
 
 @pytest.mark.parametrize(("method", "route"), sorted(MAY))
-def test_those_may_who_may_and_nobody_else(method: str, route: str) -> None:
-    house = make_house("acme")
+def test_those_may_who_may_and_nobody_else(method: str, route: str, world: _World) -> None:
+    house = world.house
     if (method, route) == ("DELETE", "v1/tenants/<str:tenant>"):
         # The first one who may would close it, and the others' keys would be refused.
         Tenant.objects.filter(pk=house.tenant.pk).update(protected=True)
-    path = concrete(route, house)
+    path = world.path(route)
     assert call(method, path).status == 401
     for standing in Standing:
         tenant = house.tenant if standing is S.OPERATOR else None
@@ -342,9 +370,9 @@ def test_those_may_who_may_and_nobody_else(method: str, route: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "route"), sorted(MAY))
-def test_another_tenants_things_are_not_found(method: str, route: str) -> None:
-    house, stranger = make_house("acme"), make_house("other")
-    path = concrete(route, house)
+def test_another_tenants_things_are_not_found(method: str, route: str, world: _World) -> None:
+    house, stranger = world.house, world.stranger
+    path = world.path(route)
     for standing in (S.OWNER, S.ADMIN, S.DEVELOPER, S.BILLING, S.AUDITOR, S.KEY, S.BOUND_KEY):
         token = stranger.credentials[standing]
         allowed = standing in MAY[method, route]

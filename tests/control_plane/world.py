@@ -1,14 +1,17 @@
 """What tests of the control plane are set in: tenants with people of each role, keys, an operator, and REST calls."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.test import Client
+from django.test.client import Client, ClientHandler
 from django.utils import timezone
 
+from control_plane import config
 from control_plane.access import actions as access
 from control_plane.audit.actor import Actor, ActorKind
+from control_plane.config import Config
 from control_plane.outbox.models import Delivery
 from penstock.contract.ids import SYSTEM_TENANT
 from tenants import actions, tokens
@@ -30,16 +33,25 @@ class House:
 
 def make_person(email: str) -> tuple[Person, str]:
     """A person and the token of one of their sessions."""
-    person = Person.objects.create(email=email)
-    token = tokens.new_token(tokens.SESSION_PREFIX)
-    Session.objects.create(
-        person=person,
-        token_hash=tokens.token_hash(token),
-        source="127.0.0.1",
-        browser="test",
-        expires_at=timezone.now() + actions.SESSION_LENGTH,
-    )
+    ((person, token),) = _make_people([email])
     return person, token
+
+
+def _make_people(emails: Sequence[str]) -> list[tuple[Person, str]]:
+    """In two statements."""
+    people = Person.objects.bulk_create(Person(email=email) for email in emails)
+    made = [(person, tokens.new_token(tokens.SESSION_PREFIX)) for person in people]
+    Session.objects.bulk_create(
+        Session(
+            person=person,
+            token_hash=tokens.token_hash(token),
+            source="127.0.0.1",
+            browser="test",
+            expires_at=timezone.now() + actions.SESSION_LENGTH,
+        )
+        for person, token in made
+    )
+    return made
 
 
 def make_tenant(name: str) -> Tenant:
@@ -49,11 +61,11 @@ def make_tenant(name: str) -> Tenant:
 def make_house(name: str) -> House:
     """A tenant with a person of each role, a key, a bound key, and an operator's token."""
     tenant = make_tenant(name)
-    credentials: dict[Standing, str] = {}
-    for role in Role:
-        person, token = make_person(f"{role}@{name}.example")
-        Membership.objects.create(tenant=tenant, person=person, role=role)
-        credentials[Standing(role.value)] = token
+    people = dict(zip(Role, _make_people([f"{role}@{name}.example" for role in Role]), strict=True))
+    Membership.objects.bulk_create(
+        Membership(tenant=tenant, person=person, role=role) for role, (person, _) in people.items()
+    )
+    credentials = {Standing(role.value): token for role, (_, token) in people.items()}
     _, text = access.create_key(ACTOR, tenant, name="all")
     credentials[Standing.KEY] = text.reveal()
     _, text = access.create_key(ACTOR, tenant, name="bound", topic_prefix="orders", operations=["produce"])
@@ -67,9 +79,12 @@ def make_organisation(house: House, name: str, *, owning: bool = False) -> Organ
     it owns the house's tenant.
     """
     made = Organisation.objects.create(name=name, display_name=name)
-    for role in OrganisationRole:
-        person = Membership.objects.get(tenant=house.tenant, role=role.value).person
-        OrganisationMember.objects.create(organisation=made, person=person, role=role)
+    roles = {role.value: role for role in OrganisationRole}
+    belonging = Membership.objects.filter(tenant=house.tenant, role__in=roles).order_by("pk")
+    OrganisationMember.objects.bulk_create(
+        OrganisationMember(organisation=made, person_id=one.person_id, role=roles[one.role])
+        for one in belonging
+    )
     if owning:
         house.tenant.organisation = made
         house.tenant.save(update_fields=["organisation"])
@@ -79,6 +94,19 @@ def make_organisation(house: House, name: str, *, owning: bool = False) -> Organ
 def everything_delivered() -> None:
     """As if the brokers had heard of everything: no request waits for them."""
     Delivery.objects.filter(delivered_at=None).update(delivered_at=timezone.now())
+
+
+_handlers: list[tuple[Config, ClientHandler]] = []
+"""The last one. Each client would make one of its own."""
+
+
+def _handler() -> ClientHandler:
+    present = config.current()
+    if not _handlers or _handlers[0][0] is not present:
+        made = ClientHandler(enforce_csrf_checks=False)
+        made.load_middleware()
+        _handlers[:] = [(present, made)]
+    return _handlers[0][1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +132,9 @@ def call(
     if tenant is not None:
         given["Penstock-Tenant"] = tenant if isinstance(tenant, str) else tenant.public_id
     data = b"" if body is None else json.dumps(body).encode()
-    response = Client(raise_request_exception=True).generic(
-        method, path, data, content_type="application/json", headers=given
-    )
+    client = Client(raise_request_exception=True)
+    client.handler = _handler()
+    response = client.generic(method, path, data, content_type="application/json", headers=given)
     content = response.getvalue()
     lines = response.headers.get("Content-Type") == "application/x-ndjson"
     shown = json.loads(content) if content[:1] in (b"{", b"[") and not lines else content

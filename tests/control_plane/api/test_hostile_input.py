@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
+from pytest_django.plugin import DjangoDbBlocker
 
 from billing.price_actions import STANDARD_PRICE_BOOK
 from control_plane.outbox import in_request
@@ -17,6 +19,7 @@ from control_plane.topics.models import Topic
 from penstock.contract.errors import ErrorCode
 from tenants.models import Organisation, Session, Tenant
 from tenants.roles import Standing
+from tests.control_plane.rows_of_a_module import rows_of_a_module
 from tests.control_plane.world import (
     ACTOR,
     PASSWORD,
@@ -58,17 +61,23 @@ WRONG: dict[str, Any] = {
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker runs here, so no request waits for one."""
     monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
-    monkeypatch.setattr(driving, "ASK_S", 0.05)
-    monkeypatch.setattr(planning, "ASK_S", 0.05)
+    monkeypatch.setattr(driving, "ASK_S", 0.01)
+    monkeypatch.setattr(planning, "ASK_S", 0.01)
+
+
+@pytest.fixture(scope="module")
+def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[House]:
+    with rows_of_a_module(django_db_blocker):
+        house = make_house("acme")
+        topics.create_topic(ACTOR, house.tenant, name="orders", partitions=3, settings={})
+        make_organisation(house, "acme")
+        everything_delivered()
+        yield house
 
 
 @pytest.fixture
-def house() -> House:
-    made = make_house("acme")
-    topics.create_topic(ACTOR, made.tenant, name="orders", partitions=3, settings={})
-    make_organisation(made, "acme")
-    everything_delivered()
-    return made
+def house(made: House) -> House:
+    return deepcopy(made)
 
 
 def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:

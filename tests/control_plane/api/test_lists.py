@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from drf_spectacular.generators import SchemaGenerator
+from pytest_django.plugin import DjangoDbBlocker
 
 from billing.models import Cut, CutUsage
 from control_plane.brokers import client as broker_client
@@ -31,6 +33,7 @@ from tests.control_plane.api.lists import (
     topics,
     usage,
 )
+from tests.control_plane.rows_of_a_module import rows_of_a_module
 from tests.control_plane.world import Answer, House, call, make_house
 
 pytestmark = pytest.mark.django_db
@@ -54,9 +57,16 @@ def said(running: tuple[Cluster, Any], monkeypatch: pytest.MonkeyPatch) -> Clust
     return said
 
 
+@pytest.fixture(scope="module")
+def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[House]:
+    with rows_of_a_module(django_db_blocker):
+        house = make_house("acme")
+        yield house
+
+
 @pytest.fixture
-def house() -> House:
-    return make_house("acme")
+def house(made: House) -> House:
+    return deepcopy(made)
 
 
 Read = Callable[..., Answer]

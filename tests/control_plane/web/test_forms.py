@@ -1,6 +1,7 @@
 """What is wrong with a form stands at its field, tied to it for readers of screens, and what was typed stays."""
 
 from collections.abc import Iterator
+from copy import deepcopy
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from django.http import QueryDict
 from django.test import Client
+from pytest_django.plugin import DjangoDbBlocker
 
 from control_plane.outbox import in_request
 from control_plane.topics import actions as topics
@@ -16,6 +18,7 @@ from penstock.contract.errors import AlreadyExists, InvalidRequest
 from penstock.rules.names import OPERATIONS
 from tenants.models import ApiKey, Person, Tenant
 from tenants.roles import Standing
+from tests.control_plane.rows_of_a_module import rows_of_a_module
 from tests.control_plane.web.test_pages import NEW_TOPIC
 from tests.control_plane.world import ACTOR, PASSWORD, House, everything_delivered, make_house
 from web.forms.fields import TEXT_MAX, moment_ms
@@ -73,12 +76,18 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_request.deliver_now, "__defaults__", (0.0,))
 
 
+@pytest.fixture(scope="module")
+def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[House]:
+    with rows_of_a_module(django_db_blocker):
+        house = make_house("acme")
+        topics.create_topic(ACTOR, house.tenant, name="orders", partitions=3, settings={})
+        everything_delivered()
+        yield house
+
+
 @pytest.fixture
-def house() -> House:
-    made = make_house("acme")
-    topics.create_topic(ACTOR, made.tenant, name="orders", partitions=3, settings={})
-    everything_delivered()
-    return made
+def house(made: House) -> House:
+    return deepcopy(made)
 
 
 @pytest.fixture
