@@ -112,7 +112,10 @@ def _files(config: Config) -> Iterator[Finding]:
         yield usable_folder("datasets", config.datasets)
     yield usable_folder("state", config.state_directory)
     for name, url in (("database_url", config.database_url), ("celery_broker_url", config.celery_broker_url)):
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            continue  # named above: it is no address
         if parts.scheme == "sqlite":
             yield usable_folder(name, Path(unquote(parts.path.replace("//", "/", 1))).parent)
         elif parts.scheme == "filesystem":

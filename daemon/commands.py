@@ -1,8 +1,9 @@
 """`penstock config check`: what is wrong with a configuration, before its process is started."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -78,7 +79,7 @@ def findings(
         values = settings.object_in(file)
     except ConfigurationError as error:
         return (Checked(kinds=(kind or "?",), finding=refused(error, file)),)
-    known = tuple(_kinds())
+    known = _kinds()
     chosen = tuple(one for one in known if (one.name == kind if kind else one.recognizes(values)))
     if not chosen:
         return (Checked(kinds=(kind or "?",), finding=_nothing_known(kind)),)
@@ -91,15 +92,18 @@ def findings(
     )
 
 
-def _kinds() -> Iterator[Kind]:
+@cache
+def _kinds() -> tuple[Kind, ...]:
     """Those whose package is installed, in the order of their names in the command."""
     points = {point.name: point for point in entry_points(group=KINDS)}
+    found: list[Kind] = []
     for name in NAMES:
         try:
             if name in points:
-                yield points[name].load()
+                found.append(points[name].load())
         except ModuleNotFoundError:
             continue
+    return tuple(found)
 
 
 def _nothing_known(kind: str | None) -> Finding:
