@@ -14,7 +14,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from msgspec import Meta
 
 from daemon import server_tls, settings
-from daemon.data_set_store import BucketSettings, DataSetStore, open_store
+from daemon.data_set_store import BucketSettings, DataSetStore
+from daemon.data_set_stores import open_store
 from daemon.server_tls import ServerTls
 from daemon.settings import Refused, Secret, Settings
 from daemon.tls import IdentityConfig

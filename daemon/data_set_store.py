@@ -220,16 +220,6 @@ class FolderStore:
             return ""
 
 
-def open_store(folder: Path, bucket: BucketSettings | None) -> DataSetStore:
-    """Where the configuration says: the bucket, or else the folder. Raises `StoreUnavailable`."""
-    if bucket is None:
-        return FolderStore(folder)
-    # A quarter of a second of processor time, which most services never need.
-    from daemon.bucket_store import BucketStore
-
-    return BucketStore(bucket)
-
-
 @contextmanager
 def _unavailable(path: Path) -> Iterator[None]:
     """What the file system refuses is `StoreUnavailable`."""

@@ -12,7 +12,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from daemon import settings
-from daemon.data_set_store import BucketSettings, DataSetStore, open_store
+from daemon.data_set_store import BucketSettings, DataSetStore
+from daemon.data_set_stores import open_store
 from daemon.server_tls import ServerTls, check_database
 from daemon.settings import Refused, Secret, Settings
 from penstock.contract.errors import ConfigurationError

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -98,7 +99,7 @@ def test_hostile_reports_are_refused_each_on_its_own() -> None:
             cluster.network, period.loop.process("liar"), "c", authorization=f"Bearer {cluster.api_key}"
         ).call
         key = log_pb2.ReportedKey(key=b"lie", size=3, messages=2**64 - 1)
-        own = {"topic_id": where.topic_id, "messages": 2**64 - 1, "over_ms": 2**32 - 1}
+        own: dict[str, Any] = {"topic_id": where.topic_id, "messages": 2**64 - 1, "over_ms": 2**32 - 1}
         request = log_pb2.ReportKeysRequest(
             partitions=[
                 log_pb2.KeyReport(**own, keys=[key]),

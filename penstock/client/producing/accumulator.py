@@ -334,6 +334,18 @@ class RecordAccumulator:
         if self.sampler is not None:
             self.sampler.forget(topic)
 
+    def slow_down(self, queue: PartitionQueue, wait_ms: float, now: float) -> float:
+        """A broker asks for it, or with 0 no more. Messages without a key go elsewhere meanwhile. Returns how much
+        longer the partition waits, in ms.
+        """
+        if wait_ms:
+            self.slowed[queue] = None
+        longer_ms = queue.slow_down(now, wait_ms)
+        route = self.routes.get(queue.topic)
+        if wait_ms and route is not None and route.queues[route.sticky] is queue:
+            route.advance_sticky(now, self.has_its_share)
+        return longer_ms
+
     def has_its_share(self, queue: PartitionQueue) -> bool:
         """Whether a slowed partition has as much of the buffer as it may, so that the rest is left for the others: an
         even share of what all slowed ones may have, and nothing more while they have all of that.

@@ -417,16 +417,12 @@ class ProducerCore:
         self._after_outcome(queue)
 
     def _slow_down(self, queue: PartitionQueue, wait_ms: float, now: float) -> None:
-        """Its producers do not come back at the same moment. Messages without a key go elsewhere meanwhile."""
+        """Its producers do not come back at the same moment."""
         if wait_ms:
             wait_ms = queue.believed_ms(
                 wait_ms, now, self._random.random(), self.settings.delivery_timeout_ms
             )
-            self.accumulator.slowed[queue] = None
-        self.slowed_ms += queue.slow_down(now, wait_ms)
-        route = self._routes.get(queue.topic)
-        if wait_ms and route is not None and route.queues[route.sticky] is queue:
-            route.advance_sticky(now, self.accumulator.has_its_share)
+        self.slowed_ms += self.accumulator.slow_down(queue, wait_ms, now)
 
     def stream_lost(self, token: int, code: int | None, message: str, now: float) -> None:
         """A stream ended, could not be opened, or was given up. With a `code` that no retry cures, its

@@ -53,7 +53,12 @@ def test_only_for_who_may_read_the_messages_are_brokers_asked(
     )
     asked: list[str] = []
     monkeypatch.setattr(topics, "person_may", lambda *question: allowed)
-    monkeypatch.setattr(topics, "hot_keys", lambda tenant, name: asked.append(name) or KEYS)
+
+    def hot_keys(tenant: object, name: str) -> object:
+        asked.append(name)
+        return KEYS
+
+    monkeypatch.setattr(topics, "hot_keys", hot_keys)
     row: Any = SimpleNamespace(name="orders")
     assert (topics._hot_keys(access, row) is KEYS) is shown
     assert asked == (["orders"] if shown else [])

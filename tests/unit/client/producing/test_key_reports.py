@@ -123,7 +123,7 @@ def test_a_producer_closes_while_its_report_is_under_way() -> None:
     runner, producer = started()
     send(runner, producer, [b"hot"], 8_000)
     for broker in list(runner.cluster.brokers):
-        runner.cluster.silent[broker] = runner.now
+        runner.cluster.silent[broker] = None
     runner.run(ROUND_MS)
     assert (0, "ReportKeys") in runner.calls
     producer.close(runner.now)

@@ -67,7 +67,8 @@ def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
         async def list_groups(self, caller: Caller, request: bytes) -> bytes:
             raise AssertionError("it has to wait")
 
-    others = dict.fromkeys(("streams", "calls", "proofs", "commitments", "deletion", "scrubber"), Unasked())
+    names = ("streams", "calls", "proofs", "commitments", "deletion", "scrubber", "key_reports")
+    others = dict.fromkeys(names, Unasked())
     service = client_service(cast(Any, SimpleNamespace(groups=Groups(), **others)), door, fair, unlimited)
     caller, beat, joins = of(ACME), request(1), request(0, "orders")
 
@@ -101,7 +102,7 @@ def test_a_beat_counts_as_a_request_and_goes_on_where_other_calls_are_refused() 
     hands, (door, _) = Hands(), gate()
     pace = Pace(10 * REQUEST_UNITS)
     requests = RequestTurns(lambda limit: pace, lambda tenant, key_id, name: None, hands, NodeStats())
-    names = ("streams", "calls", "groups", "proofs", "commitments", "deletion", "scrubber")
+    names = ("streams", "calls", "groups", "proofs", "commitments", "deletion", "scrubber", "key_reports")
     parts: Any = SimpleNamespace(**dict.fromkeys(names, MagicHands()))
     service = client_service(parts, door, Fairness(hands, NodeStats()), requests)
 
