@@ -15,7 +15,7 @@ from penstock.rules.access import Acl
 from quotas.actions import set_limits
 from tenants.models import ApiKey
 from tenants.roles import Standing
-from tests.control_plane.test_history import HOUR, acl, last_number, owner, says
+from tests.control_plane.history.restoring import HOUR, acl, last_number, owner, says
 from tests.control_plane.world import ACTOR, House, everything_delivered, make_house
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ from control_plane.outbox import in_request
 from control_plane.topics import actions, queries
 from penstock.cli.__main__ import run
 from penstock.rules.access import Acl
-from tests.control_plane.test_history import HOUR, acl, last_number, owner, says
+from tests.control_plane.history.restoring import HOUR, acl, last_number, owner, says
 from tests.control_plane.world import ACTOR, House, everything_delivered, make_house
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -1,0 +1,1 @@
+"""Histories of objects, and restores."""
