@@ -17,6 +17,7 @@ from typing import Any
 
 from django.core.handlers.wsgi import get_path_info
 from django.urls import Resolver404, ResolverMatch, resolve
+from rest_framework.views import APIView
 
 from control_plane.api import addresses, metrics
 from control_plane.api.middleware import HEADER, request_id_of
@@ -133,7 +134,7 @@ class EarlyRefusals:
             in_path = view.wanted_tenant is not TenantView.wanted_tenant
             parts += [environ.get("HTTP_PENSTOCK_TENANT", ""), match.route if in_path else ""]
             parts += [str(match.kwargs) if in_path else ""]
-        elif CallerThrottle not in view.throttle_classes:
+        elif CallerThrottle not in view.throttle_classes or view.get_throttles is not APIView.get_throttles:
             return None
         text = "\0".join(f"{len(part)}:{part}" for part in parts)
         return hashlib.blake2b(text.encode(errors="surrogatepass"), key=self._secret, digest_size=32).digest()

@@ -240,7 +240,8 @@ class OrganisationMemberView(OrganisationView):
             if etags.HEADER in request.headers:
                 # In the order that the action has too.
                 actions.check_may_touch(self.actor, self.organisation, person)
-                actions.lock_tenants(self.organisation, person)
+                naming = organisation_actions.tenants_naming(self.organisation, person)
+                actions.lock_tenants(self.organisation, person, naming)
                 actions.locked(self.organisation)
                 etags.check(request, self._tag(person))
             organisation_actions.remove_member(self.actor, self.organisation, person)

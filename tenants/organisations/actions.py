@@ -6,11 +6,11 @@ leave, except the last owner. Where a tenant of it requires a second factor, who
 tenants that a member made by a role that they lose are revoked with it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from control_plane.audit import actions as audit
@@ -259,23 +259,26 @@ def change_role(actor: Actor, organisation: Organisation, person: str, *, role: 
     return row
 
 
-def remove(actor: Actor, organisation: Organisation, person: str) -> Person:
-    """A person (a public id) leaves the organisation, by their own wish or another's.
+def remove(
+    actor: Actor, organisation: Organisation, person: str, naming: Callable[[], Collection[int]] = tuple
+) -> tuple[Person, set[int]]:
+    """A person (a public id) leaves the organisation, by their own wish or another's. `naming`: tenants (rows) in which
+    the caller has to change something too. Returns who left, and the tenants that are locked.
 
     Raises `NotFound`, `InvalidRequest` (the last owner), `Forbidden`, `PreconditionFailed` (as `change_role`).
     """
     check_may_touch(actor, organisation, person)
     with transaction.atomic():
-        known = lock_tenants(organisation, person)
+        known = lock_tenants(organisation, person, naming())
         own = lock_organisation(actor, organisation)
-        check_no_other_tenant(organisation, person, known)
+        check_no_other_tenant(organisation, person, known, naming())
         leaves = person == actor.id
         row = _check_touch(own, actor, organisation, person, None)
         before = {"name": row.person.email, "role": row.role}
         record(actor, organisation, "member.leave" if leaves else "member.remove", person, before=before)
         row.delete()
         _revoke_beyond(actor, organisation, row.person, reason=f"{row.person.email} left {organisation.name}")
-    return row.person
+    return row.person, known
 
 
 def _revoke_beyond(actor: Actor, organisation: Organisation, person: Person, *, reason: str) -> None:
@@ -305,21 +308,30 @@ def locked(organisation: Organisation) -> Organisation:
     return row
 
 
-def lock_tenants(organisation: Organisation, person: str) -> set[int]:
-    """Lock the organisation's tenants in which the person has keys, before the organisation, and after
-    `check_may_touch`. The locked rows. The other tenants go on meanwhile.
+def lock_tenants(organisation: Organisation, person: str, naming: Collection[int] = ()) -> set[int]:
+    """Lock the organisation's tenants in which the person has keys, and those in `naming`, before the organisation, and
+    after `check_may_touch`. The locked rows. The other tenants go on meanwhile.
     """
-    rows = _with_keys_of(organisation, person).select_for_update(no_key=True)
+    rows = _touched(organisation, person, naming).select_for_update(no_key=True)
     return set(rows.values_list("pk", flat=True))
 
 
-def check_no_other_tenant(organisation: Organisation, person: str, known: set[int]) -> None:
-    """Raise `PreconditionFailed` if the person has keys in a tenant of the locked organisation beside the locked ones:
-    after the organisation none must be locked.
+def check_no_other_tenant(
+    organisation: Organisation, person: str, known: set[int], naming: Collection[int] = ()
+) -> None:
+    """Raise `PreconditionFailed` if there is such a tenant of the locked organisation beside the locked ones: after the
+    organisation none must be locked.
     """
-    other = _with_keys_of(organisation, person).exclude(pk__in=known).first()
+    other = _touched(organisation, person, naming).exclude(pk__in=known).first()
     if other is not None:
-        raise PreconditionFailed(f"{other.name} has new keys of them since a moment ago; do it again")
+        raise PreconditionFailed(
+            f"{other.name} has new keys of them, or names them, since a moment ago; do it again"
+        )
+
+
+def _touched(organisation: Organisation, person: str, naming: Collection[int]) -> QuerySet[Tenant]:
+    keyed = _with_keys_of(organisation, person).values("pk")
+    return queries.tenants(organisation).filter(Q(pk__in=naming) | Q(pk__in=keyed)).order_by("pk")
 
 
 def _with_keys_of(organisation: Organisation, person: str) -> QuerySet[Tenant]:

@@ -159,6 +159,15 @@ def test_a_long_count_is_not_remembered_longer_than_a_second(entry: Entry, slow_
     assert entry.call(owner).early
 
 
+def test_a_call_that_its_view_counts_otherwise_is_the_views_to_refuse(
+    entry: Entry, slow_caller: None
+) -> None:
+    token = make_house("acme").credentials[Standing.OWNER]
+    assert entry.refused(token, "/v1/email").body["limit"] == "rest:caller"
+    assert entry.call(token, "/v1/email").early
+    assert not entry.call(token, "/v1/email/change", method="POST").early
+
+
 def test_a_caller_over_its_own_rate_is_refused_whatever_tenant_it_names(
     entry: Entry, slow_caller: None
 ) -> None:

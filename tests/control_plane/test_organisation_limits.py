@@ -1,6 +1,6 @@
 """Organisations: what no member does by way of them that they may not do in a tenant, and in which order it locks."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from copy import deepcopy
 from datetime import timedelta
 
@@ -13,12 +13,12 @@ from django.utils import timezone
 from pytest_django.plugin import DjangoDbBlocker
 
 from control_plane.access import actions as access
-from control_plane.access import organisation_actions
+from control_plane.access import list_actions, organisation_actions
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.mail.models import Mail
 from control_plane.outbox import in_request
 from penstock.contract.errors import Forbidden, InvalidRequest, NotFound, PenstockError, PreconditionFailed
-from penstock.rules.access import TOPIC, Scope
+from penstock.rules.access import TOPIC, Acl, Scope
 from penstock.rules.names import AUDIT_TOPIC
 from tenants import joining
 from tenants.models import (
@@ -378,14 +378,58 @@ def test_a_change_of_a_member_locks_only_tenants_in_which_they_have_keys(
     assert ranges and all("tenants_apikey" in sql or f"= {house.tenant.pk} " in sql for sql in ranges), ranges
 
 
+def test_a_removal_locks_tenants_that_name_the_member_before_the_organisation_and_no_others(
+    organisation: Organisation, house: House
+) -> None:
+    other = make_tenant("globex")
+    Tenant.objects.filter(pk=other.pk).update(organisation=organisation)
+    person, _ = member(organisation, OrganisationRole.ADMIN)
+    owner = acting(of_house(house, Role.OWNER))
+    everyone = Acl(effect="allow", principal="everyone", resource="topic", name="t", literal=True)
+    list_actions.add_acls(owner, other, [everyone])
+    _, group = list_actions.create_group(
+        owner, house.tenant, name="admins", members=[f"person:{person.public_id}"]
+    )
+    with CaptureQueriesContext(connection) as made:
+        organisation_actions.remove_member(owner, organisation, person.public_id)
+    locks = [sql["sql"] for sql in made.captured_queries if "FOR NO KEY UPDATE" in sql["sql"]]
+    tables = [sql.split(" FROM ")[1].split()[0].strip('"') for sql in locks]
+    tenants = [sql for sql, table in zip(locks, tables, strict=True) if table == "tenants_tenant"]
+    assert tables.index("tenants_tenant") < tables.index("tenants_organisation")
+    assert f"IN ({house.tenant.pk})" in tenants[0]
+    assert not [sql for sql in tenants if f"= {other.pk} " in sql]
+    group.refresh_from_db()
+    assert group.members == []
+
+
+def test_a_tenant_that_names_the_member_meanwhile_makes_the_removal_begin_newly(
+    organisation: Organisation, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person, _ = member(organisation, OrganisationRole.ADMIN)
+    owner = acting(of_house(house, Role.OWNER))
+    named = Acl(
+        effect="deny", principal=f"person:{person.public_id}", resource="topic", name="t", literal=True
+    )
+    lock = actions.lock_tenants
+
+    def slow(organisation: Organisation, of: str, naming: Collection[int] = ()) -> set[int]:
+        known = lock(organisation, of, naming)
+        list_actions.add_acls(owner, house.tenant, [named])
+        return known
+
+    monkeypatch.setattr(actions, "lock_tenants", slow)
+    with pytest.raises(PreconditionFailed, match="or names them"):
+        organisation_actions.remove_member(owner, organisation, person.public_id)
+
+
 def test_a_key_that_a_member_makes_elsewhere_meanwhile_makes_the_change_begin_newly(
     organisation: Organisation, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     person, _ = member(organisation, OrganisationRole.ADMIN)
     lock = actions.lock_tenants
 
-    def slow(organisation: Organisation, of: str) -> set[int]:
-        known = lock(organisation, of)
+    def slow(organisation: Organisation, of: str, naming: Collection[int] = ()) -> set[int]:
+        known = lock(organisation, of, naming)
         access.create_key(acting(person), house.tenant, name="hers")
         return known
 

@@ -11,13 +11,13 @@ from control_plane.access.queries import person_may
 from control_plane.outbox import in_request
 from control_plane.placement.hot import hot_partitions_of
 from control_plane.topics import actions, bin_actions, creation, queries
-from control_plane.topics.hot_keys import HotKeysOfTopic, hot_keys
+from control_plane.topics.hot_keys import HotKeysOfTopic
 from control_plane.topics.models import Topic
 from penstock.contract.errors import NotFound, PenstockError
 from penstock.rules.access import CONSUME
 from quotas.queries import limits_of
 from tenants.roles import Permission
-from web import charts, live, notices
+from web import charts, hot_keys, live, notices
 from web.broker_access import brokers
 from web.flows import flows
 from web.forms.console_form import posted
@@ -112,10 +112,7 @@ def _hot_keys(access: TenantAccess, row: Topic) -> HotKeysOfTopic | None:
         access.tenant, access.person, CONSUME, row.name, access.actor.source
     ):
         return None
-    try:
-        return hot_keys(access.tenant, row.name)
-    except PenstockError:
-        return None
+    return hot_keys.seen.of(access.tenant, row.name, row.topic_id)
 
 
 @in_tenant(Permission.TOPICS_WRITE)

@@ -1,13 +1,14 @@
 """What the page of a topic shows of hot keys, and to whom it is not asked for."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from django.template.loader import render_to_string
 
 from control_plane.topics.hot_keys import HotKey, HotKeysOfPartition, HotKeysOfTopic
 from penstock.contract.errors import BrokerUnavailable
+from web import hot_keys
 from web.views import topics
 
 KEYS = HotKeysOfTopic(
@@ -53,25 +54,36 @@ def test_only_for_who_may_read_the_messages_are_brokers_asked(
     )
     asked: list[str] = []
     monkeypatch.setattr(topics, "person_may", lambda *question: allowed)
-
-    def hot_keys(tenant: object, name: str) -> object:
-        asked.append(name)
-        return KEYS
-
-    monkeypatch.setattr(topics, "hot_keys", hot_keys)
-    row: Any = SimpleNamespace(name="orders")
-    assert (topics._hot_keys(access, row) is KEYS) is shown
+    seen = SimpleNamespace(of=lambda *topic: asked.append(topic[1]))
+    monkeypatch.setattr(hot_keys, "seen", seen)
+    row: Any = SimpleNamespace(name="orders", topic_id="0a")
+    topics._hot_keys(access, row)
     assert asked == (["orders"] if shown else [])
 
 
-def test_the_page_is_shown_without_them_while_no_broker_says_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(tenant: object, name: str) -> HotKeysOfTopic:
-        raise BrokerUnavailable("no broker answers")
+def test_brokers_are_asked_once_in_a_while_however_many_pages_are_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, asked, tenant = [100.0], [], cast(Any, None)
 
-    access: Any = SimpleNamespace(
-        may=lambda permission: True, tenant=None, person=None, actor=SimpleNamespace(source="")
+    def ask(tenant: object, name: str) -> HotKeysOfTopic:
+        asked.append(name)
+        before = KEYS if len(asked) == 2 else None
+        assert seen.of(cast(Any, tenant), name, name) is before, "nobody waits beside the one who asks"
+        if len(asked) == 2:
+            raise BrokerUnavailable("no broker answers")
+        return KEYS
+
+    monkeypatch.setattr(hot_keys, "hot_keys", ask)
+    monkeypatch.setattr(hot_keys, "KEPT_MAX", 2)
+    seen = hot_keys.HotKeysSeen(lambda: now[0])
+    for _ in range(3):
+        assert seen.of(tenant, "orders", "orders") is KEYS
+    now[0] += hot_keys.KEPT_S
+    assert seen.of(tenant, "orders", "orders") is None, "what no broker says is not shown"
+    assert asked == ["orders", "orders"]
+    for name in ("second", "third"):
+        assert seen.of(tenant, name, name) is KEYS
+    assert seen.of(tenant, "orders", "orders") is KEYS and asked[-2:] == ["third", "orders"], (
+        "it was forgotten"
     )
-    monkeypatch.setattr(topics, "person_may", lambda *question: True)
-    monkeypatch.setattr(topics, "hot_keys", gone)
-    row: Any = SimpleNamespace(name="orders")
-    assert topics._hot_keys(access, row) is None

@@ -166,6 +166,26 @@ def test_a_process_starts_behind_brokers_within_its_session_and_beside_other_ses
     child.wait(PATIENCE_S)
 
 
+def test_a_session_is_lowered_when_the_system_takes_the_change(
+    service: ServiceDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = started(service, sleeper("forks", _FORKS))
+    written: list[str] = []
+
+    def write_text(path: Path, text: str, encoding: str) -> int:
+        written.append(f"{path} {text}")
+        if len(written) < 3:
+            raise BlockingIOError("one change in 100 ms")
+        return len(text)
+
+    monkeypatch.setattr(Path, "write_text", write_text)
+    lower(child.pid, 7)
+    assert written == [f"/proc/{child.pid}/autogroup 7"] * 3
+    monkeypatch.undo()
+    assert stop(service, [sleeper("forks", "")], 5.0) == ()
+    child.wait(PATIENCE_S)
+
+
 def test_what_has_ended_is_not_lowered() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait(PATIENCE_S)
