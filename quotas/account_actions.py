@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from django.db import transaction
 
 from control_plane.audit import actions as audit
-from control_plane.audit.actor import Actor
+from control_plane.audit.actor import Actor, ActorKind
 from penstock.contract import limits
-from penstock.contract.errors import InvalidRequest, LimitExceeded
+from penstock.contract.errors import Forbidden, InvalidRequest, LimitExceeded
 from penstock.rules.principal_limits import PRINCIPAL_LIMIT_NAMES
 from quotas.account_queries import own_limits
 from quotas.actions import check_limit
 from quotas.models import AccountLimits
 from tenants import actions as tenants
 from tenants import queries
-from tenants.models import ServiceAccount, Tenant
+from tenants.models import ApiKey, ServiceAccount, Tenant
 
 EVERY_NAME = "every service account"
 """What the audit log calls all those that have no limits of their own."""
@@ -31,7 +31,7 @@ def set_account_limits(
     named, an account has from those of each. The tenant as it is delivered.
 
     Raises `InvalidRequest` (a value; no limit; the service's own tenant), `NotFound` (the account was deleted),
-    `LimitExceeded` (too many accounts).
+    `LimitExceeded` (too many accounts), `Forbidden` (they are those of the account whose key acts).
     """
     tenants.check_not_the_service(tenant)
     for name in PRINCIPAL_LIMIT_NAMES:
@@ -47,6 +47,7 @@ def set_account_limits(
         before = _described(row)
         if before == values:
             return locked
+        _check_not_its_own(actor, locked, account, before, values)
         if row is None:
             if account is not None:
                 _check_one_more(locked)
@@ -60,16 +61,46 @@ def set_account_limits(
 
 def remove_account_limits(actor: Actor, tenant: Tenant, account: ServiceAccount | None) -> Tenant:
     """The account has no limits of its own any more, or there are none of each (None). The tenant as it is delivered;
-    nothing changes if there were none."""
+    nothing changes if there were none. Raises `Forbidden` (they are those of the account whose key acts)."""
     with transaction.atomic():
         locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         row = AccountLimits.objects.filter(tenant=locked, account=account).first()
         if row is None:
             return locked
         before = _described(row)
+        _check_not_its_own(actor, locked, account, before, {})
         row.delete()
         _record(actor, locked, account, "account_limits.remove", before, {})
         return tenants.touch_tenant(actor, locked)
+
+
+def _check_not_its_own(
+    actor: Actor,
+    tenant: Tenant,
+    account: ServiceAccount | None,
+    before: Mapping[str, int | None],
+    after: Mapping[str, int | None],
+) -> None:
+    """A key of a service account must not lift the account's limits, nor change those of each where it has them. Under
+    the tenant's lock.
+    """
+    if actor.kind is not ActorKind.KEY:
+        return
+    own = ServiceAccount.objects.filter(
+        pk__in=ApiKey.objects.filter(tenant=tenant, public_id=actor.id).values("service_account")
+    ).first()
+    if own is None:
+        return
+    if account is None:
+        row = AccountLimits.objects.filter(tenant=tenant, account=own).first()
+        taken = [name for name in PRINCIPAL_LIMIT_NAMES if getattr(row, name, None) is None]
+        concerned = any((before.get(name) or 0) != (after.get(name) or 0) for name in taken)
+    else:
+        concerned = account.pk == own.pk
+    if concerned:
+        raise Forbidden(
+            f"{own.name}: a service account does not change its own limits; use another key or sign in"
+        )
 
 
 def _check_one_more(tenant: Tenant) -> None:

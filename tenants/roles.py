@@ -56,6 +56,7 @@ class Permission(StrEnum):
     ACCESS_READ = "access.read"
     ACCESS_WRITE = "access.write"
     ACCESS_REPORT = "access.report"
+    ACCOUNT_LIMITS_WRITE = "account_limits.write"
     QUOTAS_READ = "quotas.read"
     QUOTAS_WRITE = "quotas.write"
     AUDIT_READ = "audit.read"
@@ -98,6 +99,8 @@ TABLE = MappingProxyType(
         ),
         # Access lists, groups of principals, service accounts and their keys: who may write them may do all they grant.
         Permission.ACCESS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.KEY}),
+        # Limits of service accounts act within the tenant's, so those who write the accounts set them too.
+        Permission.ACCOUNT_LIMITS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.KEY, _S.OPERATOR}),
         # Reports name every person and key together, so who may look some of it up may not read them.
         Permission.ACCESS_REPORT: frozenset({_S.OWNER, _S.ADMIN, _S.AUDITOR, _S.OPERATOR}),
         Permission.QUOTAS_READ: frozenset({*_PEOPLE, _S.KEY, _S.OPERATOR}),

@@ -6,6 +6,7 @@ from web.views import (
     access,
     access_reports,
     account,
+    account_limits,
     accounts,
     addresses,
     audit,
@@ -131,6 +132,10 @@ urlpatterns: list[URLPattern] = [
     path(f"{TENANT}/access/reports/<str:month>", access_reports.report, name="access-report"),
     path(f"{TENANT}/access/reports/<str:month>/<str:form>", access_reports.file, name="access-report-file"),
     path(f"{TENANT}/access/report-mails", access_reports.set_mails, name="access-report-mails"),
+    path(f"{TENANT}/access/account-limits", account_limits.each_account_limits, name="each-account-limits"),
+    path(
+        f"{TENANT}/access/accounts/<str:account>/limits", account_limits.account_limits, name="account-limits"
+    ),
     path(f"{TENANT}/access/new-account", principals.new_account, name="new-account"),
     path(f"{TENANT}/access/accounts/<str:account>/delete", principals.delete_account, name="delete-account"),
     path(f"{TENANT}/access/accounts/<str:account>/restore", history.restore_account, name="restore-account"),

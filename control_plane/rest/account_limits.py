@@ -97,8 +97,8 @@ class AllAccountLimitsView(TenantView):
 class _LimitsView(TenantView):
     permissions: ClassVar[Any] = {
         "GET": Permission.QUOTAS_READ,
-        "PUT": Permission.QUOTAS_WRITE,
-        "DELETE": Permission.QUOTAS_WRITE,
+        "PUT": Permission.ACCOUNT_LIMITS_WRITE,
+        "DELETE": Permission.ACCOUNT_LIMITS_WRITE,
     }
     conditional = frozenset({"PUT", "DELETE"})
     dry_run = frozenset({"PUT", "DELETE"})
@@ -153,7 +153,7 @@ class EachAccountLimitsView(_LimitsView):
         },
     )
     def put(self, request: Request) -> Response:
-        """Operators: set what each service account has that has no limits of its own."""
+        """Set what each service account has that has no limits of its own."""
         return self.put_limits(request, None)
 
     @extend_schema(
@@ -166,7 +166,7 @@ class EachAccountLimitsView(_LimitsView):
         },
     )
     def delete(self, request: Request) -> Response:
-        """Operators: service accounts without limits of their own have only the tenant's from now on."""
+        """Service accounts without limits of their own have only the tenant's from now on."""
         return self.remove_limits(request, None)
 
 
@@ -191,8 +191,8 @@ class AccountLimitsView(_LimitsView):
         },
     )
     def put(self, request: Request, account: str) -> Response:
-        """Operators: set the limits of a service account, all of them. They hold for all its keys together, also for
-        those that are made later, and the tenant's hold as well."""
+        """Set the limits of a service account, all of them. They hold for all its keys together, also for those that
+        are made later, and the tenant's hold as well. Its own keys may not."""
         return self.put_limits(request, tenants.service_account(self.tenant, account))
 
     @extend_schema(
@@ -205,7 +205,7 @@ class AccountLimitsView(_LimitsView):
         },
     )
     def delete(self, request: Request, account: str) -> Response:
-        """Operators: the service account has what each has from now on."""
+        """The service account has what each has from now on. Its own keys may not do it."""
         return self.remove_limits(request, tenants.service_account(self.tenant, account))
 
 

@@ -25,6 +25,7 @@ _OF_THE_TENANT = MappingProxyType(
         Permission.INVOICES_READ: DESCRIBE,
         Permission.KEYS_WRITE: ALTER,
         Permission.ACCESS_WRITE: ALTER,
+        Permission.ACCOUNT_LIMITS_WRITE: ALTER,
     }
 )
 """What a key's principal must be allowed to do to the tenant, where the tenant has an access list."""

@@ -1,24 +1,20 @@
 """`penstock limits …`: rates that service accounts have beside their tenant's; over REST."""
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import click
 
-from penstock.cli.cluster import operator_token, token_option
 from penstock.cli.dry_run import ChangingCommand
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, progress, say
-from penstock.cli.rest import client_with, rest_client, settings
 from penstock.cli.topic_changes import timeout_option
-from penstock.rest.client import RestClient, segment
+from penstock.cli.whose import client_for, whose_option
+from penstock.rest.client import segment
 
 _NAMES = ("produce_bytes_per_s", "consume_bytes_per_s", "requests_per_s")
 _EACH = "each other"
-_tenant_option = click.option(
-    "--tenant", "tenant_id", required=True, metavar="ID", help="The tenant whose service account it is."
-)
+_whose = whose_option("service account")
 
 
 @click.group(name="limits", cls=Group, path=("limits",))
@@ -26,11 +22,16 @@ def limits() -> None:
     """Limits of service accounts beside the tenant's: show, set, remove."""
 
 
-@limits.command("list", examples=["penstock limits list"])
+@limits.command(
+    "list",
+    short_help="List the service accounts that have limits of their own.",
+    examples=["penstock limits list"],
+)
+@_whose
 @timeout_option
-def limits_list(timeout: float) -> None:
+def limits_list(token_file: Path | None, tenant: str | None, timeout: float) -> None:
     """List the service accounts that have limits of their own, and what each other one has."""
-    with closing(rest_client()) as rest:
+    with client_for(token_file, tenant) as rest:
         found = list(rest.items("/v1/service-account-limits", timeout_s=timeout))
         each = rest.get(_path(None), timeout_s=timeout)
     if current().json:
@@ -41,10 +42,11 @@ def limits_list(timeout: float) -> None:
 
 @limits.command("show", examples=["penstock limits show sa_..."])
 @click.argument("account", metavar="ID")
+@_whose
 @timeout_option
-def limits_show(account: str, timeout: float) -> None:
+def limits_show(account: str, token_file: Path | None, tenant: str | None, timeout: float) -> None:
     """Show the limits that hold for a service account beside the tenant's."""
-    with closing(rest_client()) as rest:
+    with client_for(token_file, tenant) as rest:
         found = rest.get(_path(account), timeout_s=timeout)
     if current().json:
         print_json(found)
@@ -54,58 +56,56 @@ def limits_show(account: str, timeout: float) -> None:
 
 @limits.command(
     "set",
+    short_help="Set the limits of a service account, or those of each other one.",
     cls=ChangingCommand,
     examples=[
-        "penstock limits set sa_... --tenant tn_... --produce-bytes-per-s 1000000 --token-file operator.token",
-        "penstock limits set --tenant tn_... --requests-per-s 500 --token-file operator.token",
+        "penstock limits set sa_... --produce-bytes-per-s 1000000",
+        "penstock limits set --requests-per-s 500",
+        "penstock limits set sa_... --requests-per-s 500 --tenant tn_... --token-file operator.token",
     ],
 )
 @click.argument("account", metavar="[ID]", required=False)
-@_tenant_option
 @click.option("--produce-bytes-per-s", type=click.IntRange(min=0), help="Bytes of batches as sent.")
 @click.option("--consume-bytes-per-s", type=click.IntRange(min=0), help="Bytes of batches as pushed.")
 @click.option("--requests-per-s", type=click.IntRange(min=0), help="Requests of its clients.")
-@token_option
+@_whose
 @timeout_option
 def limits_set(
     account: str | None,
-    tenant_id: str,
     produce_bytes_per_s: int | None,
     consume_bytes_per_s: int | None,
     requests_per_s: int | None,
     token_file: Path | None,
+    tenant: str | None,
     timeout: float,
 ) -> None:
-    """Operators: set the limits of a service account, all of them; without ID those of each that has none of its own.
+    """Set the limits of a service account, all of them; without ID those of each that has none of its own.
 
-    A limit that is not named is what each other service account has. 0 means that only the tenant's limit holds.
+    A limit that is not named is what each other service account has. 0 means that only the tenant's limit holds. No key
+    sets the limits of its own service account.
     """
     body = dict(zip(_NAMES, (produce_bytes_per_s, consume_bytes_per_s, requests_per_s), strict=True))
     if all(value is None for value in body.values()):
         raise click.UsageError("Name at least one limit, or use: penstock limits remove")
-    with closing(_operators(token_file, tenant_id)) as rest, progress("Setting"):
+    with client_for(token_file, tenant) as rest, progress("Setting"):
         changed = rest.put(_path(account), body, timeout_s=timeout)
     _answer(changed)
 
 
 @limits.command(
     "remove",
+    short_help="Remove the limits of a service account, or those of each other one.",
     cls=ChangingCommand,
-    examples=["penstock limits remove sa_... --tenant tn_... --token-file operator.token"],
+    examples=["penstock limits remove sa_..."],
 )
 @click.argument("account", metavar="[ID]", required=False)
-@_tenant_option
-@token_option
+@_whose
 @timeout_option
-def limits_remove(account: str | None, tenant_id: str, token_file: Path | None, timeout: float) -> None:
-    """Operators: remove the limits of a service account; without ID those of each that has none of its own."""
-    with closing(_operators(token_file, tenant_id)) as rest, progress("Removing"):
+def limits_remove(account: str | None, token_file: Path | None, tenant: str | None, timeout: float) -> None:
+    """Remove the limits of a service account; without ID those of each that has none of its own."""
+    with client_for(token_file, tenant) as rest, progress("Removing"):
         changed = rest.delete(_path(account), timeout_s=timeout)
     _answer(changed)
-
-
-def _operators(token_file: Path | None, tenant_id: str) -> RestClient:
-    return client_with(settings(), operator_token(token_file), tenant=tenant_id)
 
 
 def _path(account: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import click
 
 from penstock.cli.cluster import operator_token, token_option
-from penstock.cli.rest import settings
+from penstock.cli.rest import client_with, settings
 from penstock.rest.client import RestClient
 
 _FunctionT = TypeVar("_FunctionT", bound=Callable[..., object])
@@ -33,5 +33,5 @@ def client_for(token_file: Path | None, tenant: str | None) -> Iterator[RestClie
     """REST as the operator of the file, else as the caller of the settings."""
     chosen = settings()
     token = chosen.api_key if token_file is None else operator_token(token_file)
-    with RestClient(chosen.api_url, token, chosen.ca_file, tenant=tenant) as rest:
+    with client_with(chosen, token, tenant=tenant) as rest:
         yield rest

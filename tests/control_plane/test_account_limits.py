@@ -1,13 +1,16 @@
 """Limits of service accounts beside their tenant's: set, shown, delivered, and gone with the account."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from control_plane.access import list_actions
+from control_plane.access.actions import create_key
+from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit.models import AuditEntry
 from penstock.contract import limits
-from penstock.contract.errors import InvalidRequest, LimitExceeded, NotFound
+from penstock.contract.errors import Forbidden, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules.principal_limits import EVERY_ACCOUNT, PrincipalLimits, limits_digest
 from quotas import account_actions as actions
@@ -59,13 +62,41 @@ def test_limits_of_an_account_are_set_shown_and_removed() -> None:
     ]
 
 
-def test_a_tenants_own_people_read_the_limits_and_set_none() -> None:
+def test_owners_and_admins_set_limits_and_developers_and_bound_keys_do_not() -> None:
     house = make_house("acme")
-    account = account_of(house.tenant)
-    path = f"/v1/service-accounts/{account.public_id}/limits"
-    owner = house.credentials[Standing.OWNER]
-    assert call("GET", path, token=owner).status == 200
-    assert call("PUT", path, {"requests_per_s": 1}, token=owner).status == 403
+    path = f"/v1/service-accounts/{account_of(house.tenant).public_id}/limits"
+    for number, standing in enumerate((Standing.OWNER, Standing.ADMIN, Standing.KEY), start=1):
+        token = house.credentials[standing]
+        assert call("PUT", path, {"requests_per_s": number}, token=token).status == 202, standing
+    for standing in (Standing.DEVELOPER, Standing.BILLING, Standing.AUDITOR, Standing.BOUND_KEY):
+        assert call("DELETE", path, token=house.credentials[standing]).status == 403, standing
+    assert AccountLimits.objects.get().requests_per_s == 3
+
+
+def test_a_key_of_a_service_account_changes_no_limit_that_its_account_has() -> None:
+    tenant = make_tenant("acme")
+    own, other = account_of(tenant, "own"), account_of(tenant, "other")
+    key, _ = create_key(ACTOR, tenant, name="own's", account=own)
+    by_key = Actor(kind=ActorKind.KEY, id=key.public_id)
+    actions.set_account_limits(ACTOR, tenant, own, {"requests_per_s": 5})
+    actions.set_account_limits(ACTOR, tenant, None, {"requests_per_s": 9, "produce_bytes_per_s": 500})
+    before = queries.limits_on_brokers(tenant)
+    changes: list[Callable[[], Tenant]] = [
+        lambda: actions.set_account_limits(by_key, tenant, own, {"requests_per_s": 50}),
+        lambda: actions.remove_account_limits(by_key, tenant, own),
+        lambda: actions.set_account_limits(by_key, tenant, None, {"requests_per_s": 9}),
+        lambda: actions.remove_account_limits(by_key, tenant, None),
+    ]
+    for change in changes:
+        with pytest.raises(Forbidden, match="own: a service account does not change its own limits"):
+            change()
+    assert queries.limits_on_brokers(tenant) == before
+    # What its account does not have is not its own.
+    actions.set_account_limits(by_key, tenant, other, {"requests_per_s": 1})
+    actions.set_account_limits(by_key, tenant, None, {"requests_per_s": 8, "produce_bytes_per_s": 500})
+    assert queries.limits_of_account(tenant, own).effective == PrincipalLimits(
+        requests_per_s=5, produce_bytes_per_s=500
+    )
 
 
 def test_brokers_get_the_limits_of_each_beneath_those_of_one() -> None:

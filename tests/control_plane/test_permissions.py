@@ -118,12 +118,12 @@ MAY = {
     ("DELETE", "v1/service-accounts/<str:account>"): ACCESS_WRITERS,
     ("POST", "v1/service-accounts/<str:account>/restore"): ACCESS_WRITERS,
     ("GET", "v1/service-accounts/<str:account>/limits"): PEOPLE | {S.KEY, S.OPERATOR},
-    ("PUT", "v1/service-accounts/<str:account>/limits"): OPERATOR,
-    ("DELETE", "v1/service-accounts/<str:account>/limits"): OPERATOR,
+    ("PUT", "v1/service-accounts/<str:account>/limits"): ACCESS_WRITERS | OPERATOR,
+    ("DELETE", "v1/service-accounts/<str:account>/limits"): ACCESS_WRITERS | OPERATOR,
     ("GET", "v1/service-account-limits"): PEOPLE | {S.KEY, S.OPERATOR},
     ("GET", "v1/service-account-limits/default"): PEOPLE | {S.KEY, S.OPERATOR},
-    ("PUT", "v1/service-account-limits/default"): OPERATOR,
-    ("DELETE", "v1/service-account-limits/default"): OPERATOR,
+    ("PUT", "v1/service-account-limits/default"): ACCESS_WRITERS | OPERATOR,
+    ("DELETE", "v1/service-account-limits/default"): ACCESS_WRITERS | OPERATOR,
     ("GET", "v1/principal-groups"): ACCESS_READERS,
     ("POST", "v1/principal-groups"): ACCESS_WRITERS,
     ("GET", "v1/principal-groups/<str:group>"): ACCESS_READERS,
@@ -380,7 +380,7 @@ def test_another_tenants_things_are_not_found(method: str, route: str, world: _W
         if route in ABOUT_NO_TENANT:
             assert house.tenant.public_id not in repr(named.body)
         elif MAY[method, route] == OPERATOR and (
-            ("<" not in route and route not in ("v1/quotas", "v1/service-account-limits/default"))
+            ("<" not in route and route != "v1/quotas")
             or route.startswith(("v1/billing", "v1/cluster", "v1/placement"))
         ):
             assert named.status == 403

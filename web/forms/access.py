@@ -1,6 +1,7 @@
 """Forms about what principals may do: entries of the access list, service accounts, groups of principals, questions."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from django import forms
@@ -8,10 +9,12 @@ from django import forms
 from penstock.contract.limits import KEY_NAME_LENGTH_MAX, TOPIC_NAME_LENGTH_MAX
 from penstock.rules import access as rules
 from penstock.rules.access import Acl
+from quotas import actions as quotas
 from web.forms.console_form import ConsoleForm, choose
-from web.forms.fields import Choice, Several, Text
+from web.forms.fields import Choice, Several, Text, Whole
 
 _NAME = {"maxlength": TOPIC_NAME_LENGTH_MAX, "spellcheck": "false", "autocapitalize": "off"}
+_NUMBER = {"inputmode": "numeric", "maxlength": 19}
 PRESET_WORDS = {
     "producer": "send to",
     "consumer": "read, as a group",
@@ -124,6 +127,26 @@ class AccountForm(ConsoleForm):
         help_text="Say which program it is, for instance: billing worker.",
         widget=forms.TextInput({"maxlength": KEY_NAME_LENGTH_MAX, "autofocus": True}),
     )
+
+
+class AccountLimitsForm(ConsoleForm):
+    """Limits of a service account, or of each; empty: none of its own."""
+
+    produce_bytes_per_s = Whole(
+        label="Produce rate", help_text="Bytes a second", widget=forms.TextInput(_NUMBER), required=False
+    )
+    consume_bytes_per_s = Whole(
+        label="Consume rate", help_text="Bytes a second", widget=forms.TextInput(_NUMBER), required=False
+    )
+    requests_per_s = Whole(
+        label="Requests a second", help_text="Of its clients", widget=forms.TextInput(_NUMBER), required=False
+    )
+
+    def clean(self) -> dict[str, Any]:
+        """Show all errors at once, not only the first one that the action would name."""
+        for name in self.fields:
+            self.ask(partial(quotas.check_limit, name, self.cleaned_data.get(name)))
+        return self.cleaned_data
 
 
 class MembersForm(ConsoleForm):

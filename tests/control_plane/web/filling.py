@@ -37,7 +37,7 @@ from data_plane.contract.admin_client import AdminClient
 from penstock.contract.limits import PRINCIPAL_GROUPS_PER_TENANT_MAX
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access_report import LISTS, canonical, digest
-from quotas.models import Quota
+from quotas.models import AccountLimits, Quota
 from tenants.models import (
     ApiKey,
     Invitation,
@@ -193,6 +193,10 @@ def _access(tenant: Tenant, numbers: range) -> None:
     ServiceAccount.objects.bulk_create(
         ServiceAccount(tenant=tenant, public_id=f"sa_{number}", name=f"account-{number:03}")
         for number in numbers
+    )
+    AccountLimits.objects.bulk_create(
+        AccountLimits(tenant=tenant, account=account, requests_per_s=5)
+        for account in ServiceAccount.objects.filter(public_id__in=[f"sa_{number}" for number in numbers])
     )
     AclEntry.objects.bulk_create(
         AclEntry(

@@ -638,6 +638,25 @@ def test_an_access_list_is_written_asked_and_taken_back_on_its_pages(house: Hous
     assert ApiKey.objects.get(name="app").revoked_at is not None
 
 
+def test_limits_of_a_service_account_are_shown_set_and_removed_on_its_page(house: House) -> None:
+    client = signed_in(house)
+    account = create_service_account(ACTOR, house.tenant, name="billing")
+    page, each = f"/t/acme/access/accounts/{account.public_id}/limits", "/t/acme/access/account-limits"
+    assert page in text_of(client.get("/t/acme/access")) and each in text_of(client.get("/t/acme"))
+    assert "the tenant&#x27;s" in text_of(client.get(page))
+    assert client.post(each, {"requests_per_s": "9"}).status_code == 302
+    assert re.search(r"9 a second <[^>]*>that of each", text_of(client.get(page)))
+    assert client.post(page, {"requests_per_s": "5"}).status_code == 302
+    assert re.search(r"5 a second <[^>]*>its own", text_of(client.get(page)))
+    wrong = client.post(page, {"requests_per_s": "-1"})
+    assert wrong.status_code == 422
+    developer = signed_in(house, Standing.DEVELOPER)
+    assert "Set the limits" not in text_of(developer.get(page))
+    assert developer.post(page, {"requests_per_s": "50"}).status_code == 403
+    assert client.post(page, {"requests_per_s": ""}).status_code == 302
+    assert re.search(r"9 a second <[^>]*>that of each", text_of(client.get(page)))
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

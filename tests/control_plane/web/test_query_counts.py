@@ -120,6 +120,8 @@ PAGES = {
     "restore-key": ONE,
     "new-entry": ONE,
     "who-may": Page(lists=True, query="?operation=consume&resource=topic&name=topic-000"),
+    "each-account-limits": ONE,
+    "account-limits": ONE,
     "new-account": ONE,
     "delete-account": ONE,
     "new-principal-group": ONE,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,7 +40,6 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[LittleServer]:
     with little_server(answered) as server:
         monkeypatch.setenv("PENSTOCK_API_URL", server.url)
         monkeypatch.setenv("PENSTOCK_API_KEY", "penstock_test_" + "x" * 40)
-        monkeypatch.setenv("PENSTOCK_OPERATOR_TOKEN", "operator")
         yield server
 
 
@@ -56,8 +56,10 @@ def test_those_that_have_limits_are_listed_with_what_each_other_one_has(service:
     assert json.loads(CliRunner().invoke(cli, ["--json", "limits", "list"]).output)["limits"] == [ONE]
 
 
-def test_limits_are_set_as_a_whole_by_an_operator_of_the_tenant_that_is_named(service: LittleServer) -> None:
-    ran = run("set", "sa_1", "--tenant", "tn_1", "--produce-bytes-per-s", "1000")
+def test_limits_are_set_as_a_whole_with_the_key_or_an_operators_token(
+    service: LittleServer, tmp_path: Path
+) -> None:
+    ran = run("set", "sa_1", "--produce-bytes-per-s", "1000")
     assert ran.exit_code == 0 and "The brokers do not have it yet" in ran.output, ran.output
     (asked,) = service.asked
     assert (asked.method, asked.path) == ("PUT", "/v1/service-accounts/sa_1/limits")
@@ -66,7 +68,12 @@ def test_limits_are_set_as_a_whole_by_an_operator_of_the_tenant_that_is_named(se
         "consume_bytes_per_s": None,
         "requests_per_s": None,
     }
-    assert run("remove", "--tenant", "tn_1").exit_code == 0
+    assert asked.headers["Authorization"].startswith("Bearer penstock_test_")
+    token = tmp_path / "operator.token"
+    token.write_text("pso_1")
+    assert run("remove", "--tenant", "tn_1", "--token-file", str(token)).exit_code == 0
+    headers = service.asked[1].headers
+    assert (headers["Authorization"], headers["Penstock-Tenant"]) == ("Bearer pso_1", "tn_1")
     assert (service.asked[1].method, service.asked[1].path) == (
         "DELETE",
         "/v1/service-account-limits/default",
@@ -77,5 +84,5 @@ def test_no_limit_and_values_that_cannot_be_are_refused_before_anything_is_asked
     service: LittleServer,
 ) -> None:
     for arguments in ([], ["--requests-per-s", "-1"], ["--requests-per-s", "many"]):
-        assert run("set", "sa_1", "--tenant", "tn_1", *arguments).exit_code == ExitCode.USAGE
+        assert run("set", "sa_1", *arguments).exit_code == ExitCode.USAGE
     assert not service.asked
