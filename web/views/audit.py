@@ -119,7 +119,7 @@ def _moment(given: dict[str, str], name: str, wrong: dict[str, str]) -> datetime
 @require_safe
 def chain(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """Compute every hash again, and check that the entries which invoices name are still in the chain."""
-    context = _checked(access.tenant.public_id) | {"noted_by": "penstock audit verify"}
+    context = _checked(access.tenant.public_id)
     context["broken"] = context["broken"] or _unlike_invoices(access)
     return render(request, "web/parts/chain.html", context)
 
@@ -128,7 +128,7 @@ def chain(request: HttpRequest, access: TenantAccess) -> HttpResponse:
 @require_safe
 def organisation_chain(request: HttpRequest, access: OrganisationAccess) -> HttpResponse:
     """Compute every hash of the organisation's log again."""
-    context = _checked(access.organisation.public_id) | {"noted_by": "penstock organisation audit export"}
+    context = _checked(access.organisation.public_id) | {"organisation": access.organisation}
     return render(request, "web/parts/chain.html", context)
 
 
