@@ -74,6 +74,8 @@ urlpatterns: list[URLPattern] = [
     path(f"{ORGANISATION}/delete", organisations.delete, name="delete-organisation"),
     path(f"{ORGANISATION}/move-in", organisations.move_in, name="move-in"),
     path(f"{ORGANISATION}/tenants/<str:moved>/move-out", organisations.move_out, name="move-out"),
+    path(f"{ORGANISATION}/audit", audit.organisation_audit, name="organisation-audit"),
+    path(f"{ORGANISATION}/audit/chain", audit.organisation_chain, name="organisation-audit-chain"),
     path(f"{ORGANISATION}/invite", organisation_people.invite, name="invite-member"),
     path(
         f"{ORGANISATION}/invitations/<str:invitation>/withdraw",

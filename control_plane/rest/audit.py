@@ -31,6 +31,44 @@ _AFTER = re.compile(r"[0-9]{1,18}")
 _LIMIT = re.compile(r"[0-9]{1,9}")
 _ORDERS = ("oldest", "newest")
 _TEXT_MAX = 255
+SEARCHING = (
+    OpenApiParameter("actor", str, description="Public id of a person, key or operator: only what they did."),
+    OpenApiParameter("object", str, description="Public id of an object: only entries about it."),
+    OpenApiParameter("kind", str, description="Of the object, for instance `topic` or `key`."),
+    OpenApiParameter(
+        "name",
+        str,
+        description="Of the object, now or earlier: all entries about objects that had it.",
+    ),
+    OpenApiParameter("action", str, description="For instance `topic.create`."),
+    OpenApiParameter("outcome", {"type": "string", "enum": list(OUTCOMES)}),
+    OpenApiParameter("from", str, description="A day or moment (UTC), inclusive."),
+    OpenApiParameter("to", str, description="A day or moment (UTC), exclusive."),
+    OpenApiParameter(
+        "order",
+        {"type": "string", "enum": list(_ORDERS), "default": _ORDERS[0]},
+        description="Which entries come first.",
+    ),
+)
+"""What a list of entries is searched by."""
+EXPORTING = (
+    OpenApiParameter(
+        "after",
+        {"type": "integer", "minimum": 0, "default": 0},
+        description="The last sequence that you have; 0: from the beginning.",
+    ),
+    OpenApiParameter(
+        "limit",
+        {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": AUDIT_EXPORT_ENTRIES_MAX,
+            "default": AUDIT_EXPORT_ENTRIES_MAX,
+        },
+        description="Entries of one answer.",
+    ),
+)
+"""Which entries an export has."""
 
 
 class AuditShape(serializers.Serializer[Any]):
@@ -68,46 +106,13 @@ class AuditView(TenantView):
         parameters=[
             shapes.TENANT,
             *shapes.PAGING,
-            OpenApiParameter(
-                "actor", str, description="Public id of a person, key or operator: only what they did."
-            ),
-            OpenApiParameter("object", str, description="Public id of an object: only entries about it."),
-            OpenApiParameter("kind", str, description="Of the object, for instance `topic` or `key`."),
-            OpenApiParameter(
-                "name",
-                str,
-                description="Of the object, now or earlier: all entries about objects that had it.",
-            ),
-            OpenApiParameter("action", str, description="For instance `topic.create`."),
-            OpenApiParameter("outcome", {"type": "string", "enum": list(OUTCOMES)}),
-            OpenApiParameter("from", str, description="A day or moment (UTC), inclusive."),
-            OpenApiParameter("to", str, description="A day or moment (UTC), exclusive."),
-            OpenApiParameter(
-                "order",
-                {"type": "string", "enum": list(_ORDERS), "default": _ORDERS[0]},
-                description="Which entries come first.",
-            ),
+            *SEARCHING,
         ],
         responses={200: shapes.listed("Audit", AuditShape(many=True)), **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
         """Who changed, was refused or read what, oldest first."""
-        newest_first = _one_of(request, "order", _ORDERS) == "newest"
-        search = queries.Search(
-            actor=_text(request, "actor"),
-            object_id=_text(request, "object"),
-            kind=_text(request, "kind"),
-            name=_text(request, "name"),
-            action=_text(request, "action"),
-            outcome=_one_of(request, "outcome", OUTCOMES),
-            since=_moment(request, "from"),
-            until=_moment(request, "to"),
-        )
-        read = partial(queries.page, self.tenant.public_id, search, newest_first=newest_first)
-        return self.paged(
-            KeyedList(read_after=lambda after, most: read(after=position_of(after), most=most), key=key_of),
-            AuditShape,
-        )
+        return self.paged(found(request, self.tenant.public_id), AuditShape)
 
 
 class AuditExportView(TenantView):
@@ -117,37 +122,20 @@ class AuditExportView(TenantView):
         operation_id="audit_export",
         parameters=[
             shapes.TENANT,
-            OpenApiParameter(
-                "after",
-                {"type": "integer", "minimum": 0, "default": 0},
-                description="The last sequence that you have; 0: from the beginning.",
-            ),
-            OpenApiParameter(
-                "limit",
-                {
-                    "type": "integer",
-                    "minimum": 1,
-                    "maximum": AUDIT_EXPORT_ENTRIES_MAX,
-                    "default": AUDIT_EXPORT_ENTRIES_MAX,
-                },
-                description="Entries of one answer.",
-            ),
+            *EXPORTING,
         ],
         responses={
             (200, LINES): OpenApiTypes.STR,
             **shapes.problems(403, 404),
         },
     )
-    def get(self, request: Request) -> Response | StreamingHttpResponse:
+    def get(self, request: Request) -> StreamingHttpResponse:
         """Entries in the chain's order, one JSON object a line, with all that verifying the chain needs.
 
         Repeat it after the last line's `sequence` until the answer is empty. An answer that breaks off is continued
         after its last whole line.
         """
-        after = _number(request, "after", _AFTER, 0, 0, 10**18)
-        most = _number(request, "limit", _LIMIT, AUDIT_EXPORT_ENTRIES_MAX, 1, AUDIT_EXPORT_ENTRIES_MAX)
-        lines = _lines(self.tenant.public_id, after, most)
-        return StreamingHttpResponse(lines, content_type=LINES)
+        return exported(request, self.tenant.public_id)
 
 
 class AuditHeadView(TenantView):
@@ -176,16 +164,40 @@ class AuditHeadView(TenantView):
         return Response(AuditHeadShape({"tenant": tenant, "sequence": int(asked), "hash": earlier}).data)
 
 
-def _lines(tenant: str, after: int, most: int) -> Iterator[bytes]:
-    for entry in queries.chain_after(tenant, after, most):
+def found(request: Request, chain: str) -> KeyedList:
+    """The entries of a chain that the request searches for (`SEARCHING`)."""
+    newest_first = _one_of(request, "order", _ORDERS) == "newest"
+    search = queries.Search(
+        actor=_text(request, "actor"),
+        object_id=_text(request, "object"),
+        kind=_text(request, "kind"),
+        name=_text(request, "name"),
+        action=_text(request, "action"),
+        outcome=_one_of(request, "outcome", OUTCOMES),
+        since=_moment(request, "from"),
+        until=_moment(request, "to"),
+    )
+    read = partial(queries.page, chain, search, newest_first=newest_first)
+    return KeyedList(read_after=lambda after, most: read(after=_position_of(after), most=most), key=_key_of)
+
+
+def exported(request: Request, chain: str) -> StreamingHttpResponse:
+    """The lines of a chain that the request asks for (`EXPORTING`)."""
+    after = _number(request, "after", _AFTER, 0, 0, 10**18)
+    most = _number(request, "limit", _LIMIT, AUDIT_EXPORT_ENTRIES_MAX, 1, AUDIT_EXPORT_ENTRIES_MAX)
+    return StreamingHttpResponse(_lines(chain, after, most), content_type=LINES)
+
+
+def _lines(chain: str, after: int, most: int) -> Iterator[bytes]:
+    for entry in queries.chain_after(chain, after, most):
         yield json.dumps(entry, separators=(",", ":")).encode() + b"\n"
 
 
-def key_of(entry: AuditEntry) -> Key:
+def _key_of(entry: AuditEntry) -> Key:
     return (entry.at.isoformat(), entry.sequence)
 
 
-def position_of(key: Key | None) -> queries.Position | None:
+def _position_of(key: Key | None) -> queries.Position | None:
     return None if key is None else (datetime.fromisoformat(str(key[0])), int(key[1]))
 
 

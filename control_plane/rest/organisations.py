@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.db import transaction
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.access import organisation_actions
 from control_plane.api import etags, shapes
-from control_plane.api.pages import KeyedList
-from control_plane.audit import queries as audit
 from control_plane.audit.tallies import tallies
-from control_plane.rest.audit import AuditShape, key_of, position_of
+from control_plane.rest.audit import EXPORTING, LINES, SEARCHING, AuditShape, exported, found
 from control_plane.rest.organisation_shapes import (
     OrganisationChange,
     OrganisationInput,
@@ -385,7 +385,7 @@ class OrganisationAuditView(OrganisationView):
 
     @extend_schema(
         operation_id="organisation_audit_list",
-        parameters=shapes.PAGING,
+        parameters=[*shapes.PAGING, *SEARCHING],
         responses={
             200: shapes.listed("OrganisationAudit", AuditShape(many=True)),
             **shapes.problems(403, 404),
@@ -396,12 +396,23 @@ class OrganisationAuditView(OrganisationView):
 
         It is a chain of its own, named by the organisation's id. What happens within a tenant is in the tenant's.
         """
-        chain, every = self.organisation.public_id, audit.Search()
-        rows = KeyedList(
-            read_after=lambda after, most: audit.page(chain, every, after=position_of(after), most=most),
-            key=key_of,
-        )
-        return self.paged(rows, AuditShape)
+        return self.paged(found(request, self.organisation.public_id), AuditShape)
+
+
+class OrganisationAuditExportView(OrganisationView):
+    permissions: ClassVar[Any] = {"GET": May.AUDIT_READ}
+
+    @extend_schema(
+        operation_id="organisation_audit_export",
+        parameters=[*EXPORTING],
+        responses={(200, LINES): OpenApiTypes.STR, **shapes.problems(403, 404)},
+    )
+    def get(self, request: Request, organisation: str) -> StreamingHttpResponse:
+        """Entries in the chain's order, one JSON object a line, as those of a tenant are exported.
+
+        The chain's id in them, `tenant`, is the organisation's.
+        """
+        return exported(request, self.organisation.public_id)
 
 
 def _shown(row: Organisation, status: int = 200) -> Response:

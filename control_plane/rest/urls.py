@@ -64,6 +64,9 @@ urlpatterns = [
         organisations.OrganisationTenantView.as_view(),
     ),
     path("organisations/<str:organisation>/audit", organisations.OrganisationAuditView.as_view()),
+    path(
+        "organisations/<str:organisation>/audit/export", organisations.OrganisationAuditExportView.as_view()
+    ),
     path("password", accounts.PasswordView.as_view()),
     path("password/forgot", accounts.ForgottenPasswordView.as_view()),
     path("password/reset", accounts.ResetPasswordView.as_view()),

@@ -2,10 +2,10 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,6 +20,10 @@ from penstock.contract.audit_entries import OUTCOMES, ChainCheck, entry_hash
 from penstock.contract.errors import ConfigurationError, InvalidRequest
 from penstock.contract.limits import AUDIT_EXPORT_ENTRIES_MAX
 
+if TYPE_CHECKING:
+    from penstock.rest.client import RestClient
+
+_FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
 _LINE_BYTES_MAX = 16 * 1024 * 1024
 """An entry is some kilobytes; whatever is longer is none."""
 _LISTED = 50
@@ -29,6 +33,33 @@ _REPEATED_MAX = 10_000
 
 _whose = whose_option("log")
 _client = client_for
+
+
+def searching(command: _FunctionT) -> _FunctionT:
+    """The options that say which entries of a log are listed; `listed` takes them."""
+    options = (
+        click.option("--actor", metavar="ID", help="Only what this person, key or operator did."),
+        click.option("--object", "object_id", metavar="ID", help="Only entries about this object."),
+        click.option("--kind", help="Only entries about objects of this kind, for instance topic or key."),
+        click.option("--name", help="Only entries about objects that have or had this name."),
+        click.option("--action", help="Only this action, for instance topic.create."),
+        click.option(
+            "--outcome", type=click.Choice(OUTCOMES), help="Only what was done, or what was refused."
+        ),
+        click.option("--from", "since", metavar="TIME", help="A day or moment (UTC), inclusive."),
+        click.option("--to", "until", metavar="TIME", help="A day or moment (UTC), exclusive."),
+        click.option("--oldest-first", is_flag=True, help="Begin with the oldest entry that matches."),
+        click.option(
+            "--limit",
+            type=click.IntRange(1, 100_000),
+            default=_LISTED,
+            show_default=True,
+            help="Entries at most.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 @click.command(
@@ -41,21 +72,24 @@ _client = client_for
         "penstock audit list --actor usr_... --json",
     ],
 )
-@click.option("--actor", metavar="ID", help="Only what this person, key or operator did.")
-@click.option("--object", "object_id", metavar="ID", help="Only entries about this object.")
-@click.option("--kind", help="Only entries about objects of this kind, for instance topic or key.")
-@click.option("--name", help="Only entries about objects that have or had this name.")
-@click.option("--action", help="Only this action, for instance topic.create.")
-@click.option("--outcome", type=click.Choice(OUTCOMES), help="Only what was done, or what was refused.")
-@click.option("--from", "since", metavar="TIME", help="A day or moment (UTC), inclusive.")
-@click.option("--to", "until", metavar="TIME", help="A day or moment (UTC), exclusive.")
-@click.option("--oldest-first", is_flag=True, help="Begin with the oldest entry that matches.")
-@click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=_LISTED, show_default=True, help="Entries at most."
-)
+@searching
 @_whose
 @timeout_option
-def audit_list(
+def audit_list(token_file: Path | None, tenant: str | None, timeout: float, **search: Any) -> None:
+    """List who changed, was refused or read what.
+
+    Refusals and sensitive reads are counted by the minute: one entry says how often. PENSTOCK_API_KEY may be the
+    token of a person's sign-in; API keys may not read the log.
+    """
+    with _client(token_file, tenant) as rest:
+        listed(rest, "/v1/audit", timeout, **search)
+
+
+def listed(
+    rest: "RestClient",
+    path: str,
+    timeout: float,
+    *,
     actor: str | None,
     object_id: str | None,
     kind: str | None,
@@ -66,15 +100,8 @@ def audit_list(
     until: str | None,
     oldest_first: bool,
     limit: int,
-    token_file: Path | None,
-    tenant: str | None,
-    timeout: float,
 ) -> None:
-    """List who changed, was refused or read what.
-
-    Refusals and sensitive reads are counted by the minute: one entry says how often. PENSTOCK_API_KEY may be the
-    token of a person's sign-in; API keys may not read the log.
-    """
+    """Print the entries that are searched for in the log at `path`."""
     asked = {
         "actor": actor,
         "object": object_id,
@@ -89,12 +116,11 @@ def audit_list(
     }
     found: list[dict[str, Any]] = []
     more = False
-    with _client(token_file, tenant) as rest:
-        for entry in rest.items("/v1/audit", asked, timeout_s=timeout):
-            if len(found) == limit:
-                more = True
-                break
-            found.append(entry)
+    for entry in rest.items(path, asked, timeout_s=timeout):
+        if len(found) == limit:
+            more = True
+            break
+        found.append(entry)
     if current().json:
         print_json({"entries": found, "more": more})
         return
@@ -133,12 +159,18 @@ def audit_export(file: Path, token_file: Path | None, tenant: str | None, timeou
     Each entry is checked against the one before as it comes. A line that is not whole, from a run that was stopped,
     is written again. Exit code 5 where an entry does not continue the chain: it and what follows are not written.
     """
-    with _opened(file) as output, _client(token_file, tenant) as rest, progress("Exporting") as bar:
+    with _client(token_file, tenant) as rest:
+        exported(rest, "/v1/audit/export", file, timeout)
+
+
+def exported(rest: "RestClient", path: str, file: Path, timeout: float) -> None:
+    """Append to `file` what it does not have yet of the log whose export is at `path`."""
+    with _opened(file) as output, progress("Exporting") as bar:
         check, kept = _continued(file, output)
         written = 0
         while True:
             asked = {"after": check.sequence, "limit": AUDIT_EXPORT_ENTRIES_MAX}
-            entries = rest.lines("/v1/audit/export", asked, timeout_s=timeout)
+            entries = rest.lines(path, asked, timeout_s=timeout)
             for entry in entries:
                 problem = check.problem(entry)
                 if problem:

@@ -54,9 +54,14 @@ def session_client(token_file: Path | None) -> Iterator[RestClient]:
         yield rest
 
 
-@click.group(name="organisation", cls=Group, path=("organisation",))
+@click.group(
+    name="organisation",
+    cls=Group,
+    path=("organisation",),
+    homes={"audit": "penstock.cli.organisation_audit:organisation_audit"},
+)
 def organisation() -> None:
-    """Organisations that own several tenants: members, invitations, tenants."""
+    """Organisations that own several tenants: members, invitations, tenants, audit log."""
 
 
 @organisation.command("list", examples=["penstock organisation list --token-file session.token"])
@@ -116,7 +121,7 @@ def organisation_rename(
     if not body:
         raise click.UsageError("say --name, --display-name or both.")
     with session_client(token_file) as rest:
-        changed = rest.patch(_of(organisation_id), body, timeout_s=timeout)
+        changed = rest.patch(path_of(organisation_id), body, timeout_s=timeout)
     _done(changed, f"It is {changed['name']} now, called {changed['display_name']}.")
 
 
@@ -134,7 +139,7 @@ def organisation_delete(organisation_id: str, yes: bool, token_file: Path | None
     if not yes:
         must_agree(f"{organisation_id} goes for good, with its members and invitations. Go on?")
     with session_client(token_file) as rest:
-        rest.delete(_of(organisation_id), timeout_s=timeout)
+        rest.delete(path_of(organisation_id), timeout_s=timeout)
     _done({"id": organisation_id, "deleted": True}, f"Deleted {organisation_id}.")
 
 
@@ -147,8 +152,8 @@ def organisation_delete(organisation_id: str, yes: bool, token_file: Path | None
 def organisation_members(organisation_id: str, token_file: Path | None, timeout: float) -> None:
     """List the members and open invitations of an organisation."""
     with session_client(token_file) as rest:
-        members = list(rest.items(_of(organisation_id, "members"), timeout_s=timeout))
-        invited = list(rest.items(_of(organisation_id, "invitations"), timeout_s=timeout))
+        members = list(rest.items(path_of(organisation_id, "members"), timeout_s=timeout))
+        invited = list(rest.items(path_of(organisation_id, "invitations"), timeout_s=timeout))
     if current().json:
         print_json({"members": members, "invitations": invited})
         return
@@ -172,7 +177,7 @@ def organisation_role(
 ) -> None:
     """Give a member another role. It holds in every tenant of the organisation at once."""
     with session_client(token_file) as rest:
-        path = _of(organisation_id, "members", person)
+        path = path_of(organisation_id, "members", person)
         changed = rest.patch(path, {"role": role}, timeout_s=timeout)
     _done(changed, f"{changed['email']} is {changed['role']} now.")
 
@@ -194,7 +199,7 @@ def organisation_remove(
     if not yes:
         must_agree(f"{person} sees nothing of the organisation any more, and their keys are revoked. Go on?")
     with session_client(token_file) as rest:
-        rest.delete(_of(organisation_id, "members", person), timeout_s=timeout)
+        rest.delete(path_of(organisation_id, "members", person), timeout_s=timeout)
     _done({"id": person, "removed": True}, f"Removed {person}.")
 
 
@@ -213,7 +218,7 @@ def organisation_invite(
     """Invite a person by e-mail address. Without a mail server it prints the link: pass it on."""
     with session_client(token_file) as rest:
         body = {"email": email, "role": role}
-        made = rest.post(_of(organisation_id, "invitations"), body, timeout_s=timeout)
+        made = rest.post(path_of(organisation_id, "invitations"), body, timeout_s=timeout)
     if current().json:
         print_json(made)
         return
@@ -233,7 +238,7 @@ def organisation_withdraw(
 ) -> None:
     """Withdraw an invitation: its link stops working."""
     with session_client(token_file) as rest:
-        rest.delete(_of(organisation_id, "invitations", invitation), timeout_s=timeout)
+        rest.delete(path_of(organisation_id, "invitations", invitation), timeout_s=timeout)
     _done({"id": invitation, "withdrawn": True}, f"Withdrew {invitation}.")
 
 
@@ -246,7 +251,7 @@ def organisation_withdraw(
 def organisation_tenants(organisation_id: str, token_file: Path | None, timeout: float) -> None:
     """List the tenants of an organisation."""
     with session_client(token_file) as rest:
-        found = list(rest.items(_of(organisation_id, "tenants"), timeout_s=timeout))
+        found = list(rest.items(path_of(organisation_id, "tenants"), timeout_s=timeout))
     if current().json:
         print_json({"tenants": found})
         return
@@ -269,7 +274,7 @@ def organisation_tenants(organisation_id: str, token_file: Path | None, timeout:
 def organisation_move_in(organisation_id: str, tenant: str, token_file: Path | None, timeout: float) -> None:
     """Move a tenant that you own into an organisation that you own."""
     with session_client(token_file) as rest:
-        moved = rest.post(_of(organisation_id, "tenants", tenant), timeout_s=timeout)
+        moved = rest.post(path_of(organisation_id, "tenants", tenant), timeout_s=timeout)
     _done(moved, f"{moved['name']} belongs to {organisation_id} now.")
 
 
@@ -290,11 +295,12 @@ def organisation_move_out(
     if not yes:
         must_agree(f"Members without a role of their own lose {tenant}, and their keys are revoked. Go on?")
     with session_client(token_file) as rest:
-        moved = rest.delete(_of(organisation_id, "tenants", tenant), timeout_s=timeout)
+        moved = rest.delete(path_of(organisation_id, "tenants", tenant), timeout_s=timeout)
     _done(moved, f"{moved['name']} stands alone now.")
 
 
-def _of(organisation_id: str, *rest: str) -> str:
+def path_of(organisation_id: str, *rest: str) -> str:
+    """The address of an organisation, or of something below it."""
     return "/".join([_PATH, segment(organisation_id), *map(segment, rest)])
 
 

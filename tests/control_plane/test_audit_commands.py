@@ -9,10 +9,12 @@ import pytest
 
 from control_plane.access.actions import create_key
 from control_plane.audit import queries
+from control_plane.audit.actor import Actor, ActorKind
 from control_plane.audit.models import AuditEntry
 from penstock.cli.__main__ import run
+from tenants.organisations import actions as organisations
 from tenants.roles import Standing
-from tests.control_plane.world import ACTOR, House, make_house
+from tests.control_plane.world import ACTOR, House, make_house, make_organisation
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
 
@@ -158,3 +160,29 @@ def test_a_file_made_of_the_topic_may_have_entries_twice_and_no_other_ones(
         file.write_text("".join([*lines[:3], again, *lines[3:]]))
         code, said, _ = command("verify-export", str(file))
         assert (code, said["agreed"]) == (5, False) and "line 4" in said["problem"]
+
+
+def test_the_log_of_an_organisation_is_listed_exported_and_verified(
+    house: House, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    made = make_organisation(house, "acme-group")
+    owner = Actor(kind=ActorKind.PERSON, id=made.members.get(role="owner").person.public_id)
+    organisations.change(owner, made, name="acme-group", display_name="Acme Group")
+    organisations.change(owner, made, name="acme-ltd", display_name="Acme Group")
+    monkeypatch.setenv("PENSTOCK_SESSION_TOKEN", house.credentials[Standing.AUDITOR])
+    of = ["organisation", "audit"]
+    assert run([*of, "list", made.public_id, "--actor", owner.id, "--limit", "1"]) == 0
+    told = capsys.readouterr()
+    assert "2\t" in told.out and "done\torganisation.update\tacme-ltd" in told.out
+    assert "more than 1 entries" in told.err
+    assert run([*of, "list", made.public_id, "--outcome", "refused", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"entries": [], "more": False}
+    file = tmp_path / "group.jsonl"
+    assert run([*of, "export", made.public_id, str(file), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["tenant"], said["written"]) == (made.public_id, 2)
+    sequence, digest = queries.head(made.public_id)
+    code, said, _ = command("verify-export", str(file), "--expect", f"{sequence}:{digest}")
+    assert (code, said["agreed"]) == (0, True)
+    monkeypatch.setenv("PENSTOCK_SESSION_TOKEN", house.credentials[Standing.BILLING])
+    assert run([*of, "export", made.public_id, str(tmp_path / "none.jsonl")]) == 4

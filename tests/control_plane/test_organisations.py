@@ -527,6 +527,7 @@ def test_pages_of_another_organisation_are_not_found(organisation: Organisation,
     stranger.cookies["penstock"] = make_house("umbrella").credentials[Standing.OWNER]
     someone = of_house(house, Role.ADMIN).public_id
     for page in (
+        *("/audit", "/audit/chain"),
         *("", "/change", "/delete", "/move-in", f"/tenants/{house.tenant.public_id}/move-out", "/invite"),
         *("/invitations/ivt_x/withdraw", f"/members/{someone}/role", f"/members/{someone}/remove"),
     ):

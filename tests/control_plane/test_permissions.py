@@ -39,6 +39,7 @@ WEBHOOK_WRITERS = frozenset({S.OWNER, S.ADMIN})
 ORGANISATION_READERS = PEOPLE
 ORGANISATION_WRITERS = frozenset({S.OWNER, S.ADMIN, S.DEVELOPER})
 ORGANISATION_OWNERS = frozenset({S.OWNER, S.DEVELOPER})
+ORGANISATION_AUDITORS = frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.DEVELOPER})
 ORGANISATION = "v1/organisations/<str:organisation>"
 
 MAY = {
@@ -75,7 +76,8 @@ MAY = {
     ("GET", f"{ORGANISATION}/tenants/<str:tenant>"): ORGANISATION_READERS,
     ("POST", f"{ORGANISATION}/tenants/<str:tenant>"): ORGANISATION_OWNERS,
     ("DELETE", f"{ORGANISATION}/tenants/<str:tenant>"): ORGANISATION_OWNERS,
-    ("GET", f"{ORGANISATION}/audit"): frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.DEVELOPER}),
+    ("GET", f"{ORGANISATION}/audit"): ORGANISATION_AUDITORS,
+    ("GET", f"{ORGANISATION}/audit/export"): ORGANISATION_AUDITORS,
     ("POST", "v1/password"): PEOPLE,
     ("GET", "v1/sign-ins"): PEOPLE,
     ("DELETE", "v1/sign-ins"): PEOPLE,

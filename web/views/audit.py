@@ -1,5 +1,6 @@
-"""The audit log: who changed, was refused or read what, newest first, and a check of its chain."""
+"""The audit logs of tenants and organisations: who changed, was refused or read what, and a check of the chain."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from urllib.parse import urlencode
 
@@ -12,7 +13,10 @@ from control_plane.audit import queries
 from penstock.contract.audit_entries import NAME_MAX, OUTCOMES
 from penstock.rules.timestamps import read_moment
 from tenants import queries as tenants
+from tenants.organisations import queries as organisations
+from tenants.roles import OrganisationPermission as May
 from tenants.roles import Permission
+from web.organisation_access import OrganisationAccess, in_organisation
 from web.paging import searched
 from web.tenant_access import TenantAccess, in_tenant
 
@@ -24,10 +28,32 @@ FILTERS = ("action", "object", "actor", "outcome", "from", "to")
 @in_tenant(Permission.AUDIT_READ)
 @require_safe
 def audit(request: HttpRequest, access: TenantAccess) -> HttpResponse:
-    """A page of entries; `before` is the sequence of the entry that it follows."""
+    """A page of the tenant's entries; `before` is the sequence of the entry that it follows."""
+    emails = {person.public_id: person.email for person in tenants.people(access.tenant)}
+    context = {"here": "audit", "chain": access.url("audit-chain"), "all": access.url("audit")}
+    return _page(request, access.tenant.public_id, emails, context)
+
+
+@in_organisation(May.AUDIT_READ)
+@require_safe
+def organisation_audit(request: HttpRequest, access: OrganisationAccess) -> HttpResponse:
+    """As `audit`, of the organisation itself."""
+    members = organisations.members(access.organisation)
+    emails = {row.person.public_id: row.person.email for row in members}
+    context = {
+        "organisation": access.organisation,
+        "chain": access.url("organisation-audit-chain"),
+        "all": access.url("organisation-audit"),
+    }
+    return _page(request, access.organisation.public_id, emails, context)
+
+
+def _page(
+    request: HttpRequest, log: str, emails: dict[str, str], of_log: Mapping[str, object]
+) -> HttpResponse:
+    """Entries of a log that are searched for; `emails` of the people who may have made them."""
     given = {name: searched(request, name, length_max=TEXT_MAX) for name in FILTERS}
     given["name"] = searched(request, "name", length_max=NAME_MAX)
-    emails = {person.public_id: person.email for person in tenants.people(access.tenant)}
     wrong: dict[str, str] = {}
     since, until = _moment(given, "from", wrong), _moment(given, "to", wrong)
     outcome = given["outcome"] if given["outcome"] in OUTCOMES else ""
@@ -42,18 +68,17 @@ def audit(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         since=since,
         until=until,
     )
-    tenant = access.tenant.public_id
     text = request.GET.get("before", "")
     before = int(text) if text.isdecimal() and text.isascii() and len(text) < 18 else None
-    after = None if before is None else queries.position_of(tenant, before)
+    after = None if before is None else queries.position_of(log, before)
     if wrong or (before is not None and after is None):
         found = []
     else:
-        found = queries.page(tenant, search, after=after, most=PER_PAGE + 1, newest_first=True)
+        found = queries.page(log, search, after=after, most=PER_PAGE + 1, newest_first=True)
     page = found[:PER_PAGE]
     asked = {name: value for name, value in given.items() if value}
     context = {
-        "here": "audit",
+        **of_log,
         "entries": [(entry, emails.get(entry.actor_id, "")) for entry in page],
         "older": urlencode({**asked, "before": page[-1].sequence}) if len(found) > PER_PAGE else "",
         "newest": not text,
@@ -94,14 +119,23 @@ def _moment(given: dict[str, str], name: str, wrong: dict[str, str]) -> datetime
 @require_safe
 def chain(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     """Compute every hash again, and check that the entries which invoices name are still in the chain."""
-    broken = queries.first_break(access.tenant.public_id)
-    sequence, last = queries.head(access.tenant.public_id)
-    context = {
-        "broken": broken or _unlike_invoices(access),
-        "count": sequence,
-        "head": last,
-    }
+    context = _checked(access.tenant.public_id)
+    context["broken"] = context["broken"] or _unlike_invoices(access)
     return render(request, "web/parts/chain.html", context)
+
+
+@in_organisation(May.AUDIT_READ)
+@require_safe
+def organisation_chain(request: HttpRequest, access: OrganisationAccess) -> HttpResponse:
+    """Compute every hash of the organisation's log again."""
+    context = _checked(access.organisation.public_id) | {"organisation": access.organisation}
+    return render(request, "web/parts/chain.html", context)
+
+
+def _checked(log: str) -> dict[str, object]:
+    broken = queries.first_break(log)
+    sequence, last = queries.head(log)
+    return {"broken": broken, "count": sequence, "head": last}
 
 
 def _unlike_invoices(access: TenantAccess) -> int | None:

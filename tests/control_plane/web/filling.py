@@ -103,6 +103,12 @@ def _organisations(owner: Person, numbers: range) -> None:
         )
         for number in numbers
     )
+    entries = [
+        audit.Entry(action="organisation.update", object_id=f"{first.public_id}_{number}")
+        for number in numbers
+    ]
+    with transaction.atomic():
+        audit.record_all(system("test"), tenant=first.public_id, entries=entries)
     OrganisationInvitation.objects.bulk_create(
         OrganisationInvitation(
             organisation=first,

@@ -142,6 +142,8 @@ PAGES = {
     "organisations": LISTS,
     "new-organisation": ONE,
     "organisation": LISTS,
+    "organisation-audit": LISTS,
+    "organisation-audit-chain": ONE,
     "edit-organisation": ONE,
     "delete-organisation": ONE,
     "move-in": LISTS,
