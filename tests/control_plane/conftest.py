@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests import migrated
 from tests.control_plane.configuration import write
 from tests.integration import servers
 
 FOLDER = Path(tempfile.mkdtemp(prefix="penstock-control-"))
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+TEST_SQLITE = FOLDER / "test.sqlite"
 STARTED_LATER = "postgresql://penstock@127.0.0.1:1/postgres"
 """Its port is set once the server runs."""
 DATABASE_URL = os.environ.get("PENSTOCK_TEST_DATABASE_URL", STARTED_LATER)
@@ -37,7 +39,7 @@ def _configure() -> None:
 
         # A file: threads of a test share it, which they could not with one in memory.
         if DATABASE_URL.startswith("sqlite"):
-            settings.DATABASES["default"]["TEST"] = {"NAME": str(FOLDER / "test.sqlite")}
+            settings.DATABASES["default"]["TEST"] = {"NAME": str(TEST_SQLITE)}
         # Passwords are no secret here, and there are many.
         settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
         # Static files are looked for when they are asked for: each test's client would look through all of them first.
@@ -56,14 +58,22 @@ _configure()
 
 
 @pytest.fixture(scope="session")
+def django_db_keepdb() -> bool:
+    """A migrated database is there already, unless it is in somebody's own PostgreSQL; it ends with its folder."""
+    return DATABASE_URL == STARTED_LATER or DATABASE_URL.startswith("sqlite:")
+
+
+@pytest.fixture(scope="session")
 def django_db_modify_db_settings() -> Iterator[None]:
     """Called by pytest-django before it makes the database."""
+    if DATABASE_URL.startswith("sqlite:"):
+        migrated.put_sqlite(TEST_SQLITE)
     if DATABASE_URL != STARTED_LATER:
         yield
         return
     from django.db import connections
 
-    with servers.postgresql() as server:
+    with servers.postgresql(data=migrated.postgresql_data()) as server:
         connections.settings["default"]["PORT"] = server.port
         connections["default"].settings_dict["PORT"] = server.port
         yield

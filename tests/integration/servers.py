@@ -168,52 +168,88 @@ class ServerCertificate:
         return copies
 
 
+def postgresql_program(name: str) -> str:
+    """Path of one of PostgreSQL's programs; Debian keeps them off the path. Raises `ServerFailed`."""
+    return program(name, "/usr/lib/postgresql/*/bin")
+
+
 @contextmanager
-def postgresql(tls: ServerCertificate | None = None) -> Iterator[Server]:
+def postgresql(
+    tls: ServerCertificate | None = None, *, data: Path | None = None, keep: Path | None = None
+) -> Iterator[Server]:
     """PostgreSQL with a superuser `penstock` trusted from loopback. For root it runs as `postgres`.
 
-    With `tls` over TLS alone, and only with a client certificate.
+    With `tls` over TLS alone, and only with a client certificate. With `data` on a copy of that data folder; `keep` is
+    where its own is copied to when it has ended.
     """
-    binaries = "/usr/lib/postgresql/*/bin"
     user = "postgres" if os.geteuid() == 0 else None
-    initdb, server = program("initdb", binaries), program("postgres", binaries)
     with folder_for(user) as folder:
-        subprocess.run(
-            [
-                *(initdb, "--pgdata", "data", "--username", "penstock", "--auth", "trust"),
-                *("--encoding", "UTF8", "--locale", "C.UTF-8", "--no-sync"),
-            ],
-            cwd=folder,
-            env={"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"},
-            user=user,
-            group=None if user is None else pwd.getpwnam(user).pw_gid,
-            extra_groups=None if user is None else (),
-            stdout=subprocess.DEVNULL,
-            check=True,
-            timeout=PATIENCE_S,
-        )
-        port = free_port(set())
-        command = [server, "-D", "data", "-p", str(port), "-h", "127.0.0.1", "-k", str(folder), "-F"]
-        if tls is not None:
-            files = tls.put_into(folder, user)
-            (folder / "data/pg_hba.conf").write_text(
-                "hostssl all all 127.0.0.1/32 trust clientcert=verify-ca\n"
-            )
-            command += ["-c", "ssl=on", "-c", f"ssl_ca_file={files.ca_file}"]
-            command += [
-                "-c",
-                f"ssl_cert_file={files.certificate_file}",
-                "-c",
-                f"ssl_key_file={files.key_file}",
-            ]
-        with running(
-            command,
-            folder=folder,
-            ready="ready to accept connections",
-            user=user,
-            stop_with=signal.SIGINT,  # "fast": clients are not waited for
-        ) as pid:
-            yield Server(port=port, folder=folder, pid=pid)
+        if data is None:
+            _init_data(folder, user)
+        else:
+            _copy_data(data, folder / "data")
+        with _postgresql_on(folder, user, tls) as started:
+            yield started
+        if keep is not None:
+            _copy_data(folder / "data", keep)
+
+
+def _init_data(folder: Path, user: str | None) -> None:
+    subprocess.run(
+        [
+            *(postgresql_program("initdb"), "--pgdata", "data", "--username", "penstock", "--auth", "trust"),
+            *("--encoding", "UTF8", "--locale", "C.UTF-8", "--no-sync"),
+        ],
+        cwd=folder,
+        env={"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"},
+        user=user,
+        group=None if user is None else pwd.getpwnam(user).pw_gid,
+        extra_groups=None if user is None else (),
+        stdout=subprocess.DEVNULL,
+        check=True,
+        timeout=PATIENCE_S,
+    )
+
+
+def _copy_data(data: Path, copy: Path) -> None:
+    subprocess.run(
+        ["cp", "--archive", "--reflink=auto", str(data), str(copy)], check=True, timeout=PATIENCE_S
+    )
+
+
+@contextmanager
+def _postgresql_on(folder: Path, user: str | None, tls: ServerCertificate | None) -> Iterator[Server]:
+    port = free_port(set())
+    command = [
+        postgresql_program("postgres"),
+        "-D",
+        "data",
+        "-p",
+        str(port),
+        "-h",
+        "127.0.0.1",
+        "-k",
+        str(folder),
+        "-F",
+    ]
+    if tls is not None:
+        files = tls.put_into(folder, user)
+        (folder / "data/pg_hba.conf").write_text("hostssl all all 127.0.0.1/32 trust clientcert=verify-ca\n")
+        command += ["-c", "ssl=on", "-c", f"ssl_ca_file={files.ca_file}"]
+        command += [
+            "-c",
+            f"ssl_cert_file={files.certificate_file}",
+            "-c",
+            f"ssl_key_file={files.key_file}",
+        ]
+    with running(
+        command,
+        folder=folder,
+        ready="ready to accept connections",
+        user=user,
+        stop_with=signal.SIGINT,  # "fast": clients are not waited for
+    ) as pid:
+        yield Server(port=port, folder=folder, pid=pid)
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from local.layout import ClusterSpec, DataDirectory
 from penstock import Client, PenstockError
 from penstock.contract.errors import BrokerUnavailable
 from penstock.rest.client import RestClient
+from tests import migrated
 from tests.integration import servers
 from tests.integration.installed import ROOT
 from tests.waiting import PATIENCE_S, wait_until
@@ -56,6 +57,7 @@ class SignedUp:
 @contextmanager
 def embedded(folder: Path) -> Iterator[Form]:
     """SQLite and Celery's filesystem transport."""
+    migrated.put_sqlite(folder / "control.sqlite")
     yield Form(
         database_url=f"sqlite:///{folder}/control.sqlite", celery_broker_url=f"filesystem://{folder}/celery"
     )
@@ -64,7 +66,7 @@ def embedded(folder: Path) -> Iterator[Form]:
 @contextmanager
 def with_servers(folder: Path) -> Iterator[Form]:
     """A real PostgreSQL and a real Redis."""
-    with servers.postgresql() as database, servers.redis() as redis:
+    with servers.postgresql(data=migrated.postgresql_data()) as database, servers.redis() as redis:
         yield Form(
             database_url=f"postgresql://penstock@{HOST}:{database.port}/postgres",
             celery_broker_url=f"redis://{HOST}:{redis.port}/0",
@@ -403,7 +405,6 @@ def service(folder: Path, form: Callable[[Path], Any], brokers: int = 3) -> Iter
         result = cluster.up(brokers, lambda done, steps, note: None, provisioned=False)
         running = Service(folder, chosen, cluster, result.spec)
         stack.callback(running.end)
-        running.command("migrate", "-v0")
         running.command("bootstrap")
         running.start_web()
         running.start_worker()

@@ -14,6 +14,7 @@ from local.cluster import DevCluster
 from local.layout import DataDirectory
 from local.service_layout import Backends, ServiceDirectory
 from local.service_processes import WEB, WORKER, ServiceState
+from tests import migrated
 from tests.waiting import PATIENCE_S
 
 
@@ -82,7 +83,7 @@ def running_service(path: Path, *, named: bool = False, **settings: object) -> I
             directory=directory,
             cluster=cluster,
         )
-        service.command("control_plane", "migrate")
+        migrated.put_sqlite(directory.path / "control.sqlite")
         service.command("control_plane", "bootstrap")
         for process in (WEB, WORKER):
             children.append(service_processes.start(directory, process))
