@@ -29,6 +29,16 @@ class PartitionChanges(models.Model):
     changes = models.PositiveBigIntegerField()
 
 
+class StorageWarning(models.Model):
+    """Of how much of `storage_bytes_max` the tenant's owners have got an e-mail. Gone once the tenant keeps less than
+    75 %, so that the next crossing is said again."""
+
+    tenant = models.OneToOneField(Tenant, on_delete=models.CASCADE, related_name="storage_warning")
+    percent = models.PositiveSmallIntegerField()
+    """80 or 100."""
+    warned_at = models.DateTimeField()
+
+
 class AccountLimits(models.Model):
     """Limits of one service account beside its tenant's, or of each that has none of its own. None = those that each
     account has, of which None = only the tenant's limit; 0 = only the tenant's limit."""

@@ -15,7 +15,7 @@ from control_plane.outbox import actions as outbox
 from control_plane.outbox import conditions
 from control_plane.outbox.registry import Delivered
 from penstock.contract import limits
-from penstock.contract.errors import AlreadyExists, Forbidden, InvalidRequest, LimitExceeded, NotFound
+from penstock.contract.errors import AlreadyExists, Forbidden, InUse, InvalidRequest, LimitExceeded, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules import access as rules
 from penstock.rules.access import AccessList, Acl
@@ -29,6 +29,8 @@ from tenants.people import actions as people
 from tenants.service_accounts import actions as accounts
 
 KIND_ACCESS = "access_list"
+_NAMED_MAX = 10
+"""Of what names a group, in its refusal."""
 
 
 # -- the list -------------------------------------------------------------------------------------------
@@ -203,21 +205,21 @@ def set_members(
 
 
 def remove_group(actor: Actor, tenant: Tenant, public_id: str) -> tuple[TenantAccessList, PrincipalGroup]:
-    """Raises `NotFound`, `InvalidRequest` (an entry or another group names it)."""
+    """Raises `NotFound`, `InUse` (entries or other groups name it)."""
     with transaction.atomic():
         row = locked_list(tenant)
         group = queries.group(tenant, public_id)
         principal = f"{rules.GROUP_KIND}{public_id}"
-        naming = queries.acls(tenant).filter(principal=principal).first()
-        if naming is not None:
-            raise InvalidRequest(
-                f"group {group.name!r}: the entry {naming.public_id} names it; delete that first"
+        entries = [one.public_id for one in queries.acls(tenant).filter(principal=principal).order_by("pk")]
+        if entries:
+            raise InUse(
+                f"group {group.name!r}: named by {_listed('entry', 'entries', entries)}; delete what names it first"
             )
-        for other in queries.groups(tenant):
-            if principal in other.members:
-                raise InvalidRequest(
-                    f"group {group.name!r}: the group {other.name!r} holds it; take it out first"
-                )
+        holders = [repr(one.name) for one in queries.groups(tenant) if principal in one.members]
+        if holders:
+            raise InUse(
+                f"group {group.name!r}: member of {_listed('the group', 'the groups', holders)}; take it out first"
+            )
         audit.record(
             actor,
             tenant=tenant.public_id,
@@ -227,6 +229,14 @@ def remove_group(actor: Actor, tenant: Tenant, public_id: str) -> tuple[TenantAc
         )
         PrincipalGroup.objects.filter(pk=group.pk).delete()
         return list_changed(actor, row), group
+
+
+def _listed(one: str, several: str, names: Sequence[str]) -> str:
+    """All of them, or the first with the number of the others."""
+    shown, others = names[:_NAMED_MAX], len(names) - _NAMED_MAX
+    return f"{one if len(names) == 1 else several} {', '.join(shown)}" + (
+        f" and {others} more" if others > 0 else ""
+    )
 
 
 # -- service accounts -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from control_plane.access import actions as access
 from control_plane.audit import actions as audit
+from control_plane.audit import queries as audit_log
 from control_plane.audit.actor import Actor, system
 from control_plane.audit_topics import queries
 from control_plane.audit_topics.models import OFF, ON, PROBLEM_LENGTH_MAX, AuditTopic
@@ -98,6 +99,52 @@ def widen(tenant: Tenant) -> None:
         topics.update_topic(ACTOR, tenant, AUDIT_TOPIC, settings=settings)
 
 
+def rewind(actor: Actor, tenant: Tenant, *, why: str) -> bool:
+    """The topic is another one than the position is of: it gets the log from its first entry on. False: it does so
+    already, or there is no such topic.
+    """
+    with transaction.atomic():
+        row = _locked(tenant)
+        if row._state.adding or row.position == 0:
+            return False
+        _rewind(actor, row, why)
+    return True
+
+
+def repair(actor: Actor, tenant: Tenant) -> str:
+    """Make a topic that is switched on work again, where its row does not fit the others of the database. What was
+    wrong; empty: nothing is. Raises `LimitExceeded`, `AlreadyExists`: the topic is missing and cannot be made.
+    """
+    with transaction.atomic():
+        row = _locked(tenant)
+        newest, _ = audit_log.head(tenant.public_id)
+        if row.state != ON:
+            return ""
+        if queries.topic_of(tenant) is None:
+            why = f"the topic {AUDIT_TOPIC} was missing, and is made with the log from its first entry on"
+            _make(tenant, row)
+        elif row.position > newest:
+            why = f"the topic {AUDIT_TOPIC} was at entry {row.position}, and the log ends at {newest}"
+        else:
+            return ""
+        _rewind(actor, row, why)
+    return why
+
+
+def note_problem(row: AuditTopic, problem: str) -> bool:
+    """Show it with the topic; False: it is shown already, or the row was changed."""
+    text = problem[:PROBLEM_LENGTH_MAX]
+    return row.problem != text and _note(row, problem=text)
+
+
+def _rewind(actor: Actor, row: AuditTopic, why: str) -> None:
+    before = {"position": row.position}
+    row.position, row.delivered_at, row.problem = 0, None, ""
+    row.begin_again()
+    row.save()
+    _record(actor, row.tenant, "audit_topic.rewind", before, {"position": 0, "why": why})
+
+
 def own_key(row: AuditTopic) -> str:
     """The text of the key that writes the topic; another one if it was revoked, or cannot be read any more. The row is
     the caller's by its lease. Raises `NotFound`: it is no longer so.
@@ -167,24 +214,28 @@ def _locked(tenant: Tenant) -> AuditTopic:
 def _switch_on(actor: Actor, tenant: Tenant, row: AuditTopic) -> None:
     if queries.topic_of(tenant) is None:
         _spend(actor, tenant, 1)
-        most = limits_of(tenant).message_bytes_max or MESSAGE_BYTES_MAX_DEFAULT
-        topics.create_topic(
-            ACTOR,
-            tenant,
-            name=AUDIT_TOPIC,
-            partitions=1,
-            settings={
-                "retention_ms": row.retention_ms,
-                "max_message_bytes": max(min(most, MESSAGE_BYTES_MAX_DEFAULT), AUDIT_MESSAGE_BYTES_MIN),
-            },
-            within_service=True,
-        )
+        _make(tenant, row)
         row.position, row.delivered_at = 0, None
     else:
         widen(tenant)
     row.state, row.problem = ON, ""
     row.begin_again()
     _new_key(tenant, row, "another one takes its place")
+
+
+def _make(tenant: Tenant, row: AuditTopic) -> None:
+    most = limits_of(tenant).message_bytes_max or MESSAGE_BYTES_MAX_DEFAULT
+    topics.create_topic(
+        ACTOR,
+        tenant,
+        name=AUDIT_TOPIC,
+        partitions=1,
+        settings={
+            "retention_ms": row.retention_ms,
+            "max_message_bytes": max(min(most, MESSAGE_BYTES_MAX_DEFAULT), AUDIT_MESSAGE_BYTES_MIN),
+        },
+        within_service=True,
+    )
 
 
 def _switch_off(row: AuditTopic, why: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import F, OuterRef, Subquery
+from django.db.models import Exists, F, OuterRef, Q, Subquery
 
 from control_plane.audit import queries as audit
 from control_plane.audit.models import AuditHead
@@ -88,6 +88,21 @@ def due(now: datetime, *, most: int, without: Collection[int]) -> list[AuditTopi
         .order_by("due_at", "pk")
     )
     return list(rows[:most])
+
+
+def unfit() -> list[AuditTopic]:
+    """Those that are switched on without a topic, or that are further than their log: a part of the database is of
+    another time.
+    """
+    live = Topic.objects.filter(tenant=OuterRef("tenant"), name=AUDIT_TOPIC, deleted_at=None, binned_at=None)
+    rows = (
+        AuditTopic.objects.filter(state=ON, tenant__closed_at=None)
+        .annotate(newest=_NEWEST)
+        .filter(~Exists(live) | Q(newest__lt=F("position")) | Q(newest=None, position__gt=0))
+        .select_related("tenant")
+        .order_by("pk")
+    )
+    return list(rows)
 
 
 def lags() -> dict[str, int]:

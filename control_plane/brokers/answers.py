@@ -111,6 +111,19 @@ def tenant_use_seen(use: pb.DescribeTenantUseResponse) -> view.TenantUseSeen:
     return view.TenantUseSeen(connections=use.connections, groups=use.groups, storage_bytes=use.storage_bytes)
 
 
+def near_storage_seen(use: pb.DescribeKeyUseResponse) -> view.NearStorageSeen | None:
+    """Who is near its storage limit; None where no controller answered."""
+    if not use.HasField("near_storage"):
+        return None
+    return view.NearStorageSeen(
+        uses=tuple(
+            view.StorageUseSeen(tenant=one.tenant, used_bytes=one.used_bytes, limit=one.limit_bytes)
+            for one in use.near_storage.tenants
+        ),
+        whole=use.near_storage.whole,
+    )
+
+
 def load_seen(load: pb.DescribeLoadResponse) -> view.BrokerLoadSeen:
     """One broker's load."""
     return view.BrokerLoadSeen(

@@ -97,6 +97,7 @@ def key_use(within_s: float, pepper_version: int = 0) -> view.KeyUseSeen:
                 peppers_used=frozenset(first.peppers_used),
                 feature_level=level,
                 silent=tuple(sorted(silent)),
+                near_storage=answers.near_storage_seen(first),
             )
         after = page.keys[-1].key_id
 

@@ -55,6 +55,25 @@ class KeyUseSeen:
     """In force."""
     silent: tuple[int, ...] = ()
     """Active brokers that did not answer: what they know is missing, and is asked the next time."""
+    near_storage: "NearStorageSeen | None" = None
+    """None: no controller answered, or one of a release that does not say it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageUseSeen:
+    """What a tenant keeps of its `storage_bytes_max`, of one copy."""
+
+    tenant: str
+    used_bytes: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearStorageSeen:
+    """Who keeps 75 % or more, as the controller says. `whole`: who is missing keeps less."""
+
+    uses: tuple[StorageUseSeen, ...]
+    whole: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

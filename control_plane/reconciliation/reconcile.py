@@ -22,6 +22,8 @@ from control_plane.access import queries as access
 from control_plane.access.models import TenantAccessList
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, system
+from control_plane.audit_topics import actions as audit_topic_actions
+from control_plane.audit_topics import queries as audit_topics
 from control_plane.brokers import actions, view
 from control_plane.brokers import client as brokers
 from control_plane.outbox import conditions
@@ -34,6 +36,7 @@ from control_plane.topics.models import Topic
 from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access_document import access_list_digest, access_list_json
+from penstock.rules.names import AUDIT_TOPIC
 from penstock.rules.principal_limits import limits_digest
 from quotas.account_queries import principal_limits_by_tenant
 from quotas.queries import limits_of
@@ -92,6 +95,7 @@ def repair(seen: view.ClusterView) -> list[Finding]:
     return [
         *_tenants(actor, seen),
         *_topics(actor, seen),
+        *_audit_topics(actor, seen),
         *_keys(actor, seen),
         *_access_lists(actor, seen),
         *_unknown(actor, seen),
@@ -217,12 +221,48 @@ def _redeliver(actor: Actor, row: Topic, found: view.TopicSeen, why: str) -> str
 
 def _recreated(actor: Actor, row: Topic) -> str:
     why = "it was gone on the brokers"
-    return why if observed.recreate(actor, row, why=why) else ""
+    with transaction.atomic():
+        _rewind(actor, row, why)
+        if observed.recreate(actor, row, why=why):
+            return why
+        transaction.set_rollback(True)
+    return ""
 
 
 def _replaced(actor: Actor, row: Topic, other: view.TopicSeen) -> str:
     why = f"the brokers have another topic of this name, {other.topic_id} instead of {row.topic_id}"
-    return why if _adopt(actor, row, other, why) else ""
+    with transaction.atomic():
+        _rewind(actor, row, why)
+        if _adopt(actor, row, other, why):
+            return why
+        transaction.set_rollback(True)
+    return ""
+
+
+def _rewind(actor: Actor, row: Topic, why: str) -> None:
+    """The topic with an audit log is another one now, and gets the whole log: its readers leave out what they have."""
+    if row.name == AUDIT_TOPIC:
+        audit_topic_actions.rewind(actor, row.tenant, why=why)
+
+
+def _audit_topics(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
+    """Whatever the brokers have: of a database of which a part was restored."""
+    there = {topic.tenant: topic for topic in seen.topics if topic.name == AUDIT_TOPIC and not topic.binned}
+    for row in audit_topics.unfit():
+        other = there.get(row.tenant.public_id)
+        try:
+            with transaction.atomic():
+                why = audit_topic_actions.repair(actor, row.tenant)
+                made = audit_topics.topic_of(row.tenant)
+                if other is not None and made is not None and not made.on_brokers:
+                    _adopt(actor, made, other, "the brokers have it, and its row was missing")
+        except PenstockError as error:
+            problem = f"the topic {AUDIT_TOPIC} is missing and cannot be made: {error.message}"
+            if not audit_topic_actions.note_problem(row, problem):
+                continue
+            why = problem
+        if why:
+            yield Finding(object_id=row.tenant.public_id, what=why)
 
 
 def _topic_as_wanted(actor: Actor, row: Topic, found: view.TopicSeen) -> str:

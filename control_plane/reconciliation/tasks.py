@@ -9,6 +9,7 @@ from control_plane.brokers import client
 from control_plane.reconciliation import purging
 from control_plane.reconciliation.rounds import Rounds
 from penstock.contract.errors import BrokerUnavailable
+from quotas import storage_warnings
 from tenants.closing import queries as closing
 from tenants.credentials import current_version
 from tenants.key_use import actions, peppers
@@ -34,7 +35,9 @@ def empty_bins() -> None:
 
 @shared_task(name="cluster.note_key_use")
 def note_key_use() -> None:
-    """Ask the brokers which keys they served, and rotate the pepper; those that are away are asked the next time."""
+    """Ask the brokers which keys they served, rotate the pepper, and write to tenants whose storage is nearly full;
+    brokers that are away are asked the next time.
+    """
     try:
         version = current_version()
     except (OSError, ValueError) as error:
@@ -53,6 +56,7 @@ def note_key_use() -> None:
         peppers.turn(seen)
     except (OSError, ValueError) as error:
         _log.warning("the folder of peppers cannot be used", extra={"error": str(error)})
+    storage_warnings.note(seen.near_storage)
 
 
 @shared_task(name="cluster.reconcile")

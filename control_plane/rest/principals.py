@@ -163,7 +163,7 @@ class GroupView(TenantView):
     @extend_schema(
         operation_id="principal_groups_delete",
         parameters=[shapes.TENANT, shapes.IF_MATCH, shapes.ETAG],
-        responses={200: ChangedGroup, 202: ChangedGroup, **shapes.problems(403, 404, 412)},
+        responses={200: ChangedGroup, 202: ChangedGroup, **shapes.problems(403, 404, 409, 412)},
     )
     def delete(self, request: Request, group: str) -> Response:
         """Delete a group that no entry and no other group names."""

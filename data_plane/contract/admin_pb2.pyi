@@ -801,18 +801,38 @@ class DescribeKeyUseRequest(_message.Message):
     def __init__(self, local: _Optional[bool] = ..., within_ms: _Optional[int] = ..., after: _Optional[str] = ..., pepper_version: _Optional[int] = ...) -> None: ...
 
 class DescribeKeyUseResponse(_message.Message):
-    __slots__ = ("keys", "more", "peppers", "peppers_used", "silent")
+    __slots__ = ("keys", "more", "peppers", "peppers_used", "silent", "near_storage")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     PEPPERS_FIELD_NUMBER: _ClassVar[int]
     PEPPERS_USED_FIELD_NUMBER: _ClassVar[int]
     SILENT_FIELD_NUMBER: _ClassVar[int]
+    NEAR_STORAGE_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedCompositeFieldContainer[KeyUse]
     more: bool
     peppers: _containers.RepeatedCompositeFieldContainer[KnownPepper]
     peppers_used: _containers.RepeatedScalarFieldContainer[int]
     silent: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, keys: _Optional[_Iterable[_Union[KeyUse, _Mapping]]] = ..., more: _Optional[bool] = ..., peppers: _Optional[_Iterable[_Union[KnownPepper, _Mapping]]] = ..., peppers_used: _Optional[_Iterable[int]] = ..., silent: _Optional[_Iterable[int]] = ...) -> None: ...
+    near_storage: NearStorage
+    def __init__(self, keys: _Optional[_Iterable[_Union[KeyUse, _Mapping]]] = ..., more: _Optional[bool] = ..., peppers: _Optional[_Iterable[_Union[KnownPepper, _Mapping]]] = ..., peppers_used: _Optional[_Iterable[int]] = ..., silent: _Optional[_Iterable[int]] = ..., near_storage: _Optional[_Union[NearStorage, _Mapping]] = ...) -> None: ...
+
+class NearStorage(_message.Message):
+    __slots__ = ("tenants", "whole")
+    TENANTS_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    tenants: _containers.RepeatedCompositeFieldContainer[StorageUse]
+    whole: bool
+    def __init__(self, tenants: _Optional[_Iterable[_Union[StorageUse, _Mapping]]] = ..., whole: _Optional[bool] = ...) -> None: ...
+
+class StorageUse(_message.Message):
+    __slots__ = ("tenant", "used_bytes", "limit_bytes")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    used_bytes: int
+    limit_bytes: int
+    def __init__(self, tenant: _Optional[str] = ..., used_bytes: _Optional[int] = ..., limit_bytes: _Optional[int] = ...) -> None: ...
 
 class KnownPepper(_message.Message):
     __slots__ = ("version", "fingerprint")

@@ -178,7 +178,13 @@ class BrokerNode:
             self.registration.silence_ms,
             view.image.quotas_of,
         )
-        key_use = KeyUseCalls(environment, view, self._gate.key_use, authenticator.peppers)
+        key_use = KeyUseCalls(
+            environment,
+            view,
+            self._gate.key_use,
+            authenticator.peppers,
+            near_storage=lambda: self.storage.office.near_limit,
+        )
         hot_keys = HotKeyTable()
         self.loads = LoadCalls(
             environment, replicas=replicas, connections=lambda: self._gate.connections, hot_keys=hot_keys

@@ -13,7 +13,17 @@ so until the books are complete.
 
 from collections.abc import Callable, Container, Iterable, Mapping
 
-from data_plane.storage.reports import NEAR_PERCENT, Full, Kept, Report, has_cleared
+from data_plane.storage.reports import (
+    NAMED_MAX,
+    NAMED_PERCENT,
+    NEAR_PERCENT,
+    Full,
+    Kept,
+    NearLimit,
+    Report,
+    Use,
+    has_cleared,
+)
 from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
 
 LOOK_MS = 1_000
@@ -71,6 +81,7 @@ class StorageBooks:
         """Registration under which each broker has reported all that it leads."""
         self._full: dict[TenantId, None] = {}
         self._near: dict[TenantId, None] = {}
+        """From NAMED_PERCENT on."""
         self._looked_ms = float("-inf")
         self._complete = False
 
@@ -82,7 +93,20 @@ class StorageBooks:
     @property
     def near(self) -> int:
         """Tenants that use at least NEAR_PERCENT of their limit, full ones included."""
-        return len(self._near)
+        return sum(
+            self.used_bytes(tenant) * 100 >= self._limit(tenant) * NEAR_PERCENT for tenant in self._near
+        )
+
+    @property
+    def near_limit(self) -> NearLimit:
+        """Those who use NAMED_PERCENT of their limit or more, at most NAMED_MAX."""
+        uses = [
+            Use(tenant=tenant, used_bytes=self.used_bytes(tenant), limit=self._limit(tenant))
+            for tenant in sorted(self._near)
+            if self._limit(tenant)
+        ]
+        uses.sort(key=_share, reverse=True)
+        return NearLimit(uses[:NAMED_MAX], self._complete and len(uses) <= NAMED_MAX)
 
     def used_bytes(self, tenant: TenantId) -> int:
         """Of one copy, as far as it was reported."""
@@ -145,7 +169,11 @@ class StorageBooks:
                 self._full[tenant] = None
             elif tenant in self._full and (limit == 0 or (self._complete and has_cleared(used_bytes, limit))):
                 del self._full[tenant]
-            if limit and used_bytes * 100 >= limit * NEAR_PERCENT:
+            if limit and used_bytes * 100 >= limit * NAMED_PERCENT:
                 self._near[tenant] = None
             else:
                 self._near.pop(tenant, None)
+
+
+def _share(use: Use) -> float:
+    return use.used_bytes / use.limit

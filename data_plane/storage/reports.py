@@ -15,6 +15,10 @@ CLEARS_BELOW = 20
 fro."""
 NEAR_PERCENT = 80
 """From so much of the limit on operators and the tenant are warned."""
+NAMED_PERCENT = 75
+"""From so much on the controller names a tenant when it is asked; one that is below may be warned again."""
+NAMED_MAX = 1_000
+"""Tenants in one answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,24 @@ class Full:
 
     tenant: TenantId
     used_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What a tenant keeps of its limit, of one copy."""
+
+    tenant: TenantId
+    used_bytes: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class NearLimit:
+    """Tenants that use NAMED_PERCENT of their limit or more, the fullest first."""
+
+    uses: Sequence[Use]
+    whole: bool
+    """All of them are named: who is missing uses less. Else a tenant may be missing that is not known yet."""
 
 
 def has_cleared(used_bytes: int, limit: int) -> bool:

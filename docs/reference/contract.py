@@ -189,7 +189,8 @@ _OUTCOMES = {
         "log does not count, and is still written. "
         "What was acknowledged stays, and consuming, retention and deletion go on. It clears when a twentieth of the "
         "limit is free, by retention, by deletion (also from the recycle bin) or with a higher limit. From 80 % on "
-        "`penstock_tenants_near_storage_limit` of the controller counts the tenant.",
+        "`penstock_tenants_near_storage_limit` of the controller counts the tenant. Its owners get an e-mail at 80 % "
+        "and at 100 %, once each until it keeps less than 75 %.",
     ),
     "partition_changes_per_hour": (
         "control plane, all processes together",

@@ -54,8 +54,12 @@ class GrpcTransport:
         request_id = self._request_id()
         metadata = call_metadata(self._settings.api_key, request_id)
         try:
-            unary = self._channels.for_call(address).unary_unary(method)
-            answer: bytes = await unary(request, timeout=timeout_ms / 1000, metadata=metadata)
+            answer: bytes = await self._channels.for_call(
+                address,
+                lambda channel: channel.unary_unary(method)(
+                    request, timeout=timeout_ms / 1000, metadata=metadata
+                ),
+            )
             return answer
         except PenstockError as error:
             raise CallFailed(int(error.code), error.message) from None

@@ -59,8 +59,13 @@ class Channels:
 
     def call(self, address: str, method: str, request: bytes, timeout_ms: int, request_id: str) -> Any:
         """A unary call under way, as a future."""
-        unary = self._channels.for_call(address).unary_unary(method)
-        return unary.future(request, timeout=timeout_ms / 1000, metadata=self._metadata(request_id))
+        metadata = self._metadata(request_id)
+        return self._channels.for_call(
+            address,
+            lambda channel: channel.unary_unary(method).future(
+                request, timeout=timeout_ms / 1000, metadata=metadata
+            ),
+        )
 
     def close(self) -> None:
         """End every connection and whatever runs on it."""

@@ -42,6 +42,7 @@ class ErrorCode(IntEnum):
     UNSUPPORTED_COMPRESSION = 12
     TIMESTAMP_OUT_OF_RANGE = 13
     MALFORMED_BATCH = 14
+    IN_USE = 15
     NOT_LEADER = 20
     FENCED_LEADER_EPOCH = 21
     UNKNOWN_LEADER_EPOCH = 22
@@ -170,6 +171,14 @@ class PreconditionFailed(PenstockError):
     code = ErrorCode.PRECONDITION_FAILED
     kind = ErrorKind.FATAL
     remedy = "Read the object again, and send the change with its new ETag if it is still wanted."
+
+
+class InUse(PenstockError):
+    """Another object names it, so it stays."""
+
+    code = ErrorCode.IN_USE
+    kind = ErrorKind.FATAL
+    remedy = "Change or delete what names it first; the message lists it."
 
 
 class Throttled(PenstockError):

@@ -178,8 +178,33 @@ def test_groups_in_a_circle_are_refused_with_the_circle_named(house: House) -> N
     )
     assert status == 400 and "in a circle: " in detail and " holds " in detail
     assert owner(house, "GET", f"principal-groups/{ids['b']}")["members"] == []
-    assert refused(house, "DELETE", f"principal-groups/{ids['b']}")[1].endswith("take it out first")
+    status, detail = refused(house, "DELETE", f"principal-groups/{ids['b']}")
+    assert (status, detail) == (409, "group 'b': member of the group 'a'; take it out first")
     assert "everyone" in refused(house, "PATCH", f"principal-groups/{ids['b']}", {"members": ["everyone"]})[1]
+
+
+def test_a_group_that_entries_name_stays_and_they_are_named(house: House) -> None:
+    group = owner(house, "POST", "principal-groups", {"name": "team"})["id"]
+
+    def answer() -> Any:
+        found = call("DELETE", f"/v1/principal-groups/{group}", token=house.credentials[Standing.OWNER])
+        return found.status, found.body
+
+    entries = [
+        owner(house, "POST", "acls", entry("allow", f"group:{group}", name=f"orders-{number}"))["id"]
+        for number in range(12)
+    ]
+    status, body = answer()
+    assert (status, body["code"], body["title"]) == (409, "in_use", "It is in use")
+    assert body["detail"] == (
+        f"group 'team': named by entries {', '.join(entries[:10])} and 2 more; delete what names it first"
+    )
+    for one in entries[1:]:
+        owner(house, "DELETE", f"acls/{one}")
+    assert f"named by entry {entries[0]};" in answer()[1]["detail"]
+    assert AclEntry.objects.filter(principal=f"group:{group}").count() == 1
+    owner(house, "DELETE", f"acls/{entries[0]}")
+    owner(house, "DELETE", f"principal-groups/{group}")
 
 
 def test_a_group_that_an_entry_names_is_not_deleted(house: House) -> None:

@@ -73,6 +73,7 @@ def seen(level: int = 1) -> view.ClusterView:
                 connection_attempts_per_s=limits[t.public_id].connection_attempts_per_s if level > 1 else 0,
                 rate_burst_ms=limits[t.public_id].rate_burst_ms if level > 1 else 0,
                 rate_floor_percent=limits[t.public_id].rate_floor_percent if level > 1 else 0,
+                storage_bytes_max=limits[t.public_id].storage_bytes_max if level > 1 else 0,
                 suspended=t.suspended,
             )
             for t in Tenant.objects.all()
@@ -129,6 +130,17 @@ def test_brokers_get_consume_rates_once_they_keep_them(tenant: Tenant) -> None:
     assert of_tenant(replace(below, feature_level=2)) == [missing]
     delivered()
     assert of_tenant(seen(level=2)) == []
+
+
+def test_a_storage_limit_that_the_brokers_lost_is_delivered_again(tenant: Tenant) -> None:
+    set_limits(ACTOR, tenant, storage_bytes_max=10**9)
+    delivered()
+    whole = seen(level=2)
+    assert whole.tenants[0].storage_bytes_max == 10**9
+    assert [one for one in repair(whole) if one.object_id == tenant.public_id] == []
+    lost = replace(whole, tenants=(replace(whole.tenants[0], storage_bytes_max=0),))
+    found = [one.what for one in repair(lost) if one.object_id == tenant.public_id]
+    assert found == ["storage_bytes_max is 0 on the brokers, 1000000000 is wanted"]
 
 
 def test_limits_of_accounts_that_differ_on_the_brokers_are_delivered_again(tenant: Tenant) -> None:

@@ -7,7 +7,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from control_plane.access import list_actions as actions
 from control_plane.access import queries
 from control_plane.outbox import in_request
-from penstock.contract.errors import InvalidRequest, PenstockError
+from penstock.contract.errors import InUse, PenstockError
 from penstock.rules import access as rules
 from tenants import actions as tenant_actions
 from tenants import queries as tenants
@@ -94,7 +94,7 @@ def delete_group(request: HttpRequest, access: TenantAccess, group: str) -> Http
     """Delete a group that no entry and no other group names."""
     try:
         row, gone = actions.remove_group(access.actor, access.tenant, group)
-    except InvalidRequest as error:
+    except InUse as error:
         return notices.put(redirect(access.url("access")), error.message, "caution")
     return answer(access, row, f"The group {gone.name} is deleted.")
 

@@ -1,7 +1,8 @@
-"""Operators' call about the use of API keys, and about the peppers that they need."""
+"""Operators' call about the use of API keys, the peppers that they need, and who is near its storage limit."""
 
 import asyncio
 import heapq
+from collections.abc import Callable
 
 from data_plane.authz.peppers import Peppers
 from data_plane.contract import admin_pb2 as pb
@@ -11,6 +12,7 @@ from data_plane.node.environment import Environment
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, CallFailed, CallHandler, ConnectionLost, peer_of
 from data_plane.node.requests import parsed
+from data_plane.storage.reports import NearLimit
 from penstock.contract.ids import BrokerId
 
 ASK_MS = 2_000
@@ -24,13 +26,23 @@ class KeyUseCalls:
     and asked the next time, and until then it is not said of any pepper that all brokers have it.
     """
 
-    def __init__(self, environment: Environment, view: MetadataView, use: KeyUse, peppers: Peppers) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        view: MetadataView,
+        use: KeyUse,
+        peppers: Peppers,
+        *,
+        near_storage: Callable[[], NearLimit | None],
+    ) -> None:
+        """`near_storage`: who is near its storage limit, None where this broker is not the controller."""
         self._config, self._transport, self._clock = (
             environment.config,
             environment.transport,
             environment.clock,
         )
         self._view, self._use, self._peppers = view, use, peppers
+        self._near_storage = near_storage
 
     def internal_calls(self) -> dict[str, CallHandler]:
         return {DESCRIBE_KEY_USE: self.describe}
@@ -72,6 +84,19 @@ class KeyUseCalls:
             more=len(page) == PAGE,
             peppers=[pb.KnownPepper(version=version, fingerprint=known[version]) for version in known],
             peppers_used=[] if wanted.after else self._used(now_ms),
+            near_storage=None if wanted.after else self._near(),
+        )
+
+    def _near(self) -> pb.NearStorage | None:
+        near = self._near_storage()
+        if near is None:
+            return None
+        return pb.NearStorage(
+            tenants=[
+                pb.StorageUse(tenant=use.tenant, used_bytes=use.used_bytes, limit_bytes=use.limit)
+                for use in near.uses
+            ],
+            whole=near.whole,
         )
 
     def _used(self, now_ms: int) -> list[int]:
@@ -125,10 +150,12 @@ def together(answers: list[pb.DescribeKeyUseResponse]) -> pb.DescribeKeyUseRespo
     for answer in answers[1:]:
         theirs = {one.version: one.fingerprint for one in answer.peppers}
         known = {version: mark for version, mark in known.items() if theirs.get(version) == mark}
+    near = [answer.near_storage for answer in answers if answer.HasField("near_storage")]
     return pb.DescribeKeyUseResponse(
         keys=[keys[key_id] for key_id in heapq.nsmallest(PAGE, keys)],
         more=any(answer.more for answer in answers) or len(keys) > PAGE,
         peppers=[pb.KnownPepper(version=version, fingerprint=known[version]) for version in sorted(known)],
         peppers_used=sorted({version for answer in answers for version in answer.peppers_used}),
         silent=sorted({broker for answer in answers for broker in answer.silent}),
+        near_storage=near[0] if near else None,
     )

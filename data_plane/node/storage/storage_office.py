@@ -6,7 +6,7 @@ from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.ports import Caller, Clock, Connection, require_broker
 from data_plane.node.storage.messages import answer_frame, read_report
 from data_plane.storage.books import StorageBooks
-from data_plane.storage.reports import Full, Report
+from data_plane.storage.reports import Full, NearLimit, Report
 from penstock.contract.ids import TenantId, TopicId, TopicPartition
 
 
@@ -35,6 +35,13 @@ class StorageOffice:
     def full(self) -> int:
         """Tenants that may produce no more; 0 on a broker that is not the controller."""
         return 0 if self._books is None or not self._seated() else len(self._books.full)
+
+    @property
+    def near_limit(self) -> NearLimit | None:
+        """Who is near its limit; None on a broker that is not the controller, or may not be it any more."""
+        if self._books is None or not self._seated() or not self._confident():
+            return None
+        return self._books.near_limit
 
     def asked(self, report: Report) -> list[Full] | None:
         """Who is full; None: this broker keeps no books for the sender now."""

@@ -688,7 +688,7 @@ def test_a_group_of_principals_that_an_entry_names_stays(house: House) -> None:
     given = {"principal": f"group:{group.public_id}", "kind": "owner", "name": "orders", "pattern": "prefix"}
     client.post("/t/acme/access/new-entry", given)
     client.post(f"/t/acme/access/groups/{group.public_id}/delete")
-    assert "names it; delete that first" in text_of(client.get("/t/acme/access"))
+    assert "delete what names it first" in text_of(client.get("/t/acme/access"))
     AclEntry.objects.all().delete()
     client.post(f"/t/acme/access/groups/{group.public_id}/delete")
     assert not PrincipalGroup.objects.exists()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from data_plane.storage.books import LOOK_MS, StorageBooks
-from data_plane.storage.reports import Full, Kept, Report, has_cleared
+from data_plane.storage.reports import NAMED_MAX, Full, Kept, Report, has_cleared
 from penstock.contract.ids import BrokerId, TenantId, TopicId, TopicPartition
 
 ACME, OTHER = TenantId("acme"), TenantId("other")
@@ -192,3 +192,29 @@ def test_a_tenant_is_near_its_limit_from_eighty_percent_on() -> None:
     for size_bytes, near in ((799, 0), (800, 1), (1_001, 1), (799, 0)):
         world.report(1, kept(ORDERS, size_bytes))
         assert world.books.near == near, size_bytes
+
+
+def test_tenants_near_their_limit_are_named_the_fullest_first() -> None:
+    world = World(limits={ACME: 1_000, OTHER: 100})
+    world.report(1, kept(ORDERS, 749), kept(FOREIGN, 79))
+    assert not world.books.near_limit.whole, "the other broker has not reported"
+    world.report(2)
+    found = world.books.near_limit
+    assert [(use.tenant, use.used_bytes, use.limit) for use in found.uses] == [(OTHER, 79, 100)]
+    assert (found.whole, world.books.near) == (True, 0)
+    world.report(1, kept(ORDERS, 800))
+    assert [use.tenant for use in world.books.near_limit.uses] == [ACME, OTHER]
+    assert world.books.near == 1
+    world.limits[ACME] = 0
+    assert [use.tenant for use in world.books.near_limit.uses] == [OTHER]
+
+
+def test_no_more_tenants_are_named_than_one_answer_takes() -> None:
+    many = [(TopicId(n.to_bytes(16)), TenantId(f"t{n}")) for n in range(NAMED_MAX + 1)]
+    world = World(limits={tenant: 100 for _, tenant in many}, topics=dict(many))
+    world.report(1, *(kept(topic, 80) for topic, _ in many[1:]))
+    world.report(2)
+    assert (len(world.books.near_limit.uses), world.books.near_limit.whole) == (NAMED_MAX, True)
+    world.report(2, kept(many[0][0], 100))
+    found = world.books.near_limit
+    assert (len(found.uses), found.uses[0].tenant, found.whole) == (NAMED_MAX, many[0][1], False)

@@ -11,6 +11,8 @@ from data_plane.contract import admin_pb2 as pb
 from data_plane.node.admission.key_use import KeyUse
 from data_plane.node.control.key_use_calls import ASK_MS, KeyUseCalls, together
 from data_plane.node.ports import Caller, ConnectionLost
+from data_plane.storage.reports import NearLimit, Use
+from penstock.contract.ids import TenantId
 from tests.waiting import PATIENCE_S
 
 
@@ -57,7 +59,7 @@ def test_a_key_that_is_stored_under_the_newest_pepper_is_given_without_a_hash() 
     clock = SimpleNamespace(now_ms=lambda: 1, monotonic_ms=lambda: 1.0)
     environment = SimpleNamespace(config=None, transport=None, clock=clock)
     view = SimpleNamespace(image=SimpleNamespace(keys=keys))
-    calls = KeyUseCalls(cast(Any, environment), cast(Any, view), use, peppers)
+    calls = KeyUseCalls(cast(Any, environment), cast(Any, view), use, peppers, near_storage=lambda: None)
     asked = pb.DescribeKeyUseRequest(local=True, within_ms=9, pepper_version=2)
     answer = pb.DescribeKeyUseResponse.FromString(
         asyncio.run(calls.describe(cast(Caller, None), asked.SerializeToString()))
@@ -90,7 +92,11 @@ def test_all_brokers_are_asked_side_by_side_and_who_is_silent_is_named() -> None
         clock=SimpleNamespace(now_ms=lambda: 1, monotonic_ms=lambda: 1.0),
     )
     view = SimpleNamespace(image=SimpleNamespace(keys={}, brokers=brokers))
-    calls = KeyUseCalls(cast(Any, environment), cast(Any, view), KeyUse(), Peppers({1: b"a" * 32}))
+    calls = KeyUseCalls(
+        cast(Any, environment), cast(Any, view), KeyUse(), Peppers({1: b"a" * 32}), near_storage=lambda: near
+    )
+
+    near = NearLimit([Use(tenant=TenantId("acme"), used_bytes=90, limit=100)], True)
 
     async def describe() -> bytes:
         async with asyncio.timeout(PATIENCE_S):
@@ -99,3 +105,8 @@ def test_all_brokers_are_asked_side_by_side_and_who_is_silent_is_named() -> None
     answer = pb.DescribeKeyUseResponse.FromString(asyncio.run(describe()))
     assert len(asked) == 5 and set(asked) == {ASK_MS}
     assert list(answer.silent) == [4] and not answer.peppers
+    assert [(use.tenant, use.used_bytes, use.limit_bytes) for use in answer.near_storage.tenants] == [
+        ("acme", 90, 100)
+    ]
+    assert answer.near_storage.whole
+    assert not together([says({}, [])]).HasField("near_storage"), "no controller has answered"
