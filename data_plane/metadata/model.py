@@ -41,7 +41,7 @@ from penstock.contract.ids import NO_BROKER, SYSTEM_TENANT, BrokerId, TenantId, 
 from penstock.contract.topic_settings import UNLIMITED, TopicSettings
 from penstock.rules.access import ACCOUNT_KIND, Scope
 from penstock.rules.names import AUDIT_TOPIC
-from penstock.rules.principal_limits import EVERY_ACCOUNT, PrincipalLimits
+from penstock.rules.principal_limits import EVERY_ACCOUNT, PrincipalLimits, limits_digest
 
 PARTITIONS_PER_BLOCK = 100
 
@@ -166,6 +166,15 @@ class TenantRecord(JsonRecord):
     principals: Mapping[str, PrincipalLimits] = field(default_factory=dict)
     """Limits of service accounts by `KeyRecord.owner`, and of each other one under EVERY_ACCOUNT. From feature level
     LEASES on."""
+    _kept_digest: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    """Once it was asked for."""
+
+    @property
+    def principals_digest(self) -> str:
+        """Of `principals`, hex. Made once a record: some ms at the limit."""
+        if not self._kept_digest:
+            self._kept_digest.append(limits_digest(self.principals))
+        return self._kept_digest[0]
 
     def limits_of(self, owner: str) -> PrincipalLimits | None:
         """The limits of that owner of keys beside the tenant's; None: there are none."""
@@ -176,6 +185,7 @@ class TenantRecord(JsonRecord):
     def encode(self) -> bytes:
         """Without limits of later releases that are not set: brokers before them can read that."""
         values = asdict(self)
+        del values["_kept_digest"]
         if not self.principals:
             del values["principals"]
         for name in LATER_QUOTAS:

@@ -52,7 +52,7 @@ class NodeStats:
     key_reports_refused: int = 0
     """Reports of a partition's frequent keys that were refused, for any reason."""
     key_reports_dropped: int = 0
-    """Reports of a partition's frequent keys that were dropped, because as many partitions as may be are followed."""
+    """Partitions whose reported frequent keys were dropped early, because as many partitions as may be are followed."""
     throttle_refusals: int = 0
     """Batches refused because of a tenant's produce rate."""
     consume_throttled_ms: int = 0

@@ -25,7 +25,7 @@ KEYS_MAX = 16
 PARTITIONS_OF_TENANT_MAX = 128
 """Followed of one tenant; of more, those reported last."""
 PARTITIONS_MAX = 2_048
-"""Followed in all, some 15 MB when all of their keys are long; reports of more are dropped."""
+"""Followed in all, some 15 MB when all of their keys are long; for more, the tenant that has most gives one up."""
 EXPIRES_MS = 120_000.0
 FORGETS_MS = 60_000.0
 
@@ -151,19 +151,21 @@ class HotKeyTable:
     def take(
         self, where: TopicPartition, tenant: TenantId, report: KeyReport, end_offset: int, now_ms: float
     ) -> bool:
-        """A producer reports of a partition that is led here and whose log ends there. False: there is no space."""
+        """A producer reports of a partition that is led here and whose log ends there. True: another partition was
+        given up for it."""
+        gave_up = False
         self._expire(now_ms)
         followed = self._followed.get(where)
         if followed is None or end_offset < followed.end_offset:
-            if followed is None and not self._has_space(tenant):
-                return False
+            if followed is None:
+                gave_up = self._make_space(tenant)
             followed = _Followed(tenant, end_offset, now_ms)
         else:
             followed.add(report, end_offset, now_ms)
         self._forget(where)
         self._followed[where] = followed
         self._of_tenants.setdefault(tenant, {})[where] = None
-        return True
+        return gave_up
 
     def keys_of(self, where: TopicPartition, now_ms: float) -> HotKeys | None:
         """As of the last report; None = none came lately."""
@@ -182,12 +184,18 @@ class HotKeyTable:
         """Those of a topic that are followed, by number."""
         return sorted([where for where in self._followed if where.topic_id == topic_id])
 
-    def _has_space(self, tenant: TenantId) -> bool:
-        """For one more of the tenant; its own that was reported longest ago may go for it."""
+    def _make_space(self, tenant: TenantId) -> bool:
+        """For one more of the tenant: what was reported longest ago goes, of its own if it has all it may have or as
+        many as any other, else of the tenant that has most. So a few with many leave space for all."""
         own = self._of_tenants.get(tenant, {})
         if len(own) >= PARTITIONS_OF_TENANT_MAX:
             self._forget(next(iter(own)))
-        return len(self._followed) < PARTITIONS_MAX
+            return True
+        if len(self._followed) >= PARTITIONS_MAX:
+            most = max(self._of_tenants.values(), key=len)
+            self._forget(next(iter(own if len(own) == len(most) else most)))
+            return True
+        return False
 
     def _expire(self, now_ms: float) -> None:
         while self._followed:

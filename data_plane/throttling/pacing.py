@@ -48,6 +48,9 @@ class Pace:
         """Bytes let in so far: the position of the next batch."""
         self.refused = 0
         """Batches refused so far."""
+        self.coming = 0
+        """Bytes that wait in paces of principals and enter this one later, unjudged: they count as let in for all that
+        is judged now. Who adds to it takes away as much, also when nothing enters after all."""
         self.principal = ""
         """Whose limit it is; empty: it is all the tenant's."""
         self.line = Line()
@@ -146,7 +149,7 @@ class Pace:
         return wait_ms
 
     def _judged_ms(self, now_ms: float) -> float:
-        return self.judged_wait_ms(0, now_ms)
+        return self.judged_wait_ms(self.coming, now_ms)
 
     def _go_on(self, now_ms: float) -> None:
         if now_ms > self._at_ms:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 
 EVERY_ACCOUNT = "service_account:*"
 """In place of a principal: each service account that has no limits of its own."""
@@ -28,5 +28,8 @@ def limits_digest(limits: Mapping[str, PrincipalLimits]) -> str:
     """Of all that a tenant's principals have, hex; empty: they have none."""
     if not limits:
         return ""
-    rows = [[principal, *astuple(limits[principal])] for principal in sorted(limits)]
+    rows = [
+        [principal, one.produce_bytes_per_s, one.consume_bytes_per_s, one.requests_per_s]
+        for principal, one in sorted(limits.items(), key=lambda item: item[0])
+    ]
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()

@@ -15,12 +15,13 @@ from data_plane.node.ports import CallFailed
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
-from penstock.rules.principal_limits import limits_digest
 
 PAGE_ITEMS = 500
 """A few ms of one turn. The partitions of one topic stay together, so a page may hold those of one topic more."""
 
 
+_PRINCIPALS_AN_ITEM = 50
+"""The digest of so many principals' limits takes about as long as an item."""
 _SETTINGS_KEPT = 1_000
 """Of most topics the settings are the same as of many others."""
 
@@ -81,9 +82,9 @@ def _add_tenant(response: pb.DescribeClusterResponse, image: ClusterImage, tenan
         suspended=record.suspended,
         access_list_generation=0 if rules is None else rules.generation,
         access_list_digest="" if rules is None else rules.digest,
-        principal_limits_digest=limits_digest(record.principals),
+        principal_limits_digest=record.principals_digest,
     )
-    return 1
+    return 1 + len(record.principals) // _PRINCIPALS_AN_ITEM
 
 
 def _add_topic(response: pb.DescribeClusterResponse, image: ClusterImage, topic_hex: str) -> int:

@@ -60,10 +60,10 @@ class KeyUseCalls:
                 broker for broker in sorted(known) if broker != self._config.broker_id and known[broker].epoch
             ]
             until_ms = self._clock.monotonic_ms() + ASK_MS
-            for first in range(0, len(others), _AT_ONCE):
-                left_ms = max(1, int(until_ms - self._clock.monotonic_ms()))
-                some = others[first : first + _AT_ONCE]
-                answers += await asyncio.gather(*(self._at(broker, wanted, left_ms) for broker in some))
+            places = asyncio.Semaphore(_AT_ONCE)
+            answers += await asyncio.gather(
+                *(self._in_turn(places, broker, wanted, until_ms) for broker in others)
+            )
         return together(answers).SerializeToString()
 
     def _own(self, wanted: pb.DescribeKeyUseRequest) -> pb.DescribeKeyUseResponse:
@@ -108,6 +108,18 @@ class KeyUseCalls:
                 if not key.revoked and (key.expires_at_ms == 0 or now_ms < key.expires_at_ms)
             }
         )
+
+    async def _in_turn(
+        self,
+        places: asyncio.Semaphore,
+        broker: BrokerId,
+        wanted: pb.DescribeKeyUseRequest,
+        until_ms: float,
+    ) -> pb.DescribeKeyUseResponse:
+        """When one of those asked before has answered: a silent broker takes one place, and no one else's time."""
+        async with places:
+            left_ms = max(1, int(until_ms - self._clock.monotonic_ms()))
+            return await self._at(broker, wanted, left_ms)
 
     async def _at(
         self, broker: BrokerId, wanted: pb.DescribeKeyUseRequest, timeout_ms: int

@@ -76,7 +76,6 @@ class KeyReports:
             keys=tuple([KeyCount(key=one.key, size=one.size, messages=one.messages) for one in report.keys]),
         )
         now_ms = self._clock.monotonic_ms()
+        self._stats.key_reports += 1
         if self._table.take(where, replica.topic.tenant, read, replica.log.log_end_offset, now_ms):
-            self._stats.key_reports += 1
-        else:
             self._stats.key_reports_dropped += 1

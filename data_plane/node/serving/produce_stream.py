@@ -68,6 +68,19 @@ class _OwnDelayed:
     since_ms: float
     size: int
     act: Callable[[int], None]
+    bound_for: Pace | None = None
+    """Its tenant's pace when it came, where it counts as coming until `arrive`."""
+
+    def leave_for(self, pace: Pace | None) -> None:
+        if pace is not None:
+            self.bound_for = pace
+            pace.coming += self.size
+
+    def arrive(self) -> None:
+        """It enters its tenant's pace, or never will."""
+        if self.bound_for is not None:
+            self.bound_for.coming -= self.size
+            self.bound_for = None
 
     def wait_ms(self, now_ms: float) -> float:
         return self.pace.wait_ms(self.position, now_ms)
@@ -155,6 +168,8 @@ class ProduceStream:
             sender.cancel()
             if self._releaser is not None:
                 self._releaser.cancel()
+            while self._own_delayed:
+                self._own_delayed.popleft().arrive()
 
     async def _take(self, frame: bytes) -> None:
         arrived_ms = self._clock.monotonic_ms()
@@ -269,7 +284,8 @@ class ProduceStream:
         now_ms: float,
     ) -> None:
         """As `_in_turn`, where the principal has a rate of its own. Both refuse at once; the tenant's pace is entered
-        when it is the batch's turn in the principal's, so that what is delayed there delays no one else.
+        when it is the batch's turn in the principal's, so that what is delayed there delays no one else. Until then it
+        is coming to the tenant's: there it is not refused any more, so what is let in leaves it enough.
         """
         if acks and pace is not None and pace.refuses(now_ms):
             self._refuse(pace, wanted, now_ms)
@@ -286,6 +302,7 @@ class ProduceStream:
         delayed = _OwnDelayed(own, position, now_ms, wanted.size, late)
         if hold_ms > 0 or self._own_delayed:
             self._stats.throttled_batches += 1
+            delayed.leave_for(pace)
             self._own_delayed.append(delayed)
             self._hold()
         elif not self._delayed and (pace is None or pace.take(wanted.size, now_ms)):
@@ -297,6 +314,7 @@ class ProduceStream:
 
     def _into_tenants(self, own: _OwnDelayed, pace: Pace | None, now_ms: float) -> None:
         """Its turn has come in its principal's pace."""
+        own.arrive()
         if pace is None:
             self._delayed.append(_Delayed(own.pace, own.position, own.since_ms, own.act))
             return

@@ -102,12 +102,13 @@ class KeyRequests:
                 pace.take(REQUEST_UNITS, now_ms)
 
     async def call(self) -> None:
-        """Count a call when its turn comes. Raises `CallFailed` if that is too far away."""
+        """Count a call when its turn comes. Raises `CallFailed` if that is too far away: when it comes, and once more
+        when it goes on from its principal's line to the tenant's, which may be longer then."""
         if self.passes():
             return
         self._check_soon(self._own_pace())
         self._check_soon(self._pace())
-        await self.frame()
+        await self._wait(None, None, is_call=True)
 
     def _check_soon(self, pace: Pace | None) -> None:
         if pace is None:
@@ -129,8 +130,12 @@ class KeyRequests:
     ) -> None:
         """Count a request when its turn comes, however far away that is. `sign` is called every `SIGN_MS` until then.
         Raises `ConnectionLost`, and counts nothing, when the connection is gone before."""
-        if self.passes():
-            return
+        if not self.passes():
+            await self._wait(connection, sign, is_call=False)
+
+    async def _wait(
+        self, connection: Connection | None, sign: Callable[[], None] | None, *, is_call: bool
+    ) -> None:
         began_ms = self._clock.monotonic_ms()
         waiting = _Waiting(connection, sign, began_ms)
         if connection is not None:
@@ -139,6 +144,8 @@ class KeyRequests:
         try:
             # In its principal's line first: what waits there takes no place of others in the tenant's.
             own = await self._turn(self._own_pace, waiting)
+            if is_call and own is not None:
+                self._check_soon(self._pace())
             await self._turn(self._pace, waiting)
             own = None
         finally:

@@ -24,7 +24,7 @@ def report(messages: int, over_ms: int = OVER_MS, **keys: int) -> KeyReport:
 
 
 def begun(table: HotKeyTable, number: int = 0, tenant: TenantId = A) -> None:
-    assert table.take(where(number), tenant, report(0), 0, 0.0)
+    table.take(where(number), tenant, report(0), 0, 0.0)
 
 
 def shares(table: HotKeyTable, now_ms: float, number: int = 0) -> dict[bytes, int]:
@@ -129,14 +129,38 @@ def test_a_tenant_with_many_partitions_pushes_out_its_own(monkeypatch: pytest.Mo
     assert table.keys_of(where(2 * hot_keys.PARTITIONS_OF_TENANT_MAX), 0.0) is not None
 
 
-def test_a_full_table_takes_no_more_until_something_expires() -> None:
+def filled(tenants: int) -> HotKeyTable:
+    """All that a table holds, evenly of so many tenants."""
     table = HotKeyTable()
-    tenants = [TenantId(f"tn_{number}") for number in range(hot_keys.PARTITIONS_MAX)]
-    for number, tenant in enumerate(tenants):
-        begun(table, number, tenant)
-    assert not table.take(where(-1), B, report(0), 0, 1.0)
-    assert table.take(where(0), tenants[0], report(0), 0, 2.0), "one that is followed goes on"
-    assert table.take(where(-1), B, report(0), 0, EXPIRES_MS)
+    for number in range(hot_keys.PARTITIONS_MAX):
+        begun(table, number, TenantId(f"tn_{number % tenants}"))
+    assert len(table) == hot_keys.PARTITIONS_MAX
+    return table
+
+
+def test_of_a_full_table_the_tenant_with_most_gives_up_what_was_reported_longest_ago() -> None:
+    few = hot_keys.PARTITIONS_MAX // hot_keys.PARTITIONS_OF_TENANT_MAX
+    table = filled(few)
+    for number in range(few):
+        assert table.take(where(-1 - number), B, report(0), 0, 0.0), "another was given up for it"
+    assert len(table) == hot_keys.PARTITIONS_MAX
+    assert all(table.keys_of(where(-1 - number), 0.0) is not None for number in range(few))
+    assert all(table.keys_of(where(number), 0.0) is None for number in range(few)), "one of each"
+    assert table.keys_of(where(few), 0.0) is not None
+
+
+def test_a_tenant_with_as_many_as_any_other_gives_up_its_own_in_a_full_table() -> None:
+    table = filled(hot_keys.PARTITIONS_MAX)
+    begun(table, -1, TenantId("tn_7"))
+    assert table.keys_of(where(-1), 0.0) is not None and table.keys_of(where(7), 0.0) is None
+    assert table.keys_of(where(0), 0.0) is not None and len(table) == hot_keys.PARTITIONS_MAX
+
+
+def test_a_full_table_goes_on_with_what_is_followed_and_empties_as_it_expires() -> None:
+    table = filled(hot_keys.PARTITIONS_MAX)
+    table.take(where(0), TenantId("tn_0"), report(0), 0, 2.0)
+    assert len(table) == hot_keys.PARTITIONS_MAX
+    table.take(where(-1), B, report(0), 0, EXPIRES_MS)
     assert len(table) == 2
 
 

@@ -1,5 +1,9 @@
 """The cluster in pages: each object and partition comes once, in order, wherever a page ends."""
 
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
 
 from data_plane.contract import admin_pb2 as pb
@@ -10,6 +14,7 @@ from data_plane.node.control import cluster_pages
 from data_plane.node.ports import CallFailed
 from penstock.contract.ids import BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.principal_limits import PrincipalLimits, limits_digest
 
 
 def image(tenants: int, topics: int, keys: int, partitions: int = 1) -> ClusterImage:
@@ -94,3 +99,41 @@ def test_what_comes_and_goes_between_two_pages_hides_nothing_else(monkeypatch: p
         after = cluster_pages.add_page(rest, wanted, after, objects=True)
     assert [key.key_id for key in first.keys] == ["key000", "key001"]
     assert [key.key_id for key in rest.keys] == ["key002", "key003", "key004"]
+
+
+@pytest.mark.pure  # a function is replaced
+def test_limits_of_accounts_are_digested_once_and_fill_a_page_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {f"service_account:sa_{n:04d}": PrincipalLimits(requests_per_s=n + 1) for n in range(1_000)}
+    made = ClusterImage()
+    records = [model.TenantRecord(tenant=TenantId(f"tn_{n:03d}"), principals=limits) for n in range(40)]
+    made.load([KeyValue(model.tenant_key(one.tenant), one.encode(), 1) for one in records], 1)
+    made_digests: list[int] = []
+
+    def counted(asked: Mapping[str, PrincipalLimits]) -> str:
+        made_digests.append(len(asked))
+        return limits_digest(asked)
+
+    monkeypatch.setattr(model, "limits_digest", counted)
+    for _ in range(2):
+        answer = pb.DescribeClusterResponse()
+        assert cluster_pages.add_page(answer, made, "", objects=True)
+        assert {one.principal_limits_digest for one in answer.tenants} == {limits_digest(limits)}
+        assert len(answer.tenants) == -(-cluster_pages.PAGE_ITEMS // 21)
+    assert made_digests == [1_000] * -(-cluster_pages.PAGE_ITEMS // 21)
+
+
+def test_a_record_with_other_limits_has_another_digest_and_keeps_none_in_the_store() -> None:
+    one = model.TenantRecord(tenant=TenantId("t"), principals={"a": PrincipalLimits(requests_per_s=1)})
+    before, stored = one.principals_digest, one.encode()
+    other = replace(one, principals={"a": PrincipalLimits(requests_per_s=2)})
+    assert other.principals_digest == limits_digest(other.principals) != before
+    assert b"digest" not in stored and model.TenantRecord.decode(stored) == one
+    assert replace(one, principals={}).principals_digest == ""
+
+
+def test_the_digest_of_limits_is_the_one_that_control_planes_of_before_know() -> None:
+    limits = {
+        "b": PrincipalLimits(requests_per_s=3),
+        "a": PrincipalLimits(produce_bytes_per_s=1, consume_bytes_per_s=2),
+    }
+    assert limits_digest(limits) == hashlib.sha256(b'[["a",1,2,0],["b",0,0,3]]').hexdigest()

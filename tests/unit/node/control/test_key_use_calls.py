@@ -110,3 +110,39 @@ def test_all_brokers_are_asked_side_by_side_and_who_is_silent_is_named() -> None
     ]
     assert answer.near_storage.whole
     assert not together([says({}, [])]).HasField("near_storage"), "no controller has answered"
+
+
+@pytest.mark.pure  # environment and view are stand-ins
+def test_a_silent_broker_takes_no_time_of_those_that_are_asked_later() -> None:
+    now_ms, asked = [0.0], dict[int, int]()
+    last = asyncio.Event()
+
+    class Transport:
+        async def call(self, peer: Any, method: str, request: bytes, timeout_ms: int) -> bytes:
+            asked[peer.broker] = timeout_ms
+            if len(asked) == 199:
+                last.set()
+            if peer.broker == 2:
+                async with asyncio.timeout(PATIENCE_S):
+                    await last.wait()
+                now_ms[0] += timeout_ms
+                raise ConnectionLost("silent")
+            return says({1: b"a"}, [1]).SerializeToString()
+
+    brokers = {
+        n: SimpleNamespace(epoch=1, record=SimpleNamespace(broker_id=n, peer_address="p"))
+        for n in range(1, 201)
+    }
+    environment = SimpleNamespace(
+        config=SimpleNamespace(broker_id=1),
+        transport=Transport(),
+        clock=SimpleNamespace(now_ms=lambda: 1, monotonic_ms=lambda: now_ms[0]),
+    )
+    view = SimpleNamespace(image=SimpleNamespace(keys={}, brokers=brokers))
+    calls = KeyUseCalls(
+        cast(Any, environment), cast(Any, view), KeyUse(), Peppers({1: b"a" * 32}), near_storage=lambda: None
+    )
+    answer = pb.DescribeKeyUseResponse.FromString(
+        asyncio.run(calls.describe(cast(Caller, None), pb.DescribeKeyUseRequest().SerializeToString()))
+    )
+    assert set(asked.values()) == {ASK_MS} and list(answer.silent) == [2]

@@ -14,12 +14,14 @@ from data_plane.node.serving.read_turns import ReadTurns
 from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.node.stats import NodeStats
 from data_plane.testkit.loop import SimLoop
-from data_plane.throttling.pacing import Pace
-from penstock.contract.ids import TenantId
+from data_plane.throttling.pacing import HOLD_MS_MAX, Pace
+from penstock.contract.errors import ErrorCode
+from penstock.contract.frames import FrameError
+from penstock.contract.ids import TenantId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.records.batch import BATCH_HEADER_BYTES
 from tests.unit.authz.setup import ACME
-from tests.unit.node.serving.test_produce_stream import Slow, stream_of
+from tests.unit.node.serving.test_produce_stream import Slow, Wire, stream_of
 
 ROBOT = "service_account:sa_robot"
 
@@ -172,3 +174,100 @@ def test_what_the_tenants_pace_refuses_takes_nothing_of_the_principals() -> None
         stream._releaser.cancel()
 
     asyncio.run(story())
+
+
+class Timed(Slow):
+    """Its clock is the loop's, and it finds nothing at once."""
+
+    def monotonic_ms(self) -> float:
+        return asyncio.get_running_loop().time() * 1000
+
+    def find(self, where: TopicPartition) -> None:
+        return None
+
+
+def test_ten_accounts_with_more_than_all_of_the_rate_keep_the_bound_and_another_gets_in() -> None:
+    size = 4 * BATCH_HEADER_BYTES
+    broker, pace = Timed(), Pace(100 * size)
+    owns = [own_of(50 * size) for _ in range(10)]
+    let_in, waits = dict.fromkeys(range(11), 0), [0]
+
+    async def sends(name: int, stream: ProduceStream, own: Pace | None) -> None:
+        batch = memoryview(bytes(size))
+        while True:
+            now_ms, answer = broker.monotonic_ms(), lambda outcome: None
+            if own is None:
+                stream._in_turn(pace, -1, wanted(name, size), batch, answer, now_ms)
+            else:
+                stream._in_own_turn(own, pace, -1, wanted(name, size), batch, answer, now_ms)
+            wait_ms = 1.0
+            for result in stream._results:
+                if result.error == ErrorCode.THROTTLED:
+                    wait_ms = result.retry_after_ms
+                else:
+                    let_in[name] += 1
+                    waits.append(result.throttled_ms)
+            stream._results.clear()
+            await asyncio.sleep(wait_ms / 1000)
+
+    async def story() -> None:
+        streams = [stream_of(broker, pace=pace, own_pace=own) for own in [*owns, None]]
+        tasks = [
+            asyncio.create_task(sends(name, stream, own))
+            for name, (stream, own) in enumerate(zip(streams, [*owns, None], strict=True))
+        ]
+        await asyncio.sleep(30.0)
+        for task in tasks:
+            task.cancel()
+        for stream in streams:
+            if stream._releaser is not None:
+                stream._releaser.cancel()
+        await asyncio.wait(tasks)
+
+    loop = SimLoop(1)
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
+    assert max(waits) <= 2 * HOLD_MS_MAX + 100, "the principal's and the tenant's, no more"
+    assert sum(let_in.values()) > 0.9 * 100 * 25 and let_in[10] > 100, let_in
+
+
+def test_a_stream_that_ends_leaves_nothing_coming_to_its_tenants_pace() -> None:
+    size = 4 * BATCH_HEADER_BYTES
+
+    async def story() -> None:
+        own, pace = own_of(size), Pace(100 * size)
+        stream = stream_of(Timed(), Wire(b"no frame"), pace=pace, own_pace=own)
+        for number in range(4):
+            arrive(stream, own, pace, number, size)
+        assert pace.coming == sum(one.size for one in stream._own_delayed) > 0
+        with pytest.raises(FrameError):
+            await stream.serve()
+        assert pace.coming == 0 and not stream._own_delayed
+
+    asyncio.run(story())
+
+
+def test_a_call_is_judged_by_its_tenants_line_once_more_when_its_principals_turn_has_come() -> None:
+    desk = Desk(tenants=10 * REQUEST_UNITS, own=5 * REQUEST_UNITS)
+
+    async def story() -> None:
+        robot, other = desk.requests.of(ACME, "robot"), desk.requests.of(ACME, "other")
+        while robot.passes():
+            pass
+        call = asyncio.create_task(robot.call())
+        await asyncio.sleep(0.01)
+        assert len(desk.own.line) == 1 and not desk.pace.line
+        frames = [asyncio.create_task(other.frame()) for _ in range(40)]
+        began_s = asyncio.get_running_loop().time()
+        with pytest.raises(CallFailed, match=r"requests_per_s of the tenant is reached"):
+            await call
+        assert asyncio.get_running_loop().time() - began_s < 1.0
+        assert desk.own.let_in == 2 * REQUEST_UNITS, "what is refused is not counted for the principal"
+        assert not desk.own.line
+        for frame in frames:
+            frame.cancel()
+        await asyncio.gather(*frames, return_exceptions=True)
+
+    desk.run(story())
