@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import grpc
 
 import penstock.asyncio
-from local.priority import LOWEST, lower
+from benchmarks.priority import lower_own
 from penstock.contract import limits, methods
 from penstock.contract.errors import PenstockError
 from penstock.contract.frames import FrameKind, pack_frame
@@ -300,7 +300,7 @@ def main() -> None:
     for name in ("bootstrap", "api-url", "api-key", "topics"):
         parser.add_argument(f"--{name}", required=True)
     chosen = parser.parse_args()
-    lower(os.getpid(), LOWEST)
+    lower_own()
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     asyncio.run(_run(chosen.kind, chosen.bootstrap, chosen.api_url, chosen.api_key, chosen.topics.split(",")))
 

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import psutil
 
-from local.priority import lower
 from local.processes import PRIVATE, RunningProcess, all_running, open_output, own_environment
 from local.service_layout import ServiceDirectory, ServiceSpec
 from local.status import says_ready
@@ -53,17 +52,15 @@ class ServiceProcess:
     what: str
     arguments: tuple[str, ...]
     """Behind the interpreter, before the configuration."""
-    nice: int = 0
-    """Above 0: brokers of the machine, whose clients wait for each turn, come first where processors are short."""
 
     def command_line(self, config: Path) -> list[str]:
         return [sys.executable, *self.arguments, "--config", str(config)]
 
 
 _SERVER = ("-m", "penstock.cli", "server")
-WEB = ServiceProcess(name="web", what="control plane", arguments=(*_SERVER, "web"), nice=5)
-WORKER = ServiceProcess(name="worker", what="deliveries and schedule", arguments=(*_SERVER, "worker"), nice=5)
-RUNNER = ServiceProcess(name="runner", what="usage pipeline", arguments=(*_SERVER, "runner"), nice=10)
+WEB = ServiceProcess(name="web", what="control plane", arguments=(*_SERVER, "web"))
+WORKER = ServiceProcess(name="worker", what="deliveries and schedule", arguments=(*_SERVER, "worker"))
+RUNNER = ServiceProcess(name="runner", what="usage pipeline", arguments=(*_SERVER, "runner"))
 PROCESSES = (WEB, WORKER, RUNNER)
 
 
@@ -142,7 +139,7 @@ def start(directory: ServiceDirectory, process: ServiceProcess) -> subprocess.Po
     _end_orphans(directory, process)
     directory.heartbeat_file(process.name).unlink(missing_ok=True)
     with open_output(directory.output_file(process.name)) as output:
-        child = subprocess.Popen(
+        return subprocess.Popen(
             process.command_line(directory.config_file),
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -152,8 +149,6 @@ def start(directory: ServiceDirectory, process: ServiceProcess) -> subprocess.Po
             umask=PRIVATE,
             start_new_session=True,
         )
-    lower(child.pid, process.nice)
-    return child
 
 
 def look(directory: ServiceDirectory, spec: ServiceSpec, process: ServiceProcess) -> ServiceStatus:

@@ -13,7 +13,6 @@ import pytest
 
 from local import guardian, processes, service_processes
 from local.layout import DataDirectory
-from local.priority import lower
 from local.service_layout import Backends, ServiceDirectory
 from local.service_processes import ServiceProcess, ServiceState, find, look, start, stop
 from tests.waiting import PATIENCE_S
@@ -149,44 +148,3 @@ def test_states_are_told_from_outside(service: ServiceDirectory) -> None:
     stop(service, [process], 5.0)
     assert child.wait(PATIENCE_S) == -signal.SIGTERM
     assert sys.executable in process.command_line(service.config_file)
-
-
-def test_a_process_starts_behind_brokers_within_its_session_and_beside_other_sessions(
-    service: ServiceDirectory,
-) -> None:
-    process = ServiceProcess(name="forks", what="a test", arguments=("-c", _FORKS), nice=7)
-    child = started(service, process)
-    least = max(7, os.getpriority(os.PRIO_PROCESS, 0))
-    assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in members(child.pid)} == {least}
-    of_session = Path(f"/proc/{child.pid}/autogroup")
-    if of_session.exists() and of_session.read_text():
-        assert of_session.read_text().split()[1:] == ["nice", "7"]
-    assert all(0 < one.nice < 19 for one in service_processes.PROCESSES)
-    assert stop(service, [process], 5.0) == ()
-    child.wait(PATIENCE_S)
-
-
-def test_a_session_is_lowered_when_the_system_takes_the_change(
-    service: ServiceDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    child = started(service, sleeper("forks", _FORKS))
-    written: list[str] = []
-
-    def write_text(path: Path, text: str, encoding: str) -> int:
-        written.append(f"{path} {text}")
-        if len(written) < 3:
-            raise BlockingIOError("one change in 100 ms")
-        return len(text)
-
-    monkeypatch.setattr(Path, "write_text", write_text)
-    lower(child.pid, 7)
-    assert written == [f"/proc/{child.pid}/autogroup 7"] * 3
-    monkeypatch.undo()
-    assert stop(service, [sleeper("forks", "")], 5.0) == ()
-    child.wait(PATIENCE_S)
-
-
-def test_what_has_ended_is_not_lowered() -> None:
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait(PATIENCE_S)
-    lower(child.pid, 7)
