@@ -42,6 +42,8 @@ class Form:
 
     database_url: str
     celery_broker_url: str
+    empty: bool = False
+    """Whether the database has no tables yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,6 +407,8 @@ def service(folder: Path, form: Callable[[Path], Any], brokers: int = 3) -> Iter
         result = cluster.up(brokers, lambda done, steps, note: None, provisioned=False)
         running = Service(folder, chosen, cluster, result.spec)
         stack.callback(running.end)
+        if chosen.empty:
+            running.command("migrate", "-v0")
         running.command("bootstrap")
         running.start_web()
         running.start_worker()

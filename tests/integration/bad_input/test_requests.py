@@ -27,7 +27,7 @@ def ask(cluster: Brokers, tenant: Tenant, method: str, request: bytes) -> Refuse
     spec = cluster.spec.brokers[0]
     clients = method in CLIENT_CALLS
     address = spec.client_address if clients else spec.internal_address
-    who = with_key(tenant.api_key) if clients else cluster.operator
+    who = with_key(tenant.api_key) if clients else cluster.issued("control-plane")
     began = time.monotonic()
     with pytest.raises(Refused) as refused:
         call(address, method, request, pb.MetadataResponse, who)

@@ -55,7 +55,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
         @contextmanager
         def form(folder: Path) -> Iterator[Form]:
-            yield Form(database_url=database.url, celery_broker_url=redis.url)
+            yield Form(database_url=database.url, celery_broker_url=redis.url, empty=True)
 
         service = stack.enter_context(started(tmp_path_factory.mktemp("fail-over"), form, brokers=1))
         other_url = stack.enter_context(service.second_web())
