@@ -208,8 +208,9 @@ def test_what_only_brokers_ask_is_not_offered_by_the_internal_listener(
 
 
 def test_admin_calls_are_not_offered_by_the_peer_listener(cluster: Brokers, tenant: Tenant) -> None:
+    who = cluster.issued("control-plane")
     for method in sorted({*INTERNAL_CALLS} - PASSED_ON):
-        with RawPeer(cluster.spec.brokers[0].peer_address, method, cluster.operator, form=Form.CALL) as asked:
+        with RawPeer(cluster.spec.brokers[0].peer_address, method, who, form=Form.CALL) as asked:
             asked.send(admin_pb2.PutTenantRequest(tenant="tn_intruder").SerializeToString())
             ended = asked.end()
         assert (ended.code, ended.message) == (ErrorCode.INVALID_REQUEST, f"{method}: no such call")
