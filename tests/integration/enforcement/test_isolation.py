@@ -475,7 +475,7 @@ def _blind(text: str, world: World) -> str:
 @pytest.mark.parametrize("method", ROWS)
 def test_a_key_does_only_what_its_scopes_grant(method: str, world: World) -> None:
     row = ROWS[method]
-    key = world.may_consume if method == methods.PRODUCE else world.may_produce
+    key = world.may_consume if method in (methods.PRODUCE, methods.REPORT_KEYS) else world.may_produce
     got = heard(row, world.real, with_key(key))
     assert got.code == row.wrong_operation, got
     assert got.code == ErrorCode.OK or f"{CANARY} " not in got.text
