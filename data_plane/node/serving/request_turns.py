@@ -140,16 +140,17 @@ class KeyRequests:
         waiting = _Waiting(connection, sign, began_ms)
         if connection is not None:
             connection.when_gone(waiting.woken.set)
-        own: Pace | None = None
         try:
             # In its principal's line first: what waits there takes no place of others in the tenant's.
             own = await self._turn(self._own_pace, waiting)
-            if is_call and own is not None:
-                self._check_soon(self._pace())
-            await self._turn(self._pace, waiting)
-            own = None
+            try:
+                if is_call and own is not None:
+                    self._check_soon(self._pace())
+                await self._turn(self._pace, waiting)
+            except BaseException:
+                _give_back(own)
+                raise
         finally:
-            _give_back(own)
             if connection is not None:
                 connection.when_gone(None)
             self._stats.requests_throttled += 1
