@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from chaos.replica_files import differences, stored_batches
+from chaos.replica_files import StoredBatch, differences, stored_batches
 from penstock import Client
 from penstock.contract.ids import TopicId, TopicPartition
 from tests.integration.brokers import Brokers
@@ -61,23 +61,23 @@ def read_all(client: Client, topic: str) -> list[int]:
 
 
 def replicas_are_equal(cluster: Brokers, topic_id: TopicId, end: int) -> None:
-    """Segment files and their contents, byte for byte, up to offset `end`: once retention, which goes on while files
-    are looked at, has come to its end everywhere.
+    """Segment files and their contents, byte for byte, up to offset `end`: at one look, for retention goes on between
+    two of them.
     """
     where = TopicPartition(topic_id, 0)
+    stored: dict[int, list[StoredBatch]] = {}
 
     def equal() -> bool:
+        bases = list(segment_bases(cluster, topic_id).values())
         try:
-            stored = [
-                stored_batches(cluster.directory.log_directory(number), where, end) for number in cluster.ids
-            ]
+            stored.update(
+                (n, stored_batches(cluster.directory.log_directory(n), where, end)) for n in cluster.ids
+            )
         except FileNotFoundError:
             return False  # deleted between its listing and its reading
-        return all(one == stored[0] for one in stored)
+        first = stored[cluster.ids[0]]
+        return all(one == first for one in stored.values()) and all(found == bases[0] for found in bases)
 
     cluster.wait_until("all replicas hold the same", equal)
-    bases = segment_bases(cluster, topic_id)
-    assert all(found == bases[cluster.ids[0]] for found in bases.values()), bases
-    stored = {n: stored_batches(cluster.directory.log_directory(n), where, end) for n in cluster.ids}
     assert differences(stored) == []
     assert stored[cluster.ids[0]][-1].end_offset == end
