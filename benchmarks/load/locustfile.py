@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import gevent
 from locust import User, constant, events, task
 
 from penstock import Client, PenstockError
@@ -32,6 +33,9 @@ class Missing(Exception):
 @events.init_command_line_parser.add_listener  # type: ignore[untyped-decorator]
 def _add_options(parser: Any, **_: Any) -> None:
     parser.add_argument("--topic", default="load", help="an existing topic; one run at a time")
+    parser.add_argument(
+        "--messages", type=int, default=0, help="end when so many are acknowledged; 0 = by time"
+    )
     parser.add_argument("--report", default="", help="file for what was acknowledged and consumed, as JSON")
 
 
@@ -75,6 +79,9 @@ class PenstockUser(User):
         ):
             delivery.result(ANSWER_S)
             self.acknowledged.add(value)
+        enough = self.environment.parsed_options.messages
+        if enough and sum(len(user.acknowledged) for user in self._everyone) >= enough:
+            gevent.spawn(self.environment.runner.quit)  # which waits for this user too
         return sum(map(len, encoded))
 
     def _read(self) -> int:
@@ -90,10 +97,17 @@ class PenstockUser(User):
         while missing := self.acknowledged - self.consumed:
             if time.monotonic() > deadline:
                 raise Missing(
-                    f"{len(missing)} of {len(self.acknowledged)} acknowledged, such as {min(missing)}"
+                    f"{len(missing)} of {len(self.acknowledged)} acknowledged, such as {min(missing)}; {self._places()}"
                 )
             size += self._read()
         return size
+
+    def _places(self) -> str:
+        """Where the consumer stands in each partition, and where that one ends."""
+        return ", ".join(
+            f"{topic}-{partition} read to {self._consumer.position(topic, partition)} of {end}"
+            for (topic, partition), end in self._consumer.end_offsets().items()
+        )
 
     def _timed(self, what: str, act: Callable[[], int]) -> None:
         """Tell Locust how long it took and how many bytes it moved, or how it failed."""

@@ -75,7 +75,8 @@ class Consumer:
         `OffsetOutOfRange`, `LogTruncated`, `CorruptBatch`, `MalformedBatch` (with `malformed="stop"`),
         `NotFound`, `Unauthenticated`; a seek or pause of that partition goes on. Raises `BrokerUnavailable`
         when no broker has described the topics within the timeout, and what `on_malformed` raises, which is
-        then called with the same batch again.
+        then called with the same batch again. A poll that Ctrl-C interrupts loses nothing: the next one returns
+        it.
         """
         if self._polled:
             return self._leftovers(max_messages)
@@ -114,16 +115,24 @@ class Consumer:
         self._runtime.check()
         deadline = NEVER if timeout is None else now_ms() + timeout * 1000
         member = self._core.member
-        if member is None:
-            return self._gather(gather, timeout, deadline)
-        with self._lock:
-            member.poll_begins(now_ms())
         try:
-            return self._gather(gather, timeout, deadline)
-        finally:
+            if member is None:
+                return self._gather(gather, timeout, deadline)
             with self._lock:
-                member.poll_ends(now_ms())
+                member.poll_begins(now_ms())
+            try:
+                return self._gather(gather, timeout, deadline)
+            finally:
+                with self._lock:
+                    member.poll_ends(now_ms())
+                    self._runtime.wake()
+        except PenstockError:
+            raise  # of a poll that had found nothing
+        except BaseException:  # Ctrl-C, or a greenlet that is killed: what was taken would be lost
+            with self._lock:
+                self._core.give_back()
                 self._runtime.wake()
+            raise
 
     def _gather(self, gather: Callable[[], list[_T]], timeout: float | None, deadline: float) -> list[_T]:
         while True:

@@ -22,6 +22,7 @@ from penstock.client.consuming.fetcher import Fetcher
 from penstock.client.consuming.malformed import SkipLog, skipped_batch
 from penstock.client.consuming.nearest import NearestReplica
 from penstock.client.consuming.offset_lookups import OffsetLookup, OffsetLookups
+from penstock.client.consuming.polling import BeforePoll
 from penstock.client.groups.member import GroupMember
 from penstock.client.ports import Network
 from penstock.client.refusals import final, metadata_may_be_newer, refusal
@@ -59,6 +60,7 @@ class ConsumerCore:
         self._fetcher = Fetcher(core, self, settings, self._backoff)
         self._nearest = NearestReplica(settings.zone)
         self._readable: deque[FetchPosition] = deque()
+        self._before_poll = BeforePoll()
         self.skips = SkipLog()
         self.closed = False
         self.member = None if settings.group is None else GroupMember(core, self, settings.group, random)
@@ -86,10 +88,11 @@ class ConsumerCore:
         self._core.attend()
 
     def prepare(self) -> str | None:
-        """Learn the partitions of all topics; the name of one that is not known yet, or None when all are.
+        """Begin a poll: learn the partitions of all topics; the name of one not known yet, None when all are.
 
         Raises what the brokers said of a topic, and `NotFound` for an assigned partition that does not exist.
         """
+        self._before_poll.clear()
         for name in self._topics:
             if name in self._known:
                 continue
@@ -427,6 +430,7 @@ class ConsumerCore:
                 position.queued = False
                 continue
             self._readable.rotate(-1)
+            self._before_poll.note(position)
             if position.part is None or position.partly_read is None:
                 return position.take_first()
             if position.partly_read.seek_epoch == position.seek_epoch:
@@ -438,6 +442,14 @@ class ConsumerCore:
     def has_readable(self) -> bool:
         """Whether `next_fetched` would give something."""
         return any(position.readable for position in self._readable)
+
+    def give_back(self) -> None:
+        """A poll was interrupted and returned nothing: what it took is read again."""
+        for position in self._before_poll.unmoved():
+            if self.positions.get((position.topic, position.partition)) is position:
+                self._fetcher.close_partition(position)
+                self._before_poll.restore(position)
+        self._core.attend()
 
     def finished(self, fetched: FetchedBatch, now: float) -> None:
         """A batch was read whole: the position is behind it, and the broker may push as many bytes again."""

@@ -1,8 +1,11 @@
-"""Around `poll`: messages that iteration has polled and not returned yet, and when an empty poll must say why."""
+"""Around `poll`: messages that iteration has polled and not returned yet, where positions stood before it, and when an
+empty poll must say why.
+"""
 
 from collections.abc import Container, Iterator
 from operator import length_hint
 
+from penstock.client.consuming.fetch_position import FetchPosition
 from penstock.client.messages import Message
 from penstock.contract.ids import NamedPartition
 
@@ -52,6 +55,36 @@ class PolledMessages:
         for message in self._left():
             found.setdefault((message.topic, message.partition), message.offset)
         return found
+
+
+class BeforePoll:
+    """Where the positions stood that the poll under way takes batches of."""
+
+    def __init__(self) -> None:
+        self._places: dict[FetchPosition, tuple[int, int, int, int | None]] = {}
+
+    def clear(self) -> None:
+        self._places.clear()
+
+    def note(self, position: FetchPosition) -> None:
+        """Before a batch of it is taken."""
+        if position not in self._places:
+            self._places[position] = (
+                position.seek_epoch,
+                position.offset,
+                position.epoch,
+                position.skip_before_ms,
+            )
+
+    def unmoved(self) -> list[FetchPosition]:
+        """Those noted, without those that were sought meanwhile."""
+        return [position for position, place in self._places.items() if position.seek_epoch == place[0]]
+
+    def restore(self, position: FetchPosition) -> None:
+        """Begin again where it stood."""
+        _, offset, epoch, skip_before_ms = self._places[position]
+        position.move_to(offset, epoch)
+        position.skip_before_ms = skip_before_ms
 
 
 class TopicWait:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock import Client
+from penstock import Client, Consumer
 from penstock.contract.errors import ErrorCode
 from penstock.serializers import TEXT
 from tests.integration.sdk.fake_brokers import FakeBrokers
@@ -347,6 +347,73 @@ def test_an_interrupt_in_the_middle_of_a_send_leaves_the_client_usable(client: C
         signal.signal(signal.SIGALRM, before)
     producer.close(timeout=0)
     assert client.topics(timeout=PATIENCE_S)
+
+
+class InterruptedAt:
+    """Decodes values, and is interrupted once, at the message of that number; or right after it, in `wake`."""
+
+    content_type = ""
+
+    def __init__(self, number: int) -> None:
+        self.seen, self.number, self.armed = 0, number, True
+
+    def serialize(self, value: bytes) -> bytes:
+        return value
+
+    def deserialize(self, data: bytes) -> bytes:
+        self.seen += 1
+        self.interrupt()
+        return data
+
+    def interrupt(self) -> None:
+        if self.armed and self.seen >= self.number:
+            self.armed = False
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("number", [1, 5, 9])
+def test_a_poll_that_is_interrupted_while_it_decodes_loses_nothing(client: Client, number: int) -> None:
+    with client.producer(batch_messages=3) as producer:
+        producer.send_many("orders", [b"%d" % n for n in range(9)], partition=0)
+    with client.consumer("orders", value_deserializer=InterruptedAt(number)) as consumer:
+        assert nine_messages(consumer) == [b"%d" % n for n in range(9)]
+
+
+def test_a_poll_that_is_interrupted_before_it_returns_loses_nothing(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client.producer(batch_messages=3) as producer:
+        producer.send_many("orders", [b"%d" % n for n in range(9)], partition=0)
+    values = InterruptedAt(1)
+    wake = client._runtime.wake
+    with client.consumer("orders", value_deserializer=values) as consumer:
+        values.seen = -1_000
+
+        def wake_interrupted() -> None:
+            wake()
+            if values.seen > -1_000 and threading.current_thread() is threading.main_thread():
+                values.seen = 1
+                values.interrupt()
+
+        monkeypatch.setattr(client._runtime, "wake", wake_interrupted)
+        assert nine_messages(consumer) == [b"%d" % n for n in range(9)]
+    assert not values.armed
+
+
+def nine_messages(consumer: Consumer) -> list[bytes | None]:
+    """What polls return, of which one is interrupted."""
+    found: list[bytes | None] = []
+    interrupts = 0
+    while len(found) < 9:
+        try:
+            polled = consumer.poll(timeout=PATIENCE_S)
+        except KeyboardInterrupt:
+            interrupts += 1
+            continue
+        assert polled
+        found += [message.value for message in polled]
+    assert interrupts == 1
+    return found
 
 
 # ---- faults -------------------------------------------------------------------------------------------------

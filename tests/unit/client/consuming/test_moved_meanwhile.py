@@ -101,6 +101,54 @@ def test_a_position_that_moves_while_its_batch_is_decoded_goes_on_where_it_was_m
     assert values(runner, consumer) == expected(range(10))
 
 
+def interrupted(runner: Runner, consumer: ConsumerCore, count: int) -> list[bytes | None]:
+    """What a poll gathered that an interrupt ended before it returned."""
+    while not consumer.has_readable():
+        consumer.prepare()
+        runner.run(1)
+    consumer.prepare()
+    collector = FetchCollector(
+        consumer.next_fetched,
+        lambda fetched: consumer.finished(fetched, runner.now),
+        consumer.unreadable,
+        consumer.malformed,
+    )
+    return [message.value for message in collector.messages(count)]
+
+
+@pytest.mark.parametrize("before", [0, 1, 3, 4])
+def test_what_an_interrupted_poll_took_is_read_again_and_what_was_returned_before_is_not(before: int) -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    if before:
+        assert values(runner, consumer, before) == expected(range(before))
+    for count in (1, 5, 1_000):
+        assert interrupted(runner, consumer, count) == expected(range(before, min(before + count, 10)))
+        consumer.give_back()
+    assert values(runner, consumer) == expected(range(before, 10))
+    consumer.give_back()
+    assert values(runner, consumer) == []
+
+
+def test_an_interrupted_poll_after_a_seek_to_a_time_begins_at_that_time_again() -> None:
+    runner = filled()
+    consumer = runner.consumer("orders")
+    assert values(runner, consumer) == expected(range(10))
+    consumer.seek(consumer.position("orders", 0), timestamp_ms=1_000_005)
+    assert interrupted(runner, consumer, 1_000) == expected(range(5, 10))
+    consumer.give_back()
+    assert values(runner, consumer) == expected(range(5, 10))
+
+
+def test_a_position_that_was_sought_since_an_interrupted_poll_took_of_it_stays_there() -> None:
+    runner = filled(partitions=2)
+    consumer = runner.consumer("orders")
+    assert len(interrupted(runner, consumer, 1_000)) == 20
+    consumer.seek(consumer.position("orders", 0), offset=8)
+    consumer.give_back()
+    assert sorted(values(runner, consumer), key=str) == expected(range(8, 10)) + expected(range(10), 1)
+
+
 def test_a_leader_that_moves_between_an_assignment_and_the_next_poll_is_followed() -> None:
     runner = filled()
     consumer = runner.consumer("orders")
