@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from local.processes import PRIVATE, RunningProcess, all_running, open_output, own_environment
+from local.processes import PRIVATE, RunningProcess, all_running, find_where, open_output, own_environment
 from local.service_layout import ServiceDirectory, ServiceSpec
 from local.status import says_ready
 
@@ -89,16 +89,23 @@ class ServiceStatus:
 
 def find(directory: ServiceDirectory, process: ServiceProcess) -> RunningProcess | None:
     """The process of this service, from wherever it was started."""
-    for found in all_running():
-        if found.session == found.pid and _is_marked(found, directory, process):
-            return found
-    return None
+    return find_where(
+        (directory.config_file, process.name),
+        lambda found: _leads_its_session(found.pid) and _is_marked(found, directory, process),
+    )
 
 
-def _is_marked(found: RunningProcess, directory: ServiceDirectory, process: ServiceProcess) -> bool:
+def _leads_its_session(pid: int) -> bool:
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:
+        return False
+
+
+def _is_marked(found: psutil.Process, directory: ServiceDirectory, process: ServiceProcess) -> bool:
     """Whether it was started as this process of this service, or forked by one that was."""
     try:
-        environment = found.process.environ()
+        environment = found.environ()
     except psutil.Error:
         return False  # it is gone, or not ours to look at
     marks = {CONFIG_VARIABLE: str(directory.config_file), _NAME_VARIABLE: process.name}
@@ -109,7 +116,7 @@ def _end_orphans(directory: ServiceDirectory, process: ServiceProcess) -> None:
     """End what a killed process left behind: it may hold ports and files that the new one needs."""
     own = os.getsid(0)
     for found in all_running():
-        if found.session != own and _is_marked(found, directory, process):
+        if found.session != own and _is_marked(found.process, directory, process):
             end_session(found.session)
 
 
