@@ -1,5 +1,6 @@
 """The folder of peppers that are made while the service runs: one file for each version, and which one is in use.
 
+    1.made, ... when that version was made, in seconds since 1970: a copy of the folder is as old as the folder
     1, 2, ...   64 hex digits and a line end; named after its version, written once and never changed
     current     the version that new keys and rehashed ones get; replaced as a whole
 
@@ -18,6 +19,7 @@ from penstock.private_file import write_private
 
 CURRENT = "current"
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
+_MOMENT = re.compile(r"[1-9][0-9]{0,11}")
 _PEPPER = re.compile(r"[0-9a-f]{64}\n")
 _log = logging.getLogger(__name__)
 
@@ -51,8 +53,17 @@ def read_one(folder: Path, version: int) -> bytes | None:
 
 
 def made_at(folder: Path, version: int) -> float:
-    """When the version was made, in seconds since 1970. Raises `OSError`."""
-    return (folder / str(version)).stat().st_mtime
+    """When the version was made, in seconds since 1970. Without a note of it, as of releases before this one, or with
+    one that says nothing, it is the age of the file. Raises `OSError`.
+    """
+    file = folder / str(version)
+    changed = file.stat().st_mtime
+    with suppress(FileNotFoundError, UnicodeDecodeError):
+        text = _made_file(folder, version).read_text(encoding="ascii").strip()
+        if _MOMENT.fullmatch(text):
+            # A file is never older than its content, so a later moment is wrong.
+            return min(changed, float(text))
+    return changed
 
 
 def current(folder: Path) -> int | None:
@@ -77,6 +88,8 @@ def make(folder: Path, version: int) -> bool:
     whole = folder / f".{version}.{secrets.token_hex(8)}"
     try:
         write_private(whole, secrets.token_hex(32) + "\n")
+        if not (folder / str(version)).exists():
+            write_private(_made_file(folder, version), f"{int(whole.stat().st_mtime)}\n")
         # Unlike a rename this fails where the version is there.
         os.link(whole, folder / str(version))
     except FileExistsError:
@@ -92,6 +105,7 @@ def remove(folder: Path, version: int) -> None:
     """No key needs it any more. Raises `OSError`."""
     with suppress(FileNotFoundError):
         (folder / str(version)).unlink()
+        _made_file(folder, version).unlink(missing_ok=True)
         _sync(folder)
 
 
@@ -101,6 +115,10 @@ def versions(folder: Path) -> list[int]:
         return _listed(folder)
     except FileNotFoundError:
         return []
+
+
+def _made_file(folder: Path, version: int) -> Path:
+    return folder / f"{version}.made"
 
 
 def _listed(folder: Path) -> list[int]:

@@ -115,6 +115,7 @@ class Cluster:
             **store,
             "identity": inside.settings,
             "pepper_files": {str(PEPPER_VERSION): str(self.directory.pepper_file)},
+            "pepper_folder": str(self.directory.pepper_folder),
             "tls_certificate_file": str(clients.certificate_file),
             "tls_key_file": str(clients.key_file),
             "limits": dict(self.shape.limits or {}),
@@ -147,6 +148,7 @@ class Cluster:
             "internal": [broker.internal_address for broker in self.brokers.values()],
             "pepper_file": str(self.directory.pepper_file),
             "pepper_version": PEPPER_VERSION,
+            "pepper_folder": str(self.directory.pepper_folder),
         }
 
     # -- from nothing to a tenant with topics -------------------------------------------------------------------

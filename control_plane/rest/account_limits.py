@@ -74,7 +74,8 @@ class ChangedAccountLimits(AccountLimitsShape):
 
 
 class AllAccountLimitsView(TenantView):
-    permissions: ClassVar[Any] = {"GET": Permission.QUOTAS_READ}
+    # It names service accounts, as their list does.
+    permissions: ClassVar[Any] = {"GET": Permission.ACCESS_READ}
 
     @extend_schema(
         operation_id="service_account_limits_list",
@@ -171,6 +172,8 @@ class EachAccountLimitsView(_LimitsView):
 
 
 class AccountLimitsView(_LimitsView):
+    permissions: ClassVar[Any] = {**_LimitsView.permissions, "GET": Permission.ACCESS_READ}
+
     @extend_schema(
         operation_id="service_account_limits_get",
         parameters=[shapes.TENANT, shapes.ETAG],

@@ -69,6 +69,8 @@ EXPORTING = (
     ),
 )
 """Which entries an export has."""
+SEQUENCE = OpenApiParameter("sequence", int, description="Number of an entry; the newest if not given.")
+"""Which entry of a chain is meant."""
 
 
 class AuditShape(serializers.Serializer[Any]):
@@ -145,23 +147,27 @@ class AuditHeadView(TenantView):
         operation_id="audit_head",
         parameters=[
             shapes.TENANT,
-            OpenApiParameter("sequence", int, description="Number of an entry; the newest if not given."),
+            SEQUENCE,
         ],
         responses={200: AuditHeadShape, **shapes.problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
         """The end of the audit log's hash chain, to store and compare later. It reveals nothing of the entries."""
-        tenant = self.tenant.public_id
-        asked = request.query_params.get("sequence")
-        if asked is None:
-            sequence, found = queries.head(tenant)
-            return Response(AuditHeadShape({"tenant": tenant, "sequence": sequence, "hash": found}).data)
-        if not _SEQUENCE.fullmatch(asked):
-            raise InvalidRequest(f"sequence: {asked[:32]!r} is not a whole number above 0")
-        earlier = queries.hash_at(tenant, int(asked))
-        if earlier is None:
-            raise NotFound(f"the audit log has no entry {asked}")
-        return Response(AuditHeadShape({"tenant": tenant, "sequence": int(asked), "hash": earlier}).data)
+        return head_of(request, self.tenant.public_id)
+
+
+def head_of(request: Request, chain: str) -> Response:
+    """Number and hash of the newest entry of a chain, or of the one that the request names (`SEQUENCE`)."""
+    asked = request.query_params.get("sequence")
+    if asked is None:
+        sequence, newest = queries.head(chain)
+        return Response(AuditHeadShape({"tenant": chain, "sequence": sequence, "hash": newest}).data)
+    if not _SEQUENCE.fullmatch(asked):
+        raise InvalidRequest(f"sequence: {asked[:32]!r} is not a whole number above 0")
+    earlier = queries.hash_at(chain, int(asked))
+    if earlier is None:
+        raise NotFound(f"the audit log has no entry {asked}")
+    return Response(AuditHeadShape({"tenant": chain, "sequence": int(asked), "hash": earlier}).data)
 
 
 def found(request: Request, chain: str) -> KeyedList:

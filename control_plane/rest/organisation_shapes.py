@@ -41,6 +41,12 @@ class OwnOrganisationShape(OrganisationShape):
     role = serializers.ChoiceField(choices=ROLES, help_text="What you are in it.")
 
 
+# The rows are annotated with both counts.
+class AnyOrganisationShape(OrganisationShape):
+    members = serializers.IntegerField(source="members_count", help_text="How many people belong to it.")
+    tenants = serializers.IntegerField(source="tenants_count", help_text="How many tenants it owns.")
+
+
 class OrganisationMemberShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="person.public_id")
     email = serializers.CharField(source="person.email")

@@ -13,7 +13,17 @@ from rest_framework.response import Response
 from control_plane.access import organisation_actions
 from control_plane.api import etags, shapes
 from control_plane.audit.tallies import tallies
-from control_plane.rest.audit import EXPORTING, LINES, SEARCHING, AuditShape, exported, found
+from control_plane.rest.audit import (
+    EXPORTING,
+    LINES,
+    SEARCHING,
+    SEQUENCE,
+    AuditHeadShape,
+    AuditShape,
+    exported,
+    found,
+    head_of,
+)
 from control_plane.rest.organisation_shapes import (
     OrganisationChange,
     OrganisationInput,
@@ -413,6 +423,19 @@ class OrganisationAuditExportView(OrganisationView):
         The chain's id in them, `tenant`, is the organisation's.
         """
         return exported(request, self.organisation.public_id)
+
+
+class OrganisationAuditHeadView(OrganisationView):
+    permissions: ClassVar[Any] = {"GET": May.READ}
+
+    @extend_schema(
+        operation_id="organisation_audit_head",
+        parameters=[SEQUENCE],
+        responses={200: AuditHeadShape, **shapes.problems(403, 404)},
+    )
+    def get(self, request: Request, organisation: str) -> Response:
+        """The end of the organisation's audit log, to store and compare later. It reveals nothing of the entries."""
+        return head_of(request, self.organisation.public_id)
 
 
 def _shown(row: Organisation, status: int = 200) -> Response:

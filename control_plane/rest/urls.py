@@ -10,6 +10,7 @@ from control_plane.rest import (
     account_limits,
     accounts,
     addresses,
+    all_organisations,
     audit,
     audit_topics,
     billing,
@@ -46,6 +47,8 @@ urlpatterns = [
     path("invitations", people.InvitationsView.as_view()),
     path("invitations/<str:invitation>", people.InvitationView.as_view()),
     path("join", people.JoinView.as_view()),
+    path("all-organisations", all_organisations.AllOrganisationsView.as_view()),
+    path("all-organisations/<str:organisation>", all_organisations.AnyOrganisationView.as_view()),
     path("organisations", organisations.OrganisationsView.as_view()),
     path("organisations/<str:organisation>", organisations.OrganisationDetailView.as_view()),
     path("organisations/<str:organisation>/members", organisations.OrganisationMembersView.as_view()),
@@ -64,6 +67,7 @@ urlpatterns = [
         organisations.OrganisationTenantView.as_view(),
     ),
     path("organisations/<str:organisation>/audit", organisations.OrganisationAuditView.as_view()),
+    path("organisations/<str:organisation>/audit/head", organisations.OrganisationAuditHeadView.as_view()),
     path(
         "organisations/<str:organisation>/audit/export", organisations.OrganisationAuditExportView.as_view()
     ),

@@ -1,82 +1,18 @@
 """The difference between what a declarative file wants and what a tenant has. Pure."""
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
-from penstock.admin.declared_file import Declared, DeclaredAcl, DeclaredKey, DeclaredScope
+from penstock.admin.declaration import Declared, DeclaredAcl, DeclaredKey, DeclaredScope
+from penstock.admin.declared_changes import Change, Kind, Present, Sign, ids_of
+from penstock.admin.declared_limits import account_limits_changes, quotas_changes
 from penstock.contract.errors import InvalidRequest
 from penstock.rules.access import ALLOW, circle_among, described_resource
 from penstock.rules.names import AUDIT_TOPIC
 
 _FIXED = ("replication", "timestamp_type")
 """Settings of a topic that are chosen when it is made."""
-
-
-class Kind(StrEnum):
-    """What a change is about."""
-
-    QUOTAS = "quotas"
-    SERVICE_ACCOUNT = "service_account"
-    PRINCIPAL_GROUP = "principal_group"
-    TOPIC = "topic"
-    ACL = "acl"
-    ACCESS = "access"
-    KEY = "key"
-    WEBHOOK = "webhook"
-
-
-class Sign(StrEnum):
-    """What a change does."""
-
-    ADD = "+"
-    CHANGE = "~"
-    REMOVE = "-"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One step. `fields` are (name, before, after); `id` is the object's id, empty where it is to be made."""
-
-    kind: Kind
-    sign: Sign
-    name: str
-    id: str = ""
-    fields: tuple[tuple[str, Any, Any], ...] = ()
-    body: Any = None
-    """What the file says of it: the members of a group, the body of a topic or of limits, a `DeclaredAcl`, a
-    `DeclaredKey`, the body of a webhook, or the default."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Present:
-    """What the tenant has, as REST lists it. A kind that the file does not name is empty."""
-
-    service_accounts: tuple[Mapping[str, Any], ...] = ()
-    people: tuple[Mapping[str, Any], ...] = ()
-    principal_groups: tuple[Mapping[str, Any], ...] = ()
-    topics: tuple[Mapping[str, Any], ...] = ()
-    acls: tuple[Mapping[str, Any], ...] = ()
-    default: str = ALLOW
-    quotas: Mapping[str, Any] | None = None
-    keys: tuple[Mapping[str, Any], ...] = ()
-    """Valid ones only: a revoked or ended one is as none."""
-    own_key: str = ""
-    """Id of the key that the caller uses; empty: none."""
-    webhooks: tuple[Mapping[str, Any], ...] = ()
-
-
-def ids_of(present: Present) -> dict[str, str]:
-    """`kind:id` by `kind:name`."""
-    found = {
-        f"service_account:{one['name']}": f"service_account:{one['id']}" for one in present.service_accounts
-    }
-    found |= {f"person:{one['email'].lower()}": f"person:{one['id']}" for one in present.people}
-    found |= {f"group:{one['name']}": f"group:{one['id']}" for one in present.principal_groups}
-    return found
 
 
 def difference(
@@ -111,12 +47,24 @@ def difference(
     topics = _topics(wanted, present, removals, prune_topics)
     acls = _acls(wanted, present, removals, prune, names, known)
     keys = _keys(wanted, present, removals, prune_keys, names, known)
+    if wanted.account_limits is not None:
+        _require(
+            (f"service_account:{name}" for name in wanted.account_limits.accounts), known, "account_limits"
+        )
+    account_limits = account_limits_changes(wanted, present, removals, prune)
     webhooks = _webhooks(wanted, present, removals, prune)
     # What names another goes before it; data goes last.
-    order = (Kind.WEBHOOK, Kind.ACL, Kind.PRINCIPAL_GROUP, Kind.KEY, Kind.SERVICE_ACCOUNT, Kind.TOPIC)
+    order = (
+        *(Kind.WEBHOOK, Kind.ACL, Kind.PRINCIPAL_GROUP, Kind.KEY, Kind.ACCOUNT_LIMITS),
+        *(Kind.SERVICE_ACCOUNT, Kind.TOPIC),
+    )
     removals.sort(key=lambda one: order.index(one.kind))
-    # Limits are first, for what needs higher ones; keys come when what they may do is there.
-    steps = [*_quotas(wanted, present), *accounts, *groups, *topics, *acls, *keys, *webhooks, *removals]
+    # Limits are first, for what needs higher ones; those of an account before it has a key; keys come when what they
+    # may do is there.
+    steps = [
+        *(*quotas_changes(wanted, present), *accounts, *account_limits),
+        *(*groups, *topics, *acls, *keys, *webhooks, *removals),
+    ]
     return tuple([*default, *steps] if wanted.default == ALLOW else [*steps, *default])
 
 
@@ -309,39 +257,6 @@ def _acls(
         for acl in wanted.acls
         if acl not in there
     ]
-
-
-def _quotas(wanted: Declared, present: Present) -> list[Change]:
-    if wanted.quotas is None or present.quotas is None:
-        return []
-    there = present.quotas
-    known = [
-        name
-        for name, value in there.items()
-        if isinstance(value, int) and not isinstance(value, bool) and name != "plan_version"
-    ]
-    for name in wanted.quotas.limits:
-        if name not in known:
-            near = difflib.get_close_matches(name[:64], known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
-            raise InvalidRequest(f"quotas: {name[:64]!r} is no limit of this service; {hint}")
-    body: dict[str, Any] = dict(wanted.quotas.limits)
-    fields: list[tuple[str, Any, Any]] = []
-    if wanted.quotas.plan:
-        asked: dict[str, Any] = {"plan": wanted.quotas.plan}
-        if wanted.quotas.plan_version is not None:
-            asked["plan_version"] = wanted.quotas.plan_version
-        moved = [(name, there[name], value) for name, value in asked.items() if there[name] != value]
-        fields += moved
-        body |= asked if moved else {}
-    fields += [
-        (name, there[name], value)
-        for name, value in sorted(wanted.quotas.limits.items())
-        if there[name] != value
-    ]
-    if not fields:
-        return []
-    return [Change(kind=Kind.QUOTAS, sign=Sign.CHANGE, name=there["tenant"], fields=tuple(fields), body=body)]
 
 
 def _keys(

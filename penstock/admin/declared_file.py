@@ -13,11 +13,22 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import yaml
 
+from penstock.admin.declaration import (
+    Declared,
+    DeclaredAccountLimits,
+    DeclaredAcl,
+    DeclaredKey,
+    DeclaredQuotas,
+    DeclaredScope,
+    DeclaredTopic,
+    DeclaredWebhook,
+)
 from penstock.contract import limits
 from penstock.contract.errors import InvalidRequest, PenstockError
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access import ALLOW, DENY, TENANT, Acl, Scope, check_can_exist, check_scope
 from penstock.rules.names import check_printable_name, check_topic_name
+from penstock.rules.principal_limits import PRINCIPAL_LIMIT_NAMES
 
 FILE_BYTES_MAX: Final = 10_000_000
 """Ten times what 10,000 topics need."""
@@ -33,87 +44,12 @@ _TOGETHER: Final = ("replication", "min_insync_replicas")
 _ENUMS: Final = ("durability", "timestamp_type", "retention_basis")
 _KINDS: Final = (
     *("quotas", "service_accounts", "principal_groups", "topics", "access", "acls", "keys"),
-    "webhooks",
+    *("webhooks", "account_limits"),
 )
 _EVENTS: Final = "audit.*"
 """What a webhook gets where nothing else is said."""
 _EMPTY: Final = "the file is empty; it has at least one of topics, service_accounts, acls …"
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredTopic:
-    """`settings` are those that the file names; the others stay as they are."""
-
-    name: str
-    partitions: int
-    settings: Mapping[str, int | str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredAcl:
-    """An entry of the access list; its principal is `everyone` or `kind:name`. Lists are sorted."""
-
-    effect: str
-    principal: str
-    resource: str
-    name: str
-    pattern: str
-    operations: tuple[str, ...]
-    addresses: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredScope:
-    """A part of what a key may do, as REST shows it; `operations` are sorted."""
-
-    resource: str
-    name: str
-    pattern: str
-    operations: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredKey:
-    """A key of a service account, known by its name there; `scopes` are sorted. It never changes."""
-
-    name: str
-    service_account: str
-    expires_at: datetime | None = None
-    scopes: tuple[DeclaredScope, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredWebhook:
-    """A webhook, known by its name; `events` are sorted."""
-
-    name: str
-    url: str
-    events: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredQuotas:
-    """`limits` are those that the file names; the service knows which there are. `plan` empty: as it is."""
-
-    plan: str = ""
-    plan_version: int | None = None
-    limits: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
-    """What a file wants. None: the file says nothing of this kind, and nothing of it changes."""
-
-    quotas: DeclaredQuotas | None = None
-    service_accounts: tuple[str, ...] | None = None
-    principal_groups: Mapping[str, tuple[str, ...]] | None = None
-    """Members by name of the group, each `kind:name`, sorted."""
-    topics: tuple[DeclaredTopic, ...] | None = None
-    acls: tuple[DeclaredAcl, ...] | None = None
-    default: str | None = None
-    keys: tuple[DeclaredKey, ...] | None = None
-    webhooks: tuple[DeclaredWebhook, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +103,9 @@ class _Reader:
             default=default,
             keys=self._unique(whole, "keys", self._key, lambda one: (one.service_account, one.name)),
             webhooks=self._unique(whole, "webhooks", self._webhook, lambda one: one.name),
+            account_limits=(
+                self._account_limits(whole["account_limits"]) if "account_limits" in whole else None
+            ),
         )
 
     # -- text ------------------------------------------------------------------------------------------------
@@ -312,6 +251,34 @@ class _Reader:
             plan_version=None if version is None else self._number("plan_version", version),
             limits=limits_wanted,
         )
+
+    def _account_limits(self, given: _Value) -> DeclaredAccountLimits:
+        named = self._fields(given, ("default", "accounts"))
+        if not named:
+            self._refuse(given.line, "account_limits: default, accounts or both required")
+        accounts = self._unique(named, "accounts", self._limits_of_account, lambda one: one[0])
+        default = None
+        if "default" in named:
+            default = self._rates(named["default"], self._fields(named["default"], PRINCIPAL_LIMIT_NAMES))
+        return DeclaredAccountLimits(default=default, accounts=dict(accounts or ()))
+
+    def _limits_of_account(self, given: _Value) -> tuple[str, Mapping[str, int]]:
+        named = self._fields(
+            given, ("service_account", *PRINCIPAL_LIMIT_NAMES), required=("service_account",)
+        )
+        account = self._filled("service_account", named.pop("service_account"))
+        return account, self._rates(given, named)
+
+    def _rates(self, given: _Value, named: Mapping[str, _Value]) -> Mapping[str, int]:
+        if not named:
+            self._refuse(given.line, f"at least one of {', '.join(PRINCIPAL_LIMIT_NAMES)} required")
+        found = {name: self._number(name, one) for name, one in named.items()}
+        for name, value in found.items():
+            if value < 0:
+                self._refuse(
+                    named[name].line, f"{name}: {value} is below 0, which means only the tenant's limit"
+                )
+        return found
 
     def _filled(self, field: str, given: _Value) -> str:
         text = self._text(field, given)

@@ -33,7 +33,7 @@ def limits_list(token_file: Path | None, tenant: str | None, timeout: float) -> 
     """List the service accounts that have limits of their own, and what each other one has."""
     with client_for(token_file, tenant) as rest:
         found = list(rest.items("/v1/service-account-limits", timeout_s=timeout))
-        each = rest.get(_path(None), timeout_s=timeout)
+        each = rest.get(limits_path(None), timeout_s=timeout)
     if current().json:
         print_json({"limits": found, "default": each})
         return
@@ -47,7 +47,7 @@ def limits_list(token_file: Path | None, tenant: str | None, timeout: float) -> 
 def limits_show(account: str, token_file: Path | None, tenant: str | None, timeout: float) -> None:
     """Show the limits that hold for a service account beside the tenant's."""
     with client_for(token_file, tenant) as rest:
-        found = rest.get(_path(account), timeout_s=timeout)
+        found = rest.get(limits_path(account), timeout_s=timeout)
     if current().json:
         print_json(found)
         return
@@ -88,7 +88,7 @@ def limits_set(
     if all(value is None for value in body.values()):
         raise click.UsageError("Name at least one limit, or use: penstock limits remove")
     with client_for(token_file, tenant) as rest, progress("Setting"):
-        changed = rest.put(_path(account), body, timeout_s=timeout)
+        changed = rest.put(limits_path(account), body, timeout_s=timeout)
     _answer(changed)
 
 
@@ -104,11 +104,12 @@ def limits_set(
 def limits_remove(account: str | None, token_file: Path | None, tenant: str | None, timeout: float) -> None:
     """Remove the limits of a service account; without ID those of each that has none of its own."""
     with client_for(token_file, tenant) as rest, progress("Removing"):
-        changed = rest.delete(_path(account), timeout_s=timeout)
+        changed = rest.delete(limits_path(account), timeout_s=timeout)
     _answer(changed)
 
 
-def _path(account: str | None) -> str:
+def limits_path(account: str | None) -> str:
+    """The address of an account's limits, or of those that each other one has."""
     if account is None:
         return "/v1/service-account-limits/default"
     return f"/v1/service-accounts/{segment(account)}/limits"

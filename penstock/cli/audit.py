@@ -3,10 +3,10 @@
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -21,6 +21,8 @@ from penstock.profiles import profile_file
 from penstock.rest.client import RestClient
 
 NOTES = "audit-heads.json"
+HEAD_PATH = "/v1/audit/head"
+_FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
 _NOTED = re.compile(rf"([1-9][0-9]{{0,17}}):({SHA256_HEX.pattern})")
 
 
@@ -39,6 +41,43 @@ class Compared:
 
     noted: Noted
     problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """A log as the service has it, by the address that answers its end."""
+
+    rest: RestClient
+    path: str
+    timeout: float
+
+    def head(self, sequence: int | None = None) -> Noted:
+        """The log's end, or an earlier entry; `where` is the tenant's or organisation's id. Raises `NotFound`."""
+        query = {} if sequence is None else {"sequence": sequence}
+        answer = self.rest.get(self.path, query, timeout_s=self.timeout)
+        if not isinstance(answer, dict):
+            raise InternalError(f"{self.path}: the answer is no object")
+        return _noted(str(answer.get("tenant")), answer)
+
+
+def expecting(command: _FunctionT) -> _FunctionT:
+    """The option that names heads; `read_expected` reads each."""
+    return click.option(
+        "--expect",
+        "expected",
+        metavar="SEQUENCE:HASH",
+        multiple=True,
+        help="A head that was noted elsewhere; may be given several times.",
+    )(command)
+
+
+def noting(command: _FunctionT) -> _FunctionT:
+    """The option that says where heads are noted."""
+    return click.option(
+        "--notes",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help=f"Where heads are noted (default {NOTES} beside the profiles).",
+    )(command)
 
 
 @click.group(
@@ -66,18 +105,8 @@ def audit() -> None:
         f"penstock audit verify --expect 14:{'0' * 64}",
     ],
 )
-@click.option(
-    "--expect",
-    "expected",
-    metavar="SEQUENCE:HASH",
-    multiple=True,
-    help="A head that was noted elsewhere; may be given several times.",
-)
-@click.option(
-    "--notes",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help=f"Where heads are noted (default {NOTES} beside the profiles).",
-)
+@expecting
+@noting
 @click.option(
     "--timeout", type=float, default=15.0, show_default=True, help="Seconds to wait for each answer."
 )
@@ -93,16 +122,26 @@ def audit_verify(
 
     Exit code 0 only when all agrees; 5 when something does not, and then nothing is noted.
     """
+    with rest_client() as rest:
+        verified(context, Log(rest=rest, path=HEAD_PATH, timeout=timeout), expected, notes, on_invoices=True)
+
+
+def verified(
+    context: click.Context, log: Log, expected: Sequence[str], notes: Path | None, *, on_invoices: bool
+) -> None:
+    """Compare a log with what was noted of it, print what was found, and note its head if all agrees; else end the
+    command with code 5. Raises `InvalidRequest` (what is expected), `ConfigurationError` (the file of notes).
+    """
     file = profile_file().with_name(NOTES) if notes is None else notes
     noted = [read_expected(text) for text in expected]
-    with rest_client() as rest:
-        head = _head(rest, timeout)
-        kept = _read_notes(file)
-        mine = kept.get(head.where)
-        if mine is not None:
-            noted.append(mine)
-        noted += _on_invoices(rest, timeout)
-        compared = [Compared(noted=one, problem=_compare(rest, head, one, timeout)) for one in noted]
+    head = log.head()
+    kept = _read_notes(file)
+    mine = kept.get(head.where)
+    if mine is not None:
+        noted.append(mine)
+    if on_invoices:
+        noted += _on_invoices(log.rest, log.timeout)
+    compared = [Compared(noted=one, problem=_compare(log, head, one)) for one in noted]
     agreed = not any(one.problem for one in compared)
     if agreed:
         _write_notes(file, {**kept, head.where: head})
@@ -153,7 +192,7 @@ def _on_invoices(rest: RestClient, timeout: float) -> list[Noted]:
     ]
 
 
-def _compare(rest: RestClient, head: Noted, noted: Noted, timeout: float) -> str:
+def _compare(log: Log, head: Noted, noted: Noted) -> str:
     """What is wrong with the log below a note; empty when nothing is."""
     if noted.sequence > head.sequence:
         return f"ends at entry {head.sequence}: the newest are missing"
@@ -163,20 +202,12 @@ def _compare(rest: RestClient, head: Noted, noted: Noted, timeout: float) -> str
         there: str | None = head.hash
     else:
         try:
-            there = _head(rest, timeout, noted.sequence).hash
+            there = log.head(noted.sequence).hash
         except NotFound:
             there = None
     if there is None:
         return "has no such entry"
     return "" if there == noted.hash else "has another entry there"
-
-
-def _head(rest: RestClient, timeout: float, sequence: int | None = None) -> Noted:
-    """The log's end, or an earlier entry; `where` is the tenant's id. Raises `NotFound`."""
-    answer = rest.get("/v1/audit/head", {} if sequence is None else {"sequence": sequence}, timeout_s=timeout)
-    if not isinstance(answer, dict):
-        raise InternalError("/v1/audit/head: the answer is no object")
-    return _noted(str(answer.get("tenant")), answer)
 
 
 def _noted(where: str, values: Mapping[str, Any]) -> Noted:

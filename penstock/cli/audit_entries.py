@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.cli.audit import Noted, read_expected
+from penstock.cli.audit import Noted, expecting, read_expected
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Command, current
 from penstock.cli.invoice import moment
@@ -199,13 +199,7 @@ def exported(rest: "RestClient", path: str, file: Path, timeout: float) -> None:
     ],
 )
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option(
-    "--expect",
-    "expected",
-    metavar="SEQUENCE:HASH",
-    multiple=True,
-    help="A head that was noted elsewhere; may be given several times.",
-)
+@expecting
 @click.pass_context
 def audit_verify_export(context: click.Context, file: Path, expected: tuple[str, ...]) -> None:
     """Compute every hash of an exported file again. It asks no server.
@@ -213,7 +207,8 @@ def audit_verify_export(context: click.Context, file: Path, expected: tuple[str,
     The file may be made of the topic __audit, which may have an entry more than once: `penstock consume __audit`.
 
     A chain that was made up as a whole is consistent too: --expect compares it with heads that were noted before,
-    by `penstock audit verify` or on invoices. Exit code 5 when something does not agree.
+    by `penstock audit verify` or `penstock organisation audit head`, or on invoices. Exit code 5 when something does
+    not agree.
     """
     noted = {one.sequence: one for one in (read_expected(text) for text in expected)}
     check, repeated = ChainCheck(), _Repeated()

@@ -8,9 +8,13 @@ from typing import Any, BinaryIO
 
 import click
 
-from penstock.admin.declared import Change, Kind, Present, Sign, difference, ids_of
-from penstock.admin.declared_file import FILE_BYTES_MAX, Declared, declared_of
+from penstock.admin.declaration import Declared
+from penstock.admin.declared import difference
+from penstock.admin.declared_changes import Change, Kind, Present, Sign, ids_of
+from penstock.admin.declared_file import FILE_BYTES_MAX, declared_of
+from penstock.admin.declared_limits import EVERY_ACCOUNT_NAME
 from penstock.cli import failures, new_keys
+from penstock.cli.account_limits import limits_path
 from penstock.cli.cluster import operator_token, token_option
 from penstock.cli.confirmation import must_agree
 from penstock.cli.declared_work import Work
@@ -211,8 +215,8 @@ def _client(wanted: Declared, token_file: Path | None, tenant: str | None) -> Re
 
 
 def _must_be_able(rest: RestClient, changes: Sequence[Change], timeout: float) -> None:
-    """Limits are the one kind that most callers may not set: asked before anything is done. Raises `Forbidden`, and
-    what the service says of limits that cannot be.
+    """Limits are what most callers may not set, and no key those of its own account: asked before anything is done.
+    Raises `Forbidden`, and what the service says of limits that cannot be.
     """
     for one in changes:
         if one.kind is Kind.QUOTAS:
@@ -222,6 +226,12 @@ def _must_be_able(rest: RestClient, changes: Sequence[Change], timeout: float) -
                 raise Forbidden(
                     "quotas: they differ, and operators set them: penstock apply --token-file FILE --tenant ID"
                 ) from error
+        elif one.kind is Kind.ACCOUNT_LIMITS:
+            path = limits_path(one.id or None) if one.id or one.name == EVERY_ACCOUNT_NAME else ""
+            if path and one.sign is Sign.REMOVE:
+                rest.delete(f"{path}?dry_run=true", timeout_s=timeout)
+            elif path:
+                rest.put(f"{path}?dry_run=true", one.body, timeout_s=timeout)
 
 
 def _read(stream: BinaryIO) -> Declared:
@@ -239,7 +249,8 @@ def _present(rest: RestClient, wanted: Declared, timeout: float) -> Present:
     lists_principals = wanted.acls is not None or wanted.principal_groups is not None
     has_people = any(one.startswith("person:") for one in named)
     has_keys = wanted.keys is not None
-    needs_accounts = wanted.service_accounts is not None or lists_principals or has_keys
+    has_limits = wanted.account_limits is not None
+    needs_accounts = wanted.service_accounts is not None or lists_principals or has_keys or has_limits
     now = datetime.now(UTC)
     return Present(
         service_accounts=listed("/v1/service-accounts") if needs_accounts else (),
@@ -251,6 +262,8 @@ def _present(rest: RestClient, wanted: Declared, timeout: float) -> Present:
         keys=tuple(one for one in listed("/v1/keys") if _is_valid(one, now)) if has_keys else (),
         own_key=_own_key() if has_keys else "",
         webhooks=listed("/v1/webhooks") if wanted.webhooks is not None else (),
+        account_limits=listed("/v1/service-account-limits") if has_limits else (),
+        each_account=rest.get(limits_path(None), timeout_s=timeout) if has_limits else None,
         **({"default": rest.get("/v1/access", timeout_s=timeout)["default"]} if wanted.default else {}),
     )
 

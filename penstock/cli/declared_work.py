@@ -4,8 +4,10 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from penstock.admin.declared import Change, Kind, Sign
-from penstock.admin.declared_file import DeclaredAcl, DeclaredKey, DeclaredScope
+from penstock.admin.declaration import DeclaredAcl, DeclaredKey, DeclaredScope
+from penstock.admin.declared_changes import Change, Kind, Sign
+from penstock.admin.declared_limits import EVERY_ACCOUNT_NAME
+from penstock.cli.account_limits import limits_path
 from penstock.cli.display import line
 from penstock.cli.new_keys import NewKeys
 from penstock.cli.output import Bar, say
@@ -104,6 +106,9 @@ class Work:
 
     def _one(self, change: Change) -> None:
         rest, where = self._rest, segment(change.id)
+        if change.kind is Kind.ACCOUNT_LIMITS:
+            self._account_limits(change)
+            return
         if change.sign is Sign.REMOVE:
             path = {
                 Kind.ACL: f"/v1/acls/{where}",
@@ -133,6 +138,18 @@ class Work:
             self._call(rest.patch, f"/v1/topics/{segment(change.name)}", change.body)
         else:
             self._call(rest.post, "/v1/acls", self._acl(change.body))
+
+    def _account_limits(self, change: Change) -> None:
+        account: str | None = None
+        if change.name != EVERY_ACCOUNT_NAME:
+            # An account that this run made has no id in the change.
+            made = self._ids.get(f"service_account:{change.name.removeprefix('of ')}", "").partition(":")[2]
+            account = change.id or made
+        path = limits_path(account)
+        if change.sign is Sign.REMOVE:
+            self._call(self._rest.delete, path)
+        else:
+            self._call(self._rest.put, path, change.body)
 
     def _make_key(self, key: DeclaredKey) -> None:
         """A key whose text cannot be written down is of no use: it is revoked again. Raises `ConfigurationError`."""

@@ -1,19 +1,21 @@
-"""`penstock organisation audit list` and `export`: the entries of an organisation's audit log."""
+"""`penstock organisation audit …`: the entries of an organisation's audit log, and whether it holds what was noted."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
+from penstock.cli.audit import Log, expecting, noting, verified
 from penstock.cli.audit_entries import exported, listed, searching
-from penstock.cli.invocation import Group
+from penstock.cli.invocation import Group, current
 from penstock.cli.organisations import path_of, session_client, session_option
+from penstock.cli.output import print_json
 from penstock.cli.topic_changes import timeout_option
 
 
 @click.group(name="audit", cls=Group, path=("organisation", "audit"))
 def organisation_audit() -> None:
-    """The audit log of an organisation: list and export."""
+    """The audit log of an organisation: list, export, verify."""
 
 
 @organisation_audit.command(
@@ -57,3 +59,60 @@ def organisation_audit_export(
     """
     with session_client(token_file) as rest:
         exported(rest, f"{path_of(organisation_id, 'audit')}/export", file, timeout)
+
+
+@organisation_audit.command(
+    "head",
+    short_help="Show the newest entry's number and hash, to note elsewhere.",
+    examples=["penstock organisation audit head org_4fZ8 --token-file session.token"],
+)
+@click.argument("organisation_id", metavar="ID")
+@click.option("--sequence", type=click.IntRange(min=1), help="Of this entry instead of the newest.")
+@session_option
+@timeout_option
+def organisation_audit_head(
+    organisation_id: str, sequence: int | None, token_file: Path | None, timeout: float
+) -> None:
+    """Show SEQUENCE:HASH of an entry, as --expect of `penstock audit verify-export` takes it.
+
+    The hash stands for the entry and all before it. Every member may ask; it reveals nothing of the entries.
+    """
+    with session_client(token_file) as rest:
+        log = Log(rest=rest, path=path_of(organisation_id, "audit", "head"), timeout=timeout)
+        head = log.head(sequence)
+    if current().json:
+        print_json({"organisation": head.where, "sequence": head.sequence, "hash": head.hash})
+    else:
+        click.echo(f"{head.sequence}:{head.hash}")
+
+
+@organisation_audit.command(
+    "verify",
+    short_help="Check whether the log still holds what was noted of it.",
+    examples=[
+        "penstock organisation audit verify org_4fZ8 --token-file session.token",
+        f"penstock organisation audit verify org_4fZ8 --expect 14:{'0' * 64} --token-file session.token",
+    ],
+)
+@click.argument("organisation_id", metavar="ID")
+@expecting
+@noting
+@session_option
+@timeout_option
+@click.pass_context
+def organisation_audit_verify(
+    context: click.Context,
+    organisation_id: str,
+    expected: tuple[str, ...],
+    notes: Path | None,
+    token_file: Path | None,
+    timeout: float,
+) -> None:
+    """Compare the log with what was noted of it: by the last run of this command, and by --expect.
+
+    Then the newest head is noted here, beside those of tenants. Exit code 0 only when all agrees; 5 when something does
+    not, and then nothing is noted.
+    """
+    with session_client(token_file) as rest:
+        log = Log(rest=rest, path=path_of(organisation_id, "audit", "head"), timeout=timeout)
+        verified(context, log, expected, notes, on_invoices=False)

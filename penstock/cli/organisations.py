@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from penstock.cli.cluster import TOKEN_VARIABLE, operator_client
 from penstock.cli.confirmation import must_agree
 from penstock.cli.display import line
 from penstock.cli.dry_run import ChangingCommand
@@ -64,11 +65,30 @@ def organisation() -> None:
     """Organisations that own several tenants: members, invitations, tenants, audit log."""
 
 
-@organisation.command("list", examples=["penstock organisation list --token-file session.token"])
+@organisation.command(
+    "list",
+    short_help="List your organisations, or for operators all.",
+    examples=[
+        "penstock organisation list --token-file session.token",
+        "penstock organisation list --all --search acme --token-file operator.token",
+    ],
+)
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help=f"For operators: all of the service; the token is the operator's (or {TOKEN_VARIABLE}).",
+)
+@click.option("--search", metavar="TEXT", help="With --all: what a name contains, or an id.")
 @session_option
 @timeout_option
-def organisation_list(token_file: Path | None, timeout: float) -> None:
-    """List your organisations and what you are in each."""
+def organisation_list(every: bool, search: str | None, token_file: Path | None, timeout: float) -> None:
+    """List your organisations and what you are in each; with --all those of the service."""
+    if every:
+        _list_all(search, token_file, timeout)
+        return
+    if search is not None:
+        raise click.UsageError("--search is for operators: use it with --all.")
     with session_client(token_file) as rest:
         found = list(rest.items(_PATH, timeout_s=timeout))
     if current().json:
@@ -297,6 +317,23 @@ def organisation_move_out(
     with session_client(token_file) as rest:
         moved = rest.delete(path_of(organisation_id, "tenants", tenant), timeout_s=timeout)
     _done(moved, f"{moved['name']} stands alone now.")
+
+
+def _list_all(search: str | None, token_file: Path | None, timeout: float) -> None:
+    query = {} if search is None else {"q": search}
+    with operator_client(token_file) as rest:
+        found = list(rest.items("/v1/all-organisations", query, timeout_s=timeout))
+    if current().json:
+        print_json({"organisations": found})
+        return
+    print_table(
+        ["organisation", "name", "called", "tenants", "members", "made"],
+        [
+            [one["id"], one["name"], one["display_name"], one["tenants"], one["members"], one["created_at"]]
+            for one in found
+        ],
+        empty="There is no such organisation." if search else "There are no organisations.",
+    )
 
 
 def path_of(organisation_id: str, *rest: str) -> str:

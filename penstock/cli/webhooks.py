@@ -1,22 +1,20 @@
 """`penstock webhook …`: endpoints that get the tenant's events, signed; over REST."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from penstock.cli.cluster import operator_token, token_option
 from penstock.cli.confirmation import must_agree
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_json, print_table, progress, say
-from penstock.cli.rest import settings
 from penstock.cli.topic_changes import timeout_option
+from penstock.cli.whose import client_for, whose_option
 from penstock.contract.errors import TimedOut
-from penstock.rest.client import RestClient, segment
+from penstock.rest.client import segment
 
 _FunctionT = TypeVar("_FunctionT", bound=Callable[..., object])
 _LOOK_S = 0.5
@@ -29,18 +27,7 @@ def webhook() -> None:
 
 def _whose(command: _FunctionT) -> _FunctionT:
     """Keys have no webhooks: owners and admins make them, auditors and operators see them."""
-    named = click.option(
-        "--tenant", metavar="ID", help="Whose; needed by operators, and by people with several tenants."
-    )(command)
-    return timeout_option(token_option(named))
-
-
-@contextmanager
-def _client(token_file: Path | None, tenant: str | None) -> Iterator[RestClient]:
-    chosen = settings()
-    token = chosen.api_key if token_file is None else operator_token(token_file)
-    with RestClient(chosen.api_url, token, chosen.ca_file, tenant=tenant) as rest:
-        yield rest
+    return timeout_option(whose_option("webhooks")(command))
 
 
 @webhook.command(
@@ -66,7 +53,7 @@ def webhook_create(
 ) -> None:
     """Make a webhook. It gets what happens from now on. Its secret is shown once."""
     body = {"name": name, "url": url, "events": list(events)}
-    with _client(token_file, tenant) as rest, progress("Making a webhook"):
+    with client_for(token_file, tenant) as rest, progress("Making a webhook"):
         made = rest.post("/v1/webhooks", body, timeout_s=timeout)
     _show_secret(made)
 
@@ -75,7 +62,7 @@ def webhook_create(
 @_whose
 def webhook_list(token_file: Path | None, tenant: str | None, timeout: float) -> None:
     """List the tenant's webhooks."""
-    with _client(token_file, tenant) as rest:
+    with client_for(token_file, tenant) as rest:
         found = list(rest.items("/v1/webhooks", timeout_s=timeout))
     if current().json:
         print_json({"webhooks": found})
@@ -92,7 +79,7 @@ def webhook_list(token_file: Path | None, tenant: str | None, timeout: float) ->
 @_whose
 def webhook_show(webhook_id: str, token_file: Path | None, tenant: str | None, timeout: float) -> None:
     """Show a webhook: its state, how much waits for it, and when it is tried next."""
-    with _client(token_file, tenant) as rest:
+    with client_for(token_file, tenant) as rest:
         found = rest.get(f"/v1/webhooks/{segment(webhook_id)}", timeout_s=timeout)
     _show(found)
 
@@ -125,7 +112,7 @@ def webhook_change(
     body = {field: value for field, value in given.items() if value is not None}
     if not body:
         raise click.UsageError("one of --name, --url, --event and --state is required")
-    with _client(token_file, tenant) as rest, progress("Changing"):
+    with client_for(token_file, tenant) as rest, progress("Changing"):
         changed = rest.patch(f"/v1/webhooks/{segment(webhook_id)}", body, timeout_s=timeout)
     _show(changed)
 
@@ -136,7 +123,7 @@ def webhook_change(
 def webhook_ping(webhook_id: str, token_file: Path | None, tenant: str | None, timeout: float) -> int:
     """Send a test event, and wait for what the endpoint answers. Exit code 5 where it does not take it."""
     path = f"/v1/webhooks/{segment(webhook_id)}"
-    with _client(token_file, tenant) as rest, progress("Waiting for the endpoint"):
+    with client_for(token_file, tenant) as rest, progress("Waiting for the endpoint"):
         event_id = rest.post(f"{path}/ping", None, timeout_s=timeout)["event_id"]
         ends = time.monotonic() + timeout
         while True:
@@ -159,7 +146,7 @@ def webhook_ping(webhook_id: str, token_file: Path | None, tenant: str | None, t
 @_whose
 def webhook_log(webhook_id: str, token_file: Path | None, tenant: str | None, timeout: float) -> None:
     """List the last attempts, newest first."""
-    with _client(token_file, tenant) as rest:
+    with client_for(token_file, tenant) as rest:
         found = list(rest.items(f"/v1/webhooks/{segment(webhook_id)}/attempts", timeout_s=timeout))
     if current().json:
         print_json({"attempts": found})
@@ -192,7 +179,7 @@ def webhook_resume(
     webhook_id: str, skip_waiting: bool, token_file: Path | None, tenant: str | None, timeout: float
 ) -> None:
     """Go on at once with the first event that was not taken."""
-    with _client(token_file, tenant) as rest, progress("Resuming"):
+    with client_for(token_file, tenant) as rest, progress("Resuming"):
         changed = rest.post(
             f"/v1/webhooks/{segment(webhook_id)}/resume", {"skip_waiting": skip_waiting}, timeout_s=timeout
         )
@@ -215,7 +202,7 @@ def webhook_rotate(
     webhook_id: str, overlap_s: int, token_file: Path | None, tenant: str | None, timeout: float
 ) -> None:
     """Make a new secret. It is shown once."""
-    with _client(token_file, tenant) as rest, progress("Making a secret"):
+    with client_for(token_file, tenant) as rest, progress("Making a secret"):
         made = rest.post(
             f"/v1/webhooks/{segment(webhook_id)}/rotate", {"overlap_s": overlap_s}, timeout_s=timeout
         )
@@ -232,7 +219,7 @@ def webhook_delete(
     """Delete a webhook with its log. It asks before, and needs --yes where there is no terminal."""
     if not yes:
         must_agree(f"{webhook_id} gets nothing more, and what waits for it is not sent. Go on?")
-    with _client(token_file, tenant) as rest, progress("Deleting"):
+    with client_for(token_file, tenant) as rest, progress("Deleting"):
         rest.delete(f"/v1/webhooks/{segment(webhook_id)}", timeout_s=timeout)
     if current().json:
         print_json({"id": webhook_id, "deleted": True})

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import click
 
-from penstock.cli.cluster import operator_token, token_option
+from penstock.cli.cluster import operator_token
 from penstock.cli.rest import client_with, settings
 from penstock.rest.client import RestClient
 
@@ -23,7 +23,11 @@ def whose_option(of: str) -> Callable[[_FunctionT], _FunctionT]:
             metavar="ID",
             help=f"Whose {of}; needed by operators, and by people with several tenants.",
         )(command)
-        return token_option(named)
+        return click.option(
+            "--token-file",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="File with an operator's token; without it the key or token of the settings is used.",
+        )(named)
 
     return decorate
 

@@ -60,7 +60,8 @@ CONNECTIONS_PER_ADDRESS_MAX: Final = 4_000
 Connections without a call are bounded together: half of the broker's file descriptors, and five minutes each.
 """
 STREAMS_PER_CONNECTION_MAX: Final = 100
-"""Streams and calls open on one connection; further ones wait in the client. The SDK opens another one before."""
+"""Streams and calls open on one connection; further ones wait in the client. The SDK opens another one before,
+and at most 16 to one broker."""
 FIRST_REQUEST_MS_MAX: Final = 10_000
 """What a call may take to send its request, once it is admitted; then it ends."""
 REFUSED_BATCHES_PER_S_MAX: Final = 1_000

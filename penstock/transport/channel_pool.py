@@ -16,6 +16,9 @@ STREAMS_PER_CHANNEL = limits.STREAMS_PER_CONNECTION_MAX * 3 // 4
 UNDER_WAY_PER_CHANNEL = limits.STREAMS_PER_CONNECTION_MAX * 9 // 10
 """Streams and calls. The rest is for those that are over here, and not yet at the broker."""
 
+CHANNELS_PER_ADDRESS_MAX = 16
+"""Each is a connection, which a broker bounds by tenant. What is more waits on them, within its own deadline."""
+
 C = TypeVar("C")
 
 
@@ -67,6 +70,9 @@ class ChannelPool(Generic[C]):
     def _carrier(self, address: str, has_capacity: Callable[[_Carrier[C]], bool]) -> _Carrier[C]:
         carriers = self._carriers.setdefault(address, [])
         carrier = next(filter(has_capacity, carriers), None)
+        if carrier is None and len(carriers) == CHANNELS_PER_ADDRESS_MAX:
+            # grpc lets it wait there until another one ends.
+            return min(carriers, key=lambda one: one.streams + one.calls)
         if carrier is None:
             carrier = _Carrier(self._make(address))
             carriers.append(carrier)

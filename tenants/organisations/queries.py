@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models import Count, IntegerField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -32,8 +32,31 @@ class Belonging:
 def organisations_of(person: Person) -> QuerySet[Organisation]:
     """The organisations of a person, each with their `role` in it, and how many members and tenants it has."""
     own = OrganisationMember.objects.filter(organisation=OuterRef("pk"), person=person)
-    return Organisation.objects.filter(members__person=person).annotate(
-        role=Subquery(own.values("role")[:1]),
+    return _counted(Organisation.objects.filter(members__person=person)).annotate(
+        role=Subquery(own.values("role")[:1])
+    )
+
+
+def all_organisations(text: str = "") -> QuerySet[Organisation]:
+    """For operators: every organisation, or those whose name or display name contains the text or whose id it is, each
+    with how many members and tenants it has.
+    """
+    rows = Organisation.objects.all()
+    if text:
+        rows = rows.filter(Q(name__icontains=text) | Q(display_name__icontains=text) | Q(public_id=text))
+    return _counted(rows)
+
+
+def any_organisation(public_id: str) -> Organisation:
+    """For operators: one of all, with how many members and tenants it has. Raises `NotFound`."""
+    row = all_organisations().filter(public_id=public_id).first()
+    if row is None:
+        raise organisation_missing(public_id)
+    return row
+
+
+def _counted(rows: QuerySet[Organisation]) -> QuerySet[Organisation]:
+    return rows.annotate(
         members_count=_count(OrganisationMember.objects.all()),
         tenants_count=_count(Tenant.objects.all()),
     )

@@ -186,3 +186,32 @@ def test_the_log_of_an_organisation_is_listed_exported_and_verified(
     assert (code, said["agreed"]) == (0, True)
     monkeypatch.setenv("PENSTOCK_SESSION_TOKEN", house.credentials[Standing.BILLING])
     assert run([*of, "export", made.public_id, str(tmp_path / "none.jsonl")]) == 4
+
+
+def test_the_log_of_an_organisation_is_compared_with_what_was_noted_of_it(
+    house: House, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    made = make_organisation(house, "acme-group")
+    owner = Actor(kind=ActorKind.PERSON, id=made.members.get(role="owner").person.public_id)
+    organisations.change(owner, made, name="acme-group", display_name="Acme Group")
+    # Every member may: a head reveals nothing.
+    monkeypatch.setenv("PENSTOCK_SESSION_TOKEN", house.credentials[Standing.BILLING])
+    of, notes = ["organisation", "audit"], ["--notes", str(tmp_path / "heads.json")]
+    assert run([*of, "head", made.public_id]) == 0
+    first = capsys.readouterr().out.strip()
+    assert run([*of, "verify", made.public_id, *notes]) == 0
+    assert "Nothing was noted before" in capsys.readouterr().err
+    organisations.change(owner, made, name="acme-ltd", display_name="Acme Group")
+    assert run([*of, "verify", made.public_id, *notes, "--expect", first, "--json"]) == 0
+    assert [one["problem"] for one in json.loads(capsys.readouterr().out)["compared"]] == [None, None]
+    assert run([*of, "head", made.public_id, "--sequence", "1"]) == 0
+    assert capsys.readouterr().out.strip() == first
+    # The file of an export is compared with the head, without the service.
+    monkeypatch.setenv("PENSTOCK_SESSION_TOKEN", house.credentials[Standing.AUDITOR])
+    file = tmp_path / "group.jsonl"
+    assert run([*of, "export", made.public_id, str(file)]) == 0
+    capsys.readouterr()
+    assert command("verify-export", str(file), "--expect", first)[1]["agreed"]
+    AuditEntry.objects.filter(tenant=made.public_id).update(hash="0" * 64)
+    assert run([*of, "verify", made.public_id, *notes, "--expect", first]) == 5
+    assert "is not what it was" in capsys.readouterr().out

@@ -78,6 +78,7 @@ MAY = {
     ("DELETE", f"{ORGANISATION}/tenants/<str:tenant>"): ORGANISATION_OWNERS,
     ("GET", f"{ORGANISATION}/audit"): ORGANISATION_AUDITORS,
     ("GET", f"{ORGANISATION}/audit/export"): ORGANISATION_AUDITORS,
+    ("GET", f"{ORGANISATION}/audit/head"): ORGANISATION_READERS,
     ("POST", "v1/password"): PEOPLE,
     ("GET", "v1/sign-ins"): PEOPLE,
     ("DELETE", "v1/sign-ins"): PEOPLE,
@@ -119,10 +120,10 @@ MAY = {
     ("GET", "v1/service-accounts/<str:account>"): ACCESS_READERS,
     ("DELETE", "v1/service-accounts/<str:account>"): ACCESS_WRITERS,
     ("POST", "v1/service-accounts/<str:account>/restore"): ACCESS_WRITERS,
-    ("GET", "v1/service-accounts/<str:account>/limits"): PEOPLE | {S.KEY, S.OPERATOR},
+    ("GET", "v1/service-accounts/<str:account>/limits"): (PEOPLE - {S.BILLING}) | {S.KEY, S.OPERATOR},
     ("PUT", "v1/service-accounts/<str:account>/limits"): ACCESS_WRITERS | OPERATOR,
     ("DELETE", "v1/service-accounts/<str:account>/limits"): ACCESS_WRITERS | OPERATOR,
-    ("GET", "v1/service-account-limits"): PEOPLE | {S.KEY, S.OPERATOR},
+    ("GET", "v1/service-account-limits"): (PEOPLE - {S.BILLING}) | {S.KEY, S.OPERATOR},
     ("GET", "v1/service-account-limits/default"): PEOPLE | {S.KEY, S.OPERATOR},
     ("PUT", "v1/service-account-limits/default"): ACCESS_WRITERS | OPERATOR,
     ("DELETE", "v1/service-account-limits/default"): ACCESS_WRITERS | OPERATOR,
@@ -198,6 +199,8 @@ MAY = {
     ("PATCH", "v1/placement/balancer"): OPERATOR,
     ("GET", "v1/placement/load"): OPERATOR,
     ("GET", "v1/placement/hot"): OPERATOR,
+    ("GET", "v1/all-organisations"): OPERATOR,
+    ("GET", "v1/all-organisations/<str:organisation>"): OPERATOR,
     ("GET", "v1/hot-partitions"): EVERYBODY,
     ("GET", "v1/usage"): USAGE,
     ("GET", "v1/availability"): USAGE,
@@ -383,7 +386,7 @@ def test_another_tenants_things_are_not_found(method: str, route: str, world: _W
             assert house.tenant.public_id not in repr(named.body)
         elif MAY[method, route] == OPERATOR and (
             ("<" not in route and route != "v1/quotas")
-            or route.startswith(("v1/billing", "v1/cluster", "v1/placement"))
+            or route.startswith(("v1/all-organisations", "v1/billing", "v1/cluster", "v1/placement"))
         ):
             assert named.status == 403
         elif route.startswith(ORGANISATION) and standing in (S.KEY, S.BOUND_KEY):

@@ -110,7 +110,7 @@ def _version_of(house: House, route: str) -> int:
 
 def _arguments(house: House, route: str) -> list[str]:
     known = {
-        "organisation": "acme-group",
+        "organisation": "org_nothing" if route.startswith("operator/") else "acme-group",
         "moved": house.tenant.public_id,
         "tenant": house.tenant.public_id if route.startswith("operator/") else "acme",
         "name": "orders",

@@ -61,6 +61,20 @@ def test_only_for_who_may_read_the_messages_are_brokers_asked(
     assert asked == (["orders"] if shown else [])
 
 
+def test_who_loses_the_right_to_consume_is_not_shown_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    may = [True]
+    access: Any = SimpleNamespace(
+        may=lambda permission: True, tenant=None, person=None, actor=SimpleNamespace(source="")
+    )
+    monkeypatch.setattr(topics, "person_may", lambda *question: may[0])
+    monkeypatch.setattr(hot_keys, "hot_keys", lambda tenant, name: KEYS)
+    monkeypatch.setattr(hot_keys, "seen", hot_keys.HotKeysSeen(lambda: 100.0))
+    row: Any = SimpleNamespace(name="orders", topic_id="0a")
+    assert topics._hot_keys(access, row) is KEYS
+    may[0] = False
+    assert topics._hot_keys(access, row) is None
+
+
 def test_brokers_are_asked_once_in_a_while_however_many_pages_are_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -160,6 +160,8 @@ PAGES = {
     "operator-partitions": LISTS,
     "operator-tenants": LISTS,
     "operator-tenant": ONE,
+    "operator-organisations": LISTS,
+    "operator-organisation": LISTS,
     "operator-people": LISTS,
     "operator-person": LISTS,
     "operators": LISTS,
@@ -287,7 +289,7 @@ def version_of(page: str) -> int:
 
 def address_of(house: House, name: str, route: str) -> str:
     known = {
-        "organisation": "organisation-000",
+        "organisation": "org_0" if route.startswith("operator/") else "organisation-000",
         "moved": "ten_of_organisation_0",
         "tenant": house.tenant.public_id if route.startswith("operator/") else "acme",
         "name": "topic-000",

@@ -31,9 +31,10 @@ class Service:
     def __init__(self) -> None:
         self.kinds: dict[str, dict[str, dict[str, Any]]] = {
             "service-accounts": {}, "principal-groups": {}, "acls": {}, "topics": {},
-            "people": {"usr_1": {"id": "usr_1", "email": "a@b.c"}},
+            "people": {"usr_1": {"id": "usr_1", "email": "a@b.c"}}, "service-account-limits": {},
         }  # fmt: skip
         self.default = "allow"
+        self.each_account: dict[str, Any] = {}
         self.asked: list[Asked] = []
         self.fails_at = ""
         self._made = 0
@@ -63,6 +64,8 @@ class Service:
                     ]
                 },
             )
+        if rest[-1:] in (["default"], ["limits"]):
+            return self._limits(asked, rest)
         rows = self.kinds[kind]
         if asked.method == "GET":
             first = int(parse_qs(split.query).get("cursor", ["0"])[0])
@@ -80,6 +83,20 @@ class Service:
         for name, value in asked.body.items():
             found[name] = {**found[name], **value} if isinstance(value, dict) else value
         return Answer(body=found)
+
+    def _limits(self, asked: Asked, rest: list[str]) -> Answer:
+        """Of each account, or of one; a trial changes nothing."""
+        changes = not asked.path.endswith("dry_run=true") and asked.method in ("PUT", "DELETE")
+        body = asked.body if asked.method == "PUT" else {}
+        if rest == ["default"]:
+            self.each_account = body if changes else self.each_account
+            return Answer(body=self.each_account)
+        own = self.kinds["service-account-limits"]
+        name = self.kinds["service-accounts"][rest[0]]["name"]
+        if changes:
+            own.pop(rest[0], None)
+            own |= {rest[0]: {"service_account": rest[0], "name": name, **body}} if body else {}
+        return Answer(body=own.get(rest[0], {}))
 
     def _make(self, kind: str, body: dict[str, Any]) -> dict[str, Any]:
         self._made += 1
@@ -210,3 +227,48 @@ def test_ten_thousand_unchanged_topics_cost_lists_only(service: Service, file: P
     file.write_text(json.dumps({"topics": rows}))
     assert run(["apply", "-f", str(file), "--yes"]) == 0
     assert service.calls() == {"GET": 10}
+
+
+LIMITS = """
+service_accounts: [{name: billing}, {name: till}]
+account_limits:
+  default: {requests_per_s: 500}
+  accounts:
+    - {service_account: billing, produce_bytes_per_s: 1000000}
+    - {service_account: till, consume_bytes_per_s: 0}
+"""
+
+
+def test_limits_of_accounts_that_the_file_makes_are_set_and_differ_no_more(
+    service: Service, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "limits.yaml"
+    file.write_text(LIMITS)
+    assert run(["apply", "-f", str(file), "--yes"]) == 0
+    own = service.kinds["service-account-limits"].values()
+    assert [(one["name"], one["produce_bytes_per_s"], one["consume_bytes_per_s"]) for one in own] == [
+        ("billing", 1000000, None),
+        ("till", None, 0),
+    ]
+    assert service.each_account["requests_per_s"] == 500
+    assert run(["diff", "-f", str(file)]) == 0
+    file.write_text("account_limits: {accounts: [{service_account: billing, requests_per_s: 9}]}")
+    capsys.readouterr()
+    assert run(["apply", "-f", str(file), "--yes", "--prune"]) == 0
+    shown = capsys.readouterr().out
+    assert "~ account_limits of billing\n    produce_bytes_per_s: 1000000 → none\n" in shown
+    assert "- account_limits of till" in shown and "- account_limits default" in shown
+    (left,) = service.kinds["service-account-limits"].values()
+    assert (left["name"], left["requests_per_s"], left["produce_bytes_per_s"]) == ("billing", 9, None)
+    assert not service.each_account
+    assert run(["diff", "-f", str(file), "--prune"]) == 0
+
+
+def test_limits_that_may_not_be_set_are_refused_before_anything_is_done(
+    service: Service, tmp_path: Path
+) -> None:
+    file = tmp_path / "limits.yaml"
+    file.write_text("topics: [{name: orders}]\naccount_limits: {default: {requests_per_s: 1}}")
+    service.fails_at = "service-account-limits"
+    assert run(["apply", "-f", str(file), "--yes"]) != 0
+    assert not service.kinds["topics"]

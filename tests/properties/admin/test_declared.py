@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import InvalidRequest
-from penstock.admin.declared import Change, Kind, Present, Sign, difference, ids_of
-from penstock.admin.declared_file import Declared, DeclaredAcl, DeclaredTopic
+from penstock.admin.declaration import Declared, DeclaredAcl, DeclaredTopic
+from penstock.admin.declared import difference
+from penstock.admin.declared_changes import Change, Kind, Present, Sign, ids_of
 
 NAMES = st.sampled_from(("a", "b", "c"))
 

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from penstock import InvalidRequest
-from penstock.admin.declared_file import FILE_BYTES_MAX, DeclaredKey, DeclaredScope, declared_of
+from penstock.admin.declaration import DeclaredKey, DeclaredScope
+from penstock.admin.declared_file import FILE_BYTES_MAX, declared_of
 
 WHOLE = b"""
 service_accounts: [{name: billing}]

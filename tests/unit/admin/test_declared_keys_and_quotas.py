@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from penstock import InvalidRequest
-from penstock.admin.declared import Kind, Present, Sign, difference
-from penstock.admin.declared_file import Declared, DeclaredKey, DeclaredQuotas, DeclaredScope
+from penstock.admin.declaration import Declared, DeclaredKey, DeclaredQuotas, DeclaredScope
+from penstock.admin.declared import difference
+from penstock.admin.declared_changes import Kind, Present, Sign
 
 ACCOUNTS = ({"id": "sa_1", "name": "billing"},)
 SCOPE = DeclaredScope(resource="topic", name="orders", pattern="literal", operations=("consume",))

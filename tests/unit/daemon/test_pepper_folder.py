@@ -1,5 +1,6 @@
 """The folder of peppers: whole files alone count, and a version never changes."""
 
+import shutil
 import threading
 from pathlib import Path
 
@@ -17,9 +18,29 @@ def test_a_version_is_made_once_whatever_number_of_processes_make_it(tmp_path: P
     for thread in threads:
         thread.join()
     assert sorted(made) == [False] * 7 + [True]
-    assert [file.name for file in folder.iterdir()] == ["2"]
+    assert sorted(file.name for file in folder.iterdir()) == ["2", "2.made"]
     assert (folder / "2").stat().st_mode & 0o077 == folder.stat().st_mode & 0o077 == 0
     assert len(pepper_folder.read_all(folder)[2] or b"") == 32
+
+
+def test_a_copy_of_the_folder_is_as_old_as_the_folder(tmp_path: Path) -> None:
+    folder, copy = tmp_path / "peppers", tmp_path / "copy"
+    pepper_folder.make(folder, 2)
+    (folder / "2.made").write_text("1700000000\n")
+    shutil.copytree(folder, copy, copy_function=shutil.copyfile)
+    assert pepper_folder.made_at(copy, 2) == 1_700_000_000
+    assert not pepper_folder.make(copy, 2), "it is there"
+    assert pepper_folder.made_at(copy, 2) == 1_700_000_000
+    assert pepper_folder.versions(copy) == [2] and list(pepper_folder.read_all(copy)) == [2]
+    for said in ("", "soon\n", "\xff", "99999999999\n"):
+        (copy / "2.made").write_text(said, encoding="latin-1")
+        assert pepper_folder.made_at(copy, 2) == (copy / "2").stat().st_mtime, said
+    (copy / "2.made").unlink()
+    assert pepper_folder.made_at(copy, 2) == (copy / "2").stat().st_mtime, "of a release before"
+    pepper_folder.remove(folder, 2)
+    assert list(folder.iterdir()) == []
+    with pytest.raises(FileNotFoundError):
+        pepper_folder.made_at(folder, 2)
 
 
 @pytest.mark.parametrize("content", ["", "ab" * 32, "ab" * 31 + "\n", "xy" * 32 + "\n", "ab" * 33 + "\n"])

@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from penstock.contract import limits
-from penstock.transport.channel_pool import STREAMS_PER_CHANNEL, UNDER_WAY_PER_CHANNEL, ChannelPool
+from penstock.transport.channel_pool import (
+    CHANNELS_PER_ADDRESS_MAX,
+    STREAMS_PER_CHANNEL,
+    UNDER_WAY_PER_CHANNEL,
+    ChannelPool,
+)
 
 
 class Call:
@@ -81,6 +86,19 @@ def test_room_of_a_stream_that_ended_is_used_again(pool: ChannelPool[str], made:
     assert pool.for_stream("a", Call).channel == "a/0"
     assert pool.for_stream("a", Call).channel == "a/1"
     assert made == ["a/0", "a/1"]
+
+
+def test_an_address_has_a_bounded_number_of_channels_and_the_least_used_one_takes_what_is_more(
+    pool: ChannelPool[str], made: list[str]
+) -> None:
+    most = CHANNELS_PER_ADDRESS_MAX * STREAMS_PER_CHANNEL
+    calls = [pool.for_stream("a", Call) for _ in range(most)]
+    more = [pool.for_stream("a", Call) for _ in range(2 * CHANNELS_PER_ADDRESS_MAX)]
+    assert len(made) == CHANNELS_PER_ADDRESS_MAX
+    assert [sum(call.channel == one for call in more) for one in made] == [2] * CHANNELS_PER_ADDRESS_MAX
+    assert pool.for_call("b", Call).channel.startswith("b/"), "another address has its own"
+    calls[-1].done()
+    assert pool.for_stream("a", Call).channel == calls[-1].channel
 
 
 def test_a_call_that_cannot_begin_takes_no_room(pool: ChannelPool[str], made: list[str]) -> None:

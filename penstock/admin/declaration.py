@@ -1,0 +1,93 @@
+"""What a declarative file wants of a tenant, as checked values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredTopic:
+    """`settings` are those that the file names; the others stay as they are."""
+
+    name: str
+    partitions: int
+    settings: Mapping[str, int | str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredAcl:
+    """An entry of the access list; its principal is `everyone` or `kind:name`. Lists are sorted."""
+
+    effect: str
+    principal: str
+    resource: str
+    name: str
+    pattern: str
+    operations: tuple[str, ...]
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredScope:
+    """A part of what a key may do, as REST shows it; `operations` are sorted."""
+
+    resource: str
+    name: str
+    pattern: str
+    operations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredKey:
+    """A key of a service account, known by its name there; `scopes` are sorted. It never changes."""
+
+    name: str
+    service_account: str
+    expires_at: datetime | None = None
+    scopes: tuple[DeclaredScope, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredWebhook:
+    """A webhook, known by its name; `events` are sorted."""
+
+    name: str
+    url: str
+    events: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredQuotas:
+    """`limits` are those that the file names; the service knows which there are. `plan` empty: as it is."""
+
+    plan: str = ""
+    plan_version: int | None = None
+    limits: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredAccountLimits:
+    """Limits of service accounts beside the tenant's, by name of the limit. One that is not named is what each account
+    has.
+    """
+
+    default: Mapping[str, int] | None = None
+    """Of each account that has none of its own. None: the file says nothing of it."""
+    accounts: Mapping[str, Mapping[str, int]]
+    """By name of the account."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """What a file wants. None: the file says nothing of this kind, and nothing of it changes."""
+
+    quotas: DeclaredQuotas | None = None
+    service_accounts: tuple[str, ...] | None = None
+    principal_groups: Mapping[str, tuple[str, ...]] | None = None
+    """Members by name of the group, each `kind:name`, sorted."""
+    topics: tuple[DeclaredTopic, ...] | None = None
+    acls: tuple[DeclaredAcl, ...] | None = None
+    default: str | None = None
+    keys: tuple[DeclaredKey, ...] | None = None
+    webhooks: tuple[DeclaredWebhook, ...] | None = None
+    account_limits: DeclaredAccountLimits | None = None
