@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -133,10 +134,12 @@ class _Fold:
             rejections,
             lambda written: [accounted, checks.readings_accounted(read, seen, written)],
         )
+        issues = [dict(zip(evidence.HOLES.names, hole, strict=True)) for hole in self.holes]
         waived = self._write(datasets.WAIVED, silver.waived(records))
         self._write(
             datasets.COVERAGE_ISSUE,
-            self.spark.createDataFrame(self.holes, datasets.COVERAGE_ISSUE.struct),
+            # As Arrow: rows of Python would go through a Python worker.
+            self.spark.createDataFrame(pa.Table.from_pylist(issues, evidence.HOLES)),
         )
         by_minute = silver.usage_by_minute(intervals, delivered)
         hours = self._write(
