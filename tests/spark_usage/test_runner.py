@@ -127,7 +127,8 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
             assert last_round() | {"seconds": 0} == done | {"seconds": 0}
             assert javas(process.pid) == [], "nothing is new, so Spark is not needed"
             process.send_signal(signal.SIGTERM)
-            assert process.wait(PATIENCE_S) == 0
+            output = process.communicate(timeout=PATIENCE_S)[0]
+            assert process.returncode == 0, output
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
