@@ -7,6 +7,7 @@ batch, and files without an entry in that log are never read.
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +31,8 @@ SCHEMA = pa.schema(
         ("record", pa.binary()),
     ]
 )
-_LOG = "_spark_metadata"
+_LOG, _MERGED = "_spark_metadata", ".compact"
+"""Now and then an entry of the log has all of those before it."""
 
 
 class BronzeFolders:
@@ -73,6 +75,27 @@ def read(spark: SparkSession, datasets: Path) -> DataFrame:
     if not (data / _LOG).exists():
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).parquet(str(data))
+
+
+def is_whole(datasets: Path) -> bool:
+    """Whether every file that the sink's log names is there with its size; none named is whole too. Without Spark."""
+    log = BronzeFolders(datasets).data / _LOG
+    if not log.exists():
+        return True
+    entries = {file.name: file for file in log.iterdir() if file.name.split(".")[0].isdigit()}
+    merged = max((int(name.split(".")[0]) for name in entries if name.endswith(_MERGED)), default=-1)
+    for name, entry in entries.items():
+        if int(name.split(".")[0]) < merged or (int(name.split(".")[0]) == merged and name.isdigit()):
+            continue
+        for line in entry.read_text(encoding="utf-8").splitlines()[1:]:
+            named = json.loads(line)
+            try:
+                size = Path(unquote(urlsplit(named["path"]).path)).stat().st_size
+            except OSError:
+                return False
+            if named["action"] != "add" or size != named["size"]:
+                return False
+    return True
 
 
 def committed_offsets(datasets: Path) -> dict[str, int]:

@@ -13,6 +13,7 @@ from spark_usage.datasets import CHAIN
 
 SEAL_KEY = ("tenant", "topic_id", "partition", "log_generation", "base_offset")
 CHAIN_START = bytes(32)
+HOLES = pa.schema([("src_partition", pa.int32()), ("first_missing", pa.int64()), ("missing", pa.int64())])
 _CHAIN = pa.schema([("src_partition", pa.int32()), ("src_offset", pa.int64()), ("sha256", pa.string())])
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_usage.configuration import Asset
 from spark_usage.datasets import QUANTITY
 
+_PRICES = pa.schema([("asset", pa.string()), ("price", pa.int64())])
 MINUTES_KEPT = 2 * 24 * 60
 METHOD = "bytes"
 _TOPIC = ("tenant", "topic_id", "topic")
@@ -40,9 +42,9 @@ def cost_hour(spark: SparkSession, hours: DataFrame, assets: Sequence[Asset]) ->
     Shares are rounded down to whole micro-units; the rest goes to the largest remainders, one unit each, equal ones
     in the order of tenants. So the shares add up to the price.
     """
-    prices = spark.createDataFrame(
-        [(asset.name, asset.micro_per_hour) for asset in assets], "asset string, price bigint"
-    )
+    # As Arrow: rows of Python would go through a Python worker.
+    named = [{"asset": asset.name, "price": asset.micro_per_hour} for asset in assets]
+    prices = spark.createDataFrame(pa.Table.from_pylist(named, _PRICES))
     weights = (
         hours.where(F.col("meter").isin("bytes_in", "bytes_out"))
         .groupBy("tenant", "hour")

@@ -2,7 +2,9 @@
 
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -13,10 +15,12 @@ from spark_usage import bronze, cluster
 from spark_usage.configuration import Configuration, read_assets
 from spark_usage.lease import RunnerLease
 from spark_usage.manifest import Catalog, CheckFailed
+from spark_usage.rest import at_rest
 from spark_usage.rounds import Progress, Round, fold
 from spark_usage.session import start_session
 from spark_usage.source import Offsets, end_offsets
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 _ASK_S = 15.0
 SPARK_FOLDER = ".spark"
@@ -63,6 +67,11 @@ class Pipeline:
             self._store = self._configuration.open_store()
         return self._store
 
+    @property
+    def started(self) -> bool:
+        """Whether there is a session."""
+        return self._spark is not None
+
     def start(self) -> SparkSession:
         """The session; it takes seconds to start. Raises `ClusterLost`."""
         if self._spark is None:
@@ -75,6 +84,8 @@ class Pipeline:
         SDK and Spark raise.
         """
         wanted = self.reported()
+        if not again and (found := self._at_rest(wanted)) is not None:
+            return found
         spark = self.start()
         with cluster.with_executors(spark, self._configuration.spark.executor_wait_s):
             if wanted != bronze.committed_offsets(self.datasets):
@@ -91,12 +102,25 @@ class Pipeline:
                 number=self._number,
             )
 
+    def look_or_again(self) -> Round | None:
+        """The round when there is nothing to do, without Spark; None when there is. Raises `NotYet`,
+        `StoreUnavailable`, and what the SDK raises twice.
+        """
+        return self._or_again(lambda: self._at_rest(self.reported()))
+
     def round_or_again(self, *, again: bool = False, progress: Progress = lambda line: None) -> Round:
         """A round, and a second one when the first failed for a reason that may be over: a broker that failed, a Spark
         worker that was late. Raises as `round`.
         """
+        return self._or_again(lambda: self.round(again=again, progress=progress))
+
+    def _at_rest(self, ends: Offsets) -> Round | None:
+        catalog = Catalog(self.datasets, self.store, self._number)
+        return at_rest(self.datasets, catalog, ends, read_assets(self.datasets))
+
+    def _or_again(self, do: Callable[[], T]) -> T:
         try:
-            return self.round(again=again, progress=progress)
+            return do()
         except (NotYet, CheckFailed, ConfigurationError):
             raise
         except Exception as error:
@@ -104,7 +128,7 @@ class Pipeline:
                 raise
             log.warning("the round failed and is tried once more: %s", error, exc_info=True)
             self.forget_connections()
-            return self.round(again=again, progress=progress)
+            return do()
 
     def reported(self) -> Offsets:
         """The ends of `__usage`, by the brokers. Raises `NotYet`."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -73,6 +74,20 @@ def fold(
     )
 
 
+def inputs_of(
+    ends: Mapping[str, int], records: int, holes: Sequence[Sequence[int]], assets: Sequence[Asset]
+) -> dict[str, dict[str, Any]]:
+    """What each data set is made from, by its name: with the code and the name it gives the run's id."""
+    read = {"offsets": dict(ends), "records": records, "holes": [list(hole) for hole in holes], "runs": {}}
+    hours = {"usage_hour": run_id_of("usage_hour", read)}
+    found: dict[str, dict[str, Any]] = {dataset.name: dict(read) for dataset in datasets.ALL}
+    for dataset in (datasets.USAGE_DAY, datasets.COST_HOUR):
+        found[dataset.name]["runs"] = hours
+    if assets:
+        found[datasets.COST_HOUR.name]["assets"] = {asset.name: asset.micro_per_hour for asset in assets}
+    return found
+
+
 class _Fold:
     def __init__(
         self,
@@ -88,23 +103,8 @@ class _Fold:
         )  # fmt: skip
         there = evidence.extent(source, ends)
         self.records, self._distinct, self.holes = there.records, there.distinct, there.holes
-        read = {"offsets": ends, "records": self.records, "holes": [list(hole) for hole in self.holes]}
-        self._read: dict[str, Any] = read
-        hours = {"usage_hour": run_id_of("usage_hour", self._inputs())}
-        self._inputs_of = {
-            dataset.name: self._inputs(
-                runs=hours if dataset in (datasets.USAGE_DAY, datasets.COST_HOUR) else {},
-                assets=self.assets if dataset is datasets.COST_HOUR else (),
-            )
-            for dataset in datasets.ALL
-        }
+        self._inputs_of = inputs_of(ends, self.records, [list(hole) for hole in self.holes], self.assets)
         self._runs: dict[str, Run] = {}
-
-    def _inputs(self, runs: Mapping[str, str] | None = None, assets: Sequence[Asset] = ()) -> dict[str, Any]:
-        inputs: dict[str, Any] = {**self._read, "runs": dict(runs or {})}
-        if assets:
-            inputs["assets"] = {asset.name: asset.micro_per_hour for asset in assets}
-        return inputs
 
     def known(self) -> dict[str, Run] | None:
         """The runs of these inputs when all of them are there."""
@@ -134,10 +134,12 @@ class _Fold:
             rejections,
             lambda written: [accounted, checks.readings_accounted(read, seen, written)],
         )
+        issues = [dict(zip(evidence.HOLES.names, hole, strict=True)) for hole in self.holes]
         waived = self._write(datasets.WAIVED, silver.waived(records))
         self._write(
             datasets.COVERAGE_ISSUE,
-            self.spark.createDataFrame(self.holes, datasets.COVERAGE_ISSUE.struct),
+            # As Arrow: rows of Python would go through a Python worker.
+            self.spark.createDataFrame(pa.Table.from_pylist(issues, evidence.HOLES)),
         )
         by_minute = silver.usage_by_minute(intervals, delivered)
         hours = self._write(

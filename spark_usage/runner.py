@@ -1,4 +1,5 @@
-"""The long-lived driver: a round every interval and at each wake-up, until SIGTERM.
+"""The long-lived driver: a round every interval and at each wake-up, until SIGTERM. Spark starts with the first round
+that finds something new, so a service at rest costs a look at the ends of `__usage` and at what is published.
 
 Of several runners the one that holds the lease works; the others wait for it. A runner that finds that another one has
 the lease ends at once, and is started again as one that waits. After a long round the pause is longer, up to a minute:
@@ -21,7 +22,6 @@ from daemon.http_listener import HttpListener
 from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.errors import ConfigurationError
 from penstock.rules.addresses import split_address
-from spark_usage.cluster import ClusterLost
 from spark_usage.configuration import Configuration, from_environment
 from spark_usage.heartbeat import Heartbeat
 from spark_usage.lease import RENEW_S, RunnerLease, Unavailable, lease_of
@@ -34,6 +34,8 @@ _WAITING_S = 1.0
 """Interval of the tries while the service is being set up, and of the looks at the lease while another runner works."""
 _PAUSE_RATIO, _PAUSE_MAX_S = 4.0, 60.0
 """A pause is so many times as long as the round before it, up to this time, where the interval is shorter."""
+_LOOK_WITHOUT_SPARK_S = 5.0
+"""Until Spark runs, what is new is looked for more often: the time that Spark takes to start is gained back so."""
 _PATIENCE_S = 15.0
 """After SIGTERM a running round has this time to end. Ending it at any moment is harmless."""
 
@@ -71,7 +73,6 @@ class Runner:
         try:
             if not (self._wait_for_lease() and self._take_over()):
                 return
-            self._warm_up(heartbeat)
             while not self._stopping.is_set():
                 self._woken = self._last_wake()
                 pause = self._round(heartbeat)
@@ -141,27 +142,34 @@ class Runner:
         logging.shutdown()
         os._exit(ProcessEnd.LEASE_LOST)
 
-    def _warm_up(self, heartbeat: Heartbeat) -> None:
-        """Spark takes seconds to start. On a cluster that is away the rounds try again, and say so."""
-        try:
-            self._pipeline.start()
-        except ClusterLost as error:
-            heartbeat.report(state="failing", error=str(error))
-            return
-        log.info("spark is up", extra={"master": self._configuration.spark.master})
-        heartbeat.report(state="ready")
-
     # -- rounds --------------------------------------------------------------------------------------------
+
+    def _warm_up(self, heartbeat: Heartbeat) -> None:
+        """Spark takes seconds to start, so it starts when there is something to do. Raises `ClusterLost`."""
+        if self._pipeline.started:
+            return
+        self._pipeline.start()
+        log.info("spark is up", extra={"master": self._configuration.spark.master})
+        if heartbeat.values["state"] == "starting":
+            heartbeat.report(state="ready")
+
+    def _do(self, heartbeat: Heartbeat) -> Round:
+        """A round, without Spark when nothing is new. Raises as `Pipeline.round`."""
+        done = self._pipeline.look_or_again()
+        if done is None:
+            heartbeat.report(busy=True)
+            self._warm_up(heartbeat)
+            done = self._pipeline.round_or_again()
+        return done
 
     def _round(self, heartbeat: Heartbeat) -> float:
         """Do one round. Returns the seconds to wait after it."""
         if not self._lease.lasts:
             heartbeat.report(state="waiting", busy=False, error="the lease is not confirmed")
             return _WAITING_S
-        heartbeat.report(busy=True)
         began = time.monotonic()
         try:
-            done = self._pipeline.round_or_again()
+            done = self._do(heartbeat)
         except NotYet as error:
             heartbeat.report(state="waiting", busy=False, error=str(error))
             return min(_WAITING_S, self._configuration.pipeline_interval_s)
@@ -187,7 +195,8 @@ class Runner:
             rounds=heartbeat.values.get("rounds", 0) + 1,
             last_success_seconds=time.time(),
         )
-        return self._pause(began)
+        pause = self._pause(began)
+        return pause if self._pipeline.started else min(pause, _LOOK_WITHOUT_SPARK_S)
 
     def _pause(self, began: float) -> float:
         return pause_s(time.monotonic() - began, self._configuration.pipeline_interval_s)

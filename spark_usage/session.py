@@ -89,6 +89,8 @@ def start_session(
         "spark.driver.memory": os.environ.get("PENSTOCK_SPARK_MEMORY", _DRIVER_MEMORY),
         "spark.executorEnv.TZ": "UTC",
         "spark.local.dir": str(work / "scratch"),
+        # Each call that makes a column would look for its place in our code, and tell Java.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +51,16 @@ def members(group: int) -> list[int]:
     return found
 
 
+def javas(group: int) -> list[int]:
+    """Those of a process group that are a Java."""
+    found = []
+    for pid in members(group):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).name() == "java":
+                found.append(pid)
+    return found
+
+
 def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
     with service(tmp_path) as running:
         settings = json.loads(running.config_file.read_text())
@@ -80,22 +89,25 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
             status, text = get(port, "/readyz")
             assert status == 503 and "the service account's key is not there yet" in text
             assert 'penstock_runner_state{state="waiting"} 1.0' in get(port, "/metrics")[1]
-            running.write(usage_values(0, 9))
             (tmp_path / "aside").rename(key_file)
+            wait_for("a look at an empty topic", lambda: beat().get("state") == "ready", process)
+            assert (last_round()["records"], last_round()["runs"], javas(process.pid)) == (0, {}, [])
+
+            running.write(usage_values(0, 9))
             wait_for("a round", lambda: last_round().get("records", 0) >= 9, process)
-            assert beat()["state"] == "ready"
+            assert beat()["state"] == "ready" and len(javas(process.pid)) == 1
             assert get(port, "/readyz")[0] == 200
             metrics = dict(line.split() for line in get(port, "/metrics")[1].splitlines() if line[0] != "#")
-            assert float(metrics["penstock_runner_rounds_total"]) == 1
+            assert float(metrics["penstock_runner_rounds_total"]) == beat()["rounds"] >= 2
             assert float(metrics["penstock_runner_number"]) == 1
             assert float(metrics["penstock_runner_last_success_seconds"]) == beat()["last_success_seconds"]
 
             running.write(usage_values(9, 6))
             (running.configuration.datasets / "wake").touch()
             wait_for("a round after the wake-up", lambda: last_round()["records"] >= 15, process)
-            wanted = last_round()["runs"]["cut_coverage"]
+            done = last_round()
             current = Catalog(running.configuration.datasets).current("cut_coverage")
-            assert current is not None and current["run_id"] == wanted
+            assert current is not None and current["run_id"] == done["runs"]["cut_coverage"]
 
             process.send_signal(signal.SIGTERM)
             output = process.communicate(timeout=PATIENCE_S)[0]
@@ -103,10 +115,20 @@ def test_runner_waits_runs_wakes_and_ends(tmp_path: Path) -> None:
             assert beat()["state"] == "stopped"
             rounds = [json.loads(line) for line in output.splitlines() if line.startswith('{"time"')]
             assert "round" in [line["message"] for line in rounds]
-            deadline = time.monotonic() + PATIENCE_S
-            while members(process.pid) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            assert members(process.pid) == []
+            wait_until("all of its processes have ended", lambda: members(process.pid) == [])
+
+            process = running.runner()
+            wait_for(
+                "the next runner finds it at rest",
+                lambda: beat()["pid"] == process.pid and beat().get("rounds", 0) > 0,
+                process,
+            )
+            assert beat()["state"] == "ready"
+            assert last_round() | {"seconds": 0} == done | {"seconds": 0}
+            assert javas(process.pid) == [], "nothing is new, so Spark is not needed"
+            process.send_signal(signal.SIGTERM)
+            output = process.communicate(timeout=PATIENCE_S)[0]
+            assert process.returncode == 0, output
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -130,6 +152,7 @@ def test_once_tells_what_is_wrong_in_one_line(tmp_path: Path) -> None:
             f"spark_usage: {tmp_path / 'usage.key'}: the service account's key is not there yet"
         ]
         (tmp_path / "usage.key").write_text(running.api_key)
+        running.write(usage_values(0, 1))
         settings = json.loads(running.config_file.read_text())
         address = f"127.0.0.1:{free_port(set())}"
         running.config_file.write_text(json.dumps(settings | {"spark": {"master": f"spark://{address}"}}))
