@@ -1,6 +1,7 @@
 """Schemathesis over the OpenAPI document: whatever is sent, answers are those that it tells, never a fault."""
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -8,9 +9,9 @@ import schemathesis
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections, transaction
-from drf_spectacular.generators import SchemaGenerator
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pytest_django.plugin import DjangoDbBlocker
 from schemathesis import GenerationMode
 from schemathesis.checks import load_all_checks
 from schemathesis.core.result import Ok
@@ -37,11 +38,16 @@ from penstock.contract.errors import ErrorCode
 from tenants.models import Person
 from tenants.roles import Standing
 from tests.conftest import FULL
+from tests.control_plane.api.document import document as openapi_document
+from tests.control_plane.rows_of_a_module import rows_of_a_module
 from tests.control_plane.world import ACTOR, House, everything_delivered, make_house
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
-EXAMPLES = 200 if FULL else 25
+EXAMPLES = 200
+"""Of each operation and mode in the long form."""
+EXAMPLES_AT_LEAST, EXAMPLES_A_PARAMETER, EXAMPLES_A_FIELD, EXAMPLES_AT_MOST = 6, 2, 3, 25
+"""Otherwise. Where an id is all that varies, hypothesis makes copies of its own first examples from the tenth on."""
 load_all_checks()
 
 
@@ -75,7 +81,7 @@ OPEN = {"sign_up", "sign_in"}
 
 
 def _operations() -> dict[str, Any]:
-    document = SchemaGenerator().get_schema(public=True)  # type: ignore[no-untyped-call]
+    document = deepcopy(openapi_document())
     # Credentials are the test's to give; `ignored_auth` takes them away again.
     config = schemathesis.Config.from_dict({"generation": {"with-security-parameters": False}})
     schema = schemathesis.openapi.from_dict(document, config=config)
@@ -95,6 +101,25 @@ def _can_be_wrong(operation: Any) -> bool:
     return "requestBody" in raw or any(
         set(schema) & {"enum", "format", "pattern"} or schema.get("type") != "string" for schema in schemas
     )
+
+
+def _examples(operation: Any) -> int:
+    """More where more can be wrong. That each standing is let in or not is shown by `test_permissions.py`."""
+    if FULL:
+        return EXAMPLES
+    raw = operation.definition.raw
+    varied = EXAMPLES_AT_LEAST + EXAMPLES_A_PARAMETER * len(raw.get("parameters", ()))
+    for content in raw.get("requestBody", {}).get("content", {}).values():
+        varied += EXAMPLES_A_FIELD * len(_fields(content["schema"]))
+    return min(varied, EXAMPLES_AT_MOST)
+
+
+def _fields(schema: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a body's schema, which may be a reference."""
+    while "$ref" in schema:
+        schema = openapi_document()["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    found: dict[str, Any] = schema.get("properties", {})
+    return found
 
 
 OPERATIONS = _operations()
@@ -125,25 +150,32 @@ def _one_connection() -> Iterator[None]:
     request_finished.connect(close_old_connections)
 
 
+@pytest.fixture(scope="module")
+def made(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[tuple[House, str]]:
+    """The tenant, and the id of a key of it that no test calls with."""
+    with rows_of_a_module(django_db_blocker):
+        house = make_house("acme")
+        topics.create_topic(ACTOR, house.tenant, name="orders", partitions=3, settings={})
+        key, _ = access.create_key(ACTOR, house.tenant, name="one more")
+        everything_delivered()
+        yield house, key.public_id
+
+
 @pytest.fixture
-def house() -> House:
-    made = make_house("acme")
-    topics.create_topic(ACTOR, made.tenant, name="orders", partitions=3, settings={})
-    everything_delivered()
-    return made
+def house(made: tuple[House, str]) -> House:
+    return deepcopy(made[0])
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)
 def test_whatever_is_sent_the_answer_is_one_that_the_document_tells(
-    name: str, mode: GenerationMode, house: House
+    name: str, mode: GenerationMode, house: House, made: tuple[House, str]
 ) -> None:
     operation = OPERATIONS[name]
-    key, _ = access.create_key(ACTOR, house.tenant, name="one more")
-    known = {"name": "orders", "tenant": house.tenant.public_id, "key": key.public_id}
+    known = {"name": "orders", "tenant": house.tenant.public_id, "key": made[1]}
     known["person"] = Person.objects.get(email="developer@acme.example").public_id
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=_examples(operation),
         derandomize=not FULL,
         database=None,
         suppress_health_check=list(HealthCheck),
