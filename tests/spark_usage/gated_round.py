@@ -3,8 +3,8 @@ in the middle of the round.
 
     python -m tests.spark_usage.gated_round <configuration> <folder to publish in> <folder of the gate>
 
-The rows of bronze wait where nine of twelve data sets are published; who waits puts its process id into the gate's
-folder. The file `open` there opens it.
+The rows of bronze wait where this round has published nine of twelve data sets; who waits puts its process id into
+the gate's folder. The file `open` there opens it.
 """
 
 import os
@@ -18,16 +18,18 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_usage import bronze, cluster, configuration
 from spark_usage.configuration import DEFAULT_ASSETS
+from spark_usage.datasets import SEAL
 from spark_usage.pipeline import Pipeline
 from spark_usage.rounds import Progress, Round, fold
 
 _LOOK_S = 0.05
+_REACHED = "reached"
 Batches = Iterator[pa.RecordBatch]
 
 
-def waiting(gate: str, published: str) -> Callable[[Batches], Batches]:
+def waiting(gate: str) -> Callable[[Batches], Batches]:
     def passed(batches: Batches) -> Batches:
-        if Path(published).exists():
+        if (Path(gate) / _REACHED).exists():
             (Path(gate) / f"waits-{os.getpid()}").touch()
             while not (Path(gate) / "open").exists():
                 time.sleep(_LOOK_S)
@@ -37,22 +39,28 @@ def waiting(gate: str, published: str) -> Callable[[Batches], Batches]:
 
 
 class GatedPipeline(Pipeline):
-    """Reads nothing new, and publishes into a folder of its own."""
+    """Reads `__usage` until bronze has something and not again, and publishes into a folder of its own."""
 
     def __init__(self, chosen: configuration.Configuration, out: Path, gate: Path) -> None:
         super().__init__(chosen)
         self._chosen, self._out, self._gate = chosen, out, gate
 
     def round(self, *, again: bool = False, progress: Progress = lambda line: None) -> Round:
+        def watched(line: str) -> None:
+            progress(line)
+            if line.startswith(f"{SEAL.name} "):
+                (self._gate / _REACHED).touch()
+
         spark = self.start()
         with cluster.with_executors(spark, self._chosen.spark.executor_wait_s):
+            if not bronze.committed_offsets(self.datasets):
+                bronze.ingest(spark, self.datasets, self._source_options())
             rows = bronze.read(spark, self.datasets).mapInArrow(
-                waiting(str(self._gate), str(self._out / "seal" / "current.json")),
-                from_arrow_schema(bronze.SCHEMA),
+                waiting(str(self._gate)), from_arrow_schema(bronze.SCHEMA)
             )
             ends = bronze.committed_offsets(self.datasets)
             return fold(
-                spark, self._out, DEFAULT_ASSETS, again=again, progress=progress, rows=rows, offsets=ends
+                spark, self._out, DEFAULT_ASSETS, again=again, progress=watched, rows=rows, offsets=ends
             )
 
 

@@ -18,7 +18,7 @@ from spark_usage.manifest import Catalog
 from spark_usage.rounds import fold
 from tests.integration.operations.certificates import make_certificate
 from tests.spark_usage.service import PROJECT, Service, service
-from tests.spark_usage.standalone import WORKERS, StandaloneCluster, standalone
+from tests.spark_usage.standalone import WORKERS, standalone
 from tests.spark_usage.test_metered_brokers import cut_now, wait_until_calls_are_counted
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -30,17 +30,28 @@ Digests = dict[str, tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """Bronze that a cluster read from real brokers over TLS, and what one machine makes of it."""
+class Story:
+    """One folder of data sets on one cluster: bronze read from real brokers over TLS; a driver killed in the middle of
+    its round; a round in whose middle the whole cluster was lost; one in whose middle a worker and the master were.
+    """
 
-    cluster: StandaloneCluster
-    folder: Path
-    config_file: Path
+    events: Path
     expected: Digests
-    by_cluster: Digests
-    once_output: str
+    """Of what one machine makes of the same bronze."""
+    one_machine: Path
+    at_the_gate: Digests
+    """What the killed driver had published."""
     command_lines: set[str]
+    """Of driver and executors while the killed one's round stood still."""
     api_key: str
+    lost_status: int
+    lost_output: str
+    after_the_loss: Digests
+    last_status: int
+    last_output: str
+    last: Digests
+    pending: list[Path]
+    """What is left unpublished at the end."""
 
 
 def digests(folder: Path) -> Digests:
@@ -48,15 +59,6 @@ def digests(folder: Path) -> Digests:
     catalog = Catalog(folder)
     current = {dataset.name: catalog.current(dataset.name) for dataset in datasets.ALL}
     return {name: (run["run_id"], run["digest"]) for name, run in current.items() if run is not None}
-
-
-def wait_for_end(process: "subprocess.Popen[bytes]", output: Path) -> str:
-    """What a process wrote, once it has ended."""
-    try:
-        process.wait(PATIENCE_S)
-    finally:
-        end(process)
-    return output.read_text()
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:
@@ -90,9 +92,65 @@ def use_the_service(running: Service) -> None:
     wait_until_calls_are_counted(running, "tn_real")
 
 
+def _family(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _command_line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+class Round:
+    """A round on the cluster that stands still in its middle."""
+
+    def __init__(self, folder: Path, config_file: Path, name: str) -> None:
+        self.out, self._gate = folder / "on-a-cluster", folder / f"{name}.gate"
+        self._gate.mkdir()
+        self._output = folder / f"{name}.output"
+        self._process = start(
+            ["tests.spark_usage.gated_round", str(config_file), str(self.out), str(self._gate)], self._output
+        )
+
+    def command_lines(self) -> set[str]:
+        """Of the driver, Python and Java."""
+        return {_command_line(process) for process in _family(self._process.pid)}
+
+    def __enter__(self) -> "Round":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end(self._process)
+
+    def wait_at_the_gate(self) -> list[int]:
+        """Returns the processes that wait there: executors' Pythons."""
+
+        def waits() -> bool:
+            assert self._process.poll() is None, self._output.read_text()
+            return any(self._gate.glob("waits-*"))
+
+        wait_until("the round stands still", waits, instead=self._output.read_text)
+        return [int(file.name.removeprefix("waits-")) for file in self._gate.glob("waits-*")]
+
+    def open(self) -> None:
+        (self._gate / "open").touch()
+
+    def result(self) -> tuple[int, str]:
+        """Exit status and output."""
+        return self._process.wait(PATIENCE_S), self._output.read_text()
+
+    def kill(self) -> None:
+        end(self._process)
+
+
 @pytest.fixture(scope="module")
-def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("on-a-cluster")
+def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    folder = tmp_path_factory.mktemp("story")
     events = folder / "events"
     events.mkdir()
     with standalone(folder / "cluster") as cluster:
@@ -116,174 +174,76 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         certificate = make_certificate(folder, "broker")
         with service(folder, metering=True, certificate=certificate, spark=settings) as running:
             use_the_service(running)
-            output = folder / "once.output"
-            process = start(["spark_usage", "once", "--config", str(running.config_file)], output)
-            seen: set[str] = set()
+            with Round(folder, running.config_file, "killed") as first:
+                first.wait_at_the_gate()
+                command_lines = {*cluster.command_lines(), *first.command_lines()}
+            at_the_gate = digests(first.out)
 
-            def ended() -> bool:
-                seen.update(cluster.command_lines())
-                seen.update(_command_line(child) for child in _family(process.pid))
-                return process.poll() is not None
+        with Round(folder, running.config_file, "lost") as second:
+            second.wait_at_the_gate()
+            cluster.kill_master()
+            for number in range(WORKERS):
+                cluster.kill_worker(number)
+            second.open()
+            lost_status, lost_output = second.result()
+        after_the_loss = digests(second.out)
 
-            try:
-                wait_until("the round on the cluster has ended", ended, instead=cluster.last_words)
-            finally:
-                end(process)
-        here = running.configuration.datasets
-        by_cluster = digests(here)
-        fold(
-            spark,
-            folder / "one-machine",
-            DEFAULT_ASSETS,
-            rows=bronze.read(spark, here),
-            offsets=bronze.committed_offsets(here),
-        )
-        yield World(
-            cluster=cluster,
-            folder=folder,
-            config_file=running.config_file,
-            expected=digests(folder / "one-machine"),
-            by_cluster=by_cluster,
-            once_output=output.read_text(),
-            command_lines=seen,
-            api_key=running.api_key,
-        )
-
-
-def _family(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _command_line(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.NoSuchProcess:
-        return ""
+        cluster.start()
+        with Round(folder, running.config_file, "last") as third:
+            waiting = third.wait_at_the_gate()
+            cluster.kill_worker(next(one for one in range(WORKERS) if cluster.has(one, waiting[0])))
+            cluster.kill_master()
+            third.open()
+            last_status, last_output = third.result()
+    here = running.configuration.datasets
+    one_machine = folder / "one-machine"
+    rows, ends = bronze.read(spark, here), bronze.committed_offsets(here)
+    fold(spark, one_machine, DEFAULT_ASSETS, rows=rows, offsets=ends)
+    yield Story(
+        events=events,
+        expected=digests(one_machine),
+        one_machine=one_machine,
+        at_the_gate=at_the_gate,
+        command_lines=command_lines,
+        api_key=running.api_key,
+        lost_status=lost_status,
+        lost_output=lost_output,
+        after_the_loss=after_the_loss,
+        last_status=last_status,
+        last_output=last_output,
+        last=digests(third.out),
+        pending=list(third.out.glob("*/.pending-*")),
+    )
 
 
-class Round:
-    """A round on the cluster that stands still in its middle."""
-
-    def __init__(self, world: World, name: str) -> None:
-        self.out, self._gate = world.folder / name, world.folder / f"{name}.gate"
-        self._gate.mkdir(exist_ok=True)
-        self._output = world.folder / f"{name}.output"
-        self._process = start(
-            ["tests.spark_usage.gated_round", str(world.config_file), str(self.out), str(self._gate)],
-            self._output,
-        )
-
-    def __enter__(self) -> "Round":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        end(self._process)
-
-    def wait_at_the_gate(self) -> list[int]:
-        """Returns the processes that wait there: executors' Pythons."""
-
-        def waits() -> bool:
-            assert self._process.poll() is None, self._output.read_text()
-            return any(self._gate.glob("waits-*"))
-
-        wait_until("the round stands still", waits, instead=self._output.read_text)
-        return [int(file.name.removeprefix("waits-")) for file in self._gate.glob("waits-*")]
-
-    def open(self) -> None:
-        (self._gate / "open").touch()
-
-    def close_gate(self) -> None:
-        """The round after an ended one stands still too: nothing of those that waited is left."""
-        for file in self._gate.iterdir():
-            file.unlink()
-
-    def result(self) -> tuple[int, str]:
-        """Exit status and output."""
-        return self._process.wait(PATIENCE_S), self._output.read_text()
-
-    def kill(self) -> None:
-        end(self._process)
-
-
-def test_a_cluster_publishes_the_digests_of_one_machine(world: World) -> None:
-    assert len(world.expected) == len(datasets.ALL)
-    assert world.by_cluster == world.expected, world.once_output
-    catalog = Catalog(world.folder / "one-machine")
-    rows = {name: manifest["rows"] for name in world.expected if (manifest := catalog.current(name))}
+def test_a_cluster_publishes_the_digests_of_one_machine_whatever_it_lost_meanwhile(story: Story) -> None:
+    assert story.last_status == 0, story.last_output
+    assert "tried once more" not in story.last_output, "Spark computed what was lost; no round was repeated"
+    assert len(story.expected) == len(datasets.ALL)
+    assert story.last == story.expected and story.pending == []
+    catalog = Catalog(story.one_machine)
+    rows = {name: manifest["rows"] for name in story.expected if (manifest := catalog.current(name))}
     assert rows["cut_usage"] >= 6 and rows["usage_hour"] >= 6 and rows["chain"] > 0, (
         "there was something to count"
     )
 
 
-def test_the_usage_key_is_in_no_event_log_and_on_no_command_line(world: World) -> None:
-    logs = [file.read_text() for file in (world.folder / "events").rglob("*") if file.is_file()]
+def test_the_usage_key_is_in_no_event_log_and_on_no_command_line(story: Story) -> None:
+    logs = [file.read_text() for file in story.events.rglob("*") if file.is_file()]
     assert any("SparkListenerApplicationEnd" in log for log in logs)
-    assert not any(world.api_key in log for log in logs)
-    assert any("CoarseGrainedExecutorBackend" in line for line in world.command_lines)
-    assert any("SparkSubmit" in line for line in world.command_lines)
-    assert not any(world.api_key in line for line in world.command_lines)
+    assert not any(story.api_key in log for log in logs)
+    assert any("CoarseGrainedExecutorBackend" in line for line in story.command_lines)
+    assert any("SparkSubmit" in line for line in story.command_lines)
+    assert not any(story.api_key in line for line in story.command_lines)
 
 
-def test_a_worker_lost_in_the_middle_of_a_round_changes_nothing(world: World) -> None:
-    with Round(world, "worker-lost") as on_cluster:
-        waiting = on_cluster.wait_at_the_gate()
-        published = digests(on_cluster.out)
-        assert 0 < len(published) < len(datasets.ALL)
-        lost = next(number for number in range(WORKERS) if world.cluster.has(number, waiting[0]))
-        world.cluster.kill_worker(lost)
-        try:
-            on_cluster.open()
-            status, output = on_cluster.result()
-        finally:
-            world.cluster.start()
-        assert status == 0, output
-        assert "tried once more" not in output, "Spark computed what was lost; no round had to be repeated"
-    assert digests(on_cluster.out) == world.expected
-    assert published.items() <= world.expected.items()
-    assert not list(on_cluster.out.glob("*/.pending-*"))
+def test_what_a_killed_driver_had_published_stays_and_is_right(story: Story) -> None:
+    assert 0 < len(story.at_the_gate) < len(datasets.ALL)
+    assert story.at_the_gate.items() <= story.expected.items()
 
 
-def test_a_round_outlives_the_master(world: World) -> None:
-    with Round(world, "master-lost") as on_cluster:
-        on_cluster.wait_at_the_gate()
-        world.cluster.kill_master()
-        try:
-            on_cluster.open()
-            status, output = on_cluster.result()
-        finally:
-            for number in range(WORKERS):  # a worker that lost its master tries again for a long time
-                world.cluster.kill_worker(number)
-            world.cluster.start()
-        assert status == 0, output
-    assert digests(on_cluster.out) == world.expected
-
-
-def test_after_a_killed_driver_and_a_lost_cluster_a_round_has_the_same_digests(world: World) -> None:
-    """One folder for both: a round that follows what they left shows of both that nothing of it stays."""
-    with Round(world, "killed-and-lost") as on_cluster:
-        on_cluster.wait_at_the_gate()
-        on_cluster.kill()
-    published = digests(on_cluster.out)
-    assert 0 < len(published) < len(datasets.ALL) and published.items() <= world.expected.items()
-    on_cluster.close_gate()
-    with Round(world, "killed-and-lost") as on_cluster:
-        on_cluster.wait_at_the_gate()
-        world.cluster.kill_master()
-        for number in range(WORKERS):
-            world.cluster.kill_worker(number)
-        try:
-            on_cluster.open()
-            status, output = on_cluster.result()
-        finally:
-            world.cluster.start()
-    assert status == 1
-    assert f"no executor for {EXECUTOR_WAIT_S} s; look at the cluster's workers" in output
-    assert "no master of Spark answers; start it, or correct spark.master: 127.0.0.1:" in output
-    assert digests(on_cluster.out) == published
-    with Round(world, "killed-and-lost") as on_cluster:
-        assert on_cluster.result()[0] == 0, on_cluster.result()[1]
-    assert digests(on_cluster.out) == world.expected
-    assert not list(on_cluster.out.glob("*/.pending-*"))
+def test_a_round_whose_cluster_is_lost_says_so_and_publishes_nothing_more(story: Story) -> None:
+    assert story.lost_status == 1
+    assert f"no executor for {EXECUTOR_WAIT_S} s; look at the cluster's workers" in story.lost_output
+    assert "no master of Spark answers; start it, or correct spark.master: 127.0.0.1:" in story.lost_output
+    assert story.after_the_loss == story.at_the_gate
