@@ -1,8 +1,9 @@
-"""Runs the usage pipeline's fold over given records of `__usage`, in a process of its own: one Spark, several folds.
+"""Runs the usage pipeline's fold over given records of `__usage`, in a process of its own: one Spark for all folds.
 
-    python -m tests.control_plane.billing.fold_records <jobs.json> <scratch folder>
+    python -m tests.control_plane.billing.fold_records <scratch folder>
 
-A job is {"folder", "records": [[partition, offset, base64 value], …], "ends": {partition: next offset}}.
+Each line of standard input names a file of jobs; when they are done, its name is written to standard output. A job is
+{"folder", "records": [[partition, offset, base64 value], …], "ends": {partition: next offset}}.
 """
 
 import base64
@@ -16,24 +17,26 @@ from spark_usage.session import start_session
 from tests.spark_usage.records import Stored, bronze_frame
 
 
-def main(jobs_file: str, scratch: str) -> None:
+def main(scratch: str) -> None:
     spark = start_session(SparkConfiguration(), Path(scratch), "fold records")
     try:
-        for job in json.loads(Path(jobs_file).read_text(encoding="utf-8")):
-            stored = [
-                Stored(partition=partition, offset=offset, value=base64.b64decode(value))
-                for partition, offset, value in job["records"]
-            ]
-            fold(
-                spark,
-                Path(job["folder"]),
-                DEFAULT_ASSETS,
-                rows=bronze_frame(spark, stored),
-                offsets=job["ends"],
-            )
+        for line in sys.stdin:
+            for job in json.loads(Path(line.strip()).read_text(encoding="utf-8")):
+                stored = [
+                    Stored(partition=partition, offset=offset, value=base64.b64decode(value))
+                    for partition, offset, value in job["records"]
+                ]
+                fold(
+                    spark,
+                    Path(job["folder"]),
+                    DEFAULT_ASSETS,
+                    rows=bronze_frame(spark, stored),
+                    offsets=job["ends"],
+                )
+            print(line.strip(), flush=True)
     finally:
         spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1])

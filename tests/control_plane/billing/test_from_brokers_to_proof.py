@@ -4,6 +4,9 @@ on the way is named.
 
 import base64
 import json
+import os
+import select
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -59,7 +62,52 @@ def usage_records(usage: Metered) -> list[Record]:
     return [(*place, found[place]) for place in sorted(found)]
 
 
-def fold(folder: Path, records: list[Record], without: dict[str, list[Record]]) -> None:
+class Folds:
+    """One Spark in a process of its own, for all tests here; it starts with the first fold."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._errors = scratch / "errors"
+        self._process: subprocess.Popen[str] | None = None
+
+    def do(self, jobs_file: Path) -> None:
+        if self._process is None:
+            with self._errors.open("wb") as errors:
+                self._process = subprocess.Popen(
+                    [
+                        sys.executable,
+                        "-m",
+                        "tests.control_plane.billing.fold_records",
+                        str(self._scratch / "spark"),
+                    ],
+                    cwd=ROOT,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    text=True,
+                    start_new_session=True,
+                )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(f"{jobs_file}\n")
+        self._process.stdin.flush()
+        ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE_S)
+        done = self._process.stdout.readline().strip() if ready else "nothing in time"
+        assert done == str(jobs_file), f"{done}\n{self._errors.read_text(errors='replace')[-4000:]}"
+
+    def end(self) -> None:
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def folds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folds]:
+    made = Folds(tmp_path_factory.mktemp("folds"))
+    yield made
+    made.end()
+
+
+def fold(folds: Folds, folder: Path, records: list[Record], without: dict[str, list[Record]]) -> None:
     """Spark's data sets of the records without some, each in a folder of its name."""
     ends: dict[str, int] = {}
     for partition, offset, _ in records:
@@ -79,16 +127,7 @@ def fold(folder: Path, records: list[Record], without: dict[str, list[Record]]) 
             }
         )
     (folder / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
-    module = "tests.control_plane.billing.fold_records"
-    done = subprocess.run(
-        [sys.executable, "-m", module, str(folder / "jobs.json"), str(folder / "scratch")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    folds.do(folder / "jobs.json")
 
 
 def bill(datasets: Path, cut: Cut) -> Invoice:
@@ -144,7 +183,7 @@ def produce(usage: Metered, tenant: BrokerTenant, topic_id: TopicId, *, waves: i
 
 
 def test_messages_become_a_proven_invoice_and_lost_readings_are_named(
-    usage: Metered, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    usage: Metered, world: World, folds: Folds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = usage.cluster
     internal = AdminClient([broker.internal_address for broker in cluster.spec.brokers], cluster.operator)
@@ -169,7 +208,7 @@ def test_messages_become_a_proven_invoice_and_lost_readings_are_named(
     )
     folder = tmp_path / "folds"
     folder.mkdir()
-    fold(folder, records, {"without_a_cut": cut_records[:1], "without_a_middle": [middle]})
+    fold(folds, folder, records, {"without_a_cut": cut_records[:1], "without_a_middle": [middle]})
 
     # A cut reading that is lost keeps the invoice a draft, and is named.
     invoice = bill(folder / "without_a_cut", cut)
@@ -248,7 +287,7 @@ def write(usage: Metered, tenant: BrokerTenant, topic: str, count: int) -> None:
 
 
 def test_deleted_topics_are_billed_once_and_hold_up_no_invoice(
-    usage: Metered, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    usage: Metered, world: World, folds: Folds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each story is a tenant; all of them are folded by one Spark."""
     cluster = usage.cluster
@@ -310,7 +349,7 @@ def test_deleted_topics_are_billed_once_and_hold_up_no_invoice(
 
     folder = tmp_path / "folds"
     folder.mkdir()
-    fold(folder, usage_records(usage), {"all": []})
+    fold(folds, folder, usage_records(usage), {"all": []})
     billed = {name: [bill(folder / "all", cut) for cut in of_tenant] for name, of_tenant in cuts.items()}
     assert {invoice.status: invoice.gaps for of in billed.values() for invoice in of} == {"issued": []}
     messages = {
