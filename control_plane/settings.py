@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "control_plane.placement",
     "control_plane.api",
     "billing",
+    "payments",
     "web",
 ]
 MIDDLEWARE = [
