@@ -18,9 +18,14 @@ def receivables(state: str = "") -> QuerySet[Receivable]:
     return rows.filter(state=state) if state else rows
 
 
+def find_receivable(invoice: Invoice) -> Receivable | None:
+    """None while the invoice is not asked for."""
+    return Receivable.objects.select_related("tenant", "invoice__price_book").filter(invoice=invoice).first()
+
+
 def receivable_of(invoice: Invoice) -> Receivable:
     """Raises `NotFound` while the invoice is not asked for."""
-    row = Receivable.objects.select_related("tenant", "invoice__price_book").filter(invoice=invoice).first()
+    row = find_receivable(invoice)
     if row is None:
         raise NotFound(
             f"{invoice.public_id}: its payment is not asked for yet; an issued invoice has one soon"
@@ -109,3 +114,9 @@ def events_to_process() -> QuerySet[StripeEvent]:
 def newest_report() -> ReconciliationReport | None:
     """The last reconciliation with Stripe; None: there was none."""
     return ReconciliationReport.objects.order_by("-pk").first()
+
+
+def payable_currency(tenant: Tenant) -> str:
+    """Of the tenant's newest receivable; dollars while there is none, as in the built-in prices."""
+    row = Receivable.objects.filter(tenant=tenant).order_by("-pk").first()
+    return "USD" if row is None else row.currency
