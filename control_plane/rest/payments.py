@@ -54,6 +54,7 @@ class PaymentShape(serializers.Serializer[Any]):
     reference = serializers.CharField(help_text="Stripe's id of it, or what the bank calls it.")
     amount_micro = serializers.IntegerField()
     currency = serializers.CharField(source="receivable.currency")
+    minor_digits = serializers.IntegerField(source="receivable.invoice.price_book.document.minor_digits")
     at = shapes.Moment()
 
 

@@ -176,7 +176,7 @@ class FakeStripe:
         made = {
             "id": f"{prefix}_{self.number}",
             "object": kind,
-            "created": NOW_S + self.number,
+            "date" if kind == "invoiceitem" else "created": NOW_S + self.number,
             "livemode": False,
             "metadata": {},
             **members,
