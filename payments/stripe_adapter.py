@@ -399,6 +399,8 @@ def _plain(thing: stripe.StripeObject) -> dict[str, Any]:
 
 
 def _invoice(one: stripe.Invoice) -> StripeInvoice:
+    # It becomes a link of the console.
+    url = str(_plain(one).get("hosted_invoice_url") or "")
     return StripeInvoice(
         id=str(one.id),
         customer=_id(_plain(one).get("customer")),
@@ -409,7 +411,7 @@ def _invoice(one: stripe.Invoice) -> StripeInvoice:
         amount_paid=one.amount_paid,
         amount_remaining=one.amount_remaining,
         credited=one.pre_payment_credit_notes_amount + one.post_payment_credit_notes_amount,
-        url=_plain(one).get("hosted_invoice_url") or "",
+        url=url if url.startswith("https://") else "",
     )
 
 

@@ -1,19 +1,18 @@
 """What tests of payments share: issued invoices, credits, rounds of the worker, and signed events."""
 
 import json
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import stripe
 from django.utils import timezone
 
-from billing.models import CreditNote, Invoice
+from billing.models import CreditNote, Cut, Invoice
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
-from payments import actions, queries, tasks
+from payments import queries, tasks
 from payments.collecting import KIND_RECEIVABLE
 from payments.models import Receivable
-from tenants.models import Tenant
 from tests.control_plane.billing.world import Part, World
 
 KEY = "sk_test_fake"
@@ -47,9 +46,7 @@ def credit(invoice: Invoice, micro: int) -> CreditNote:
     )
 
 
-def _cut(invoice: Invoice) -> Any:
-    from billing.models import Cut
-
+def _cut(invoice: Invoice) -> Cut:
     newest = Cut.objects.filter(tenant=invoice.tenant).order_by("-period_end")[0]
     return Cut.objects.create(
         tenant=invoice.tenant,
@@ -95,18 +92,3 @@ def event(
     body = json.dumps({"id": event_id, "object": "event", "type": kind, "data": {"object": thing}})
     moment = int((at or datetime.now(UTC)).timestamp())
     return body.encode(), str(stripe.WebhookSignature.generate_signature_header(body, secret, moment))
-
-
-__all__ = [
-    "DAY",
-    "Tenant",
-    "actions",
-    "asked",
-    "credit",
-    "date",
-    "deliver",
-    "due",
-    "event",
-    "issued",
-    "worker",
-]
