@@ -36,8 +36,9 @@ class StripeCustomer(models.Model):
 
 
 class Receivable(models.Model):
-    """What is owed of one issued invoice. Written under the tenant's row lock, but for what a delivery to Stripe notes of
-    its attempts: there is one delivery at a time.
+    """What is owed of one issued invoice. Written under the tenant's row lock.
+
+    What a delivery to Stripe notes of its attempts is not: there is one delivery at a time.
     """
 
     public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_receivable_id)
