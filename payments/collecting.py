@@ -114,8 +114,15 @@ class _Collection:
         self._note_money(found)
 
     def _find(self, customer: str) -> StripeInvoice | None:
-        if self._row.stripe_invoice:
-            return self._gateway.invoice(self._row.stripe_invoice)
+        row = self._row
+        if row.stripe_invoice:
+            found = self._gateway.known_invoice(row.stripe_invoice)
+            if found is None and row.state in OWED and row.open_micro:
+                raise self._problem(f"{row.stripe_invoice} is not at Stripe any more")
+            if found is None:
+                # A draft of ours that was discarded, though the answer was lost.
+                self._note_invoice(None)
+            return found
         return self._gateway.find_invoice(customer, self._row.public_id)
 
     def _finalized(self, customer: str, draft: StripeInvoice) -> StripeInvoice:

@@ -158,6 +158,16 @@ class Gateway:
         with _translated():
             return _invoice(self._api.invoices.retrieve(invoice))
 
+    def known_invoice(self, invoice: str) -> StripeInvoice | None:
+        """None: there is none, since a draft was deleted."""
+        with _translated():
+            try:
+                return _invoice(self._api.invoices.retrieve(invoice))
+            except stripe.InvalidRequestError as error:
+                if error.code == "resource_missing":
+                    return None
+                raise
+
     def invoices(self) -> Iterator[StripeInvoice]:
         """All of the account that are of ours."""
         with _translated():

@@ -154,6 +154,20 @@ def test_what_is_void_paid_by_bank_or_given_up_is_so_at_stripe(world: World, fak
     assert differences() == []
 
 
+def test_a_draft_whose_deletion_got_no_answer_is_forgotten(world: World, fake: FakeStripe) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    (theirs,) = fake.all("invoice")
+    theirs["status"] = "draft"
+    actions.mark_paid(TESTER, invoice, reference="bank 1")
+    fake.faults[:] = ["timeout after commit"]
+    deliver()
+    assert not fake.all("invoice") and asked(invoice).stripe_invoice == theirs["id"]
+    deliver()
+    assert asked(invoice).stripe_invoice == ""
+    assert differences() == []
+
+
 def test_what_was_asked_for_without_stripe_goes_there_once_it_is_on(
     world: World, fake: FakeStripe, configure: Any
 ) -> None:
