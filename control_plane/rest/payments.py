@@ -20,6 +20,7 @@ from penstock.contract.errors import InvalidRequest
 from tenants.roles import Permission
 
 STATE = OpenApiParameter("state", enum=[one.value for one in State], description="Only those in this state.")
+STATES = [one.value for one in State]
 PAGES = ("setup", "portal")
 
 
@@ -30,7 +31,7 @@ class ReceivableShape(serializers.Serializer[Any]):
     tenant = serializers.CharField(source="tenant.public_id")
     invoice = serializers.CharField(source="invoice.public_id")
     invoice_number = serializers.IntegerField(source="invoice.number")
-    state = serializers.ChoiceField(choices=[one.value for one in State])
+    state = serializers.ChoiceField(choices=STATES)
     currency = serializers.CharField()
     minor_digits = serializers.IntegerField(source="invoice.price_book.document.minor_digits")
     total_micro = serializers.IntegerField()

@@ -690,8 +690,6 @@ NO_LISTS = {
     "/v1/costs",
     "/v1/invoices/{invoice}",
     "/v1/invoices/{invoice}/evidence",
-    "/v1/invoices/{invoice}/payment",
-    "/v1/payment-method",
     "/v1/billing/reconciliation",
     "/v1/credit-notes/{credit_note}",
     "/v1/billing/cuts/{cut}",
