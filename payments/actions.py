@@ -138,8 +138,8 @@ def follow_credits(receivable: str) -> None:
 def note_money(
     actor: Actor,
     row: Receivable,
-    kind: Kind,
-    source: Source,
+    kind: Payment.Kind,
+    source: Payment.Source,
     *,
     reference: str,
     amount_micro: int,

@@ -51,7 +51,7 @@ class PaymentShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     invoice = serializers.CharField(source="receivable.invoice.public_id")
     kind = serializers.ChoiceField(choices=Payment.Kind.values)
-    source = serializers.ChoiceField(choices=Payment.Source.values)
+    source = serializers.ChoiceField(choices=Payment.Source.values)  # type: ignore[assignment]
     reference = serializers.CharField(help_text="Stripe's id of it, or what the bank calls it.")
     amount_micro = serializers.IntegerField()
     currency = serializers.CharField(source="receivable.currency")
