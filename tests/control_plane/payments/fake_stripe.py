@@ -77,7 +77,7 @@ class FakeStripe:
             return text, status
         fault = self.faults.pop(0) if self.faults else ""
         if fault == "timeout":
-            raise stripe.APIConnectionError("timed out")
+            raise stripe.APIConnectionError("timed out")  # type: ignore[no-untyped-call]
         if fault in ("conflict", "rate"):
             status = 409 if fault == "conflict" else 429
             return _error(status, "invalid_request_error" if status == 409 else "rate_limit_error", fault)
@@ -90,7 +90,7 @@ class FakeStripe:
         if key:
             self.keys[key] = (digest, status, text)
         if fault == "timeout after commit":
-            raise stripe.APIConnectionError("timed out")
+            raise stripe.APIConnectionError("timed out")  # type: ignore[no-untyped-call]
         return text, status
 
     def _did(self, method: str, path: str, params: dict[str, Any]) -> tuple[str, int]:

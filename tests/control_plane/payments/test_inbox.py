@@ -119,7 +119,7 @@ def test_an_event_that_stripe_gives_no_answer_for_is_kept_for_the_next_round(
     def silent(*_: object) -> tuple[str, int]:
         import stripe
 
-        raise stripe.APIConnectionError("timed out")
+        raise stripe.APIConnectionError("timed out")  # type: ignore[no-untyped-call]
 
     monkeypatch.setattr(FakeStripe, "answer", silent)
     worker()
