@@ -16,6 +16,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
 SWEEP_S = 2.0
 PLACEMENT_S = 1.0
 BALANCE_S = 10.0
+PAYMENTS_S = 5.0
+PAYMENTS_RECONCILED_S = 3_600.0
 BILLING_S = 3.0
 CHECKPOINT_S = 10.0
 MAIL_S = 5.0
@@ -101,6 +103,16 @@ app.conf.update(
             "options": {"expires": BALANCE_S * 2},
         },
         "billing": {"task": "billing.bill_run", "schedule": BILLING_S, "options": {"expires": BILLING_S * 2}},
+        "payments": {
+            "task": "payments.round",
+            "schedule": PAYMENTS_S,
+            "options": {"expires": PAYMENTS_S * 2},
+        },
+        "payments-reconciled": {
+            "task": "payments.reconcile",
+            "schedule": PAYMENTS_RECONCILED_S,
+            "options": {"expires": PAYMENTS_RECONCILED_S},
+        },
         "closed": {
             "task": "cluster.drive_closed",
             "schedule": CLOSED_S,

@@ -138,6 +138,35 @@ class WebhooksConfig(Settings, frozen=True, kw_only=True):
         return _networks(self.allowed_networks)
 
 
+class PaymentsConfig(Settings, frozen=True, kw_only=True):
+    """When invoices are due, what happens to those that are not paid, and how Stripe collects them."""
+
+    due_days: Annotated[int, Meta(ge=0, le=365)] = 14
+    """Days from the issue of an invoice to its due date."""
+    reminder_days: Annotated[tuple[Annotated[int, Meta(ge=0, le=365)], ...], Meta(max_length=10)] = (
+        0,
+        3,
+        7,
+        14,
+    )
+    """Days after the due date at which an unpaid invoice is reminded of by e-mail. A day after the last one operators
+    are alerted."""
+    days_to_suspend: Annotated[int, Meta(ge=1, le=3_650)] | None = None
+    """Days after the due date at which a tenant with an unpaid invoice is suspended, later than the last reminder,
+    which says so. Without it no tenant is."""
+    stripe_key_file: Path | None = None
+    """File with the secret key of Stripe's API. Without it payment through Stripe is off, and operators note payments
+    by bank."""
+    stripe_webhook_secret_file: Path | None = None
+    """File with the secret by which Stripe signs webhooks; without it they are refused."""
+
+    def __post_init__(self) -> None:
+        if list(self.reminder_days) != sorted(set(self.reminder_days)):
+            raise Refused("reminder_days", "each day once, in their order")
+        if self.days_to_suspend is not None and self.days_to_suspend <= max(self.reminder_days, default=0):
+            raise Refused("days_to_suspend", "later than the last of reminder_days required")
+
+
 class Config(Settings, frozen=True, kw_only=True):
     """The settings of the control plane. Times are in seconds."""
 
@@ -179,6 +208,8 @@ class Config(Settings, frozen=True, kw_only=True):
     """Providers with which people may sign in besides their password."""
     webhooks: WebhooksConfig | None = None
     """Where webhooks of tenants may lead. Without it only to public addresses."""
+    payments: PaymentsConfig = PaymentsConfig()
+    """Payment of invoices."""
     price_book_file: Path | None = None
     """File with the price book; without it the built-in prices apply."""
     trusted_proxies: tuple[str, ...] = ()

@@ -106,6 +106,12 @@ def _files(config: Config) -> Iterator[Finding]:
         yield usable_folder(setting, file.absolute().parent) if is_absent(file) else private(setting, file)
     if config.brokers.ca_file is not None:
         yield readable("brokers.ca_file", config.brokers.ca_file)
+    for setting, secret in (
+        ("payments.stripe_key_file", config.payments.stripe_key_file),
+        ("payments.stripe_webhook_secret_file", config.payments.stripe_webhook_secret_file),
+    ):
+        if secret is not None:
+            yield private(setting, secret)
     if config.price_book_file is not None:
         yield readable("price_book_file", config.price_book_file)
     if config.data_set_bucket is None:

@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "control_plane.placement",
     "control_plane.api",
     "billing",
+    "payments",
     "web",
 ]
 MIDDLEWARE = [
@@ -151,6 +152,7 @@ SPECTACULAR_SETTINGS = {
     "DISABLE_ERRORS_AND_WARNINGS": False,
     "ENUM_NAME_OVERRIDES": {
         "EffectEnum": "control_plane.rest.access_shapes.EFFECTS",
+        "ReceivableStateEnum": "control_plane.rest.payments.STATES",
         "OrganisationRoleEnum": "control_plane.rest.organisation_shapes.ROLES",
         "RoleEnum": "control_plane.rest.people_shapes.ROLES",
     },

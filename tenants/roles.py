@@ -65,6 +65,9 @@ class Permission(StrEnum):
     WEBHOOKS_WRITE = "webhooks.write"
     USAGE_READ = "usage.read"
     INVOICES_READ = "invoices.read"
+    PAYMENTS_WRITE = "payments.write"
+    RECEIVABLES_READ = "receivables.read"
+    RECEIVABLES_WRITE = "receivables.write"
     CLUSTER_READ = "cluster.read"
     CLUSTER_WRITE = "cluster.write"
     BILLING_CUT = "billing.cut"
@@ -115,6 +118,10 @@ TABLE = MappingProxyType(
         Permission.INVOICES_READ: frozenset(
             {_S.OWNER, _S.ADMIN, _S.BILLING, _S.AUDITOR, _S.KEY, _S.OPERATOR}
         ),
+        # How the tenant pays. A key has nothing to pay with.
+        Permission.PAYMENTS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.BILLING}),
+        Permission.RECEIVABLES_READ: frozenset({_S.OPERATOR}),
+        Permission.RECEIVABLES_WRITE: frozenset({_S.OPERATOR}),
         Permission.CLUSTER_READ: frozenset({_S.OPERATOR}),
         Permission.CLUSTER_WRITE: frozenset({_S.OPERATOR}),
         Permission.BILLING_CUT: frozenset({_S.OPERATOR}),

@@ -38,7 +38,7 @@ def page() -> str:
         "Metrics",
         "the counters themselves (`data_plane/node/stats.py`, `data_plane/broker`, `daemon/identity_metrics.py`, "
         "`control_plane/api/metrics.py`, `control_plane/certificate_metrics.py`, `control_plane/server_checks.py`, "
-        "`control_plane/brokers/metrics.py`, `billing/metrics.py`, `control_plane/worker.py`, "
+        "`control_plane/brokers/metrics.py`, `billing/metrics.py`, `payments/metrics.py`, `control_plane/worker.py`, "
         "`spark_usage/metrics.py`)",
         "All are OpenMetrics text. A broker serves them at `/metrics` of its HTTP listener, the web application "
         "at `/metrics` of its own address, worker and runner at `/metrics` of `worker_listen` and "
@@ -119,8 +119,9 @@ def _control_plane() -> list[Row]:
     from control_plane import certificate_metrics, server_checks
     from control_plane.api import metrics
     from control_plane.brokers import metrics as brokers
+    from payments import metrics as payments
 
-    modules = (metrics, certificate_metrics, server_checks, brokers, billing)
+    modules = (metrics, certificate_metrics, server_checks, brokers, billing, payments)
     collectors = [
         value for module in modules for value in vars(module).values() if hasattr(value, "_labelnames")
     ]

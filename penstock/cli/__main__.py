@@ -36,6 +36,7 @@ COMMANDS = {
     "price-book": "penstock.cli.price_books:price_book",
     "billing": "penstock.cli.billing:billing",
     "invoice": "penstock.cli.invoice:invoice",
+    "payment": "penstock.cli.payments:payment",
     "verify-invoice": "penstock.cli.verify_invoice:verify_invoice",
     "audit": "penstock.cli.audit:audit",
     "profile": "penstock.cli.profiles:profile",

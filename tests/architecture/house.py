@@ -34,6 +34,7 @@ TOP = (
     "tenants",
     "quotas",
     "billing",
+    "payments",
     "spark_usage",
     "web",
     "daemon",

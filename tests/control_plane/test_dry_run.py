@@ -152,6 +152,11 @@ WITHOUT = {
         ],
         "billing; a cut has a dry run of its own, in its body",
     ),
+    ("POST", "v1/payment-method/page"): "it makes a page at Stripe, and changes nothing here",
+    **dict.fromkeys(
+        [one for one in MAY if one[0] != "GET" and one[1].startswith(("v1/billing/rec",))],
+        "operators note what came by bank or what was decided; no tenant's settings",
+    ),
 }
 """Operations without one, and why."""
 NEVER_ALTERED = "v1/bin/topics/<str:topic>"

@@ -35,6 +35,7 @@ from control_plane.placement import driving
 from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
 from control_plane.webhooks import actions as webhooks
+from payments import actions as receivables
 from penstock.rules.access import Acl
 from quotas.account_actions import set_account_limits
 from tenants import actions, tokens
@@ -164,6 +165,7 @@ def _billed(tenant: Tenant) -> tuple[str, str]:
     invoice_rows.issue(drafts, BEGINNING, [(entry.sequence, entry.hash)])
     invoices = list(Invoice.objects.filter(tenant=tenant).select_related("price_book"))
     invoice_rows.credit(numbers, invoices, cuts)
+    receivables.open_receivable(invoices[0])
     return f"inv_{number}", f"cn_{number}"
 
 

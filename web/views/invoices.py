@@ -8,6 +8,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from billing import queries
 from control_plane.rest.billing_shapes import CreditNoteShape, InvoiceShape
+from payments import queries as payments
 from penstock.contract.errors import NotFound
 from tenants.roles import Permission
 from web import proofs
@@ -50,6 +51,7 @@ def invoice(request: HttpRequest, access: TenantAccess, invoice: str) -> HttpRes
         "shown": shown,
         "remaining_micro": (row.total_micro or 0) - shown["credited_micro"],
         "page": notes,
+        "receivable": payments.find_receivable(row),
         "credit_notes": [(note, CreditNoteShape(note).data) for note in notes],
         "proof": proofs.find(access.tenant.public_id, row.public_id),
         "partitions": row.cut.readings.count() if row.cut.delivered_at else 0,

@@ -39,6 +39,8 @@ from control_plane.webhooks.models import Webhook
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
+from payments.models import Payment, Receivable
+from payments.states import State
 from quotas.models import AccountLimits, PlanVersion
 from tenants.models import (
     ApiKey,
@@ -555,6 +557,38 @@ def invoices(house: House, said: Cluster, numbers: range) -> None:
     invoice_rows.credit(doubled, [row for row in rows for _ in range(2)], later)
 
 
+def receivables(house: House, said: Cluster, numbers: range) -> list[Receivable]:
+    """Of issued invoices."""
+    rows = drafts(house, said, numbers)
+    invoice_rows.issue(rows, BEGINNING, [(1, "0" * 64)] * len(rows))
+    return Receivable.objects.bulk_create(
+        Receivable(
+            tenant=house.tenant,
+            invoice=row,
+            state=State.OPEN,
+            currency="USD",
+            total_micro=row.total_micro or 0,
+            due_at=LATER,
+        )
+        for row in rows
+    )
+
+
+def payments(house: House, said: Cluster, numbers: range) -> None:
+    Payment.objects.bulk_create(
+        Payment(
+            tenant=house.tenant,
+            receivable=row,
+            kind=Payment.Kind.PAYMENT,
+            source=Payment.Source.BANK,
+            reference=f"bank {row.public_id}",
+            amount_micro=10_000,
+            at=BEGINNING,
+        )
+        for row in receivables(house, said, numbers)
+    )
+
+
 def chain(house: House, said: Cluster, numbers: range) -> None:
     BillingEntry.objects.bulk_create(
         BillingEntry(
@@ -642,6 +676,8 @@ LISTS: Mapping[str, Listed] = {
     "/v1/usage": Listed(fill=usage, query="by=topic,day"),
     "/v1/availability": Listed(fill=availability),
     "/v1/invoices": Listed(fill=invoices),
+    "/v1/payments": Listed(fill=payments),
+    "/v1/billing/receivables": Listed(fill=receivables, by=OPERATOR),
     "/v1/credit-notes": Listed(fill=invoices, a_number=2),
     "/v1/price-books": Listed(fill=price_books),
     "/v1/plans": Listed(fill=plans),
@@ -655,6 +691,7 @@ NO_LISTS = {
     "/v1/costs",
     "/v1/invoices/{invoice}",
     "/v1/invoices/{invoice}/evidence",
+    "/v1/billing/reconciliation",
     "/v1/credit-notes/{credit_note}",
     "/v1/billing/cuts/{cut}",
     "/v1/cluster/brokers/{broker}",

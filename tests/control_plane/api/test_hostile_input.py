@@ -171,6 +171,8 @@ VALID: dict[str, Any] = {
     "version": 1,
     "at": "2026-01-01T00:00:00Z",
     "leave_out_gone": True,
+    "page": "setup",
+    "reference": "bank 1",
 }
 """Of every field of every request: a new field without a value here is a failure of the test below."""
 

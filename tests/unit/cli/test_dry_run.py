@@ -94,6 +94,10 @@ WITHOUT = {
         "the cluster's: what would move is a plan's to show",
     ),
     "placement plan": "is a dry run itself: a plan changes nothing until it is confirmed",
+    **dict.fromkeys(
+        ["payment paid", "payment refunded", "payment give-up"],
+        "operators note what happened elsewhere; a reference counts once",
+    ),
     "billing finalize": "billing; a draft shows what would be finalized",
 }
 """Commands that change something of a service and have no dry run, and why."""

@@ -1,0 +1,269 @@
+"""Writes receivables and payments: what is owed of issued invoices, what came, and what operators decide.
+
+Every change is made under the tenant's row lock, with its audit entry and, where Stripe must hear of it, an outbox row.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.utils import timezone
+
+from billing.models import Invoice
+from control_plane import config
+from control_plane.audit import actions as audit
+from control_plane.audit.actor import Actor, system
+from control_plane.outbox import actions as outbox
+from payments import queries
+from payments.models import REFERENCE_LENGTH_MAX, TEXT_LENGTH_MAX, Payment, Receivable
+from payments.states import MOVES, OWED, State, settled
+from penstock.contract.errors import AlreadyExists, InvalidRequest
+from penstock.rules.names import check_printable_name
+from tenants.models import Tenant
+
+ACTOR = system("payments")
+KIND_RECEIVABLE = "receivable"
+Kind, Source = Payment.Kind, Payment.Source
+
+
+@contextmanager
+def locked(receivable: str) -> Iterator[Receivable]:
+    """The receivable in a transaction, under its tenant's lock, which guards all of the tenant's money."""
+    tenant = Receivable.objects.values_list("tenant", flat=True).get(public_id=receivable)
+    with transaction.atomic():
+        owner = Tenant.objects.select_for_update(no_key=True).get(pk=tenant)
+        row = Receivable.objects.select_for_update(no_key=True).get(public_id=receivable)
+        row.tenant = owner
+        yield row
+
+
+def open_receivable(invoice: Invoice) -> Receivable:
+    """Begin to ask for an issued invoice. An invoice of nothing is paid at once. Doing it again changes nothing."""
+    settings = config.current().payments
+    with transaction.atomic():
+        tenant = Tenant.objects.select_for_update(no_key=True).get(pk=invoice.tenant.pk)
+        known = Receivable.objects.filter(invoice=invoice).first()
+        if known is not None:
+            return known
+        if invoice.issued_at is None or invoice.total_micro is None:
+            raise InvalidRequest(f"{invoice.public_id}: an issued invoice required, this one is a draft")
+        row = Receivable(
+            tenant=tenant,
+            invoice=invoice,
+            state=State.OPEN,
+            currency=invoice.price_book.currency,
+            total_micro=invoice.total_micro,
+            due_at=invoice.issued_at + timedelta(days=settings.due_days),
+        )
+        row.save()
+        audit.record(
+            ACTOR,
+            tenant=tenant.public_id,
+            action="receivable.open",
+            object_id=row.public_id,
+            after={
+                "invoice": invoice.public_id,
+                "total_micro": row.total_micro,
+                "currency": row.currency,
+                "due_at": row.due_at.isoformat(),
+            },
+        )
+        settle(ACTOR, row, timezone.now())
+        if row.state in OWED:
+            tell_stripe(row)
+        return row
+
+
+def settle(actor: Actor, row: Receivable, now: datetime) -> None:
+    """Move the row to the state that follows from its money and the time. The caller has locked it."""
+    before = State(row.state)
+    after = settled(before, row.balance, due_at=row.due_at, now=now)
+    if after is not before:
+        move(actor, row, after, now)
+
+
+def move(actor: Actor, row: Receivable, state: State, now: datetime, **facts: str) -> None:
+    """Change the state, by `MOVES`. The caller has locked the row."""
+    before = State(row.state)
+    if state not in MOVES[before]:
+        raise InvalidRequest(f"{row.invoice.public_id}: it is {before}, so it cannot become {state}")
+    row.state = state
+    row.closed_at = None if state in OWED else now
+    row.save(update_fields=["state", "closed_at"])
+    audit.record(
+        actor,
+        tenant=row.tenant.public_id,
+        action=f"receivable.{state}",
+        object_id=row.public_id,
+        before={"state": before},
+        after={"state": state, "invoice": row.invoice.public_id, **facts},
+    )
+
+
+def tell_stripe(row: Receivable) -> None:
+    """Stripe must hear of the row's change, if payment through Stripe is on. The caller has locked the row."""
+    if config.current().payments.stripe_key_file is None:
+        return
+    row.generation += 1
+    row.save(update_fields=["generation"])
+    outbox.enqueue(
+        kind=KIND_RECEIVABLE,
+        object_id=row.public_id,
+        tenant=row.tenant.public_id,
+        generation=row.generation,
+    )
+
+
+def follow_credits(receivable: str) -> None:
+    """Lower what is asked for by the invoice's credit notes. Doing it again changes nothing."""
+    with locked(receivable) as row:
+        credited = queries.credited_micro(row.invoice)
+        if credited == row.credited_micro:
+            return
+        before, row.credited_micro = row.credited_micro, credited
+        row.save(update_fields=["credited_micro"])
+        audit.record(
+            ACTOR,
+            tenant=row.tenant.public_id,
+            action="receivable.credit",
+            object_id=row.public_id,
+            before={"credited_micro": before},
+            after={"credited_micro": credited, "invoice": row.invoice.public_id},
+        )
+        settle(ACTOR, row, timezone.now())
+        tell_stripe(row)
+
+
+def note_money(
+    actor: Actor,
+    row: Receivable,
+    kind: Payment.Kind,
+    source: Payment.Source,
+    *,
+    reference: str,
+    amount_micro: int,
+    at: datetime,
+) -> Payment:
+    """Count a payment or a refund, once for its reference. The caller has locked the row.
+
+    Raises `AlreadyExists` if the reference is of another receivable or amount.
+    """
+    known = Payment.objects.filter(tenant=row.tenant, kind=kind, source=source, reference=reference).first()
+    if known is not None:
+        if (known.receivable_id, known.amount_micro) != (row.pk, amount_micro):
+            raise AlreadyExists(f"reference: {reference[:60]} is a {kind} of {known.amount_micro} already")
+        return known
+    made = Payment.objects.create(
+        tenant=row.tenant,
+        receivable=row,
+        kind=kind,
+        source=source,
+        reference=reference,
+        amount_micro=amount_micro,
+        at=at,
+    )
+    if kind == Kind.PAYMENT:
+        row.paid_micro += amount_micro
+    else:
+        row.refunded_micro += amount_micro
+    row.save(update_fields=["paid_micro", "refunded_micro"])
+    audit.record(
+        actor,
+        tenant=row.tenant.public_id,
+        action=f"receivable.{'pay' if kind == Kind.PAYMENT else 'refund'}",
+        object_id=row.public_id,
+        after={
+            "payment": made.public_id,
+            "invoice": row.invoice.public_id,
+            "source": source,
+            "reference": reference,
+            "amount_micro": amount_micro,
+        },
+    )
+    settle(actor, row, timezone.now())
+    return made
+
+
+def mark_paid(actor: Actor, invoice: Invoice, *, reference: str) -> Receivable:
+    """All that is open came by bank. The same reference again changes nothing.
+
+    Raises `InvalidRequest` when nothing is open.
+    """
+    check_printable_name("reference", reference, REFERENCE_LENGTH_MAX)
+    with locked(queries.receivable_of(invoice).public_id) as row:
+        known = row.payments.filter(kind=Kind.PAYMENT, source=Source.BANK, reference=reference).first()
+        if known is not None:
+            return row
+        if row.open_micro == 0 or State.PAID not in MOVES[State(row.state)]:
+            raise InvalidRequest(f"{invoice.public_id}: it is {row.state}, and nothing of it is open")
+        note_money(
+            actor,
+            row,
+            Kind.PAYMENT,
+            Source.BANK,
+            reference=reference,
+            amount_micro=row.open_micro,
+            at=timezone.now(),
+        )
+        tell_stripe(row)
+        return row
+
+
+def mark_refunded(actor: Actor, invoice: Invoice, *, reference: str) -> Receivable:
+    """What credit notes left overpaid was given back by bank. The same reference again changes nothing.
+
+    Raises `InvalidRequest` when nothing is to be refunded, or when Stripe has the payment: then Stripe gives it back.
+    """
+    check_printable_name("reference", reference, REFERENCE_LENGTH_MAX)
+    with locked(queries.receivable_of(invoice).public_id) as row:
+        if row.payments.filter(kind=Kind.REFUND, source=Source.BANK, reference=reference).exists():
+            return row
+        if row.overpaid_micro == 0:
+            raise InvalidRequest(
+                f"{invoice.public_id}: nothing is to be refunded; a credit note must lower it first"
+            )
+        by_bank = queries.kept_micro(row, Source.BANK)
+        if by_bank < row.overpaid_micro:
+            raise InvalidRequest(
+                f"{invoice.public_id}: {row.overpaid_micro} is to be refunded and {by_bank} was paid by bank; "
+                "Stripe refunds what was paid there"
+            )
+        note_money(
+            actor,
+            row,
+            Kind.REFUND,
+            Source.BANK,
+            reference=reference,
+            amount_micro=row.overpaid_micro,
+            at=timezone.now(),
+        )
+        tell_stripe(row)
+        return row
+
+
+def give_up(actor: Actor, invoice: Invoice, *, reason: str) -> Receivable:
+    """It is not asked for any more. Its amount stays what it is. Doing it again changes nothing."""
+    check_printable_name("reason", reason, TEXT_LENGTH_MAX)
+    with locked(queries.receivable_of(invoice).public_id) as row:
+        if row.state == State.UNCOLLECTIBLE:
+            return row
+        move(actor, row, State.UNCOLLECTIBLE, timezone.now(), reason=reason)
+        tell_stripe(row)
+        return row
+
+
+def void(actor: Actor, invoice: Invoice) -> Receivable:
+    """Take in a credit note of the whole invoice now. Numbers and documents stay.
+
+    Raises `InvalidRequest` unless credit notes take back the whole invoice and nothing was paid.
+    """
+    row = queries.receivable_of(invoice)
+    follow_credits(row.public_id)
+    row.refresh_from_db()
+    if row.state != State.VOID:
+        raise InvalidRequest(
+            f"{invoice.public_id}: it is {row.state}, {row.credited_micro} of {row.total_micro} is credited and "
+            f"{row.paid_micro} paid; only an unpaid invoice with a credit note of the whole is void"
+        )
+    return row

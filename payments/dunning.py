@@ -1,0 +1,81 @@
+"""Reminds of what is past due, and alerts operators after the last reminder. It suspends a tenant by setting only."""
+
+import logging
+from datetime import datetime, timedelta
+
+from control_plane import config
+from control_plane.audit import actions as audit
+from control_plane.mail import actions as mails
+from payments import actions, letters
+from payments.models import Receivable
+from payments.states import OWED, State, reminders_due
+from tenants.actions import set_suspended
+from tenants.queries import people_with_roles
+from tenants.roles import Permission, Role, Standing, allowed
+
+MAIL_KIND = "payment-reminder"
+ALERT_AFTER = timedelta(days=1)
+"""After the last reminder: a day to act on it."""
+_log = logging.getLogger(__name__)
+
+
+def remind(receivable: str, now: datetime) -> None:
+    """Take the step of the receivable that is due. Of several that were missed, one e-mail is sent."""
+    settings = config.current().payments
+    suspend = False
+    with actions.locked(receivable) as row:
+        if row.state not in OWED:
+            return
+        actions.settle(actions.ACTOR, row, now)
+        if row.state != State.PAST_DUE:
+            return
+        due = reminders_due(row.due_at, settings.reminder_days, now)
+        if due > row.reminders:
+            _send(row, due, last=due == len(settings.reminder_days))
+        last_at = row.due_at + timedelta(days=max(settings.reminder_days, default=0))
+        if row.alerted_at is None and now >= last_at + ALERT_AFTER:
+            row.alerted_at = now
+            row.save(update_fields=["alerted_at"])
+            _log.error(
+                "an invoice is unpaid after the last reminder",
+                extra={"tenant": row.tenant.public_id, "invoice": row.invoice.public_id},
+            )
+        days = settings.days_to_suspend
+        suspend = (
+            days is not None
+            and row.reminders == len(settings.reminder_days)
+            and now >= row.due_at + timedelta(days=days)
+            and not row.tenant.suspended
+        )
+    if suspend:
+        set_suspended(actions.ACTOR, row.tenant, True)
+
+
+def _send(row: Receivable, due: int, *, last: bool) -> None:
+    settings = config.current().payments
+    days = settings.days_to_suspend
+    letter = letters.reminder(
+        row.tenant.name,
+        number=row.invoice.number,
+        invoice=row.invoice.public_id,
+        open_micro=row.open_micro,
+        minor_digits=int(row.invoice.price_book.document["minor_digits"]),
+        currency=row.currency,
+        due_at=row.due_at,
+        suspended_at=row.due_at + timedelta(days=days) if last and days is not None else None,
+    )
+    readers = [role for role in Role if allowed(Standing(role.value), Permission.PAYMENTS_WRITE)]
+    for member in people_with_roles(row.tenant, among=readers):
+        mails.put(member.person.email, MAIL_KIND, letter)
+    row.reminders = due
+    row.charge += 1
+    row.save(update_fields=["reminders", "charge"])
+    audit.record(
+        actions.ACTOR,
+        tenant=row.tenant.public_id,
+        action="receivable.remind",
+        object_id=row.public_id,
+        after={"reminders": due, "invoice": row.invoice.public_id},
+    )
+    # The payment method is tried again.
+    actions.tell_stripe(row)

@@ -1,0 +1,107 @@
+"""The inbox of Stripe's webhooks: an event is stored once, and processed by the worker.
+
+An event is a hint, not a fact. It names what may have changed; that is asked of Stripe again. So an event that comes
+twice, late or in another order does no harm, and none changes anything of another tenant.
+"""
+
+from datetime import datetime
+
+from django.db import IntegrityError, transaction
+
+from payments import actions, queries
+from payments.collecting import refresh_method
+from payments.models import Receivable, StripeCustomer, StripeEvent
+from payments.states import OWED
+from payments.stripe_adapter import Event, Gateway, read_event
+from penstock.contract.errors import ErrorKind, Forbidden, InvalidRequest, PenstockError
+
+BODY_BYTES_MAX = 256 * 1024
+"""Stripe's largest events are smaller."""
+METHOD_EVENTS = (
+    "checkout.session.completed",
+    "customer.updated",
+    "payment_method.",
+    "setup_intent.succeeded",
+)
+INVOICE_EVENTS = ("invoice.", "credit_note.", "invoice_payment.")
+
+
+def receive(body: bytes, signature: str, secret: str | None, now: datetime) -> bool:
+    """Store the event; False: it was stored before. Raises `Forbidden` and `InvalidRequest`."""
+    if secret is None:
+        raise Forbidden("payments.stripe_webhook_secret_file is not configured, so no event is believed")
+    if len(body) > BODY_BYTES_MAX:
+        raise InvalidRequest(f"body: {len(body)} bytes, at most {BODY_BYTES_MAX} allowed")
+    event = read_event(body, signature, secret)
+    try:
+        with transaction.atomic():
+            _store(event, now)
+    except IntegrityError:
+        return False
+    return True
+
+
+def _store(event: Event, now: datetime) -> None:
+    StripeEvent.objects.create(
+        event_id=event.id,
+        type=event.type,
+        customer=event.customer,
+        object_id=event.object_id,
+        invoice=event.invoice,
+        received_at=now,
+    )
+
+
+def process(gateway: Gateway | None, now: datetime, events_max: int) -> int:
+    """Process stored events, oldest first. Returns how many were. What Stripe gave no answer for is left."""
+    count = 0
+    for event in queries.events_to_process()[:events_max]:
+        try:
+            outcome = _processed(gateway, event)
+        except PenstockError as error:
+            if error.kind is not ErrorKind.FATAL:
+                break
+            outcome = error.message[:500]
+        StripeEvent.objects.filter(pk=event.pk, processed_at=None).update(processed_at=now, outcome=outcome)
+        count += 1
+    return count
+
+
+def _processed(gateway: Gateway | None, event: StripeEvent) -> str:
+    """What was done."""
+    if event.type.startswith(INVOICE_EVENTS) and event.invoice:
+        return _invoice_changed(event)
+    if event.type.startswith(METHOD_EVENTS) and event.customer:
+        return _method_changed(gateway, event)
+    return "ignored: not of a kind that is processed"
+
+
+def _invoice_changed(event: StripeEvent) -> str:
+    found = Receivable.objects.filter(stripe_invoice=event.invoice).first()
+    if found is None:
+        return "ignored: no receivable has this invoice"
+    with actions.locked(found.public_id) as row:
+        customer = StripeCustomer.objects.filter(tenant=row.tenant).first()
+        if customer is None or customer.stripe_id != event.customer:
+            return "refused: its customer is not the one of the invoice's tenant"
+        actions.tell_stripe(row)
+    return f"{row.public_id} is compared with Stripe"
+
+
+def _method_changed(gateway: Gateway | None, event: StripeEvent) -> str:
+    customer = StripeCustomer.objects.select_related("tenant").filter(stripe_id=event.customer).first()
+    if customer is None:
+        return "ignored: no tenant has this customer"
+    if gateway is None:
+        return "ignored: payment through Stripe is off"
+    before = customer.method_id
+    method = refresh_method(gateway, customer.tenant)
+    if method is None or method.id == before:
+        return "the tenant's payment method was read"
+    # A new way to pay is tried for everything that is owed.
+    for owed in Receivable.objects.filter(tenant=customer.tenant, state__in=OWED).order_by("pk"):
+        with actions.locked(owed.public_id) as row:
+            row.charge += 1
+            row.save(update_fields=["charge"])
+            actions.tell_stripe(row)
+    return "the tenant's new payment method is tried"

@@ -1,0 +1,45 @@
+"""What the e-mail about an unpaid invoice says. Pure but for the public URL of the configuration."""
+
+from datetime import datetime
+from urllib.parse import quote
+
+from control_plane import config
+from control_plane.mail.letter import Letter
+
+
+def money(micro: int, minor_digits: int, currency: str) -> str:
+    """As `49.01 USD`."""
+    whole, rest = divmod(micro, 10**6)
+    digits = f"{rest:06d}"[:minor_digits]
+    return f"{whole:,}.{digits} {currency}" if digits else f"{whole:,} {currency}"
+
+
+def reminder(
+    tenant: str,
+    *,
+    number: int,
+    invoice: str,
+    open_micro: int,
+    minor_digits: int,
+    currency: str,
+    due_at: datetime,
+    suspended_at: datetime | None,
+) -> Letter:
+    """To owners, admins and billing. `suspended_at`: this is the last one, and then the tenant is suspended."""
+    amount = money(open_micro, minor_digits, currency)
+    paragraphs = [
+        f"Of invoice no. {number} of {tenant}, {amount} was due on {due_at:%Y-%m-%d} and is not paid."
+    ]
+    if suspended_at is not None:
+        paragraphs.append(
+            f"This is the last reminder. If it is not paid by {suspended_at:%Y-%m-%d}, the keys of {tenant} are "
+            "refused until it is paid and an operator resumes the tenant. No message is lost."
+        )
+    page = f"{config.current().public_url.rstrip('/')}/t/{quote(tenant)}/invoices/{quote(invoice)}"
+    return Letter(
+        subject=f"Invoice no. {number} of {tenant} is not paid",
+        paragraphs=tuple(paragraphs),
+        link=page,
+        link_says="See the invoice and pay",
+        after=("You get this e-mail because you may see the invoices of the tenant and pay them.",),
+    )

@@ -1,0 +1,175 @@
+"""Receivables, payments, Stripe's customers and events, and reports of the reconciliation: shape and constraints only.
+
+Amounts are micro-units of the invoice's currency.
+"""
+
+from django.db import models
+
+from billing.models import Immutable, Invoice
+from control_plane.ids import LENGTH_MAX, new_id
+from payments.states import Balance, State
+from tenants.models import Tenant
+
+REFERENCE_LENGTH_MAX = 120
+STRIPE_ID_LENGTH_MAX = 255
+"""As Stripe says of its ids."""
+TEXT_LENGTH_MAX = 500
+
+
+def new_receivable_id() -> str:
+    return new_id("rcv")
+
+
+def new_payment_id() -> str:
+    return new_id("pay")
+
+
+class StripeCustomer(models.Model):
+    """Who a tenant is to Stripe, and how it pays there. Written under the tenant's row lock."""
+
+    tenant = models.OneToOneField(Tenant, on_delete=models.PROTECT, related_name="stripe_customer")
+    stripe_id = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, unique=True)
+    method = models.CharField(max_length=TEXT_LENGTH_MAX, blank=True)
+    """How it pays, for people: `visa ending in 4242`. Empty: it has named no way."""
+    method_id = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+
+class Receivable(models.Model):
+    """What is owed of one issued invoice. Written under the tenant's row lock.
+
+    What a delivery to Stripe notes of its attempts is not: there is one delivery at a time.
+    """
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_receivable_id)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="receivables")
+    invoice = models.OneToOneField(Invoice, on_delete=models.PROTECT, related_name="receivable")
+    state = models.CharField(max_length=16, choices=[(one.value, one.value) for one in State])
+    currency = models.CharField(max_length=3)
+    total_micro = models.BigIntegerField()
+    credited_micro = models.BigIntegerField(default=0)
+    paid_micro = models.BigIntegerField(default=0)
+    refunded_micro = models.BigIntegerField(default=0)
+    due_at = models.DateTimeField()
+    reminders = models.PositiveIntegerField(default=0)
+    """How many reminders were sent."""
+    alerted_at = models.DateTimeField(null=True)
+    """When operators were alerted, after the last reminder."""
+    closed_at = models.DateTimeField(null=True)
+    """When it became paid, uncollectible or void."""
+    generation = models.PositiveBigIntegerField(default=0)
+    """Counts what Stripe must hear of; 0 = nothing."""
+    stripe_invoice = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, blank=True)
+    stripe_state = models.CharField(max_length=32, blank=True)
+    """What Stripe called the state of its invoice last."""
+    pay_url = models.TextField(blank=True)
+    """Stripe's page on which the invoice can be paid."""
+    key_version = models.PositiveIntegerField(default=1)
+    """Part of idempotency keys. It grows when Stripe has answered a key with a fault, which it would repeat."""
+    charge = models.PositiveIntegerField(default=1)
+    """Number of the attempt to charge the tenant's payment method."""
+    charged = models.PositiveIntegerField(default=0)
+    """The last attempt whose outcome is known."""
+    problem = models.CharField(max_length=TEXT_LENGTH_MAX, blank=True)
+    """Why it is not collected. Operators are alerted."""
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(
+                condition=models.Q(
+                    total_micro__gte=0, credited_micro__gte=0, paid_micro__gte=0, refunded_micro__gte=0
+                ),
+                name="payments_no_negative_amount",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(credited_micro__lte=models.F("total_micro"))
+                & models.Q(refunded_micro__lte=models.F("paid_micro")),
+                name="payments_no_more_back_than_forth",
+            ),
+            models.UniqueConstraint(
+                fields=["stripe_invoice"],
+                name="payments_one_stripe_invoice",
+                condition=~models.Q(stripe_invoice=""),
+            ),
+        )
+        indexes = (models.Index(fields=["state", "due_at"], name="payments_by_state"),)
+
+    @property
+    def balance(self) -> Balance:
+        """Its money."""
+        return Balance(
+            total_micro=self.total_micro,
+            credited_micro=self.credited_micro,
+            paid_micro=self.paid_micro,
+            refunded_micro=self.refunded_micro,
+        )
+
+    @property
+    def open_micro(self) -> int:
+        return self.balance.open_micro
+
+    @property
+    def overpaid_micro(self) -> int:
+        return self.balance.overpaid_micro
+
+
+class Payment(Immutable):
+    """Money that came, or that was given back."""
+
+    class Kind(models.TextChoices):
+        PAYMENT = "payment"
+        REFUND = "refund"
+
+    class Source(models.TextChoices):
+        STRIPE = "stripe"
+        BANK = "bank"
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_payment_id)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="payments")
+    receivable = models.ForeignKey(Receivable, on_delete=models.PROTECT, related_name="payments")
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    source = models.CharField(max_length=16, choices=Source.choices)
+    reference = models.CharField(max_length=STRIPE_ID_LENGTH_MAX)
+    """Stripe's id of the payment or refund, or what the bank calls it. It is counted once."""
+    amount_micro = models.BigIntegerField()
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["tenant", "kind", "source", "reference"], name="payments_counted_once"
+            ),
+            models.CheckConstraint(condition=models.Q(amount_micro__gt=0), name="payments_of_something"),
+        )
+
+
+class StripeEvent(models.Model):
+    """An event that Stripe sent, with a signature that was right."""
+
+    event_id = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, unique=True)
+    type = models.CharField(max_length=120)
+    customer = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, blank=True)
+    object_id = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, blank=True)
+    invoice = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, blank=True)
+    received_at = models.DateTimeField()
+    processed_at = models.DateTimeField(null=True)
+    outcome = models.CharField(max_length=TEXT_LENGTH_MAX, blank=True)
+
+    class Meta:
+        indexes = (
+            models.Index(
+                fields=["id"],
+                name="payments_events_to_process",
+                condition=models.Q(processed_at__isnull=True),
+            ),
+        )
+
+
+class ReconciliationReport(Immutable):
+    """One comparison of all receivables with Stripe's invoices."""
+
+    at = models.DateTimeField()
+    compared = models.PositiveIntegerField()
+    differences = models.JSONField()
+    """[{kind, tenant, invoice, stripe_invoice, ours, theirs}]"""

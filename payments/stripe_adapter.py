@@ -1,0 +1,432 @@
+"""Stripe's API as payments need it: the one module that knows the library `stripe`.
+
+Amounts are minor units of the currency, as Stripe counts. Every call that changes something has an idempotency key. A
+call that got no answer raises `OutcomeUnknown`; what became of it is asked for before it is repeated.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import stripe
+
+from control_plane import config
+from penstock.contract.errors import ConfigurationError, Forbidden, InvalidRequest, OutcomeUnknown, Throttled
+
+RECEIVABLE = "penstock_receivable"
+LINE = "penstock_line"
+CREDIT_NOTE = "penstock_credit_note"
+TENANT = "penstock_tenant"
+"""Names in Stripe's metadata, by which an object of ours is found there."""
+TIMEOUT_S = 6.0
+"""Of one call. A delivery ends at its first call without an answer, so within its lease."""
+PAGE = 100
+SIGNATURE_TOLERANCE_S = 300
+EXPONENT_0 = frozenset(
+    {
+        *("BIF", "CLP", "DJF", "GNF", "JPY", "KMF", "KRW", "MGA"),
+        *("PYG", "RWF", "UGX", "VND", "VUV", "XAF", "XOF", "XPF"),
+    }
+)
+EXPONENT_3 = frozenset({"BHD", "JOD", "KWD", "OMR", "TND"})
+"""Currencies whose minor unit is no hundredth to Stripe. https://docs.stripe.com/currencies"""
+
+
+class AnsweredFault(Exception):
+    """Stripe answered with a fault, and gives the same answer to this idempotency key again for a day."""
+
+
+class Declined(Exception):
+    """The payment method was refused. The text is for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """How a customer pays."""
+
+    id: str
+    label: str
+    """As `visa ending in 4242`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    id: str
+    line: str
+    """Id of our line or credit note; empty: it is not of ours."""
+    amount: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripeInvoice:
+    id: str
+    customer: str
+    receivable: str
+    """Id of our receivable; empty: it is not of ours."""
+    status: str
+    """draft, open, paid, uncollectible or void."""
+    currency: str
+    total: int
+    amount_paid: int
+    amount_remaining: int
+    credited: int
+    """By credit notes after it was finalized."""
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Money:
+    """A payment or a refund."""
+
+    id: str
+    amount: int
+    at_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A webhook's event, as far as it is kept: what it says is asked for again."""
+
+    id: str
+    type: str
+    customer: str
+    object_id: str
+    invoice: str
+
+
+class Gateway:
+    """Stripe with one account's key."""
+
+    def __init__(self, key: str, http_client: stripe.HTTPClient) -> None:
+        self._api = stripe.StripeClient(key, http_client=http_client, max_network_retries=0).v1
+
+    def find_customer(self, tenant: str) -> str | None:
+        """The customer that was made for the tenant. One that is younger than a minute may not be found yet."""
+        with _translated():
+            found = self._api.customers.search({"query": f"metadata['{TENANT}']:'{tenant}'", "limit": 1}).data
+        return found[0].id if found else None
+
+    def create_customer(self, tenant: str, name: str, key: str) -> str:
+        """Within a day the same customer for the same key."""
+        with _translated():
+            made = self._api.customers.create(
+                {"name": name, "metadata": {TENANT: tenant}}, {"idempotency_key": key}
+            )
+        return made.id
+
+    def method(self, customer: str) -> Method | None:
+        """The customer's default payment method, else its newest; None: it has none."""
+        with _translated():
+            settings = _plain(self._api.customers.retrieve(customer)).get("invoice_settings") or {}
+            default = _id(settings.get("default_payment_method"))
+            methods = self._api.customers.payment_methods.list(customer, {"limit": PAGE}).data
+        chosen = next((one for one in methods if one.id == default), methods[0] if methods else None)
+        return None if chosen is None else Method(id=chosen.id, label=_label(chosen))
+
+    def setup_link(self, customer: str, currency: str, back: str) -> str:
+        """Stripe's page on which the customer names a payment method. It ends after a day."""
+        with _translated():
+            made = self._api.checkout.sessions.create(
+                {
+                    "mode": "setup",
+                    "customer": customer,
+                    "currency": currency.lower(),
+                    "success_url": back,
+                    "cancel_url": back,
+                }
+            )
+        return str(made.url)
+
+    def portal_link(self, customer: str, back: str) -> str:
+        """Stripe's page on which the customer changes its payment methods. It ends after minutes."""
+        with _translated():
+            return self._api.billing_portal.sessions.create({"customer": customer, "return_url": back}).url
+
+    def find_invoice(self, customer: str, receivable: str) -> StripeInvoice | None:
+        """The customer's invoice for the receivable. Stripe's lists have everything that was made."""
+        with _translated():
+            for one in self._api.invoices.list({"customer": customer, "limit": PAGE}).auto_paging_iter():
+                if _metadata(one).get(RECEIVABLE) == receivable:
+                    return _invoice(one)
+        return None
+
+    def invoice(self, invoice: str) -> StripeInvoice:
+        """Raises `InvalidRequest` if there is none."""
+        with _translated():
+            return _invoice(self._api.invoices.retrieve(invoice))
+
+    def known_invoice(self, invoice: str) -> StripeInvoice | None:
+        """None: there is none, since a draft was deleted."""
+        with _translated():
+            try:
+                return _invoice(self._api.invoices.retrieve(invoice))
+            except stripe.InvalidRequestError as error:
+                if error.code == "resource_missing":
+                    return None
+                raise
+
+    def invoices(self) -> Iterator[StripeInvoice]:
+        """All of the account that are of ours."""
+        with _translated():
+            for one in self._api.invoices.list({"limit": PAGE}).auto_paging_iter():
+                if RECEIVABLE in _metadata(one):
+                    yield _invoice(one)
+
+    def create_invoice(
+        self, customer: str, receivable: str, currency: str, title: str, key: str
+    ) -> StripeInvoice:
+        """An empty draft, which Stripe does not advance by itself."""
+        with _translated():
+            made = self._api.invoices.create(
+                {
+                    "customer": customer,
+                    "currency": currency.lower(),
+                    "auto_advance": False,
+                    "collection_method": "charge_automatically",
+                    "pending_invoice_items_behavior": "exclude",
+                    "description": title,
+                    "metadata": {RECEIVABLE: receivable},
+                },
+                {"idempotency_key": key},
+            )
+        return _invoice(made)
+
+    def items(self, invoice: str) -> list[Item]:
+        """Everything on the invoice."""
+        with _translated():
+            listed = self._api.invoice_items.list({"invoice": invoice, "limit": PAGE})
+            return [
+                Item(id=one.id, line=_metadata(one).get(LINE, ""), amount=one.amount)
+                for one in listed.auto_paging_iter()
+            ]
+
+    def add_item(
+        self, customer: str, invoice: str, line: str, *, amount: int, currency: str, title: str, key: str
+    ) -> None:
+        """Add a finished line to a draft."""
+        with _translated():
+            self._api.invoice_items.create(
+                {
+                    "customer": customer,
+                    "invoice": invoice,
+                    "amount": amount,
+                    "currency": currency.lower(),
+                    "description": title,
+                    "metadata": {LINE: line},
+                },
+                {"idempotency_key": key},
+            )
+
+    def discard(self, invoice: str, key: str) -> None:
+        """Delete a draft."""
+        with _translated():
+            self._api.invoices.delete(invoice, options={"idempotency_key": key})
+
+    def finalize(self, invoice: str, key: str) -> StripeInvoice:
+        with _translated():
+            made = self._api.invoices.finalize_invoice(
+                invoice, {"auto_advance": False}, {"idempotency_key": key}
+            )
+        return _invoice(made)
+
+    def pay(self, invoice: str, method: str, key: str) -> StripeInvoice:
+        """Charge the payment method. Raises `Declined`."""
+        with _translated():
+            made = self._api.invoices.pay(
+                invoice, {"payment_method": method, "off_session": True}, {"idempotency_key": key}
+            )
+        return _invoice(made)
+
+    def paid_elsewhere(self, invoice: str, key: str) -> StripeInvoice:
+        """It was paid without Stripe."""
+        with _translated():
+            return _invoice(
+                self._api.invoices.pay(invoice, {"paid_out_of_band": True}, {"idempotency_key": key})
+            )
+
+    def void(self, invoice: str, key: str) -> StripeInvoice:
+        with _translated():
+            return _invoice(self._api.invoices.void_invoice(invoice, options={"idempotency_key": key}))
+
+    def give_up(self, invoice: str, key: str) -> StripeInvoice:
+        """Mark it as uncollectible."""
+        with _translated():
+            return _invoice(self._api.invoices.mark_uncollectible(invoice, options={"idempotency_key": key}))
+
+    def credit_notes(self, invoice: str) -> dict[str, int]:
+        """What was credited after the invoice was finalized, by our credit note's id."""
+        with _translated():
+            listed = self._api.credit_notes.list({"invoice": invoice, "limit": PAGE})
+            return {
+                _metadata(one).get(CREDIT_NOTE, one.id): one.amount
+                for one in listed.auto_paging_iter()
+                if one.status == "issued"
+            }
+
+    def credit(
+        self, invoice: str, note: str, *, amount: int, refunded: int, elsewhere: int, key: str
+    ) -> None:
+        """Lower a finalized invoice by `amount`. Of a paid one `refunded` goes back to the payment method, and
+        `elsewhere` is given back without Stripe."""
+        split: dict[str, Any] = {}
+        if refunded:
+            split["refund_amount"] = refunded
+        if elsewhere:
+            split["out_of_band_amount"] = elsewhere
+        with _translated():
+            self._api.credit_notes.create(
+                {"invoice": invoice, "amount": amount, "metadata": {CREDIT_NOTE: note}, **split},  # type: ignore[typeddict-item]
+                {"idempotency_key": key},
+            )
+
+    def payments(self, invoice: str) -> list[Money]:
+        """What was paid through Stripe for the invoice."""
+        with _translated():
+            listed = self._api.invoice_payments.list({"invoice": invoice, "status": "paid", "limit": PAGE})
+            return [
+                Money(
+                    id=_id(_plain(one.payment).get("payment_intent")),
+                    amount=one.amount_paid or 0,
+                    at_s=one.status_transitions.paid_at or one.created,
+                )
+                for one in listed.auto_paging_iter()
+                if one.payment.type == "payment_intent"
+            ]
+
+    def refunds(self, payment: str) -> list[Money]:
+        """What was given back of a payment, by credit notes or by hand."""
+        with _translated():
+            listed = self._api.refunds.list({"payment_intent": payment, "limit": PAGE})
+            return [
+                Money(id=one.id, amount=one.amount, at_s=one.created)
+                for one in listed.auto_paging_iter()
+                if one.status not in ("failed", "canceled")
+            ]
+
+
+def exponent(currency: str) -> int:
+    """How many digits Stripe's minor unit of the currency has."""
+    return 0 if currency in EXPONENT_0 else 3 if currency in EXPONENT_3 else 2
+
+
+def read_event(body: bytes, signature: str, secret: str) -> Event:
+    """The event of a webhook call. Raises `Forbidden` when the signature is not right or too old, and
+    `InvalidRequest` when the body is no event."""
+    try:
+        stripe.WebhookSignature.verify_header(body, signature, secret, SIGNATURE_TOLERANCE_S)
+        event = stripe.Webhook.construct_event_without_verification(body)
+        thing = _plain(event)["data"]["object"]
+        kind = str(thing.get("object", ""))
+        found = Event(
+            id=str(event["id"])[:255],
+            type=str(event["type"])[:120],
+            customer=(str(thing["id"]) if kind == "customer" else _id(thing.get("customer")))[:255],
+            object_id=str(thing.get("id") or "")[:255],
+            invoice=(str(thing["id"]) if kind == "invoice" else _id(thing.get("invoice")))[:255],
+        )
+    except stripe.SignatureVerificationError:
+        raise Forbidden(
+            "Stripe-Signature: no signature of this body by the configured secret, or too old"
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InvalidRequest("body: an event of Stripe required") from None
+    return found
+
+
+def configured() -> Gateway | None:
+    """Stripe by the configuration; None: payment through Stripe is off. Raises `ConfigurationError`."""
+    file = config.current().payments.stripe_key_file
+    return None if file is None else _gateway(secret_of("payments.stripe_key_file", file))
+
+
+def webhook_secret() -> str | None:
+    """What Stripe signs webhooks with; None: it is not configured. Raises `ConfigurationError`."""
+    file = config.current().payments.stripe_webhook_secret_file
+    return None if file is None else secret_of("payments.stripe_webhook_secret_file", file)
+
+
+def secret_of(setting: str, file: Path) -> str:
+    """The secret in the file, which is read each time: another one is taken up without a restart."""
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{setting}: {file} cannot be read: {type(error).__name__}") from None
+    if not text or not text.isascii() or not text.isprintable():
+        raise ConfigurationError(f"{setting}: {file} has no secret of printable ASCII in it")
+    return text
+
+
+def http_client() -> stripe.HTTPClient:
+    """What calls go through."""
+    return stripe.RequestsClient(timeout=TIMEOUT_S)
+
+
+@cache
+def _gateway(key: str) -> Gateway:
+    return Gateway(key, http_client())
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Stripe's errors as ours. No message has a secret: Stripe masks keys in its own."""
+    try:
+        yield
+    except stripe.CardError as error:
+        raise Declined(error.user_message or error.code or "declined") from None
+    except stripe.RateLimitError as error:
+        raise Throttled(f"Stripe: {error.user_message}") from None
+    except stripe.IdempotencyError as error:
+        raise AnsweredFault(f"Stripe: {error.user_message}") from None
+    except stripe.APIConnectionError:
+        raise OutcomeUnknown("Stripe: no answer; it is asked again what became of the call") from None
+    except stripe.StripeError as error:
+        status = error.http_status or 0
+        if status in (409, 429):
+            raise Throttled(f"Stripe: {error.user_message}") from None
+        if status >= 500:
+            raise AnsweredFault(f"Stripe: {status}: {error.user_message}") from None
+        raise InvalidRequest(f"Stripe: {error.user_message}") from None
+
+
+def _id(value: Any) -> str:
+    """The id of what Stripe gives as an id or as the whole object."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else str(value["id"])
+
+
+def _metadata(thing: stripe.StripeObject) -> Mapping[str, str]:
+    found = _plain(thing).get("metadata") or {}
+    return {str(name): str(value) for name, value in found.items()}
+
+
+def _plain(thing: stripe.StripeObject) -> dict[str, Any]:
+    """All of it, as the JSON was: members that an answer lacks are absent, as the library's types do not say."""
+    return dict(thing.to_dict())
+
+
+def _invoice(one: stripe.Invoice) -> StripeInvoice:
+    # It becomes a link of the console.
+    url = str(_plain(one).get("hosted_invoice_url") or "")
+    return StripeInvoice(
+        id=str(one.id),
+        customer=_id(_plain(one).get("customer")),
+        receivable=_metadata(one).get(RECEIVABLE, ""),
+        status=str(one.status),
+        currency=one.currency.upper(),
+        total=one.total,
+        amount_paid=one.amount_paid,
+        amount_remaining=one.amount_remaining,
+        credited=one.pre_payment_credit_notes_amount + one.post_payment_credit_notes_amount,
+        url=url if url.startswith("https://") else "",
+    )
+
+
+def _label(method: stripe.PaymentMethod) -> str:
+    detail = _plain(method).get(method.type) or {}
+    brand = detail.get("brand") or detail.get("bank_name") or method.type.replace("_", " ")
+    last4 = detail.get("last4")
+    return (f"{brand} ending in {last4}" if last4 else str(brand))[:200]

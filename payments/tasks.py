@@ -1,0 +1,86 @@
+"""Celery tasks of payments: the round that asks for invoices, and the nightly reconciliation with Stripe."""
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+
+from celery import shared_task
+from django.utils import timezone
+
+from control_plane import config, schedule
+from payments import actions, dunning, inbox, queries, reconciling
+from payments.models import StripeEvent
+from payments.stripe_adapter import AnsweredFault, Gateway, configured
+from penstock.contract.errors import PenstockError
+
+ROUND_MAX = 500
+"""Of each kind in one round; the rest comes with the next."""
+AT_REST_S = 60.0
+"""Between rounds while no invoice and no event is new: reminders, credit notes."""
+RECONCILE_EVERY = timedelta(hours=23)
+"""The task comes each hour; a report is made when the last one is of the day before."""
+_log = logging.getLogger(__name__)
+
+
+@shared_task(name="payments.round")
+def payment_round() -> None:
+    """Ask for what is new, follow credit notes, remind of what is due, process what Stripe sent."""
+    now = timezone.now()
+    for invoice in queries.invoices_to_open()[:ROUND_MAX]:
+        _guarded("invoice not asked for", invoice.public_id, partial(actions.open_receivable, invoice))
+    for row in queries.with_new_credits()[:ROUND_MAX]:
+        _guarded("credit note not followed", row.public_id, partial(actions.follow_credits, row.public_id))
+    settings = config.current().payments
+    suspends = settings.days_to_suspend is not None
+    for row in queries.to_remind(now, len(settings.reminder_days), suspends=suspends)[:ROUND_MAX]:
+        _guarded("reminder not sent", row.public_id, partial(dunning.remind, row.public_id, now))
+    if settings.stripe_key_file is not None:
+        for row in queries.unsent()[:ROUND_MAX]:
+            _guarded("not given to Stripe", row.public_id, partial(_send, row.public_id))
+    try:
+        inbox.process(_gateway(), now, ROUND_MAX)
+    except Exception:
+        _log.exception("events of Stripe were not processed")
+
+
+@shared_task(name="payments.reconcile")
+def reconcile() -> None:
+    """Compare with Stripe, once a day."""
+    now, last = timezone.now(), queries.newest_report()
+    gateway = _gateway()
+    if gateway is None or (last is not None and now - last.at < RECONCILE_EVERY):
+        return
+    try:
+        reconciling.reconcile(gateway, now)
+    except (PenstockError, AnsweredFault) as error:
+        _log.error("receivables were not compared with Stripe", extra={"error": str(error)})
+
+
+def _send(receivable: str) -> None:
+    with actions.locked(receivable) as row:
+        if row.generation == 0:
+            actions.tell_stripe(row)
+
+
+def _gateway() -> Gateway | None:
+    try:
+        return configured()
+    except PenstockError as error:
+        _log.error("payment through Stripe does not work", extra={"error": error.message})
+        return None
+
+
+def _guarded(what: str, object_id: str, step: Callable[[], object]) -> None:
+    """One that fails through a fault of the service must not keep the others waiting."""
+    try:
+        step()
+    except Exception:
+        _log.exception(what, extra={"object": object_id})
+
+
+schedule.looks_first(
+    "payments.round",
+    schedule.any_row(queries.invoices_to_open, lambda: StripeEvent.objects.filter(processed_at=None)),
+    at_rest_s=AT_REST_S,
+)

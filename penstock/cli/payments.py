@@ -1,0 +1,202 @@
+"""`penstock payment`: what is paid and owed, how a tenant pays, and what operators note of receivables."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.cluster import operator_client, token_option
+from penstock.cli.invocation import Group, current
+from penstock.cli.invoice import moment, money
+from penstock.cli.output import print_json, print_table, say
+from penstock.cli.rest import rest_client
+from penstock.rest.client import segment
+
+_STATES = ("open", "past_due", "paid", "uncollectible", "void")
+_timeout_option = click.option(
+    "--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for an answer."
+)
+
+
+@click.group(name="payment", cls=Group, path=("payment",))
+def payment() -> None:
+    """Payments and receivables: list, show, note what came by bank."""
+
+
+@payment.command("list", examples=["penstock payment list"])
+@_timeout_option
+def payment_list(timeout: float) -> None:
+    """List the tenant's payments and refunds, oldest first."""
+    with rest_client() as rest:
+        payments = list(rest.items("/v1/payments", timeout_s=timeout))
+    if current().json:
+        print_json({"payments": payments})
+        return
+    print_table(
+        ["time", "invoice", "kind", "by", "reference", "amount"],
+        [
+            [
+                moment(one["at"]),
+                one["invoice"],
+                one["kind"],
+                one["source"],
+                one["reference"],
+                money(one, one["amount_micro"]),
+            ]
+            for one in payments
+        ],
+        empty="No payments yet. What is owed of an invoice: penstock payment show INVOICE",
+    )
+
+
+@payment.command(
+    "show", short_help="Show what is owed of an invoice.", examples=["penstock payment show inv_..."]
+)
+@click.argument("invoice", metavar="INVOICE")
+@_timeout_option
+def payment_show(invoice: str, timeout: float) -> None:
+    """Show whether an invoice is paid, when it is due, and where it can be paid."""
+    with rest_client() as rest:
+        _print_receivable(rest.get(f"/v1/invoices/{segment(invoice)}/payment", timeout_s=timeout))
+
+
+@payment.command(
+    "receivables",
+    short_help="List what is owed of every invoice, for operators.",
+    examples=["penstock payment receivables --state past_due --token-file operator.token"],
+)
+@click.option("--state", type=click.Choice(_STATES), help="Only those in this state.")
+@token_option
+@_timeout_option
+def payment_receivables(state: str | None, token_file: Path | None, timeout: float) -> None:
+    """List what is owed of every issued invoice of all tenants, oldest first."""
+    asked = {} if state is None else {"state": state}
+    with operator_client(token_file) as rest:
+        receivables = list(rest.items("/v1/billing/receivables", asked, timeout_s=timeout))
+    if current().json:
+        print_json({"receivables": receivables})
+        return
+    print_table(
+        ["tenant", "invoice", "state", "due", "open", "problem"],
+        [
+            [
+                one["tenant"],
+                one["invoice"],
+                one["state"],
+                moment(one["due_at"]),
+                money(one, one["open_micro"]),
+                one["problem"],
+            ]
+            for one in receivables
+        ],
+        empty="No invoice is asked for in this state.",
+    )
+
+
+@payment.command(
+    "paid",
+    short_help="Note that an invoice was paid by bank, for operators.",
+    examples=["penstock payment paid inv_... --reference 'BANK 4711' --token-file operator.token"],
+)
+@click.argument("invoice", metavar="INVOICE")
+@click.option("--reference", required=True, help="What the bank calls it. It is counted once.")
+@token_option
+@_timeout_option
+def payment_paid(invoice: str, reference: str, token_file: Path | None, timeout: float) -> None:
+    """Note that all that is open of the invoice came by bank. The same reference again changes nothing."""
+    _note(invoice, "paid", {"reference": reference}, token_file, timeout)
+
+
+@payment.command(
+    "refunded",
+    short_help="Note that an overpaid amount was given back by bank, for operators.",
+    examples=["penstock payment refunded inv_... --reference 'BANK 4712' --token-file operator.token"],
+)
+@click.argument("invoice", metavar="INVOICE")
+@click.option("--reference", required=True, help="What the bank calls it. It is counted once.")
+@token_option
+@_timeout_option
+def payment_refunded(invoice: str, reference: str, token_file: Path | None, timeout: float) -> None:
+    """Note that what credit notes left overpaid was given back by bank. Stripe gives back what was paid there."""
+    _note(invoice, "refunded", {"reference": reference}, token_file, timeout)
+
+
+@payment.command(
+    "give-up",
+    short_help="Mark an invoice as uncollectible, for operators.",
+    examples=["penstock payment give-up inv_... --reason insolvent --token-file operator.token"],
+)
+@click.argument("invoice", metavar="INVOICE")
+@click.option("--reason", required=True, help="Why, for the audit log.")
+@token_option
+@_timeout_option
+def payment_give_up(invoice: str, reason: str, token_file: Path | None, timeout: float) -> None:
+    """Do not ask for the invoice any more: it is uncollectible. A late payment still pays it."""
+    _note(invoice, "uncollectible", {"reason": reason}, token_file, timeout)
+
+
+@payment.command(
+    "reconciliation",
+    short_help="Show differences from Stripe, for operators.",
+    examples=["penstock payment reconciliation --now --token-file operator.token"],
+)
+@click.option("--now", is_flag=True, help="Compare now; else show the last report.")
+@token_option
+@click.option(
+    "--timeout", type=float, default=120.0, show_default=True, help="Seconds to wait for an answer."
+)
+def payment_reconciliation(now: bool, token_file: Path | None, timeout: float) -> None:
+    """Show each difference between what is owed and paid here and at Stripe."""
+    path = "/v1/billing/reconciliation"
+    with operator_client(token_file) as rest:
+        report = rest.post(path, {}, timeout_s=timeout) if now else rest.get(path, timeout_s=timeout)
+    if current().json:
+        print_json(report)
+        return
+    print_table(
+        ["kind", "tenant", "invoice", "at Stripe", "here", "there"],
+        [
+            [one[name] for name in ("kind", "tenant", "invoice", "stripe_invoice", "ours", "theirs")]
+            for one in report["differences"]
+        ],
+        empty=(
+            "Payment through Stripe is off."
+            if report["collection"] == "off"
+            else f"No difference over {report['compared']} receivables."
+            if report["at"]
+            else "No comparison was made yet. Make one with --now"
+        ),
+    )
+
+
+def _note(invoice: str, what: str, body: dict[str, str], token_file: Path | None, timeout: float) -> None:
+    with operator_client(token_file) as rest:
+        _print_receivable(
+            rest.post(f"/v1/billing/receivables/{segment(invoice)}/{what}", body, timeout_s=timeout)
+        )
+
+
+def _print_receivable(row: dict[str, Any]) -> None:
+    if current().json:
+        print_json(row)
+        return
+    print_table(
+        ["invoice", "state", "due", "total", "credited", "paid", "refunded", "open"],
+        [
+            [
+                row["invoice"],
+                row["state"],
+                moment(row["due_at"]),
+                *(
+                    money(row, row[f"{name}_micro"])
+                    for name in ("total", "credited", "paid", "refunded", "open")
+                ),
+            ]
+        ],
+    )
+    if row["overpaid_micro"]:
+        say(f"{money(row, row['overpaid_micro'])} is to be refunded.")
+    if row["pay_url"]:
+        say(f"Pay at {row['pay_url']}")
+    if row["problem"]:
+        say(f"Not collected: {row['problem']}")

@@ -1,0 +1,309 @@
+"""Stripe in memory, behind the library's `HTTPClient`: customers, methods, items, invoices, credit notes, refunds,
+payments, sessions, and idempotency keys as Stripe treats them.
+
+Faults are taken from `faults`, one a call that changes something: `timeout` (nothing was done), `timeout after commit`,
+`conflict` (409), `rate` (429), `fault` (500, kept under the idempotency key), `fault after commit`.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import stripe
+
+Object = dict[str, Any]
+FAULTS = ("timeout", "timeout after commit", "conflict", "rate", "fault", "fault after commit")
+NOW_S = 1_790_000_000
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, kind: str, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.status, self.kind, self.code = status, kind, code
+
+
+@dataclass(slots=True)
+class FakeStripe:
+    """One account. `http_client` is what the library calls it through."""
+
+    objects: dict[str, Object] = field(default_factory=dict)
+    """By id, in the order of their making."""
+    faults: list[str] = field(default_factory=list)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    keys: dict[str, tuple[str, int, str]] = field(default_factory=dict)
+    declines: bool = False
+    """Whether payment methods are declined."""
+    number: int = 0
+
+    @property
+    def http_client(self) -> stripe.HTTPClient:
+        return _Client(self)
+
+    def all(self, kind: str) -> list[Object]:
+        """What was made of a kind, oldest first."""
+        return [one for one in self.objects.values() if one["object"] == kind]
+
+    def give_method(self, customer: str, last4: str = "4242") -> Object:
+        """The customer has named a card on Stripe's page."""
+        made = self._make(
+            "pm", "payment_method", customer=customer, type="card", card={"brand": "visa", "last4": last4}
+        )
+        self.objects[customer]["invoice_settings"]["default_payment_method"] = made["id"]
+        return made
+
+    def pay_on_page(self, invoice: str) -> None:
+        """The customer paid on the page of the invoice."""
+        self._charge(self.objects[invoice], self.objects[invoice]["amount_remaining"])
+
+    def charged(self, invoice: str) -> int:
+        """What was charged for the invoice."""
+        return sum(one["amount_paid"] for one in self.all("invoice_payment") if one["invoice"] == invoice)
+
+    def answer(self, method: str, url: str, headers: Mapping[str, str], body: str) -> tuple[str, int]:
+        """The call's answer and status. Raises as the network does."""
+        parts = urlsplit(url)
+        params = _form(body if method == "post" else parts.query)
+        self.calls.append((method, parts.path))
+        if method == "get":
+            return self._did(method, parts.path, params)
+        key = headers.get("Idempotency-Key", "")
+        digest = f"{method} {parts.path} {sorted(params.items())!r}"
+        if key in self.keys:
+            before, status, text = self.keys[key]
+            if before != digest:
+                return _error(400, "idempotency_error", "Keys for idempotent requests can only be used once")
+            return text, status
+        fault = self.faults.pop(0) if self.faults else ""
+        if fault == "timeout":
+            raise stripe.APIConnectionError("timed out")  # type: ignore[no-untyped-call]
+        if fault in ("conflict", "rate"):
+            status = 409 if fault == "conflict" else 429
+            return _error(status, "invalid_request_error" if status == 409 else "rate_limit_error", fault)
+        if fault == "fault":
+            text, status = _error(500, "api_error", "something went wrong")
+        else:
+            text, status = self._did(method, parts.path, params)
+        if fault == "fault after commit":
+            text, status = _error(500, "api_error", "something went wrong")
+        if key:
+            self.keys[key] = (digest, status, text)
+        if fault == "timeout after commit":
+            raise stripe.APIConnectionError("timed out")  # type: ignore[no-untyped-call]
+        return text, status
+
+    def _did(self, method: str, path: str, params: dict[str, Any]) -> tuple[str, int]:
+        try:
+            return json.dumps(self._do(method, path.removeprefix("/v1/").split("/"), params)), 200
+        except _Refused as refused:
+            return _error(refused.status, refused.kind, str(refused), refused.code)
+
+    def _do(self, method: str, path: list[str], params: dict[str, Any]) -> Object:
+        match (method, *path):
+            case ("post", "customers"):
+                return self._make(
+                    "cus", "customer", invoice_settings={"default_payment_method": None}, **params
+                )
+            case ("get", "customers", "search"):
+                wanted = params["query"].split("'")[3]
+                return _list(
+                    [one for one in self.all("customer") if wanted in one["metadata"].values()],
+                    "search_result",
+                )
+            case ("get", "customers", customer):
+                return self._get(customer)
+            case ("get", "customers", customer, "payment_methods"):
+                return _list([one for one in self.all("payment_method") if one["customer"] == customer])
+            case ("post", "checkout", "sessions"):
+                return self._make("cs", "checkout.session", url="https://checkout.stripe.example/c", **params)
+            case ("post", "billing_portal", "sessions"):
+                return self._make(
+                    "bps", "billing_portal.session", url="https://billing.stripe.example/p", **params
+                )
+            case ("post", "invoices"):
+                return self._new_invoice(params)
+            case ("get", "invoices"):
+                return self._page(
+                    "invoice", params, lambda one: params.get("customer", one["customer"]) == one["customer"]
+                )
+            case ("get", "invoices", invoice):
+                return self._get(invoice)
+            case ("delete", "invoices", invoice):
+                self._in(invoice, "draft")
+                for item in [one for one in self.all("invoiceitem") if one["invoice"] == invoice]:
+                    del self.objects[item["id"]]
+                del self.objects[invoice]
+                return {"id": invoice, "object": "invoice", "deleted": True}
+            case ("post", "invoiceitems"):
+                self._in(params["invoice"], "draft")
+                params["amount"] = int(params["amount"])
+                made = self._make("ii", "invoiceitem", **params)
+                self._sum(self.objects[params["invoice"]])
+                return made
+            case ("get", "invoiceitems"):
+                return self._page("invoiceitem", params, lambda one: one["invoice"] == params["invoice"])
+            case ("post", "invoices", invoice, "finalize"):
+                row = self._in(invoice, "draft")
+                row["status"] = "open" if row["total"] > 0 else "paid"
+                row["hosted_invoice_url"] = f"https://invoice.stripe.example/{invoice}"
+                return row
+            case ("post", "invoices", invoice, "pay"):
+                return self._pay(invoice, params)
+            case ("post", "invoices", invoice, "void"):
+                row = self._in(invoice, "open", "uncollectible")
+                row.update(status="void", amount_remaining=0)
+                return row
+            case ("post", "invoices", invoice, "mark_uncollectible"):
+                row = self._in(invoice, "open")
+                row["status"] = "uncollectible"
+                return row
+            case ("post", "credit_notes"):
+                return self._credit(params)
+            case ("get", "credit_notes"):
+                return self._page("credit_note", params, lambda one: one["invoice"] == params["invoice"])
+            case ("get", "invoice_payments"):
+                return self._page("invoice_payment", params, lambda one: one["invoice"] == params["invoice"])
+            case ("get", "refunds"):
+                return self._page(
+                    "refund", params, lambda one: one["payment_intent"] == params["payment_intent"]
+                )
+            case _:
+                raise _Refused(404, "invalid_request_error", f"Unrecognized request URL ({method} {path})")
+
+    def _make(self, prefix: str, kind: str, **members: Any) -> Object:
+        self.number += 1
+        made = {
+            "id": f"{prefix}_{self.number}",
+            "object": kind,
+            "date" if kind == "invoiceitem" else "created": NOW_S + self.number,
+            "livemode": False,
+            "metadata": {},
+            **members,
+        }
+        self.objects[made["id"]] = made
+        return made
+
+    def _get(self, object_id: str) -> Object:
+        if object_id not in self.objects:
+            raise _Refused(404, "invalid_request_error", f"No such object: {object_id}", "resource_missing")
+        return self.objects[object_id]
+
+    def _in(self, invoice: str, *statuses: str) -> Object:
+        row = self._get(invoice)
+        if row["status"] not in statuses:
+            raise _Refused(
+                400, "invalid_request_error", f"{invoice} is {row['status']}", "invoice_not_editable"
+            )
+        return row
+
+    def _page(self, kind: str, params: dict[str, Any], wanted: Callable[[Object], bool]) -> Object:
+        rows = [one for one in reversed(self.all(kind)) if wanted(one)]
+        after = params.get("starting_after")
+        if after is not None:
+            rows = rows[[one["id"] for one in rows].index(after) + 1 :]
+        limit = int(params.get("limit", 10))
+        return {**_list(rows[:limit]), "has_more": len(rows) > limit}
+
+    def _new_invoice(self, params: dict[str, Any]) -> Object:
+        self._get(params["customer"])
+        return self._make(
+            "in",
+            "invoice",
+            status="draft",
+            total=0,
+            amount_due=0,
+            amount_paid=0,
+            amount_remaining=0,
+            pre_payment_credit_notes_amount=0,
+            post_payment_credit_notes_amount=0,
+            hosted_invoice_url=None,
+            **params,
+        )
+
+    def _sum(self, invoice: Object) -> None:
+        items = [one["amount"] for one in self.all("invoiceitem") if one["invoice"] == invoice["id"]]
+        invoice["total"] = invoice["amount_due"] = invoice["amount_remaining"] = sum(items)
+
+    def _pay(self, invoice: str, params: dict[str, Any]) -> Object:
+        row = self._in(invoice, "open", "uncollectible")
+        if params.get("paid_out_of_band") == "true":
+            row.update(status="paid", amount_remaining=0)
+            return row
+        if self.declines:
+            raise _Refused(402, "card_error", "Your card was declined.", "card_declined")
+        self._get(params["payment_method"])
+        self._charge(row, row["amount_remaining"])
+        return row
+
+    def _charge(self, row: Object, amount: int) -> None:
+        intent = self._make("pi", "payment_intent", amount=amount)
+        self._make(
+            "inpay",
+            "invoice_payment",
+            invoice=row["id"],
+            status="paid",
+            amount_paid=amount,
+            amount_requested=amount,
+            payment={"type": "payment_intent", "payment_intent": intent["id"]},
+            status_transitions={"paid_at": NOW_S, "canceled_at": None},
+        )
+        row.update(status="paid", amount_paid=amount, amount_remaining=0)
+
+    def _credit(self, params: dict[str, Any]) -> Object:
+        row = self._in(params["invoice"], "open", "paid", "uncollectible")
+        amount = int(params["amount"])
+        if row["status"] == "paid":
+            refund = int(params.get("refund_amount", 0))
+            if refund + int(params.get("out_of_band_amount", 0)) != amount:
+                raise _Refused(
+                    400, "invalid_request_error", "The sum of refund and out of band must be the amount"
+                )
+            row["post_payment_credit_notes_amount"] += amount
+            if refund:
+                (paid,) = [one for one in self.all("invoice_payment") if one["invoice"] == row["id"]]
+                intent = paid["payment"]["payment_intent"]
+                self._make("re", "refund", payment_intent=intent, amount=refund, status="succeeded")
+        else:
+            row["pre_payment_credit_notes_amount"] += amount
+            row["amount_remaining"] -= amount
+            if row["amount_remaining"] == 0:
+                row["status"] = "paid"
+        return self._make("cn", "credit_note", status="issued", **{**params, "amount": amount})
+
+
+class _Client(stripe.HTTPClient):
+    name = "fake"
+
+    def __init__(self, fake: FakeStripe) -> None:
+        super().__init__()
+        self._fake = fake
+
+    def request(
+        self, method: str, url: str, headers: Mapping[str, str] | None, post_data: Any = None, **_: Any
+    ) -> tuple[str, int, Mapping[str, str]]:
+        text, status = self._fake.answer(method.lower(), url, headers or {}, post_data or "")
+        return text, status, {"Request-Id": "req_1"}
+
+    def close(self) -> None:
+        pass
+
+
+def _form(text: str) -> dict[str, Any]:
+    """Members with one level of nesting, as `metadata[name]`."""
+    found: dict[str, Any] = {}
+    for name, value in parse_qsl(text, keep_blank_values=True):
+        outer, _, inner = name.partition("[")
+        if inner:
+            found.setdefault(outer, {})[inner.rstrip("]")] = value
+        else:
+            found[outer] = value
+    return found
+
+
+def _list(rows: list[Object], kind: str = "list") -> Object:
+    return {"object": kind, "url": "/v1/x", "has_more": False, "data": rows}
+
+
+def _error(status: int, kind: str, message: str, code: str = "") -> tuple[str, int]:
+    return json.dumps({"error": {"type": kind, "message": message, "code": code or None}}), status

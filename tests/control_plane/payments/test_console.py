@@ -1,0 +1,32 @@
+"""The console's page of an invoice says whether it is paid, when it is due and where it can be paid."""
+
+from django.test import Client
+
+from payments import actions
+from tenants.models import Membership
+from tenants.roles import Role
+from tests.control_plane.billing.world import TESTER, World
+from tests.control_plane.payments.fake_stripe import FakeStripe
+from tests.control_plane.payments.paying import asked, issued, worker
+from tests.control_plane.world import make_person
+
+
+def test_an_invoice_says_how_to_pay_it_with_stripe_and_without(world: World, fake: FakeStripe) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    person, token = make_person("owner@acme.example")
+    Membership.objects.create(tenant=invoice.tenant, person=person, role=Role.OWNER)
+    client = Client()
+    client.cookies["penstock"] = token
+
+    def page() -> str:
+        answer = client.get(f"/t/acme/invoices/{invoice.public_id}")
+        assert answer.status_code == 200, answer.status_code
+        return answer.content.decode()
+
+    shown = page()
+    row = asked(invoice)
+    assert f'href="{row.pay_url}"' in shown and "to be paid by" in shown
+    actions.mark_paid(TESTER, invoice, reference="bank 1")
+    shown = page()
+    assert row.pay_url not in shown and '<span class="badge ok">paid</span>' in shown

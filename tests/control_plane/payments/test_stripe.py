@@ -1,0 +1,296 @@
+"""Collection through Stripe: what it is given, what is checked before it is finalized, and every fault on the way."""
+
+from typing import Any
+
+import pytest
+import stripe
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from control_plane.outbox.models import Delivery
+from payments import actions, reconciling, stripe_adapter
+from payments.models import Payment, Receivable, StripeCustomer
+from tests.control_plane.billing.world import TESTER, World
+from tests.control_plane.payments.fake_stripe import FAULTS, FakeStripe
+from tests.control_plane.payments.paying import asked, credit, deliver, due, issued, worker
+
+CENT = 10_000
+MONEY = ("payment", "refund")
+
+
+def customer_of(fake: FakeStripe) -> str:
+    (one,) = fake.all("customer")
+    return str(one["id"])
+
+
+def differences() -> list[dict[str, Any]]:
+    gateway = stripe_adapter.configured()
+    assert gateway is not None
+    from django.utils import timezone
+
+    found = reconciling.reconcile(gateway, timezone.now()).differences
+    assert isinstance(found, list)
+    return found
+
+
+def test_an_invoice_is_at_stripe_line_by_line_and_can_be_paid_on_its_page(
+    world: World, fake: FakeStripe
+) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    row = asked(invoice)
+    (theirs,) = fake.all("invoice")
+    assert (theirs["status"], theirs["total"] * CENT) == ("open", invoice.total_micro)
+    items = {one["metadata"]["penstock_line"]: one["amount"] * CENT for one in fake.all("invoiceitem")}
+    assert items == {line.line_id: line.amount_micro for line in invoice.lines.all() if line.amount_micro}
+    assert (row.state, row.stripe_state, row.pay_url) == ("open", "open", theirs["hosted_invoice_url"])
+    fake.pay_on_page(theirs["id"])
+    with actions.locked(row.public_id) as locked:
+        actions.tell_stripe(locked)
+    deliver()
+    row = asked(invoice)
+    assert (row.state, row.open_micro, row.pay_url) == ("paid", 0, "")
+    assert differences() == []
+
+
+def test_a_tenant_with_a_payment_method_is_charged_once(world: World, fake: FakeStripe) -> None:
+    invoice = issued(world, "acme")
+    customer = fake._make(
+        "cus", "customer", invoice_settings={}, metadata={"penstock_tenant": invoice.tenant.public_id}
+    )
+    fake.give_method(customer["id"])
+    worker(3)
+    assert asked(invoice).state == "paid"
+    assert fake.charged(asked(invoice).stripe_invoice) * CENT == invoice.total_micro
+    assert StripeCustomer.objects.get().method == "visa ending in 4242"
+    assert len(fake.all("customer")) == 1
+    assert differences() == []
+
+
+def test_a_declined_method_is_named_and_tried_again_with_the_reminder(world: World, fake: FakeStripe) -> None:
+    invoice = issued(world, "acme")
+    customer = fake._make(
+        "cus", "customer", invoice_settings={}, metadata={"penstock_tenant": invoice.tenant.public_id}
+    )
+    fake.give_method(customer["id"])
+    fake.declines = True
+    worker(3)
+    tries = [path for _, path in fake.calls if path.endswith("/pay")]
+    assert (len(tries), asked(invoice).state) == (1, "open")
+    assert "visa ending in 4242 was declined" in asked(invoice).problem
+    fake.declines = False
+    due(invoice, 0)
+    worker()
+    assert (asked(invoice).state, asked(invoice).problem) == ("paid", "")
+
+
+@pytest.mark.parametrize("change", ["amount", "item"])
+def test_a_total_that_differs_keeps_the_draft_and_is_named(
+    world: World, fake: FakeStripe, change: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    (theirs,) = fake.all("invoice")
+    theirs["status"] = "draft"
+    if change == "item":
+        fake._make("ii", "invoiceitem", invoice=theirs["id"], amount=1)
+    else:
+        fake.all("invoiceitem")[0]["amount"] += 1
+    fake._sum(theirs)
+    with actions.locked(asked(invoice).public_id) as row:
+        actions.tell_stripe(row)
+    deliver()
+    deliver()
+    assert theirs["status"] == "draft"
+    assert "not finalized" in asked(invoice).problem
+    assert caplog.text.count("an invoice is not collected") == 1
+    assert {one["kind"] for one in differences()} >= {"state", "problem"}
+    fake.all("invoiceitem")[0]["amount"] -= change == "amount"
+    if change == "item":
+        del fake.objects[fake.all("invoiceitem")[-1]["id"]]
+    fake._sum(theirs)
+    fake.keys.clear()
+    deliver()
+    assert (theirs["status"], asked(invoice).problem) == ("open", "")
+
+
+def test_a_credit_note_before_and_after_finalization_and_after_payment(
+    world: World, fake: FakeStripe
+) -> None:
+    invoice = issued(world, "acme")
+    credit(invoice, 100 * CENT)
+    worker(2)
+    (theirs,) = fake.all("invoice")
+    total = invoice.total_micro or 0
+    assert theirs["amount_remaining"] * CENT == total - 100 * CENT
+    credit(invoice, 200 * CENT)
+    worker()
+    assert theirs["amount_remaining"] * CENT == total - 300 * CENT
+    fake.pay_on_page(theirs["id"])
+    credit(invoice, 300 * CENT)
+    worker()
+    worker()
+    with actions.locked(asked(invoice).public_id) as row:
+        actions.tell_stripe(row)
+    deliver()
+    row = asked(invoice)
+    assert (row.state, row.paid_micro, row.refunded_micro) == ("paid", total - 300 * CENT, 300 * CENT)
+    assert [one["amount"] for one in fake.all("refund")] == [300]
+    assert differences() == []
+
+
+def test_what_is_void_paid_by_bank_or_given_up_is_so_at_stripe(world: World, fake: FakeStripe) -> None:
+    void, bank, gone = (issued(world, name) for name in ("void", "bank", "gone"))
+    worker()
+    credit(void, void.total_micro or 0)
+    actions.mark_paid(TESTER, bank, reference="bank 1")
+    actions.give_up(TESTER, gone, reason="insolvent")
+    worker()
+    states = {
+        asked(one).state: fake.objects[asked(one).stripe_invoice]["status"] for one in (void, bank, gone)
+    }
+    assert states == {"void": "void", "paid": "paid", "uncollectible": "uncollectible"}
+    assert not fake.all("invoice_payment")
+    assert differences() == []
+
+
+def test_a_draft_whose_deletion_got_no_answer_is_forgotten(world: World, fake: FakeStripe) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    (theirs,) = fake.all("invoice")
+    theirs["status"] = "draft"
+    actions.mark_paid(TESTER, invoice, reference="bank 1")
+    fake.faults[:] = ["timeout after commit"]
+    deliver()
+    assert not fake.all("invoice") and asked(invoice).stripe_invoice == theirs["id"]
+    deliver()
+    assert asked(invoice).stripe_invoice == ""
+    assert differences() == []
+
+
+def test_what_was_asked_for_without_stripe_goes_there_once_it_is_on(
+    world: World, fake: FakeStripe, configure: Any
+) -> None:
+    from control_plane import config
+
+    on = config.current().payments
+    configure()
+    invoice = issued(world, "acme")
+    worker(2)
+    assert not fake.calls and asked(invoice).generation == 0
+    configure(stripe_key_file=on.stripe_key_file)
+    worker()
+    assert asked(invoice).stripe_state == "open"
+
+
+def test_the_reconciliation_names_each_kind_of_difference(world: World, fake: FakeStripe) -> None:
+    invoices = [issued(world, name) for name in ("missing", "amount", "state", "money")]
+    worker()
+    missing, amount, state, money = (asked(one).stripe_invoice for one in invoices)
+    assert differences() == []
+    del fake.objects[missing]
+    fake.objects[amount]["total"] += 1
+    fake.objects[state]["status"] = "void"
+    fake.pay_on_page(money)
+    made = fake._new_invoice(
+        {"customer": customer_of_any(fake), "currency": "usd", "metadata": {"penstock_receivable": "x"}}
+    )
+    found = {(one["kind"], one["stripe_invoice"]) for one in differences()}
+    assert found == {
+        ("missing at Stripe", missing),
+        ("amount", amount),
+        ("state", state),
+        ("state", money),
+        ("unknown here", made["id"]),
+    }
+
+
+def customer_of_any(fake: FakeStripe) -> str:
+    return str(fake.all("customer")[0]["id"])
+
+
+def test_shapes_of_the_fake_are_members_of_the_librarys_types(world: World, fake: FakeStripe) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    fake.pay_on_page(asked(invoice).stripe_invoice)
+    credit(invoice, CENT)
+    worker()
+    types: dict[str, type] = {
+        "invoice": stripe.Invoice,
+        "invoiceitem": stripe.InvoiceItem,
+        "customer": stripe.Customer,
+        "credit_note": stripe.CreditNote,
+        "refund": stripe.Refund,
+        "invoice_payment": stripe.InvoicePayment,
+    }
+    asked_only = {"pending_invoice_items_behavior", "refund_amount", "out_of_band_amount"}
+    for one in fake.objects.values():
+        if one["object"] in types:
+            known = set(types[one["object"]].__annotations__)
+            assert set(one) - known - asked_only <= {"livemode", "metadata"}, one["object"]
+
+
+@given(
+    faults=st.lists(st.sampled_from([*FAULTS, ""]), max_size=24),
+    method=st.booleans(),
+    credits_at=st.lists(st.integers(0, 3), max_size=3),
+    bank_at=st.integers(0, 6),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_faults_and_restarts_leave_no_difference_and_no_invoice_is_paid_twice(
+    billed: Any, faults: list[str], method: bool, credits_at: list[int], bank_at: int
+) -> None:
+    from django.db import transaction
+
+    fake, invoice = billed
+    with transaction.atomic():
+        fake.objects.clear()
+        fake.keys.clear()
+        fake.calls.clear()
+        fake.faults[:] = []
+        customer = fake._make(
+            "cus", "customer", invoice_settings={}, metadata={"penstock_tenant": invoice.tenant.public_id}
+        )
+        if method:
+            fake.give_method(customer["id"])
+        fake.faults[:] = faults
+        for turn in range(4):
+            for at in credits_at:
+                if at == turn:
+                    credit(invoice, 50 * CENT)
+            worker()
+            if bank_at == turn and asked(invoice).open_micro:
+                actions.mark_paid(TESTER, invoice, reference="bank 1")
+        fake.faults[:] = []
+        worker(2)
+        row = asked(invoice)
+        if row.open_micro:
+            fake.pay_on_page(row.stripe_invoice)
+            with actions.locked(row.public_id) as locked:
+                actions.tell_stripe(locked)
+            deliver()
+        worker(2)
+        with actions.locked(row.public_id) as locked:
+            actions.tell_stripe(locked)
+        deliver()
+        row = asked(invoice)
+        theirs = fake.all("invoice")
+        assert row.state == "paid" and len(theirs) <= 1
+        by_stripe = sum(one.amount_micro for one in Payment.objects.filter(kind="payment", source="stripe"))
+        charged = sum(fake.charged(one["id"]) for one in theirs)
+        assert charged * CENT == by_stripe <= row.total_micro
+        assert len(fake.all("invoice_payment")) <= 1
+        refunded = sum(one["amount"] for one in fake.all("refund")) * CENT
+        assert refunded == row.refunded_micro
+        assert row.open_micro == 0
+        assert row.overpaid_micro == 0 or Payment.objects.filter(source="bank").exists()
+        assert not Delivery.objects.filter(kind="receivable", delivered_at=None).exists()
+        assert [one for one in differences() if one["kind"] != "to be refunded"] == []
+        transaction.set_rollback(True)
+
+
+@pytest.fixture
+def billed(world: World, fake: FakeStripe) -> tuple[FakeStripe, Any]:
+    invoice = issued(world, "acme")
+    assert not Receivable.objects.exists()
+    return fake, invoice

@@ -1,0 +1,148 @@
+"""Payment without Stripe: what is asked for, what operators note, and reminders."""
+
+import pytest
+from django.utils import timezone
+
+from control_plane.audit.models import AuditEntry
+from control_plane.mail.models import Mail
+from control_plane.outbox.models import Delivery
+from payments import actions, dunning, queries
+from payments.models import Payment, Receivable
+from penstock.contract.errors import InvalidRequest, NotFound
+from tenants.models import Membership
+from tenants.roles import Role
+from tests.control_plane.billing.world import TESTER, World
+from tests.control_plane.payments.conftest import Configure
+from tests.control_plane.payments.paying import DAY, asked, credit, due, issued, worker
+from tests.control_plane.world import make_person
+
+
+def test_an_issued_invoice_is_asked_for_once_and_due_in_two_weeks(world: World) -> None:
+    invoice = issued(world, "acme")
+    with pytest.raises(NotFound):
+        asked(invoice)
+    worker(2)
+    row = asked(invoice)
+    assert (row.state, row.open_micro) == ("open", invoice.total_micro)
+    assert invoice.issued_at is not None and row.due_at == invoice.issued_at + 14 * DAY
+    assert Receivable.objects.count() == 1
+    assert AuditEntry.objects.filter(action="receivable.open").count() == 1
+    assert not Delivery.objects.filter(kind="receivable").exists()
+
+
+def test_an_invoice_of_nothing_is_paid_at_once(world: World) -> None:
+    invoice = issued(world, "quiet", messages=0)
+    worker()
+    assert asked(invoice).state == "paid"
+    assert not Payment.objects.exists()
+
+
+def test_a_payment_by_bank_is_counted_once_for_its_reference(world: World) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    for _ in range(2):
+        assert actions.mark_paid(TESTER, invoice, reference="bank 1").state == "paid"
+    with pytest.raises(InvalidRequest, match="nothing of it is open"):
+        actions.mark_paid(TESTER, invoice, reference="bank 2")
+    (paid,) = Payment.objects.all()
+    assert (paid.amount_micro, paid.source) == (invoice.total_micro, "bank")
+    assert AuditEntry.objects.filter(action="receivable.pay").count() == 1
+
+
+def test_a_credit_note_lowers_what_is_open_and_what_was_paid_is_given_back_once(world: World) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    credit(invoice, 1_000_000)
+    worker(2)
+    total = invoice.total_micro or 0
+    assert asked(invoice).open_micro == total - 1_000_000
+    with pytest.raises(InvalidRequest, match="nothing is to be refunded"):
+        actions.mark_refunded(TESTER, invoice, reference="back 1")
+    actions.mark_paid(TESTER, invoice, reference="bank 1")
+    credit(invoice, 2_000_000)
+    worker()
+    assert asked(invoice).overpaid_micro == 2_000_000
+    for _ in range(2):
+        actions.mark_refunded(TESTER, invoice, reference="back 1")
+    row = asked(invoice)
+    assert (row.state, row.overpaid_micro, row.refunded_micro) == ("paid", 0, 2_000_000)
+
+
+def test_only_a_credit_note_of_the_whole_makes_an_invoice_void(world: World) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    with pytest.raises(InvalidRequest, match="credit note of the whole"):
+        actions.void(TESTER, invoice)
+    credit(invoice, invoice.total_micro or 0)
+    assert actions.void(TESTER, invoice).state == "void"
+    with pytest.raises(InvalidRequest):
+        actions.mark_paid(TESTER, invoice, reference="bank 1")
+    assert invoice.number == 1
+
+
+def test_a_late_payment_pays_what_was_given_up(world: World) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    for _ in range(2):
+        assert actions.give_up(TESTER, invoice, reason="insolvent").state == "uncollectible"
+    assert actions.mark_paid(TESTER, invoice, reference="bank 1").state == "paid"
+    with pytest.raises(InvalidRequest, match="cannot become uncollectible"):
+        actions.give_up(TESTER, invoice, reason="again")
+
+
+def test_reminders_are_sent_once_each_and_then_operators_are_alerted(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    invoice = issued(world, "acme")
+    for role in (Role.OWNER, Role.DEVELOPER, Role.BILLING):
+        person, _ = make_person(f"{role}@acme.example")
+        Membership.objects.create(tenant=invoice.tenant, person=person, role=role)
+    worker()
+    for days, mails, alerts in (
+        (-1, 0, 0),
+        (0, 2, 0),
+        (2, 2, 0),
+        (8, 4, 0),
+        (14, 6, 0),
+        (15, 6, 1),
+        (30, 6, 1),
+    ):
+        due(invoice, days)
+        worker(2)
+        found = Mail.objects.filter(kind="payment-reminder")
+        assert found.count() == mails, days
+        assert caplog.text.count("unpaid after the last reminder") == alerts, days
+    found = Mail.objects.filter(kind="payment-reminder")
+    assert {mail.to for mail in found} == {"owner@acme.example", "billing@acme.example"}
+    invoice.tenant.refresh_from_db()
+    assert not invoice.tenant.suspended
+    assert asked(invoice).state == "past_due"
+
+
+def test_a_tenant_is_suspended_by_setting_only_and_after_the_letter_that_says_so(
+    world: World, configure: Configure
+) -> None:
+    configure(days_to_suspend=21)
+    invoice = issued(world, "acme")
+    person, _ = make_person("owner@acme.example")
+    Membership.objects.create(tenant=invoice.tenant, person=person, role=Role.OWNER)
+    worker()
+    due(invoice, 20)
+    worker()
+    invoice.tenant.refresh_from_db()
+    assert not invoice.tenant.suspended
+    assert "are refused until it is paid" in Mail.objects.get(kind="payment-reminder").text
+    due(invoice, 21)
+    worker()
+    invoice.tenant.refresh_from_db()
+    assert invoice.tenant.suspended
+
+
+def test_what_is_paid_is_not_reminded_of(world: World) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    actions.mark_paid(TESTER, invoice, reference="bank 1")
+    due(invoice, 30)
+    dunning.remind(asked(invoice).public_id, timezone.now())
+    assert not Mail.objects.filter(kind="payment-reminder").exists()
+    assert not queries.to_remind(timezone.now(), 4, suspends=False).exists()
