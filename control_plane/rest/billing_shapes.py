@@ -61,7 +61,7 @@ class CreditOfInvoiceShape(serializers.Serializer[Any]):
 
 class ChargeShape(serializers.Serializer[Any]):
     id = serializers.CharField()
-    kind = serializers.ChoiceField(choices=("fee", "discount", "minimum", "credit", "tax"))
+    kind = serializers.CharField(help_text="fee, discount, minimum, credit or tax.")
     name = serializers.CharField(
         help_text="Of the fee; the id of the discount or the grant; the place of the tax."
     )
@@ -75,7 +75,7 @@ class ChargeShape(serializers.Serializer[Any]):
 
 
 class ChargeChangeShape(serializers.Serializer[Any]):
-    kind = serializers.ChoiceField(choices=("fee", "discount", "minimum", "credit", "tax"))
+    kind = serializers.CharField(help_text="fee, discount, minimum, credit or tax.")
     name = serializers.CharField()
     meter = serializers.CharField()
     amount_micro = serializers.IntegerField(

@@ -96,7 +96,7 @@ def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
         )
         if opened:
             _print_evidence(meter, rows.get(meter, []))
-    for charge in shown["charges"]:
+    for charge in shown.get("charges", ()):
         amount, named = money(shown, charge["amount_micro"]), charge_name(shown, charge)
         print_fact("charge", [charge["kind"], charge["name"], amount], f"\n{named}  {amount}")
     if shown["total_micro"] is not None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from billing import chain_actions, previews, price_actions, terms_actions
 from billing.models import BillingEntry, CreditNote, Cut, Invoice, PriceBook, TenantTerms
@@ -15,8 +16,9 @@ from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.rules import rating
 from penstock.rules.timestamps import time_ms
 from penstock.verification import charges_check, invoice_check
-from tenants.models import Tenant
+from tenants.models import Membership, Tenant
 from tests.control_plane.billing.world import STANDARD_1, TESTER, Part, World
+from tests.control_plane.world import make_person
 
 NOW_MS = time_ms(datetime.now(UTC))
 YEAR_MS = 366 * 86_400_000
@@ -119,6 +121,21 @@ def test_terms_hold_from_the_next_period_and_every_charge_is_proven(world: World
     assert second.total_micro == sum(line.amount_micro for line in second.lines.all()) + sum(
         one["amount_micro"] for one in second.charges
     )
+
+
+def test_the_console_shows_each_charge(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    change(acme, terms())
+    cut(world, acme, FIRST, 5)
+    second = world.invoice(cut(world, acme, SECOND, 3))
+    person, token = make_person("owner@acme.example")
+    Membership.objects.create(tenant=acme, person=person, role="owner")
+    client = Client()
+    client.cookies["penstock"] = token
+    page = client.get(f"/t/acme/invoices/{second.public_id}").content.decode()
+    charges = page.split('id="charges"')[1].split("</section>")[0]
+    for text in ("discount", "di_1", "cr_1", "prepaid", "\u22124.00 USD", "tax", "DE", "VAT", "0.44 USD"):
+        assert text in charges, text
 
 
 def test_a_loss_gives_credit_back_and_the_next_invoice_has_it(world: World, acme: Tenant) -> None:
