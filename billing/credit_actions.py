@@ -5,6 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from msgspec import UNSET
+
 from billing import chain_actions, document_building, price_actions, queries
 from billing.completeness import PartitionRef, Usage
 from billing.credits import BilledPart, CreditedPart, allocate
@@ -136,7 +138,7 @@ def _credited(
     if entry is not None:
         issued = documents.read_document(entry.document, documents.InvoiceDocument, entry.object_id)
         prices = price_actions.assigned_prices(invoice.tenant, invoice.cut.period_start)
-        if issued.balances is not documents.UNSET and prices.terms is not documents.UNSET:
+        if issued.balances is not UNSET and prices.terms is not UNSET:
             return charges.credit_charged(
                 book,
                 prices.terms,

@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import date, datetime
 
+from msgspec import UNSET
+
 from billing.completeness import METERS, PartitionRef
 from billing.credits import CreditedPart
 from billing.models import BillingEntry, CreditNote, Cut, CutCoverage, CutReading, CutUsage, Invoice
@@ -53,8 +55,8 @@ def invoice_document(
     start_ms, end_ms = time_ms(cut.period_start), time_ms(cut.period_end)
     return documents.InvoiceDocument(
         format=1 if charged is None else 2,
-        charges=documents.UNSET if charged is None else _charges(invoice, charged, prices),
-        balances=documents.UNSET
+        charges=UNSET if charged is None else _charges(invoice, charged, prices),
+        balances=UNSET
         if charged is None
         else tuple(
             documents.CreditBalance(grant=one.grant, before_micro=one.before_micro, used_micro=one.used_micro)
@@ -124,7 +126,7 @@ def credit_note_document(
     ordered = sorted(parts, key=lambda part: (part.topic, part.topic_id, part.partition))
     return documents.CreditNoteDocument(
         format=2 if isinstance(credited, charges.ChargedCredit) else 1,
-        charges=changes_of(credited) if isinstance(credited, charges.ChargedCredit) else documents.UNSET,
+        charges=changes_of(credited) if isinstance(credited, charges.ChargedCredit) else UNSET,
         kind="credit_note",
         id=note.public_id,
         number=note.number,
@@ -204,7 +206,7 @@ def prices_document(
     plain = terms == documents.NO_TERMS and max(book.format, at_least) == 1
     return documents.PricesDocument(
         format=1 if plain else 2,
-        terms=documents.UNSET if plain else terms,
+        terms=UNSET if plain else terms,
         kind="prices",
         tenant=tenant,
         effective_from_ms=time_ms(effective_from),

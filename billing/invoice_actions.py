@@ -4,6 +4,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from django.db import transaction
+from msgspec import UNSET
 
 from billing import chain_actions, credit_actions, document_building, price_actions, queries
 from billing.completeness import Coverage, PartitionRef, Usage, billable_quantities, find_gaps, reversals
@@ -11,7 +12,6 @@ from billing.models import BillingEntry, Cut, Invoice, InvoiceLine
 from billing.price_actions import BILLING
 from control_plane.audit import actions as audit
 from penstock.contract.documents import (
-    UNSET,
     CreditNoteDocument,
     InvoiceDocument,
     Predecessor,

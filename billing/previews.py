@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from billing import price_actions
 from billing.models import BillingEntry, Invoice
 from penstock.contract import documents
@@ -46,7 +48,7 @@ def last_period(tenant: Tenant, book: rating.PriceBook) -> Preview:
     if entry is not None:
         issued = documents.read_document(entry.document, documents.InvoiceDocument, entry.object_id)
         prices = price_actions.assigned_prices(tenant, invoice.cut.period_start)
-        if issued.balances is not documents.UNSET and prices.terms is not documents.UNSET:
+        if issued.balances is not UNSET and prices.terms is not UNSET:
             terms = prices.terms
             rests = {one.grant: one.before_micro for one in issued.balances}
     charged = charges.charge(

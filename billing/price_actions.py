@@ -11,6 +11,7 @@ from pathlib import Path
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
+from msgspec import UNSET
 
 from billing import chain_actions, document_building
 from billing.models import BillingEntry, Cut, Invoice, PriceBook, TenantTerms, new_prices_id
@@ -213,7 +214,7 @@ def prices_from(tenant: Tenant, begins: datetime) -> None:
     terms = documents.NO_TERMS if own is None else terms_from(own, begins)
     if book is None:
         return
-    had = documents.NO_TERMS if before.terms is documents.UNSET else before.terms
+    had = documents.NO_TERMS if before.terms is UNSET else before.terms
     if (book.sha256, terms) != (documents.document_sha256(before.price_book), had):
         _assign(tenant, book, begins, terms, at_least=before.format)
 

@@ -5,9 +5,10 @@ left of each grant, and how credit notes change them. Pure.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from penstock.contract.documents import (
     NO_TERMS,
-    UNSET,
     CreditNoteDocument,
     InvoiceDocument,
     PricesDocument,

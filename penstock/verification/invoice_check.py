@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 from reprlib import Repr
 from typing import Any
 
-from penstock.contract.documents import UNSET, CreditNoteDocument, InvoiceDocument, document_sha256, plain
+from msgspec import UNSET
+
+from penstock.contract.documents import CreditNoteDocument, InvoiceDocument, document_sha256, plain
 from penstock.contract.errors import InvalidRequest
 from penstock.rules.rating import PriceBook, RatedLine, credit, credit_line_id, line_id, rate, shown_amount
 from penstock.rules.timestamps import moment_of

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import UNSET
+
 from penstock.contract.documents import (
     NO_HASH,
-    UNSET,
     ChainEntry,
     CreditNoteDocument,
     InvoiceDocument,
