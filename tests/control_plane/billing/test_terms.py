@@ -172,7 +172,7 @@ def test_a_grant_stays_as_it_was_given_until_it_expires(acme: Tenant) -> None:
         (terms(surprise=1), "surprise"),
         (terms(credits=[grant(), grant()]), "twice"),
         (terms(credits=[grant(amount=0)]), "amount_micro"),
-        (terms(credits=[grant(amount=1.5)]), "amount_micro"),
+        (terms(credits=[grant(amount_micro=1.5)]), "amount_micro"),
         (terms(credits=[grant(f"cr_{n}") for n in range(101)]), "credits"),
         (terms(tax={**terms()["tax"], "reverse_charge": True, "reason": ""}), "reason"),
         (terms(tax={**terms()["tax"], "rates": [{"from_ms": 0, "basis_points": 10_001}]}), "basis_points"),
