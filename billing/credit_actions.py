@@ -1,17 +1,20 @@
 """Issues credit notes, in the transaction that finalizes the invoice of the cut at which a declared loss was seen."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from billing import chain_actions, document_building, queries
+from msgspec import UNSET
+
+from billing import chain_actions, document_building, price_actions, queries
 from billing.completeness import PartitionRef, Usage
 from billing.credits import BilledPart, CreditedPart, allocate
 from billing.models import BillingEntry, CreditedRange, CreditNote, CreditNoteLine, Cut, Invoice
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
-from penstock.rules import rating
+from penstock.contract import documents
+from penstock.rules import charges, rating
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,17 +59,21 @@ def issue_credit_notes(actor: Actor, cut: Cut, plan: CreditPlan, at: datetime) -
         for part in parts:
             for meter, quantity in part.quantities.items():
                 lost[meter] += quantity
-        billed = {line.meter: line.quantity for line in invoice.lines.all()}
-        for line in CreditNoteLine.objects.filter(credit_note__invoice=invoice):
-            billed[line.meter] -= line.quantity
+        credited_document = BillingEntry.objects.filter(
+            tenant=cut.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
+        ).first()
         book = rating.PriceBook.read(invoice.price_book.document)
-        credited = rating.credit(book, billed, lost)
+        credited = _credited(invoice, book, lost, credited_document)
+        changes = (
+            document_building.changes_of(credited) if isinstance(credited, charges.ChargedCredit) else ()
+        )
         note = CreditNote.objects.create(
             tenant=cut.tenant,
             number=number,
             invoice=invoice,
             cut=cut,
             total_micro=credited.total_micro,
+            charges=[documents.plain(one) for one in changes],
             issued_at=at,
         )
         CreditNoteLine.objects.bulk_create(
@@ -98,9 +105,6 @@ def issue_credit_notes(actor: Actor, cut: Cut, plan: CreditPlan, at: datetime) -
             for part in parts
             for meter, quantity in part.quantities.items()
         )
-        credited_document = BillingEntry.objects.filter(
-            tenant=cut.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
-        ).first()
         entry = None
         if credited_document is not None:
             document = document_building.credit_note_document(
@@ -119,6 +123,32 @@ def issue_credit_notes(actor: Actor, cut: Cut, plan: CreditPlan, at: datetime) -
                 **chain_actions.bound(entry),
             },
         )
+
+
+def _credited(
+    invoice: Invoice, book: rating.PriceBook, lost: Mapping[str, int], entry: BillingEntry | None
+) -> rating.Credited | charges.ChargedCredit:
+    """What the invoice costs less, after its earlier credit notes."""
+    lines = list(invoice.lines.all())
+    billed = {line.meter: line.quantity for line in lines}
+    amounts = {line.meter: line.amount_micro for line in lines}
+    for gone in CreditNoteLine.objects.filter(credit_note__invoice=invoice):
+        billed[gone.meter] -= gone.quantity
+        amounts[gone.meter] -= gone.amount_micro
+    if entry is not None:
+        issued = documents.read_document(entry.document, documents.InvoiceDocument, entry.object_id)
+        prices = price_actions.assigned_prices(invoice.tenant, invoice.cut.period_start)
+        if issued.balances is not UNSET and prices.terms is not UNSET:
+            return charges.credit_charged(
+                book,
+                prices.terms,
+                (issued.period_start_ms, issued.period_end_ms),
+                {one.grant: one.before_micro for one in issued.balances},
+                amounts,
+                billed,
+                lost,
+            )
+    return rating.credit(book, billed, lost)
 
 
 def _billed(invoice: Invoice) -> dict[PartitionRef, BilledPart]:

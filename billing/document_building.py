@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import date, datetime
 
+from msgspec import UNSET
+
 from billing.completeness import METERS, PartitionRef
 from billing.credits import CreditedPart
 from billing.models import BillingEntry, CreditNote, Cut, CutCoverage, CutReading, CutUsage, Invoice
@@ -11,7 +13,7 @@ from penstock.contract import documents
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.invariant import InvariantBroken
 from penstock.records.cut import CutEnd
-from penstock.rules import rating
+from penstock.rules import charges, rating
 from penstock.rules.timestamps import time_ms
 
 MESSAGES, BYTES = METERS
@@ -43,14 +45,23 @@ def invoice_document(
     issued_at: datetime,
     book: rating.PriceBook,
     rated: rating.Rated,
+    charged: charges.Charged | None,
+    prices: documents.PricesDocument,
     previous: documents.Predecessor | None,
     waived: Collection[PartitionRef],
 ) -> documents.InvoiceDocument:
-    """The invoice as it is issued. `previous` is the tenant's previous invoice, if it has a document."""
+    """The invoice as it is issued, of format 2 with `charged`. `previous`: the tenant's previous one, if documented."""
     cut = invoice.cut
     start_ms, end_ms = time_ms(cut.period_start), time_ms(cut.period_end)
     return documents.InvoiceDocument(
-        format=1,
+        format=1 if charged is None else 2,
+        charges=UNSET if charged is None else _charges(invoice, charged, prices),
+        balances=UNSET
+        if charged is None
+        else tuple(
+            documents.CreditBalance(grant=one.grant, before_micro=one.before_micro, used_micro=one.used_micro)
+            for one in charged.balances
+        ),
         kind="invoice",
         id=invoice.public_id,
         number=invoice.number,
@@ -78,7 +89,7 @@ def invoice_document(
             )
             for line in rated.lines
         ),
-        total_micro=rated.total_micro,
+        total_micro=rated.total_micro if charged is None else charged.total_micro,
         previous=previous,
     )
 
@@ -108,13 +119,14 @@ def credit_note_document(
     *,
     credited_document: BillingEntry,
     book: rating.PriceBook,
-    credited: rating.Credited,
+    credited: rating.Credited | charges.ChargedCredit,
     parts: Sequence[CreditedPart],
 ) -> documents.CreditNoteDocument:
     """The credit note as it is issued. `credited_document` is the entry of the invoice that it lowers."""
     ordered = sorted(parts, key=lambda part: (part.topic, part.topic_id, part.partition))
     return documents.CreditNoteDocument(
-        format=1,
+        format=2 if isinstance(credited, charges.ChargedCredit) else 1,
+        charges=changes_of(credited) if isinstance(credited, charges.ChargedCredit) else UNSET,
         kind="credit_note",
         id=note.public_id,
         number=note.number,
@@ -154,12 +166,47 @@ def credit_note_document(
     )
 
 
+def changes_of(credited: charges.ChargedCredit) -> tuple[documents.CreditedCharge, ...]:
+    """How a credit note changes the charges of its invoice."""
+    return tuple(
+        documents.CreditedCharge(kind=one.kind, name=one.name, meter=one.meter, amount_micro=one.amount_micro)
+        for one in credited.changes
+    )
+
+
+def _charges(
+    invoice: Invoice, charged: charges.Charged, prices: documents.PricesDocument
+) -> tuple[documents.BilledCharge, ...]:
+    prices_sha256 = documents.document_sha256(prices)
+    return tuple(
+        documents.BilledCharge(
+            id=charges.charge_id(invoice.public_id, one.key, prices_sha256),
+            kind=one.kind,
+            name=one.name,
+            meter=one.meter,
+            base_micro=one.base_micro,
+            basis_points=one.basis_points,
+            amount_micro=one.amount_micro,
+            reason=one.reason,
+        )
+        for one in charged.charges
+    )
+
+
 def prices_document(
-    tenant: str, book: rating.PriceBook, effective_from: datetime
+    tenant: str,
+    book: rating.PriceBook,
+    effective_from: datetime,
+    terms: documents.Terms = documents.NO_TERMS,
+    at_least: int = 1,
 ) -> documents.PricesDocument:
-    """These prices for the tenant's periods that begin at `effective_from` or later."""
+    """These prices for the tenant's periods that begin at `effective_from` or later. Format 2 where terms or a book of
+    format 2 require it, or `at_least` does.
+    """
+    plain = terms == documents.NO_TERMS and max(book.format, at_least) == 1
     return documents.PricesDocument(
-        format=1,
+        format=1 if plain else 2,
+        terms=UNSET if plain else terms,
         kind="prices",
         tenant=tenant,
         effective_from_ms=time_ms(effective_from),

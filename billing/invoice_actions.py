@@ -4,15 +4,23 @@ from collections.abc import Collection
 from datetime import datetime
 
 from django.db import transaction
+from msgspec import UNSET
 
 from billing import chain_actions, credit_actions, document_building, price_actions, queries
 from billing.completeness import Coverage, PartitionRef, Usage, billable_quantities, find_gaps, reversals
 from billing.models import BillingEntry, Cut, Invoice, InvoiceLine
 from billing.price_actions import BILLING
 from control_plane.audit import actions as audit
-from penstock.contract.documents import Predecessor
+from penstock.contract.documents import (
+    CreditNoteDocument,
+    InvoiceDocument,
+    Predecessor,
+    PricesDocument,
+    plain,
+    read_document,
+)
 from penstock.contract.invariant import invariant
-from penstock.rules import rating
+from penstock.rules import charges, rating
 from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
 
@@ -99,6 +107,7 @@ def _issue(
     documented = bool(cut.sha256)
     if documented:
         invoice.price_book = price_actions.prices_of(invoice.tenant, cut.period_start)
+    prices = price_actions.assigned_prices(invoice.tenant, cut.period_start) if documented else None
     book = rating.PriceBook.read(invoice.price_book.document)
     invariant(book.sha256 == invoice.price_book.sha256, "a price book is what its hash says")
     rated = rating.rate(book, quantities)
@@ -120,39 +129,80 @@ def _issue(
         for position, line in enumerate(rated.lines, 1)
     )
     document = None
-    if documented:
-        document = chain_actions.append(
-            invoice.tenant,
-            invoice.public_id,
-            document_building.invoice_document(
-                invoice,
-                issued_at=at,
-                book=book,
-                rated=rated,
-                previous=_predecessor(previous),
-                waived=waived,
-            ),
-            at,
+    total_micro = rated.total_micro
+    if prices is not None:
+        issued = document_building.invoice_document(
+            invoice,
+            issued_at=at,
+            book=book,
+            rated=rated,
+            charged=_charged(invoice, cut, book, prices, rated),
+            prices=prices,
+            previous=_predecessor(previous),
+            waived=waived,
         )
+        total_micro = issued.total_micro
+        if issued.charges is not UNSET:
+            invoice.charges = [plain(one) for one in issued.charges]
+        document = chain_actions.append(invoice.tenant, invoice.public_id, issued, at)
     entry = audit.record(
         BILLING,
         tenant=invoice.tenant.public_id,
         action="invoice.issue",
         object_id=invoice.public_id,
         after={
-            "total_micro": rated.total_micro,
+            "total_micro": total_micro,
             "price_book_sha256": book.sha256,
             "cut": cut.public_id,
             **chain_actions.bound(document),
         },
     )
     invoice.status = Invoice.Status.ISSUED
-    invoice.total_micro, invoice.issued_at, invoice.gaps = rated.total_micro, at, []
+    invoice.total_micro, invoice.issued_at, invoice.gaps = total_micro, at, []
     invoice.audit_sequence, invoice.audit_hash = entry.sequence, entry.hash
     invoice.save(
         update_fields=[
-            *("status", "price_book", "total_micro", "issued_at", "gaps", "audit_sequence", "audit_hash")
+            *(
+                "status",
+                "price_book",
+                "total_micro",
+                "charges",
+                "issued_at",
+                "gaps",
+                "audit_sequence",
+                "audit_hash",
+            )
         ]
+    )
+
+
+def _charged(
+    invoice: Invoice, cut: Cut, book: rating.PriceBook, prices: PricesDocument, rated: rating.Rated
+) -> charges.Charged | None:
+    """The charges of an invoice whose prices have format 2. The chain says what is left of each grant."""
+    if prices.terms is UNSET:
+        return None
+    entries = BillingEntry.objects.filter(tenant=invoice.tenant)
+    before = entries.filter(kind=BillingEntry.Kind.INVOICE).order_by("-sequence").first()
+    left: dict[str, int] = {}
+    since = 0
+    if before is not None:
+        since = before.sequence
+        issued = read_document(before.document, InvoiceDocument, before.object_id)
+        balances = () if issued.balances is UNSET else issued.balances
+        left = {one.grant: one.before_micro - one.used_micro for one in balances}
+    returned: dict[str, int] = {}
+    for entry in entries.filter(kind=BillingEntry.Kind.CREDIT_NOTE, sequence__gt=since):
+        note = read_document(entry.document, CreditNoteDocument, entry.object_id)
+        for one in () if note.charges is UNSET else note.charges:
+            if one.kind == "credit":
+                returned[one.name] = returned.get(one.name, 0) + one.amount_micro
+    return charges.charge(
+        book,
+        prices.terms,
+        {line.meter: line.amount_micro for line in rated.lines},
+        (time_ms(cut.period_start), time_ms(cut.period_end)),
+        charges.rests_of(prices.terms, left, returned),
     )
 
 

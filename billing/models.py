@@ -32,6 +32,10 @@ def new_price_book_id() -> str:
     return new_id("pb")
 
 
+def new_prices_id() -> str:
+    return new_id("pa")
+
+
 def new_cut_id() -> str:
     return new_id("cut")
 
@@ -65,6 +69,19 @@ class PriceBook(Immutable):
         )
 
 
+class TenantTerms(models.Model):
+    """What a tenant has beside the general price book, from its next period on. The chain has what holds now."""
+
+    tenant = models.OneToOneField(Tenant, on_delete=models.PROTECT, related_name="billing_terms")
+    price_book = models.ForeignKey(PriceBook, on_delete=models.PROTECT, null=True, related_name="+")
+    """Of this tenant alone; None: the book that is in effect for all."""
+    document = models.JSONField()
+    """`penstock.contract.documents.Terms`."""
+    revision = models.PositiveBigIntegerField(default=1)
+    """Counted up with each change."""
+    changed_at = models.DateTimeField(auto_now=True)
+
+
 class BillingEntry(Immutable):
     """One document of a tenant's billing chain (`penstock.contract.documents`). Written under the tenant's row lock."""
 
@@ -78,7 +95,9 @@ class BillingEntry(Immutable):
     """1, 2, … without gaps within the tenant."""
     kind = models.CharField(max_length=16, choices=Kind.choices)
     object_id = models.CharField(max_length=LENGTH_MAX)
-    """Public id of the invoice, the credit note or the price book."""
+    """Public id of the invoice, the credit note or, in format 1, the price book. Prices of format 2 have one of their
+    own.
+    """
     document = models.JSONField()
     document_sha256 = models.CharField(max_length=SHA256_DIGITS)
     at = models.DateTimeField()
@@ -247,6 +266,8 @@ class Invoice(models.Model):
     """When it was last logged as overdue."""
     created_at = models.DateTimeField(auto_now_add=True)
     issued_at = models.DateTimeField(null=True)
+    charges = models.JSONField(default=list, blank=True)
+    """Of format 2, as its document has them: fees, discounts, the minimum, credits, tax."""
     audit_sequence = models.PositiveBigIntegerField(null=True)
     audit_hash = models.CharField(max_length=SHA256_DIGITS, blank=True)
     """The audit entry of its issue. With the invoice a tenant can tell whether entries up to it are missing."""
@@ -296,6 +317,8 @@ class CreditNote(Immutable):
     """The cut with the reversals."""
     total_micro = models.BigIntegerField()
     """The credited amount; not negative."""
+    charges = models.JSONField(default=list, blank=True)
+    """Of format 2, as its document has them: how the invoice's charges change."""
     issued_at = models.DateTimeField()
 
     class Meta:

@@ -11,9 +11,10 @@ from pathlib import Path
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
+from msgspec import UNSET
 
 from billing import chain_actions, document_building
-from billing.models import BillingEntry, Cut, Invoice, PriceBook
+from billing.models import BillingEntry, Cut, Invoice, PriceBook, TenantTerms, new_prices_id
 from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, system
@@ -22,7 +23,7 @@ from penstock.contract.errors import AlreadyExists, ConfigurationError, InvalidR
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.invariant import invariant
 from penstock.contract.limits import MIB
-from penstock.rules import rating
+from penstock.rules import charges, rating
 from penstock.rules.timestamps import time_ms, whole_ms
 from tenants.models import Tenant
 
@@ -206,25 +207,43 @@ def begin_chains(limit: int) -> int:
 
 def prices_from(tenant: Tenant, begins: datetime) -> None:
     """Assign the book in effect at `begins` to the next period, if it is a new one. Runs as `begin_chain`, after it."""
-    newest = _book_at(begins)
-    assigned = BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES).latest("sequence")
-    if newest is not None and newest.public_id != assigned.object_id:
-        _assign(tenant, newest, begins)
+    newest = BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES).latest("sequence")
+    before = documents.read_document(newest.document, documents.PricesDocument, newest.object_id)
+    own = TenantTerms.objects.filter(tenant=tenant).select_related("price_book").first()
+    book = own.price_book if own is not None and own.price_book is not None else _book_at(begins)
+    terms = documents.NO_TERMS if own is None else terms_from(own, begins)
+    if book is None:
+        return
+    had = documents.NO_TERMS if before.terms is UNSET else before.terms
+    if (book.sha256, terms) != (documents.document_sha256(before.price_book), had):
+        _assign(tenant, book, begins, terms, at_least=before.format)
+
+
+def terms_from(own: TenantTerms, begins: datetime) -> documents.Terms:
+    """The tenant's terms for a period that begins then: without what has expired."""
+    terms = documents.read_document(own.document, documents.Terms, "terms")
+    start_ms = time_ms(begins)
+    return documents.Terms(
+        discounts=tuple(one for one in terms.discounts if one.until_ms > start_ms),
+        credits=tuple(one for one in terms.credits if not charges.is_expired(one, start_ms)),
+        tax=terms.tax,
+    )
 
 
 def prices_of(tenant: Tenant, period_start: datetime) -> PriceBook:
     """The book of a period that begins then, from the tenant's chain."""
+    assigned = assigned_prices(tenant, period_start)
+    return PriceBook.objects.get(sha256=documents.document_sha256(assigned.price_book))
+
+
+def assigned_prices(tenant: Tenant, period_start: datetime) -> documents.PricesDocument:
+    """The prices document of a period that begins then, from the tenant's chain."""
     start_ms = time_ms(period_start)
     entries = BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES)
     for entry in entries.order_by("-sequence").iterator():
         prices = documents.read_document(entry.document, documents.PricesDocument, entry.object_id)
         if prices.effective_from_ms <= start_ms:
-            book = PriceBook.objects.get(public_id=entry.object_id)
-            invariant(
-                book.sha256 == documents.document_sha256(prices.price_book),
-                "a tenant's prices are those of the book that they name",
-            )
-            return book
+            return prices
     raise InvalidRequest(
         f"{tenant.public_id}: its billing chain has no prices for {period_start.isoformat()}"
     )
@@ -244,11 +263,23 @@ def tenant_begins(tenant: Tenant) -> datetime:
     return whole_ms(tenant.created_at.astimezone(UTC))
 
 
-def _assign(tenant: Tenant, book: PriceBook, effective_from: datetime) -> None:
+def _assign(
+    tenant: Tenant,
+    book: PriceBook,
+    effective_from: datetime,
+    terms: documents.Terms = documents.NO_TERMS,
+    at_least: int = 1,
+) -> None:
+    """A tenant whose prices had format 2 keeps it, as its grants are counted on from invoice to invoice."""
     document = document_building.prices_document(
-        tenant.public_id, rating.PriceBook.read(book.document), effective_from
+        tenant.public_id, rating.PriceBook.read(book.document), effective_from, terms, at_least
     )
-    entry = chain_actions.append(tenant, book.public_id, document, chain_actions.next_moment(tenant))
+    # A book to which the tenant comes back stands in its chain already, and nothing stands there twice.
+    known = BillingEntry.objects.filter(
+        tenant=tenant, kind=BillingEntry.Kind.PRICES, object_id=book.public_id
+    ).exists()
+    object_id = new_prices_id() if known or document.format == 2 else book.public_id
+    entry = chain_actions.append(tenant, object_id, document, chain_actions.next_moment(tenant))
     audit.record(
         BILLING,
         tenant=tenant.public_id,

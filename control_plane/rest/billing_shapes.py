@@ -59,6 +59,30 @@ class CreditOfInvoiceShape(serializers.Serializer[Any]):
     total_micro = serializers.IntegerField(help_text="It lowers the invoice by this amount.")
 
 
+class ChargeShape(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    kind = serializers.CharField(help_text="fee, discount, minimum, credit or tax.")
+    name = serializers.CharField(
+        help_text="Of the fee; the id of the discount or the grant; the place of the tax."
+    )
+    meter = serializers.CharField(help_text="Whose line a discount lowers; else empty.")
+    base_micro = serializers.IntegerField(help_text="What the amount is of.")
+    basis_points = serializers.IntegerField(
+        help_text="Of the base, for tax and discounts in percent; else 0."
+    )
+    amount_micro = serializers.IntegerField(help_text="Negative for discounts and credits.")
+    reason = serializers.CharField()
+
+
+class ChargeChangeShape(serializers.Serializer[Any]):
+    kind = serializers.CharField(help_text="fee, discount, minimum, credit or tax.")
+    name = serializers.CharField()
+    meter = serializers.CharField()
+    amount_micro = serializers.IntegerField(
+        help_text="What the charge is higher by; credit that goes back to its grant is positive."
+    )
+
+
 class AuditOfInvoiceShape(serializers.Serializer[Any]):
     sequence = serializers.IntegerField(source="audit_sequence")
     hash = serializers.CharField(source="audit_hash")
@@ -79,6 +103,10 @@ class InvoiceShape(serializers.Serializer[Any]):
     issued_at = Moment(allow_null=True)
     gaps = serializers.ListField(child=serializers.CharField(), help_text="Why it is still a draft.")
     lines = LineShape(many=True)
+    charges = ChargeShape(
+        many=True,
+        help_text="Fees, discounts, the minimum, credits and tax; with the lines they are the total.",
+    )
     credit_notes = CreditOfInvoiceShape(many=True)
     credited_micro = serializers.SerializerMethodField(help_text="The sum of its credit notes.")
     audit_head = serializers.SerializerMethodField(
@@ -125,6 +153,9 @@ class CreditNoteShape(serializers.Serializer[Any]):
     issued_at = Moment()
     cut = serializers.CharField(source="cut.public_id", help_text="The cut whose readings show the loss.")
     lines = CreditLineShape(many=True)
+    charges = ChargeChangeShape(
+        many=True, help_text="How the invoice's charges change; the total is the lines less these."
+    )
     ranges = serializers.SerializerMethodField()
 
     @extend_schema_field(LostRangeShape(many=True))

@@ -96,6 +96,9 @@ def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
         )
         if opened:
             _print_evidence(meter, rows.get(meter, []))
+    for charge in shown.get("charges", ()):
+        amount, named = money(shown, charge["amount_micro"]), charge_name(shown, charge)
+        print_fact("charge", [charge["kind"], charge["name"], amount], f"\n{named}  {amount}")
     if shown["total_micro"] is not None:
         print_fact("total", [total(shown)], f"Total  {total(shown)}")
     for note in notes:
@@ -105,6 +108,16 @@ def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
 def moment(text: str) -> str:
     """A time of the REST interface, to the second."""
     return text[:19].replace("T", " ") + "Z"
+
+
+def charge_name(invoice: dict[str, Any], charge: dict[str, Any]) -> str:
+    """What a charge is, and of what: `tax DE, 19 % of 10.00 USD (VAT)`."""
+    points = int(charge["basis_points"])
+    share = f"{points // 100}.{points % 100:02d}".rstrip("0").rstrip(".") + " % of " if points else "of "
+    of = f" for {charge['meter']}" if charge["meter"] else ""
+    named = charge["kind"] if charge["name"] == charge["kind"] else f"{charge['kind']} {charge['name']}"
+    reason = f" ({charge['reason']})" if charge["reason"] else ""
+    return f"{named}{of}, {share}{money(invoice, charge['base_micro'])}{reason}"
 
 
 def money(invoice: dict[str, Any], amount_micro: int) -> str:

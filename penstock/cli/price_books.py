@@ -107,8 +107,23 @@ def _print_changes(before: dict[str, Any] | None, after: dict[str, Any]) -> None
     new = {meter["meter"]: meter for meter in after["meters"]}
     print_table(
         ["meter", "now", "then"],
-        [[meter, _prices(old.get(meter)), _prices(new.get(meter))] for meter in sorted({*old, *new})],
+        [
+            *([meter, _prices(old.get(meter)), _prices(new.get(meter))] for meter in sorted({*old, *new})),
+            *_monthly({} if before is None else before, after),
+        ],
     )
+
+
+def _monthly(before: dict[str, Any], after: dict[str, Any]) -> list[list[str]]:
+    """Rows of fees and the minimum, where one of the books has them."""
+    rows = []
+    old, new = ({fee["fee"]: fee["month"] for fee in book.get("fees", ())} for book in (before, after))
+    old["minimum"], new["minimum"] = before.get("minimum_month", "0"), after.get("minimum_month", "0")
+    for name in sorted({*old, *new}):
+        now, then = _price(old.get(name, "0")), _price(new.get(name, "0"))
+        if (now, then) != ("0", "0"):
+            rows.append([name if name == "minimum" else f"fee {name}", f"{now} a month", f"{then} a month"])
+    return rows
 
 
 def _prices(meter: dict[str, Any] | None) -> str:
@@ -120,8 +135,10 @@ def _prices(meter: dict[str, Any] | None) -> str:
     ]
     unit = unit_text(str(meter["meter"]), str(meter["unit"]), int(meter["unit_size"]))
     free = f"{int(meter['free']):,} free, then " if int(meter["free"]) else ""
-    return f"{free}{', '.join(tiers)} each {unit}"
+    model = meter.get("model")
+    how = {"volume": ", by the whole volume", "package": ", begun ones whole"}.get(str(model), "")
+    return f"{free}{', '.join(tiers)} each {unit}{how}"
 
 
 def _price(text: str) -> str:
-    return text.rstrip("0").rstrip(".") or "0"
+    return (text.rstrip("0").rstrip(".") or "0") if "." in text else text

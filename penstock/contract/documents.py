@@ -15,6 +15,7 @@ from datetime import date
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import PARTITION_MAX
@@ -36,8 +37,15 @@ SHA256_HEX = re.compile(r"[0-9a-f]{64}")
 Sha256 = Annotated[str, msgspec.Meta(pattern=rf"^{SHA256_HEX.pattern}\Z")]
 TopicIdHex = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+Signed = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+BasisPoints = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
+"""Hundredths of a percent."""
+Reason = Annotated[str, msgspec.Meta(max_length=200)]
 Currency = Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{3}\Z")]
+MonthAmount = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,10}\.[0-9]{6}\Z")]
 UnitPrice = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,7}\.[0-9]{12}\Z")]
+TERMS_MAX = 100
+"""Discounts, and grants of credit, that a tenant has at a time."""
 NO_HASH = "0" * 64
 """What the first entry of a chain follows."""
 
@@ -112,6 +120,34 @@ class BilledLine(Strict, frozen=True):
     parts: tuple[BilledPart, ...]
 
 
+class BilledCharge(Strict, frozen=True):
+    """A line that is not a meter's."""
+
+    id: Name
+    kind: Literal["fee", "discount", "minimum", "credit", "tax"]
+    name: Name
+    """Of the fee; the id of the discount or of the grant; `minimum`; the place of the tax."""
+    meter: Annotated[str, msgspec.Meta(max_length=255)]
+    """Whose line a discount lowers; else empty."""
+    base_micro: Whole
+    """What the amount is of: a month's fee, the line that is discounted, the minimum due, the grant's rest, what is
+    taxed.
+    """
+    basis_points: BasisPoints
+    """Of the base, for tax and discounts in percent; else 0."""
+    amount_micro: Signed
+    """Negative for discounts and credits."""
+    reason: Reason
+
+
+class CreditBalance(Strict, frozen=True):
+    """What an invoice took of one grant of credit."""
+
+    grant: Name
+    before_micro: Whole
+    used_micro: Whole
+
+
 class Predecessor(Strict, frozen=True):
     """The invoice before."""
 
@@ -121,9 +157,9 @@ class Predecessor(Strict, frozen=True):
 
 
 class InvoiceDocument(Strict, frozen=True):
-    """An issued invoice, whole."""
+    """An issued invoice, whole. Format 2 has charges beside its lines."""
 
-    format: Literal[1]
+    format: Literal[1, 2]
     kind: Literal["invoice"]
     id: Name
     number: Number
@@ -140,7 +176,15 @@ class InvoiceDocument(Strict, frozen=True):
     lines: tuple[BilledLine, ...]
     """In the order of the price book."""
     total_micro: Whole
+    """The sum of lines and charges."""
     previous: Predecessor | None
+    charges: tuple[BilledCharge, ...] | UnsetType = UNSET
+    """Fees, discounts, the minimum, credits, tax: in this order."""
+    balances: tuple[CreditBalance, ...] | UnsetType = UNSET
+    """Of every grant of the prices, in the order in which grants are used."""
+
+    def __post_init__(self) -> None:
+        _only_in_format_2(self.format, charges=self.charges, balances=self.balances)
 
 
 class CreditedInvoice(Strict, frozen=True):
@@ -161,6 +205,18 @@ class CreditedLine(Strict, frozen=True):
     amount_micro: Whole
 
 
+class CreditedCharge(Strict, frozen=True):
+    """How one of its charges changes when its lines are lowered."""
+
+    kind: Literal["fee", "discount", "minimum", "credit", "tax"]
+    name: Name
+    meter: Annotated[str, msgspec.Meta(max_length=255)]
+    amount_micro: Signed
+    """What the charge is higher by afterwards: a discount that shrinks and a credit that goes back to its grant are
+    positive, a tax that shrinks is negative.
+    """
+
+
 class CreditedRange(Strict, frozen=True):
     """Offsets of the invoice's that a declared loss took, with what they had been counted as."""
 
@@ -176,9 +232,9 @@ class CreditedRange(Strict, frozen=True):
 
 
 class CreditNoteDocument(Strict, frozen=True):
-    """What an issued invoice is lowered by."""
+    """What an issued invoice is lowered by. It has the format of its invoice."""
 
-    format: Literal[1]
+    format: Literal[1, 2]
     kind: Literal["credit_note"]
     id: Name
     number: Number
@@ -192,6 +248,11 @@ class CreditNoteDocument(Strict, frozen=True):
     lines: tuple[CreditedLine, ...]
     ranges: tuple[CreditedRange, ...]
     total_micro: Whole
+    """Lines less charges."""
+    charges: tuple[CreditedCharge, ...] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _only_in_format_2(self.format, charges=self.charges)
 
 
 class PriceTier(Strict, frozen=True):
@@ -205,27 +266,126 @@ class PricedMeter(Strict, frozen=True):
     unit_size: Ordinal
     free: Annotated[int, msgspec.Meta(ge=0)]
     tiers: tuple[PriceTier, ...]
+    model: Literal["unit", "graduated", "volume", "package"] | UnsetType = UNSET
+
+
+class MonthlyFee(Strict, frozen=True):
+    fee: Name
+    month: MonthAmount
 
 
 class PriceBookDocument(Strict, frozen=True):
     """A price book in its canonical form; `penstock.rules.rating` says what it means."""
 
-    format: Literal[1]
+    format: Literal[1, 2]
     name: Name
     version: Ordinal
     currency: Currency
     minor_digits: Annotated[int, msgspec.Meta(ge=0, le=6)]
     meters: tuple[PricedMeter, ...]
+    fees: tuple[MonthlyFee, ...] | UnsetType = UNSET
+    minimum_month: MonthAmount | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _only_in_format_2(self.format, fees=self.fees, minimum_month=self.minimum_month)
+        for price in self.meters:
+            _only_in_format_2(self.format, model=price.model)
+
+
+class Discount(Strict, frozen=True):
+    """Lowers what meters cost, in periods that begin from `from_ms` on and before `until_ms`."""
+
+    id: Name
+    basis_points: BasisPoints
+    """Of what a meter's line costs after the discounts before; 0 for an amount."""
+    amount_micro: Whole
+    """Of each period, taken from the meters in the order of the price book; 0 for a percentage."""
+    currency: Annotated[str, msgspec.Meta(pattern=r"^([A-Z]{3})?\Z")]
+    """Of the amount. It lowers lines of this currency only."""
+    meters: tuple[Name, ...]
+    """Empty: all."""
+    from_ms: Time
+    until_ms: Time
+    reason: Reason
+
+    def __post_init__(self) -> None:
+        if bool(self.basis_points) == bool(self.amount_micro):
+            raise ValueError("a discount is a percentage or an amount, and not 0")
+        if bool(self.amount_micro) != bool(self.currency):
+            raise ValueError("an amount has a currency, a percentage has none")
+        if self.until_ms <= self.from_ms:
+            raise ValueError("a discount ends after it begins")
+
+
+class CreditGrant(Strict, frozen=True):
+    """Credit that pays for periods that begin before it expires."""
+
+    id: Name
+    amount_micro: Annotated[int, msgspec.Meta(ge=1, le=2**62)]
+    currency: Currency
+    granted_ms: Time
+    expires_ms: Time | None
+    reason: Reason
+
+
+class TaxRate(Strict, frozen=True):
+    """Holds for periods that end later than that."""
+
+    from_ms: Time
+    basis_points: BasisPoints
+
+
+class Tax(Strict, frozen=True):
+    """How the tenant is taxed: by the rates of its place, or not at all for the reason given."""
+
+    country: Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{2}\Z")]
+    region: Annotated[str, msgspec.Meta(pattern=r"^[A-Z0-9]{0,3}\Z")]
+    reverse_charge: bool
+    reason: Reason
+    rates: tuple[TaxRate, ...]
+    """By time."""
+
+    def __post_init__(self) -> None:
+        times = [rate.from_ms for rate in self.rates]
+        if times != sorted(set(times)):
+            raise ValueError("rates of tax are in the order of time")
+        if self.reverse_charge and not self.reason:
+            raise ValueError("a reverse charge has a reason")
+
+
+class Terms(Strict, frozen=True):
+    """What a tenant has beside a price book."""
+
+    discounts: Annotated[tuple[Discount, ...], msgspec.Meta(max_length=TERMS_MAX)]
+    """In the order in which they are taken."""
+    credits: Annotated[tuple[CreditGrant, ...], msgspec.Meta(max_length=TERMS_MAX)]
+    tax: Tax | None
+
+    def __post_init__(self) -> None:
+        ids = [*(one.id for one in self.discounts), *(one.id for one in self.credits)]
+        if len(ids) != len(set(ids)):
+            raise ValueError("a discount or a grant stands in the terms twice")
+
+
+NO_TERMS = Terms(discounts=(), credits=(), tax=None)
 
 
 class PricesDocument(Strict, frozen=True):
-    """Which prices a tenant's periods are rated with: those from `effective_from_ms` on, until the next."""
+    """Which prices a tenant's periods are rated with: those from `effective_from_ms` on, until the next. Format 2 has
+    terms, and its invoices have format 2.
+    """
 
-    format: Literal[1]
+    format: Literal[1, 2]
     kind: Literal["prices"]
     tenant: Name
     effective_from_ms: Time
     price_book: PriceBookDocument
+    terms: Terms | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _only_in_format_2(self.format, terms=self.terms)
+        if self.format == 1 and self.price_book.format != 1:
+            raise ValueError("prices of format 1 have a price book of format 1")
 
 
 class ChainEntry(Strict, frozen=True):
@@ -238,6 +398,13 @@ class ChainEntry(Strict, frozen=True):
     document_sha256: Sha256
     at_ms: Time
     hash: Sha256
+
+
+def _only_in_format_2(found: int, **fields: object) -> None:
+    """Format 1 has no such field, format 2 has every one. So what was hashed in format 1 keeps its hash."""
+    for name, value in fields.items():
+        if (value is UNSET) != (found == 1):
+            raise ValueError(f"format {found} has {'no' if found == 1 else 'the'} field {name}")
 
 
 Document = InvoiceDocument | CreditNoteDocument | PricesDocument

@@ -10,7 +10,12 @@ with 12 places) stands in each invoice line:
 
 Prices are graduated: each tier's price holds for the part of the quantity between the bound of the tier before and its
 own `up_to`; bounds and the free allowance count from the first item of the period, so the free part lies in the first
-tiers. A unit is `unit_size` items of the meter (1,000,000 bytes are one MB here). The exact cost of a line is a
+tiers. Format 2 adds other models for a meter (`Model`), fees and a minimum by the month (`penstock.rules.charges`):
+
+    {"format": 2, …, "meters": [{…, "model": "volume"}], "fees": [{"fee": "support", "month": "50.000000"}],
+     "minimum_month": "100.000000"}
+
+A unit is `unit_size` items of the meter (1,000,000 bytes are one MB here). The exact cost of a line is a
 fraction; it is rounded half up to minor units once, and kept in micro-units of the currency. The total is the
 sum of the lines.
 """
@@ -20,13 +25,18 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Self
 
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.invariant import invariant
+from penstock.rules.price_book_fields import decimal, mapping, text, whole
 
-FORMAT = 1
+FORMATS = (1, 2)
+"""1 knows graduated tiers only. 2 adds models, monthly fees and a monthly minimum. Both are read for as long as
+invoices stand on them, with the same hashes.
+"""
 PRICE_PLACES = 12
 PICO = 10**PRICE_PLACES
 """Unit prices are whole multiples of a picounit of the currency."""
@@ -36,13 +46,27 @@ QUANTITY_MAX = 10**38 - 1
 UNIT_PRICE_MAX = 1_000_000
 CENT_DIGITS = 2
 """Places that an amount has at least, where its currency has them."""
-PRICE_TEXT_MAX = 40
-"""Characters of a price: more than the largest price and 12 places need."""
 TIERS_MAX = 100
 METERS_MAX = 100
+FEES_MAX = 20
+MONTH_PLACES = 6
+MONTH_AMOUNT_MAX = 10**9
+"""Of a fee or a minimum, in units of the currency."""
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
-_PRICE = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
 _CURRENCY = re.compile(r"[A-Z]{3}\Z")
+
+
+class Model(StrEnum):
+    """How a meter's quantity becomes an amount."""
+
+    UNIT = "unit"
+    """One price for every item."""
+    GRADUATED = "graduated"
+    """Each item at the price of the tier in which its number lies."""
+    VOLUME = "volume"
+    """All items at the price of the tier in which the whole quantity lies."""
+    PACKAGE = "package"
+    """Blocks of `unit_size` items; one that was begun is paid whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +85,9 @@ class Tier:
         invariant(self.unit_price_pico >= 0, "no price is negative")
 
 
+ONE_TIER = (Model.UNIT, Model.PACKAGE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeterPrice:
     """What one meter costs. `free` items of a period cost nothing; a price is that of `unit_size` items."""
@@ -70,6 +97,7 @@ class MeterPrice:
     unit_size: int
     free: int
     tiers: tuple[Tier, ...]
+    model: Model = Model.GRADUATED
 
     def __post_init__(self) -> None:
         invariant(
@@ -80,12 +108,18 @@ class MeterPrice:
         ends = [tier.up_to for tier in self.tiers[:-1]]
         invariant(None not in ends, "only the last tier has no end")
         invariant(all(a < b for a, b in pairwise(end or 0 for end in ends)), "tiers are in order")
+        invariant(len(self.tiers) == 1 or self.model not in ONE_TIER, "one price, one tier")
 
     def parts(self, quantity: int) -> Iterator["TierPart"]:
         """The quantity divided over the tiers, the free part first; parts of 0 are left out."""
         begin = min(self.free, quantity)
         if begin:
             yield TierPart(quantity=begin, unit_price_pico=0)
+        if self.model is Model.VOLUME:
+            if quantity > begin:
+                price = next(t for t in self.tiers if t.up_to is None or quantity <= t.up_to)
+                yield TierPart(quantity=quantity - begin, unit_price_pico=price.unit_price_pico)
+            return
         for tier in self.tiers:
             end = quantity if tier.up_to is None else min(tier.up_to, quantity)
             if end > begin:
@@ -126,6 +160,18 @@ class Rated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fee:
+    """A flat amount a UTC month, whatever is used."""
+
+    fee: str
+    """Its name."""
+    month_micro: int
+
+    def __post_init__(self) -> None:
+        invariant(0 <= self.month_micro <= MONTH_AMOUNT_MAX * MICRO, "a fee is not negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PriceBook:
     """One version of the prices. Two books with the same hash are the same."""
 
@@ -134,34 +180,51 @@ class PriceBook:
     currency: str
     minor_digits: int
     meters: tuple[MeterPrice, ...]
+    format: int = 1
+    fees: tuple[Fee, ...] = ()
+    minimum_month_micro: int = 0
+    """What a UTC month costs at least, before credits and tax. 0: nothing."""
 
     def __post_init__(self) -> None:
         invariant(0 <= self.minor_digits <= 6, "minor units are 1 to a millionth of the currency")
+        invariant(self.format in FORMATS, "a book has a known format")
+        invariant(0 <= self.minimum_month_micro <= MONTH_AMOUNT_MAX * MICRO, "a minimum is not negative")
+        plain = not self.fees and not self.minimum_month_micro
+        graduated = all(price.model is Model.GRADUATED for price in self.meters)
+        invariant(self.format != 1 or (plain and graduated), "format 1 has graduated tiers and nothing else")
+        invariant(len({fee.fee for fee in self.fees}) == len(self.fees), "a fee stands in a book once")
         invariant(self.version >= 1, "versions count from 1")
         names = [price.meter for price in self.meters]
         invariant(0 < len(names) == len(set(names)), "a price book has one price a meter")
 
     def document(self) -> dict[str, Any]:
         """The canonical document."""
+        meters = [
+            {
+                "meter": price.meter,
+                "unit": price.unit,
+                "unit_size": price.unit_size,
+                "free": price.free,
+                "tiers": [
+                    {"up_to": tier.up_to, "unit_price": price_text(tier.unit_price_pico)}
+                    for tier in price.tiers
+                ],
+                **({} if self.format == 1 else {"model": price.model.value}),
+            }
+            for price in self.meters
+        ]
+        added: dict[str, Any] = {
+            "fees": [{"fee": fee.fee, "month": micro_text(fee.month_micro)} for fee in self.fees],
+            "minimum_month": micro_text(self.minimum_month_micro),
+        }
         return {
-            "format": FORMAT,
+            "format": self.format,
             "name": self.name,
             "version": self.version,
             "currency": self.currency,
             "minor_digits": self.minor_digits,
-            "meters": [
-                {
-                    "meter": price.meter,
-                    "unit": price.unit,
-                    "unit_size": price.unit_size,
-                    "free": price.free,
-                    "tiers": [
-                        {"up_to": tier.up_to, "unit_price": price_text(tier.unit_price_pico)}
-                        for tier in price.tiers
-                    ],
-                }
-                for price in self.meters
-            ],
+            "meters": meters,
+            **({} if self.format == 1 else added),
         }
 
     @property
@@ -173,30 +236,42 @@ class PriceBook:
     @classmethod
     def read(cls, document: object) -> Self:
         """The book of a document. Raises `InvalidRequest` naming the field that is wrong."""
-        fields = _mapping(document, "price book")
-        if type(fields.get("format")) is not int or fields["format"] != FORMAT:
-            raise InvalidRequest(f"price book: format {fields.get('format')!r}, {FORMAT} required")
+        fields = mapping(document, "price book")
+        book_format = fields.get("format")
+        if type(book_format) is not int or book_format not in FORMATS:
+            raise InvalidRequest(f"price book: format {book_format!r}, 1 or 2 required")
         meters = fields.get("meters")
         if not isinstance(meters, list) or not 0 < len(meters) <= METERS_MAX:
             raise InvalidRequest(f"price book: meters must be a list of 1 to {METERS_MAX}")
-        prices = tuple(_meter_price(entry, f"meters[{index}]") for index, entry in enumerate(meters))
+        prices = tuple(
+            _meter_price(entry, f"meters[{index}]", book_format) for index, entry in enumerate(meters)
+        )
         names = [price.meter for price in prices]
         if len(names) != len(set(names)):
             raise InvalidRequest("price book: a meter stands in it twice")
         return cls(
-            name=_text(fields, "name", _NAME, "price book"),
-            version=_whole(fields, "version", 1, 10**9, "price book"),
-            currency=_text(fields, "currency", _CURRENCY, "price book"),
-            minor_digits=_whole(fields, "minor_digits", 0, 6, "price book"),
+            name=text(fields, "name", _NAME, "price book"),
+            version=whole(fields, "version", 1, 10**9, "price book"),
+            currency=text(fields, "currency", _CURRENCY, "price book"),
+            minor_digits=whole(fields, "minor_digits", 0, 6, "price book"),
             meters=prices,
+            format=book_format,
+            **_monthly(fields, book_format),
         )
 
 
 def line_amount_micro(price: MeterPrice, quantity: int, minor_digits: int) -> int:
     """What `quantity` items cost, rounded half up to minor units, in micro-units. Raises `InvariantBroken` below 0."""
     invariant(0 <= quantity <= QUANTITY_MAX, "a quantity is a whole number from 0 on")
+    if price.model is Model.PACKAGE:
+        blocks = -(-max(0, quantity - price.free) // price.unit_size)
+        return rounded_micro(blocks * price.tiers[0].unit_price_pico, PICO, minor_digits)
     numerator = sum(part.quantity * part.unit_price_pico for part in price.parts(quantity))
-    denominator = price.unit_size * PICO
+    return rounded_micro(numerator, price.unit_size * PICO, minor_digits)
+
+
+def rounded_micro(numerator: int, denominator: int, minor_digits: int) -> int:
+    """numerator / denominator units of the currency, not negative: rounded half up to minor units, in micro-units."""
     minor = (2 * numerator * 10**minor_digits + denominator) // (2 * denominator)
     return int(minor * (MICRO // 10**minor_digits))
 
@@ -284,6 +359,11 @@ def price_text(unit_price_pico: int) -> str:
     return f"{unit_price_pico // PICO}.{unit_price_pico % PICO:012d}"
 
 
+def micro_text(amount_micro: int) -> str:
+    """An amount of a month with its 6 places."""
+    return f"{amount_micro // MICRO}.{amount_micro % MICRO:06d}"
+
+
 def amount_text(amount_micro: int, minor_digits: int = 2) -> str:
     """An amount with the places of the currency: `1234.50`. It must be whole minor units."""
     scale = MICRO // 10**minor_digits
@@ -311,74 +391,74 @@ def unit_text(meter: str, unit: str, unit_size: int) -> str:
     return unit if unit_size == 1 else f"{unit} of {unit_size:,} {items}"
 
 
-def _meter_price(entry: object, where: str) -> MeterPrice:
-    fields = _mapping(entry, where)
+def _monthly(fields: Mapping[str, Any], book_format: int) -> dict[str, Any]:
+    """Fees and minimum of a book of format 2."""
+    unknown = sorted({"fees", "minimum_month"} & fields.keys())
+    if book_format == 1:
+        if unknown:
+            raise InvalidRequest(f"price book: {unknown[0]} is of format 2, this book says 1")
+        return {}
+    fees = fields.get("fees", [])
+    if not isinstance(fees, list) or len(fees) > FEES_MAX:
+        raise InvalidRequest(f"price book: fees must be a list of at most {FEES_MAX}")
+    read = []
+    for index, entry in enumerate(fees):
+        where = f"fees[{index}]"
+        fee = mapping(entry, where)
+        month = decimal(fee.get("month"), f"{where}.month", MONTH_PLACES, MONTH_AMOUNT_MAX)
+        read.append(Fee(fee=text(fee, "fee", _NAME, where), month_micro=month))
+    if len({fee.fee for fee in read}) != len(read):
+        raise InvalidRequest("price book: a fee stands in it twice")
+    minimum = decimal(fields.get("minimum_month", "0"), "minimum_month", MONTH_PLACES, MONTH_AMOUNT_MAX)
+    return {"fees": tuple(read), "minimum_month_micro": minimum}
+
+
+def _model(fields: Mapping[str, Any], where: str, book_format: int) -> Model:
+    if book_format == 1:
+        if "model" in fields:
+            raise InvalidRequest(f"price book: {where}.model is of format 2, this book says 1")
+        return Model.GRADUATED
+    value = fields.get("model")
+    if not isinstance(value, str) or value not in (*Model,):
+        raise InvalidRequest(f"price book: {where}.model {value!r} is none of {', '.join(Model)}")
+    return Model(value)
+
+
+def _meter_price(entry: object, where: str, book_format: int) -> MeterPrice:
+    fields = mapping(entry, where)
+    model = _model(fields, where, book_format)
     tiers = fields.get("tiers")
     if not isinstance(tiers, list) or not 0 < len(tiers) <= TIERS_MAX:
         raise InvalidRequest(f"price book: {where}.tiers must be a list of 1 to {TIERS_MAX}")
     read = tuple(_tier(tier, f"{where}.tiers[{index}]") for index, tier in enumerate(tiers))
     if read[-1].up_to is not None:
         raise InvalidRequest(f"price book: {where}: the last tier must have no end (up_to null)")
+    if len(read) > 1 and model in ONE_TIER:
+        raise InvalidRequest(f"price book: {where}: the model {model} has one tier")
     before = 0
     for index, tier in enumerate(read[:-1]):
         if tier.up_to is None or tier.up_to <= before:
             raise InvalidRequest(f"price book: {where}.tiers[{index}].up_to must be a number above {before}")
         before = tier.up_to
     return MeterPrice(
-        meter=_text(fields, "meter", _NAME, where),
-        unit=_text(fields, "unit", re.compile(r"[A-Za-z]{1,20}\Z"), where),
-        unit_size=_whole(fields, "unit_size", 1, 10**15, where),
-        free=_whole(fields, "free", 0, QUANTITY_MAX, where),
+        meter=text(fields, "meter", _NAME, where),
+        unit=text(fields, "unit", re.compile(r"[A-Za-z]{1,20}\Z"), where),
+        unit_size=whole(fields, "unit_size", 1, 10**15, where),
+        free=whole(fields, "free", 0, QUANTITY_MAX, where),
         tiers=read,
+        model=model,
     )
 
 
 def _tier(entry: object, where: str) -> Tier:
-    fields = _mapping(entry, where)
+    fields = mapping(entry, where)
     up_to = fields.get("up_to")
     return Tier(
-        up_to=None if up_to is None else _whole(fields, "up_to", 1, QUANTITY_MAX, where),
+        up_to=None if up_to is None else whole(fields, "up_to", 1, QUANTITY_MAX, where),
         unit_price_pico=_price(fields.get("unit_price"), where),
     )
 
 
 def _price(value: object, where: str) -> int:
-    """Picounits of a price as decimal text; a number of JSON would be a float."""
-    if not isinstance(value, str) or len(value) > PRICE_TEXT_MAX:
-        raise InvalidRequest(
-            f'price book: {where}.unit_price must be decimal text such as "0.002", not {value!r}'
-        )
-    match = _PRICE.fullmatch(value)
-    if match is None:
-        raise InvalidRequest(f"price book: {where}.unit_price {value!r} is no decimal number")
-    whole, places = match[1], (match[2] or "").rstrip("0")
-    if len(places) > PRICE_PLACES:
-        raise InvalidRequest(f"price book: {where}.unit_price {value!r} has more than {PRICE_PLACES} places")
-    pico: int = int(whole) * PICO + int(places.ljust(PRICE_PLACES, "0"))
-    if pico > UNIT_PRICE_MAX * PICO:
-        raise InvalidRequest(
-            f"price book: {where}.unit_price {value!r} is not between 0 and {UNIT_PRICE_MAX}"
-        )
-    return pico
-
-
-def _mapping(value: object, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise InvalidRequest(f"price book: {where} must be an object, not {type(value).__name__}")
-    return value
-
-
-def _whole(fields: Mapping[str, Any], name: str, least: int, most: int, where: str) -> int:
-    value = fields.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise InvalidRequest(
-            f"price book: {where}.{name} must be a whole number from {least} to {most}, not {value!r}"
-        )
-    return value
-
-
-def _text(fields: Mapping[str, Any], name: str, pattern: re.Pattern[str], where: str) -> str:
-    value = fields.get(name)
-    if not isinstance(value, str) or not pattern.match(value):
-        raise InvalidRequest(f"price book: {where}.{name} {value!r} does not match {pattern.pattern}")
-    return value
+    """Picounits of a price."""
+    return decimal(value, f"{where}.unit_price", PRICE_PLACES, UNIT_PRICE_MAX)

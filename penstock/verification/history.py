@@ -12,13 +12,12 @@ from penstock.contract.documents import (
     PricesDocument,
     chain_hash,
     document_sha256,
-    plain,
     read_document,
 )
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.ids import TopicPartition
 from penstock.records.cut import CutEnd, cut_sha256
-from penstock.rules.rating import PriceBook
+from penstock.verification.charges_check import AssignedPrices
 from penstock.verification.claims import cut_ends, where_of
 from penstock.verification.commitments import ChainPoint, Commitments, KeptCut, Notes
 from penstock.verification.findings import Kind, Problem
@@ -278,8 +277,8 @@ def before_of(previous: InvoiceDocument | None) -> dict[Any, CutEnd]:
 
 def check_prices(
     invoice: InvoiceDocument, position: ChainPosition, chain: BillingChain, price_book_sha256: str | None
-) -> tuple[PriceBook | None, list[Problem]]:
-    """The book that the invoice must be rated with, and what is wrong with it."""
+) -> tuple[AssignedPrices | None, list[Problem]]:
+    """The prices that the invoice must be rated with, and what is wrong with them."""
     problems: list[Problem] = []
     due: int | None = None
     for sequence, prices in chain.prices.items():
@@ -291,7 +290,8 @@ def check_prices(
         message = "no prices were assigned for its period"
         return None, [Problem(kind=Kind.PRICE_DIFFERS, where=invoice.id, message=message)]
     prices = chain.prices[due]
-    book = PriceBook.read(plain(prices.price_book))
+    assigned = AssignedPrices.of(prices)
+    book = assigned.book
     where = f"price book {book.name} {book.version}"
     kept = position.previous_cut
     if kept is None and position.previous is None:
@@ -334,7 +334,23 @@ def check_prices(
             problems.append(_price(where, f"the invoice names {what} {said}, {is_due} is assigned"))
     if price_book_sha256 is not None and book.sha256 != price_book_sha256:
         problems.append(_price(where, f"has the hash {book.sha256}, {price_book_sha256} was promised"))
-    return book, problems
+    return assigned, problems
+
+
+def earlier_prices(chain: BillingChain, prices: AssignedPrices) -> list[PricesDocument]:
+    """Those that the chain assigned before these."""
+    found = []
+    for _, document in sorted(chain.prices.items()):
+        if document_sha256(document) == prices.sha256:
+            break
+        found.append(document)
+    return found
+
+
+def notes_since_previous(chain: BillingChain, position: ChainPosition) -> list[CreditNoteDocument]:
+    """The credit notes between the previous invoice's entry and this invoice's."""
+    first = 0 if position.previous is None else position.previous.sequence
+    return [note for at, note in sorted(chain.credit_notes.items()) if first < at < position.entry.sequence]
 
 
 def credits_of(chain: BillingChain, invoice: InvoiceDocument) -> list[CreditNoteDocument]:

@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 from reprlib import Repr
 from typing import Any
 
-from penstock.contract.documents import CreditNoteDocument, InvoiceDocument, document_sha256
+from msgspec import UNSET
+
+from penstock.contract.documents import CreditNoteDocument, InvoiceDocument, document_sha256, plain
 from penstock.contract.errors import InvalidRequest
 from penstock.rules.rating import PriceBook, RatedLine, credit, credit_line_id, line_id, rate, shown_amount
 from penstock.rules.timestamps import moment_of
@@ -23,8 +25,8 @@ _SHORT.maxlevel = 2
 _SHORT.maxstring = _SHORT.maxother = 120
 
 
-def check_lines(invoice: InvoiceDocument, book: PriceBook) -> Iterator[Problem]:
-    """Each line is the sum of what the invoice counts, at the prices; the total is the sum of the lines."""
+def check_lines(invoice: InvoiceDocument, book: PriceBook, due_total_micro: int) -> Iterator[Problem]:
+    """Each line is the sum of what the invoice counts, at the prices; the total is the sum of lines and charges."""
     rated = rate(book, billed_quantities(invoice))
     if [line.meter for line in invoice.lines] != [line.meter for line in rated.lines]:
         said = ", ".join(line.meter for line in invoice.lines)
@@ -67,18 +69,19 @@ def check_lines(invoice: InvoiceDocument, book: PriceBook) -> Iterator[Problem]:
                 where=where,
                 message=f"{money(billed.amount_micro)} on the invoice, {money(line.amount_micro)} by the prices",
             )
-    summed = sum(line.amount_micro for line in invoice.lines)
+    charges = () if invoice.charges is UNSET else invoice.charges
+    summed = sum(line.amount_micro for line in invoice.lines) + sum(one.amount_micro for one in charges)
     if invoice.total_micro != summed:
         yield Problem(
             kind=Kind.TOTAL_DIFFERS,
             where=invoice.id,
             message=f"the total is {money(invoice.total_micro)}, its lines add up to {money(summed)}",
         )
-    elif invoice.total_micro != rated.total_micro:
+    elif invoice.total_micro != due_total_micro:
         yield Problem(
             kind=Kind.TOTAL_DIFFERS,
             where=invoice.id,
-            message=f"the total is {money(invoice.total_micro)}, {money(rated.total_micro)} by the prices",
+            message=f"the total is {money(invoice.total_micro)}, {money(due_total_micro)} by the prices",
         )
 
 
@@ -170,6 +173,8 @@ def check_shown(
         ],
         "credited_micro": sum(note.total_micro for note in credits),
     }
+    if invoice.charges is not UNSET:
+        due["charges"] = [plain(one) for one in invoice.charges]
     for name, value in due.items():
         said = shown.get(name)
         if isinstance(value, datetime):
@@ -223,6 +228,7 @@ def make_report(
     findings: Sequence[PartitionFinding],
     problems: Sequence[Problem],
     *,
+    due_total_micro: int,
     head: ChainPoint,
     receipts: Sequence[str] = (),
 ) -> Report:
@@ -276,7 +282,7 @@ def make_report(
         partitions=tuple(findings),
         lines=tuple(lines),
         billed_total_micro=invoice.total_micro,
-        due_total_micro=sum(line.amount_micro for line in rated.values()),
+        due_total_micro=due_total_micro,
         credited_total_micro=sum(note.total_micro for note in credits),
         receipts=tuple(receipts),
         problems=tuple(together),

@@ -12,7 +12,7 @@ from penstock.receipts import Receipts
 from penstock.records.seal import Seal
 from penstock.records.stamp import STAMP_BYTES, StampCorrupt, stamp_seed, unpack_stamp
 from penstock.rules.names import AUDIT_TOPIC
-from penstock.verification import history, invoice_check
+from penstock.verification import charges_check, history, invoice_check
 from penstock.verification.claims import PartitionClaim, claims_of, where_of
 from penstock.verification.commitments import NOTHING_NOTED, Commitments, Notes
 from penstock.verification.findings import Kind, Problem, Report, Verdict
@@ -137,14 +137,24 @@ def _prove_once(
         problems += history.check_previous(invoice, previous, position, commitments)
     first_of_all = position.previous is None and (position.cut is None or not position.cut.start_ms)
     before = None if previous is None and not first_of_all else history.before_of(previous)
-    book, wrong_prices = history.check_prices(invoice, position, chain, price_book_sha256)
+    prices, wrong_prices = history.check_prices(invoice, position, chain, price_book_sha256)
     problems += wrong_prices
-    if book is None:
+    if prices is None:
         raise InvalidRequest(f"{invoice_id}: {wrong_prices[0].message}")
     credits = history.credits_of(chain, invoice)
     problems += history.check_credit_documents(invoice, credits)
-    problems += invoice_check.check_lines(invoice, book)
-    problems += invoice_check.check_credits(invoice, book, credits)
+    quantities = invoice_check.billed_quantities(invoice)
+    returned = charges_check.returned_by(history.notes_since_previous(chain, position))
+    due = charges_check.due_charges(invoice, prices, quantities, previous, returned)
+    problems += invoice_check.check_lines(invoice, prices.book, due.charged.total_micro)
+    problems += charges_check.check_charges(invoice, prices, due)
+    problems += charges_check.check_grants(
+        invoice, prices, history.earlier_prices(chain, prices), previous, returned
+    )
+    if prices.format == 1:
+        problems += invoice_check.check_credits(invoice, prices.book, credits)
+    else:
+        problems += charges_check.check_charged_credits(invoice, prices, due, quantities, credits)
     problems += invoice_check.check_shown(documents.invoice(invoice_id), invoice, credits)
     seen_later = _seen_later(invoice, view)
     claims, wrong_claims = claims_of(invoice, before, commitments, credits, seen_later)
@@ -163,7 +173,15 @@ def _prove_once(
         problems += wrong_receipts
     findings = [check.finding for check in checks]
     return invoice_check.make_report(
-        invoice, book, credits, claims, findings, problems, head=chain.head, receipts=notes_on_receipts
+        invoice,
+        prices.book,
+        credits,
+        claims,
+        findings,
+        problems,
+        due_total_micro=due.charged.total_micro,
+        head=chain.head,
+        receipts=notes_on_receipts,
     )
 
 

@@ -189,7 +189,7 @@ LAST = {"up_to": None, "unit_price": "1"}
     ("document", "named"),
     [
         ([], "object"),
-        (_with(format=2), "format"),
+        (_with(format=3), "format"),
         (_with(format=True), "format"),
         (_with(currency="usd"), "currency"),
         (_with(version=0), "version"),

@@ -2,9 +2,11 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import UNSET
 
 from penstock.contract.documents import (
     NO_HASH,
@@ -13,16 +15,19 @@ from penstock.contract.documents import (
     InvoiceDocument,
     PricesDocument,
     Strict,
+    Terms,
     chain_hash,
     document_sha256,
+    plain,
     read_document,
 )
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.records.cut import cut_sha256
 from penstock.records.seal import Seal
+from penstock.rules.charges import ChargedCredit, charge, charge_id, credit_charged, rests_of
 from penstock.rules.odometer import Odometer
-from penstock.rules.rating import PriceBook, credit, credit_line_id, line_id, rate
+from penstock.rules.rating import Credited, PriceBook, credit, credit_line_id, line_id, rate
 from penstock.rules.usage_folding import UsageFold
 from penstock.verification.claims import cut_ends
 from penstock.verification.commitments import (
@@ -52,7 +57,13 @@ class Service:
     `cuts` and `losses` are the brokers'.
     """
 
-    def __init__(self, *logs: StoredLog, book: PriceBook = BOOK, begins_ms: int = BEGIN_MS) -> None:
+    def __init__(
+        self,
+        *logs: StoredLog,
+        book: PriceBook = BOOK,
+        begins_ms: int = BEGIN_MS,
+        terms: Terms | None = None,
+    ) -> None:
         self.logs = list(logs)
         self.gone: list[StoredLog] = []
         """Logs of deleted topics, each until a cut has counted it."""
@@ -64,18 +75,19 @@ class Service:
         self.cuts: list[KeptCut] = []
         self.losses: list[KeptLoss] = []
         self.period_begins_ms = begins_ms
-        self.assign(book, begins_ms)
+        self.assign(book, begins_ms, terms)
 
     # -- what an honest service does ---------------------------------------------------------------------------
 
-    def assign(self, book: PriceBook, from_ms: int) -> None:
-        """Prices for periods from then on."""
+    def assign(self, book: PriceBook, from_ms: int, terms: Terms | None = None) -> None:
+        """Prices for periods from then on; of format 2 with `terms`."""
         self.book = book
+        priced = {"format": 1} if terms is None else {"format": 2, "terms": plain(terms)}
         self._enter(
             "prices",
             f"pa_{len(self.chain_items) + 1}",
             {
-                "format": 1,
+                **priced,
                 "kind": "prices",
                 "tenant": TENANT,
                 "effective_from_ms": from_ms,
@@ -156,10 +168,47 @@ class Service:
         for one in credits:
             self.credit(*one)
         self.documents[invoice] = document
+        self.charge(document)
         self._enter("invoice", invoice, document, end_ms + 60_000)
         self.shown[invoice] = shown(document, [])
         self.period_begins_ms = end_ms
         return invoice
+
+    def charge(self, document: dict[str, Any]) -> None:
+        """Put the charges that are due into an invoice whose prices have format 2."""
+        prices = self._prices_for(document["period_start_ms"])
+        if prices.terms is UNSET:
+            return
+        before = None if document["previous"] is None else self.documents[document["previous"]["id"]]
+        names = [item["object_id"] for item in self.chain_items]
+        at = names.index(document["id"]) if document["id"] in names else len(names)
+        since = 0 if before is None else names.index(before["id"])
+        back: dict[str, int] = {}
+        for item in self.chain_items[since:at]:
+            for one in (item["document"] or {}).get("charges", []):
+                if one["kind"] == "credit":
+                    back[one["name"]] = back.get(one["name"], 0) + one["amount_micro"]
+        left = {
+            one["grant"]: one["before_micro"] - one["used_micro"]
+            for one in (before or {}).get("balances", [])
+        }
+        book = PriceBook.read(plain(prices.price_book))
+        found = charge(
+            book,
+            prices.terms,
+            {line["meter"]: line["amount_micro"] for line in document["lines"]},
+            (document["period_start_ms"], document["period_end_ms"]),
+            rests_of(prices.terms, left, back),
+        )
+        document.update(
+            format=2,
+            charges=[
+                {**asdict(one), "id": charge_id(document["id"], one.key, document_sha256(prices))}
+                for one in found.charges
+            ],
+            balances=[asdict(one) for one in found.balances],
+            total_micro=found.total_micro,
+        )
 
     def credit(self, invoice: str, log: StoredLog, first: int, messages: int, size: int) -> None:
         """A credit note for what was lost of one partition from `first` on."""
@@ -177,9 +226,26 @@ class Service:
             for line in note["lines"]:
                 billed[line["meter"]] -= line["quantity"]
         name = f"cn_{len(notes) + 1}"
-        credited = credit(self.book, billed, {"messages_in": messages, "bytes_in": size})
+        lost = {"messages_in": messages, "bytes_in": size}
+        prices = self._prices_for(document["period_start_ms"])
+        credited: Credited | ChargedCredit
+        added: dict[str, Any] = {}
+        if prices.terms is UNSET:
+            credited = credit(self.book, billed, lost)
+        else:
+            amounts = {line["meter"]: line["amount_micro"] for line in document["lines"]}
+            for earlier in mine:
+                for line in earlier["lines"]:
+                    amounts[line["meter"]] -= line["amount_micro"]
+            rests = {one["grant"]: one["before_micro"] for one in document["balances"]}
+            period = (document["period_start_ms"], document["period_end_ms"])
+            credited = credit_charged(
+                PriceBook.read(plain(prices.price_book)), prices.terms, period, rests, amounts, billed, lost
+            )
+            added = {"charges": [asdict(one) for one in credited.changes]}
         note = {
-            "format": 1,
+            "format": document["format"],
+            **added,
             "kind": "credit_note",
             "id": name,
             "number": len(notes) + 1,
@@ -297,6 +363,14 @@ class Service:
 
     def _document_of(self, number: int) -> dict[str, Any] | None:
         return self.documents.get(f"inv_{number}")
+
+    def _prices_for(self, begins_ms: int) -> PricesDocument:
+        found = [
+            item["document"]
+            for item in self.chain_items
+            if item["kind"] == "prices" and item["document"]["effective_from_ms"] <= begins_ms
+        ]
+        return read_document(found[-1], PricesDocument, "test")
 
     def _book_for(self, begins_ms: int) -> PriceBook:
         found = [
@@ -443,6 +517,7 @@ def shown(document: Mapping[str, Any], notes: Sequence[Mapping[str, Any]]) -> di
         ],
         "credit_notes": [{name: note[name] for name in ("id", "number", "total_micro")} for note in notes],
         "credited_micro": sum(note["total_micro"] for note in notes),
+        "charges": copy.deepcopy(document.get("charges", [])),
     }
 
 

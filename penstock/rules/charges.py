@@ -1,0 +1,292 @@
+"""What an invoice costs beside its meters: fees, discounts, a minimum, credits and tax. Pure, in integers.
+
+From the amounts of the meters on, in this order; each line is rounded half up to minor units once:
+
+1. *fees*: a flat amount a month, for the tenant's part of it;
+2. *discounts*, in their order: each lowers what its meters still cost, meter by meter in the order of the price book;
+3. the *minimum*: what meters and fees, less discounts, lack of the month's minimum, for the tenant's part of it;
+4. *credits* pay for the rest: the grant that expires soonest first, then the oldest;
+5. *tax* on what is left.
+
+No line takes more than there is, so no total is negative. A meter that costs less never makes the total higher.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.contract.documents import CreditGrant, Discount, Tax, Terms
+from penstock.contract.invariant import invariant
+from penstock.rules.proration import MONTH_PARTS, month_parts
+from penstock.rules.rating import MICRO, CreditedLine, PriceBook, line_amount_micro, rounded_micro
+
+ChargeKind = Literal["fee", "discount", "minimum", "credit", "tax"]
+WHOLE_POINTS = 10_000
+"""Basis points of the whole."""
+MINIMUM = "minimum"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """A line that is no meter's, as `penstock.contract.documents.BilledCharge` says it."""
+
+    kind: ChargeKind
+    name: str
+    meter: str
+    base_micro: int
+    basis_points: int
+    amount_micro: int
+    reason: str
+
+    @property
+    def key(self) -> tuple[ChargeKind, str, str]:
+        """What tells the charges of an invoice apart."""
+        return self.kind, self.name, self.meter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balance:
+    """What was taken of one grant."""
+
+    grant: str
+    before_micro: int
+    used_micro: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charged:
+    """`total_micro` is the sum of the meters' amounts and the charges; `balances` in the order of use."""
+
+    charges: tuple[Charge, ...]
+    balances: tuple[Balance, ...]
+    total_micro: int
+
+
+def charge(
+    book: PriceBook,
+    terms: Terms,
+    amounts: Mapping[str, int],
+    period_ms: tuple[int, int],
+    rests: Mapping[str, int],
+) -> Charged:
+    """The charges of a period [start, end) whose meters cost `amounts` (whole minor units, by meter).
+
+    `rests`: what is left of each grant of the terms.
+    """
+    invariant(all(amount >= 0 for amount in amounts.values()), "no meter costs less than nothing")
+    parts = month_parts(*period_ms)
+    charges = [
+        Charge(
+            kind="fee",
+            name=fee.fee,
+            meter="",
+            base_micro=fee.month_micro,
+            basis_points=0,
+            amount_micro=rounded_micro(fee.month_micro * parts, MICRO * MONTH_PARTS, book.minor_digits),
+            reason="",
+        )
+        for fee in book.fees
+    ]
+    left = {price.meter: amounts.get(price.meter, 0) for price in book.meters}
+    due = sum(left.values()) + sum(one.amount_micro for one in charges)
+    for discount in terms.discounts:
+        if discount.from_ms <= period_ms[0] < discount.until_ms:
+            for one in _discounted(book, discount, left):
+                left[one.meter] += one.amount_micro
+                due += one.amount_micro
+                charges.append(one)
+    least = rounded_micro(book.minimum_month_micro * parts, MICRO * MONTH_PARTS, book.minor_digits)
+    if least > due:
+        charges.append(
+            Charge(
+                kind="minimum",
+                name=MINIMUM,
+                meter="",
+                base_micro=least,
+                basis_points=0,
+                amount_micro=least - due,
+                reason="",
+            )
+        )
+        due = least
+    balances = []
+    for grant in in_order_of_use(terms.credits):
+        rest = rests[grant.id]
+        used = 0
+        if is_usable(grant, book, period_ms[0]):
+            used = min(due, _whole_minor(rest, book.minor_digits))
+        balances.append(Balance(grant=grant.id, before_micro=rest, used_micro=used))
+        if used:
+            charges.append(
+                Charge(
+                    kind="credit",
+                    name=grant.id,
+                    meter="",
+                    base_micro=rest,
+                    basis_points=0,
+                    amount_micro=-used,
+                    reason=grant.reason,
+                )
+            )
+            due -= used
+    if terms.tax is not None:
+        tax = _taxed(book, terms.tax, due, period_ms[1])
+        charges.append(tax)
+        due += tax.amount_micro
+    return Charged(charges=tuple(charges), balances=tuple(balances), total_micro=due)
+
+
+def in_order_of_use(grants: Sequence[CreditGrant]) -> list[CreditGrant]:
+    """The soonest to expire first, then the oldest; those that never expire last."""
+    return sorted(
+        grants,
+        key=lambda grant: (grant.expires_ms is None, grant.expires_ms or 0, grant.granted_ms, grant.id),
+    )
+
+
+def is_expired(grant: CreditGrant, period_start_ms: int) -> bool:
+    """Whether it pays for no period that begins then or later."""
+    return grant.expires_ms is not None and grant.expires_ms <= period_start_ms
+
+
+def is_usable(grant: CreditGrant, book: PriceBook, period_start_ms: int) -> bool:
+    """Whether it pays for this period. There is no exchange of currencies."""
+    return grant.currency == book.currency and not is_expired(grant, period_start_ms)
+
+
+def rests_of(
+    terms: Terms, after_previous: Mapping[str, int], returned: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """What is left of each grant: what the previous invoice left, or all of a grant that is new, and what credit notes
+    have returned since.
+    """
+    back = {} if returned is None else returned
+    return {
+        grant.id: after_previous.get(grant.id, grant.amount_micro) + back.get(grant.id, 0)
+        for grant in terms.credits
+    }
+
+
+def charge_id(invoice: str, key: tuple[str, str, str], prices_sha256: str) -> str:
+    """The id of a charge: `ic_` and 32 hex digits. `prices_sha256` is that of the tenant's prices document."""
+    # Names hold no line ends, so no two keys are one text.
+    return "ic_" + _digest(f"penstock charge 1\n{invoice}\n{prices_sha256}\n" + "\n".join(key) + "\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChargeChange:
+    """What a charge is higher by after meters were lowered."""
+
+    kind: ChargeKind
+    name: str
+    meter: str
+    amount_micro: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChargedCredit:
+    """A credit note's lines and changes, and what it takes off: its lines less the changes. Never negative."""
+
+    lines: tuple[CreditedLine, ...]
+    changes: tuple[ChargeChange, ...]
+    total_micro: int
+
+
+def credit_charged(
+    book: PriceBook,
+    terms: Terms,
+    period_ms: tuple[int, int],
+    rests: Mapping[str, int],
+    amounts: Mapping[str, int],
+    billed: Mapping[str, int],
+    lost: Mapping[str, int],
+) -> ChargedCredit:
+    """What an invoice costs less when `lost` of `billed` never became part of the log.
+
+    The difference of two ratings of the whole invoice. `amounts` and `billed` are what its meters still cost and count
+    after earlier credit notes, `rests` those of the invoice. By volume a smaller quantity may cost more: a loss never
+    makes a meter dearer.
+    """
+    lines = []
+    after = dict(amounts)
+    for price in book.meters:
+        quantity, whole = lost.get(price.meter, 0), billed.get(price.meter, 0)
+        invariant(0 <= quantity <= whole, "no more is credited than was billed")
+        if quantity:
+            cost = line_amount_micro(price, whole - quantity, book.minor_digits)
+            after[price.meter] = min(amounts[price.meter], cost)
+            lines.append(
+                CreditedLine(
+                    meter=price.meter,
+                    unit=price.unit,
+                    unit_size=price.unit_size,
+                    quantity=quantity,
+                    amount_micro=amounts[price.meter] - after[price.meter],
+                )
+            )
+    first, then = charge(book, terms, amounts, period_ms, rests), charge(book, terms, after, period_ms, rests)
+    invariant(then.total_micro <= first.total_micro, "what costs less makes nothing dearer")
+    return ChargedCredit(
+        lines=tuple(lines),
+        changes=tuple(_changes(first, then)),
+        total_micro=first.total_micro - then.total_micro,
+    )
+
+
+def _changes(first: Charged, then: Charged) -> Iterator[ChargeChange]:
+    before = {one.key: one.amount_micro for one in first.charges}
+    after = {one.key: one.amount_micro for one in then.charges}
+    for key in dict.fromkeys([*before, *after]):
+        difference = after.get(key, 0) - before.get(key, 0)
+        if difference:
+            yield ChargeChange(kind=key[0], name=key[1], meter=key[2], amount_micro=difference)
+
+
+def _discounted(book: PriceBook, discount: Discount, left: Mapping[str, int]) -> Iterator[Charge]:
+    if discount.amount_micro and discount.currency != book.currency:
+        return
+    rest = _whole_minor(discount.amount_micro, book.minor_digits)
+    for price in book.meters:
+        base = left[price.meter]
+        if discount.meters and price.meter not in discount.meters:
+            continue
+        if discount.basis_points:
+            taken = rounded_micro(base * discount.basis_points, MICRO * WHOLE_POINTS, book.minor_digits)
+        else:
+            taken = min(rest, base)
+            rest -= taken
+        if taken:
+            yield Charge(
+                kind="discount",
+                name=discount.id,
+                meter=price.meter,
+                base_micro=base,
+                basis_points=discount.basis_points,
+                amount_micro=-taken,
+                reason=discount.reason,
+            )
+
+
+def _taxed(book: PriceBook, tax: Tax, due: int, period_end_ms: int) -> Charge:
+    rates = [rate.basis_points for rate in tax.rates if rate.from_ms < period_end_ms]
+    points = 0 if tax.reverse_charge or not rates else rates[-1]
+    return Charge(
+        kind="tax",
+        name=f"{tax.country}-{tax.region}" if tax.region else tax.country,
+        meter="",
+        base_micro=due,
+        basis_points=points,
+        amount_micro=rounded_micro(due * points, MICRO * WHOLE_POINTS, book.minor_digits),
+        reason=tax.reason,
+    )
+
+
+def _whole_minor(amount_micro: int, minor_digits: int) -> int:
+    """The amount without what is less than a minor unit."""
+    scale: int = MICRO // 10**minor_digits
+    return amount_micro // scale * scale
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

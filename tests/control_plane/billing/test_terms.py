@@ -1,0 +1,233 @@
+"""Terms of a tenant: they hold from its next period on, are in its chain, and its invoices are rated with them."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from billing import chain_actions, previews, price_actions, terms_actions
+from billing.models import BillingEntry, CreditNote, Cut, Invoice, PriceBook, TenantTerms
+from control_plane.audit import queries as audit
+from control_plane.rest import billing_shapes as shapes
+from penstock.contract import documents
+from penstock.contract.errors import InvalidRequest, NotFound
+from penstock.rules import rating
+from penstock.rules.timestamps import time_ms
+from penstock.verification import charges_check, invoice_check
+from tenants.models import Membership, Tenant
+from tests.control_plane.billing.world import STANDARD_1, TESTER, Part, World
+from tests.control_plane.world import make_person
+
+NOW_MS = time_ms(datetime.now(UTC))
+YEAR_MS = 366 * 86_400_000
+FIRST = Part(first=0, end=2_000, size=2_000_000, generation=1)
+SECOND = Part(first=2_000, end=5_000, size=3_000_000, generation=1)
+LOST = Part(first=4_000, end=5_000, size=1_000_000, generation=1)
+NEW = Part(first=4_000, end=4_100, size=100_000, generation=2)
+
+
+def grant(name: str = "cr_1", amount: int = 4_000_000, **changes: Any) -> dict[str, Any]:
+    return {
+        "id": name, "amount_micro": amount, "currency": "USD", "granted_ms": NOW_MS,
+        "expires_ms": NOW_MS + YEAR_MS, "reason": "prepaid",
+    } | changes  # fmt: skip
+
+
+def terms(**changes: Any) -> dict[str, Any]:
+    tenth = {
+        "id": "di_1", "basis_points": 1_000, "amount_micro": 0, "currency": "", "meters": [], "from_ms": 0,
+        "until_ms": NOW_MS + YEAR_MS, "reason": "partner",
+    }  # fmt: skip
+    tax = {
+        "country": "DE", "region": "", "reverse_charge": False, "reason": "VAT",
+        "rates": [{"from_ms": 0, "basis_points": 1_900}],
+    }  # fmt: skip
+    return {"discounts": [tenth], "credits": [grant()], "tax": tax} | changes
+
+
+def change(tenant: Tenant, wanted: Mapping[str, Any], book: str | None = None) -> TenantTerms:
+    return terms_actions.change_terms(
+        TESTER, tenant.public_id, terms=wanted, price_book_sha256=book, now_ms=NOW_MS
+    )
+
+
+def hours_ago(hours: int) -> datetime:
+    return datetime.now(UTC) - timedelta(hours=hours)
+
+
+@pytest.fixture
+def acme(world: World) -> Tenant:
+    return world.tenant("acme")
+
+
+def cut(
+    world: World, tenant: Tenant, part: Part, hours: int, lost: Part | None = None, start: int = 0
+) -> Cut:
+    made = world.cut(tenant, [part], end=hours_ago(hours))
+    world.covered(made, [part], **({"start_offset": start} if start else {}))
+    if lost is not None:
+        world.lost(made, lost)
+    world.spark()
+    world.bill()
+    return made
+
+
+def document_of(invoice: Invoice) -> documents.InvoiceDocument:
+    entry = BillingEntry.objects.get(object_id=invoice.public_id)
+    return documents.read_document(entry.document, documents.InvoiceDocument, "invoice")
+
+
+def assert_proven(invoice: Invoice, previous: Invoice) -> documents.InvoiceDocument:
+    """Its charges, lines and what REST shows, by what `verify-invoice` checks them with."""
+    issued = document_of(invoice)
+    prices = price_actions.assigned_prices(invoice.tenant, invoice.cut.period_start)
+    assigned = charges_check.AssignedPrices.of(prices)
+    entries = BillingEntry.objects.filter(tenant=invoice.tenant).order_by("sequence")
+    kind = documents.CreditNoteDocument
+    notes = [documents.read_document(e.document, kind, "note") for e in entries if e.kind == "credit_note"]
+    sequence = {e.object_id: e.sequence for e in entries}
+    since = [n for n in notes if sequence[previous.public_id] < sequence[n.id] < sequence[invoice.public_id]]
+    returned = charges_check.returned_by(since)
+    quantities = invoice_check.billed_quantities(issued)
+    due = charges_check.due_charges(issued, assigned, quantities, document_of(previous), returned)
+    mine = [note for note in notes if note.invoice.id == invoice.public_id]
+    shown = shapes.InvoiceShape(Invoice.objects.get(pk=invoice.pk)).data
+    found = [
+        *invoice_check.check_lines(issued, assigned.book, due.charged.total_micro),
+        *charges_check.check_charges(issued, assigned, due),
+        *charges_check.check_charged_credits(issued, assigned, due, quantities, mine),
+        *invoice_check.check_shown(dict(shown) | {"lines": [dict(one) for one in shown["lines"]],
+            "charges": [dict(c) for c in shown["charges"]],
+            "credit_notes": [dict(n) for n in shown["credit_notes"]]}, issued, mine),
+    ]  # fmt: skip
+    assert found == []
+    return issued
+
+
+def test_terms_hold_from_the_next_period_and_every_charge_is_proven(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    change(acme, terms())
+    first = world.invoice(cut(world, acme, FIRST, 5))
+    assert (document_of(first).format, first.charges) == (1, []), "its period ran already"
+    second = world.invoice(cut(world, acme, SECOND, 3))
+    issued = assert_proven(second, first)
+    # 2,000 messages above the allowance and 3 MB are 7.00, less a tenth 6.30, less 4.00 of credit 2.30, with tax 2.74
+    assert [(one["kind"], one["amount_micro"]) for one in second.charges] == [
+        ("discount", -400_000), ("discount", -300_000), ("credit", -4_000_000), ("tax", 440_000),
+    ]  # fmt: skip
+    assert second.total_micro == issued.total_micro == 2_740_000
+    assert second.total_micro == sum(line.amount_micro for line in second.lines.all()) + sum(
+        one["amount_micro"] for one in second.charges
+    )
+
+
+def test_the_console_shows_each_charge(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    change(acme, terms())
+    cut(world, acme, FIRST, 5)
+    second = world.invoice(cut(world, acme, SECOND, 3))
+    person, token = make_person("owner@acme.example")
+    Membership.objects.create(tenant=acme, person=person, role="owner")
+    client = Client()
+    client.cookies["penstock"] = token
+    page = client.get(f"/t/acme/invoices/{second.public_id}").content.decode()
+    charges = page.split('id="charges"')[1].split("</section>")[0]
+    for text in ("discount", "di_1", "cr_1", "prepaid", "\u22124.00 USD", "tax", "DE", "VAT", "0.44 USD"):
+        assert text in charges, text
+
+
+def test_a_loss_gives_credit_back_and_the_next_invoice_has_it(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    change(acme, terms(credits=[grant(amount=6_000_000)], tax=None))
+    first = world.invoice(cut(world, acme, FIRST, 5))
+    second = world.invoice(cut(world, acme, SECOND, 3))
+    third = world.invoice(cut(world, acme, NEW, 1, lost=LOST, start=5_000))
+    (note,) = CreditNote.objects.all()
+    # 1,000 messages and 1 MB less: 7.00 becomes 4.00, 6.30 becomes 3.60; so 2.40 of 6.00 go back.
+    assert (note.invoice, note.total_micro) == (second, 300_000)
+    back = [one["amount_micro"] for one in note.charges if one["kind"] == "credit"]
+    assert back == [2_400_000]
+    assert_proven(second, first)
+    issued = assert_proven(third, second)
+    assert documents.plain(issued)["balances"][0]["before_micro"] == 2_400_000
+
+
+def test_a_grant_stays_as_it_was_given_until_it_expires(acme: Tenant) -> None:
+    change(acme, terms())
+    for credits in ([], [grant(amount=1)], [grant(expires_ms=NOW_MS)]):
+        with pytest.raises(InvalidRequest, match="cr_1 was granted"):
+            change(acme, terms(credits=credits))
+    old = grant("cr_old", expires_ms=NOW_MS - 1)
+    change(acme, terms(credits=[grant(), old]))
+    assert change(acme, terms(credits=[grant(), grant("cr_2")])).revision == 3
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named"),
+    [
+        ([], "object"),
+        ({}, "discounts"),
+        (terms(surprise=1), "surprise"),
+        (terms(credits=[grant(), grant()]), "twice"),
+        (terms(credits=[grant(amount=0)]), "amount_micro"),
+        (terms(credits=[grant(amount_micro=1.5)]), "amount_micro"),
+        (terms(credits=[grant(f"cr_{n}") for n in range(101)]), "credits"),
+        (terms(tax={**terms()["tax"], "reverse_charge": True, "reason": ""}), "reason"),
+        (terms(tax={**terms()["tax"], "rates": [{"from_ms": 0, "basis_points": 10_001}]}), "basis_points"),
+        (terms(discounts=[{**terms()["discounts"][0], "amount_micro": 1}]), "percentage"),
+        (terms(discounts=[{**terms()["discounts"][0], "until_ms": 0}]), "ends"),
+    ],
+)
+def test_terms_that_cannot_be_are_refused_by_name(acme: Tenant, wanted: Any, named: str) -> None:
+    with pytest.raises(InvalidRequest, match=named):
+        change(acme, wanted)
+    assert not TenantTerms.objects.exists()
+
+
+def test_the_same_terms_again_change_nothing_and_a_change_is_audited(acme: Tenant) -> None:
+    change(acme, terms())
+    assert change(acme, terms()).revision == 1
+    (entry,) = [e for e in audit.entries(acme.public_id) if e.action == "terms.change"]
+    assert entry.after["terms"]["credits"][0]["id"] == "cr_1"
+    with pytest.raises(NotFound, match="not found"):
+        change(Tenant(public_id="tn_0"), terms())
+    with pytest.raises(NotFound, match="no price book"):
+        change(acme, terms(), book="ab" * 32)
+
+
+def test_a_book_of_its_own_is_for_one_tenant_and_it_may_come_back(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    other = world.tenant("other")
+    now = datetime.now(UTC)
+    general = price_actions.publish_price_book(
+        TESTER, document=STANDARD_1 | {"version": 2}, effective_from=now, now=now
+    )
+    old = PriceBook.objects.get(version=1)
+    change(acme, documents.plain(documents.NO_TERMS), book=old.sha256)
+    soon = datetime.now(UTC)
+    price_actions.begin_chain(other)
+    for tenant, due in ((acme, old), (other, general)):
+        world.cut(tenant, [], end=datetime.now(UTC))
+        assert price_actions.running_prices_of(tenant) == due, soon
+    change(acme, documents.plain(documents.NO_TERMS))
+    world.cut(acme, [])
+    assert price_actions.running_prices_of(acme) == general
+    change(acme, documents.plain(documents.NO_TERMS), book=old.sha256)
+    world.cut(acme, [])
+    assert price_actions.running_prices_of(acme) == old
+    assert chain_actions.head(acme)[0] == 3
+
+
+def test_a_preview_rates_the_last_period_by_another_book(world: World, acme: Tenant) -> None:
+    with pytest.raises(NotFound, match="no period"):
+        previews.last_period(acme, rating.PriceBook.read(STANDARD_1))
+    first = world.invoice(cut(world, acme, FIRST, 5))
+    same = previews.last_period(acme, rating.PriceBook.read(STANDARD_1))
+    assert same.charged.total_micro == same.billed_micro == first.total_micro
+    packed = {
+        **STANDARD_1, "format": 2, "version": 9, "fees": [],
+        "meters": [{**STANDARD_1["meters"][1], "model": "package", "unit_size": 1_500_000}],
+    }  # fmt: skip
+    assert previews.last_period(acme, rating.PriceBook.read(packed)).charged.total_micro == 2_000_000

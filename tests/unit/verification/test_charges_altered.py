@@ -1,0 +1,345 @@
+"""Invoices of format 2: an honest one is proven, and each number that is altered is found and named."""
+
+import copy
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from penstock.contract.documents import CreditGrant, Discount, Tax, TaxRate, Terms
+from penstock.contract.errors import InvalidRequest
+from penstock.rules.rating import PriceBook
+from penstock.verification.findings import Kind, Report, Verdict
+from tests.unit.verification.alterations import leaves, others, put, shown_path
+from tests.unit.verification.honest import PERIOD_MS, RETURNS, Service, rate_again
+from tests.unit.verification.stored_log import BEGIN_MS, DAY_MS, StoredLog
+
+BOOK_2 = PriceBook.read(
+    {
+        "format": 2,
+        "name": "test",
+        "version": 2,
+        "currency": "USD",
+        "minor_digits": 2,
+        "meters": [
+            {
+                "meter": "messages_in",
+                "unit": "message",
+                "unit_size": 1,
+                "free": 1,
+                "model": "volume",
+                "tiers": [{"up_to": 12, "unit_price": "0.70"}, {"up_to": None, "unit_price": "0.60"}],
+            },
+            {
+                "meter": "bytes_in",
+                "unit": "block",
+                "unit_size": 100,
+                "free": 0,
+                "model": "package",
+                "tiers": [{"up_to": None, "unit_price": "0.10"}],
+            },
+        ],
+        "fees": [{"fee": "base", "month": "9.00"}],
+        "minimum_month": "60",
+    }
+)
+SOON = CreditGrant(
+    id="cr_soon",
+    amount_micro=2_000_000,
+    currency="USD",
+    granted_ms=BEGIN_MS,
+    expires_ms=BEGIN_MS + 900 * DAY_MS,
+    reason="welcome",
+)
+PREPAID = CreditGrant(
+    id="cr_paid", amount_micro=31_000_000, currency="USD", granted_ms=1, expires_ms=None, reason="prepaid"
+)
+EURO = CreditGrant(
+    id="cr_euro", amount_micro=1_000_000, currency="EUR", granted_ms=1, expires_ms=None, reason="voucher"
+)
+TERMS = Terms(
+    discounts=(
+        Discount(
+            id="di_tenth",
+            basis_points=1_000,
+            amount_micro=0,
+            currency="",
+            meters=("messages_in",),
+            from_ms=BEGIN_MS,
+            until_ms=BEGIN_MS + 900 * DAY_MS,
+            reason="partner",
+        ),
+        Discount(
+            id="di_coupon",
+            basis_points=0,
+            amount_micro=300_000,
+            currency="USD",
+            meters=(),
+            from_ms=BEGIN_MS,
+            until_ms=BEGIN_MS + 900 * DAY_MS,
+            reason="coupon",
+        ),
+    ),
+    credits=(SOON, PREPAID, EURO),
+    tax=Tax(
+        country="DE",
+        region="",
+        reverse_charge=False,
+        reason="VAT",
+        rates=(TaxRate(from_ms=0, basis_points=1_900),),
+    ),
+)
+
+
+def world(periods: int = 3) -> Service:
+    """Terms from the first period on; a loss of the first is credited before the second invoice."""
+    orders, returns = StoredLog(0), StoredLog(0, RETURNS, "returns")
+    orders.write(4, BEGIN_MS + 1)
+    orders.write(6, BEGIN_MS + DAY_MS, rolls=True)
+    returns.write(5, BEGIN_MS + 2)
+    returns.write(5, BEGIN_MS + 3)
+    service = Service(orders, returns, book=BOOK_2, terms=TERMS)
+    service.cut()
+    size = len(returns.batches[1])
+    service.lose_from(returns, 5)
+    returns.write(2, BEGIN_MS + PERIOD_MS + 5)
+    orders.write(30, BEGIN_MS + PERIOD_MS + 6)
+    more = replace(PREPAID, id="cr_more", amount_micro=1_000_000)
+    service.assign(BOOK_2, BEGIN_MS + 2 * PERIOD_MS, replace(TERMS, credits=(SOON, PREPAID, EURO, more)))
+    service.cut(credits=[("inv_1", returns, 5, 5, size)])
+    if periods > 2:
+        orders.write(8, BEGIN_MS + 2 * PERIOD_MS + 1)
+        service.cut()
+    return service
+
+
+def kinds(report: Report) -> set[Kind]:
+    return {problem.kind for problem in report.problems}
+
+
+@pytest.mark.parametrize("invoice", ["inv_1", "inv_2", "inv_3"])
+def test_an_honest_invoice_with_charges_is_proven(invoice: str) -> None:
+    service = world()
+    report = service.verify(invoice)
+    assert (report.verdict, report.problems) == (Verdict.PROVEN, ())
+    assert report.due_total_micro == report.billed_total_micro == service.documents[invoice]["total_micro"]
+
+
+def test_the_world_has_a_line_of_every_kind() -> None:
+    service = world()
+    found = {one["kind"] for document in service.documents.values() for one in document["charges"]}
+    assert found == {"fee", "discount", "minimum", "credit", "tax"}
+    (note,) = [item["document"] for item in service.chain_items if item["kind"] == "credit_note"]
+    assert {one["kind"] for one in note["charges"]} >= {"discount", "minimum"}
+    assert any(
+        one["used_micro"] and one["grant"] == "cr_paid" for one in service.documents["inv_2"]["balances"]
+    )
+
+
+# -- every value, with everything else written again to agree ------------------------------------------------------
+
+PLACES: dict[str, tuple[Callable[[Service], Any], str, tuple[str, ...]]] = {
+    "invoice": (lambda service: service.documents["inv_2"], "inv_2", ("charges", "balances", "format")),
+    "first": (lambda service: service.documents["inv_1"], "inv_1", ("charges", "balances")),
+    "note": (lambda service: service.chain_items[3]["document"], "inv_1", ("charges", "lines", "format")),
+    "terms": (lambda service: service.chain_items[0]["document"], "inv_1", ("terms",)),
+    "book": (lambda service: service.chain_items[0]["document"]["price_book"], "inv_1",
+             ("meters", "fees", "minimum_month", "format")),
+    "next terms": (lambda service: service.chain_items[2]["document"], "inv_3", ("terms",)),
+}  # fmt: skip
+
+
+def alterations() -> Iterator[tuple[str, str, tuple[str | int, ...], Any]]:
+    service = world()
+    for name, (find, _, fields) in PLACES.items():
+        for path, value in leaves(find(service)):
+            if path[0] in fields:
+                for what, new in others(value):
+                    if new == value and type(new) is type(value):
+                        continue
+                    index = ".".join(str(step) for step in path if isinstance(step, int))
+                    yield f"{name}: {shown_path(path)} {index} {what}", name, path, new
+
+
+@pytest.mark.parametrize("place", list(PLACES))
+def test_every_altered_value_of_charges_and_terms_is_found_when_the_rest_agrees(place: str) -> None:
+    count, unnoticed = 0, []
+    for name, where, path, new in alterations():
+        if where != place:
+            continue
+        service = world()
+        find, invoice, _ = PLACES[where]
+        put(find(service), path, new)
+        count += 1
+        try:
+            service.rechain()
+            service.show_again()
+            if service.verify(invoice).verdict is Verdict.PROVEN:
+                unnoticed.append(name)
+        except InvalidRequest:
+            continue
+    assert count > 5
+    assert unnoticed == []
+
+
+# -- forgeries that were thought out --------------------------------------------------------------------------------
+
+
+def _again(service: Service, *invoices: str) -> None:
+    for name in invoices:
+        service.charge(service.documents[name])
+    service.rechain()
+    service.show_again()
+
+
+def _charges(service: Service, kind: str, invoice: str = "inv_2") -> list[dict[str, Any]]:
+    return [one for one in service.documents[invoice]["charges"] if one["kind"] == kind]
+
+
+def _alter(kind: str, change: int, service: Service) -> None:
+    """The amount of a charge, and the total with it."""
+    found = _charges(service, kind, "inv_1" if kind == "minimum" else "inv_2")[0]
+    found["amount_micro"] += change
+    service.documents["inv_1" if kind == "minimum" else "inv_2"]["total_micro"] += change
+    service.rechain()
+    service.show_again()
+
+
+def fee_twice(service: Service) -> None:
+    document = service.documents["inv_2"]
+    document["charges"].insert(0, copy.deepcopy(document["charges"][0]))
+    document["total_micro"] += document["charges"][0]["amount_micro"]
+    service.rechain()
+    service.show_again()
+
+
+def fee_of_a_whole_month(service: Service) -> None:
+    fee = _charges(service, "fee")[0]
+    service.documents["inv_2"]["total_micro"] += fee["base_micro"] - fee["amount_micro"]
+    fee["amount_micro"] = fee["base_micro"]
+    service.rechain()
+    service.show_again()
+
+
+def left_out(kind: str, service: Service) -> None:
+    document = service.documents["inv_2"]
+    document["total_micro"] -= sum(one["amount_micro"] for one in _charges(service, kind))
+    document["charges"] = [one for one in document["charges"] if one["kind"] != kind]
+    service.rechain()
+    service.show_again()
+
+
+def moved_in_front(service: Service) -> None:
+    service.documents["inv_2"]["charges"].reverse()
+    service.rechain()
+    service.show_again()
+
+
+def credit_forgotten(service: Service) -> None:
+    """Less is left of a grant than the invoice before left."""
+    for one in service.documents["inv_3"]["balances"]:
+        one["before_micro"] = one["used_micro"] = 0
+    document = service.documents["inv_3"]
+    document["total_micro"] -= sum(one["amount_micro"] for one in _charges(service, "credit", "inv_3"))
+    document["charges"] = [one for one in document["charges"] if one["kind"] != "credit"]
+    service.rechain()
+    service.show_again()
+
+
+def of_format_1(service: Service) -> None:
+    document = service.documents["inv_2"]
+    del document["charges"], document["balances"]
+    rate_again(document, BOOK_2)
+    document["format"] = 1
+    service.rechain()
+    service.show_again()
+
+
+def grant_taken_away(service: Service) -> None:
+    """The next prices no longer have a grant of which something is left."""
+    service.chain_items[2]["document"]["terms"]["credits"].pop(2)
+    _again(service, "inv_3")
+
+
+def grant_lowered(service: Service) -> None:
+    service.chain_items[2]["document"]["terms"]["credits"][1]["amount_micro"] -= 1_000_000
+    _again(service, "inv_3")
+
+
+def grant_expires_earlier(service: Service) -> None:
+    service.chain_items[2]["document"]["terms"]["credits"][1]["expires_ms"] = BEGIN_MS
+    _again(service, "inv_3")
+
+
+def tax_raised(service: Service) -> None:
+    service.chain_items[0]["document"]["terms"]["tax"]["rates"][0]["basis_points"] = 2_500
+    _again(service, "inv_2")
+
+
+def discount_ended(service: Service) -> None:
+    service.chain_items[0]["document"]["terms"]["discounts"].pop()
+    _again(service, "inv_2")
+
+
+def model_changed(service: Service) -> None:
+    for item in (service.chain_items[0], service.chain_items[2]):
+        item["document"]["price_book"]["meters"][0]["model"] = "graduated"
+    document = service.documents["inv_2"]
+    rate_again(document, service._book_for(document["period_start_ms"]))
+    _again(service, "inv_2")
+
+
+def note_keeps_the_credit(service: Service) -> None:
+    note = service.chain_items[3]["document"]
+    note["charges"] = [one for one in note["charges"] if one["kind"] != "minimum"]
+    service.rechain()
+    service.show_again()
+
+
+def note_of_format_1(service: Service) -> None:
+    note = service.chain_items[3]["document"]
+    del note["charges"]
+    note["format"] = 1
+    service.rechain()
+    service.show_again()
+
+
+def shown_without_charges(service: Service) -> None:
+    service.shown["inv_2"]["charges"] = []
+
+
+STORIES: list[tuple[str, Callable[[Service], None], str]] = [
+    *(
+        (f"{kind} {change:+}", partial(_alter, kind, change), "inv_1" if kind == "minimum" else "inv_2")
+        for kind in ("fee", "discount", "minimum", "credit", "tax")
+        for change in (10_000, -10_000, 1)
+    ),
+    ("a fee twice", fee_twice, "inv_2"),
+    ("a fee of the whole month", fee_of_a_whole_month, "inv_2"),
+    *((f"no {kind}", partial(left_out, kind), "inv_2") for kind in ("fee", "discount", "credit", "tax")),
+    ("charges in another order", moved_in_front, "inv_2"),
+    ("credit forgotten", credit_forgotten, "inv_3"),
+    ("an invoice of format 1", of_format_1, "inv_2"),
+    ("grants taken away", grant_taken_away, "inv_3"),
+    ("a grant lowered", grant_lowered, "inv_3"),
+    ("a grant that expires earlier", grant_expires_earlier, "inv_3"),
+    ("a higher tax, everything rated again", tax_raised, "inv_2"),
+    ("a discount taken back, everything rated again", discount_ended, "inv_2"),
+    ("another model, everything rated again", model_changed, "inv_2"),
+    ("a credit note without its minimum", note_keeps_the_credit, "inv_1"),
+    ("a credit note of format 1", note_of_format_1, "inv_1"),
+    ("charges that are not shown", shown_without_charges, "inv_2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "alter", "invoice"), STORIES, ids=[story[0] for story in STORIES])
+def test_no_forgery_of_charges_is_accepted(name: str, alter: Callable[[Service], None], invoice: str) -> None:
+    service = world()
+    try:
+        alter(service)
+    except InvalidRequest:
+        assert name == "minimum -10000"  # a total below 0 is in no document
+        return
+    assert service.verify(invoice).verdict is Verdict.WRONG, name
