@@ -19,7 +19,7 @@ from tenants.roles import Permission
 class AuditTopicChange(shapes.StrictSerializer):
     state = serializers.ChoiceField(
         required=False,
-        choices=[OFF, ON],
+        choices=[ON, OFF],
         help_text="`on`: the log is written to the topic, which is made if there is none; `off`: it goes on where it"
         " stopped once it is on again.",
     )

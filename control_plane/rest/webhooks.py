@@ -37,7 +37,7 @@ class WebhookChange(shapes.StrictSerializer):
     events = serializers.ListField(required=False, child=serializers.CharField(), help_text=_EVENTS)
     state = serializers.ChoiceField(
         required=False,
-        choices=[OFF, ON],
+        choices=[ON, OFF],
         help_text="`off`: nothing is sent until it is on; `on`: it goes on where it stopped.",
     )
 
