@@ -153,6 +153,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "EffectEnum": "control_plane.rest.access_shapes.EFFECTS",
         "ReceivableStateEnum": "control_plane.rest.payments.STATES",
+        "SwitchEnum": ["on", "off"],
         "OrganisationRoleEnum": "control_plane.rest.organisation_shapes.ROLES",
         "RoleEnum": "control_plane.rest.people_shapes.ROLES",
     },
