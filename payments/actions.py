@@ -16,6 +16,7 @@ from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, system
 from control_plane.outbox import actions as outbox
 from payments import queries
+from payments.currencies import whole_coins
 from payments.models import REFERENCE_LENGTH_MAX, TEXT_LENGTH_MAX, Payment, Receivable
 from payments.states import MOVES, OWED, State, settled
 from penstock.contract.errors import AlreadyExists, InvalidRequest
@@ -39,7 +40,7 @@ def locked(receivable: str) -> Iterator[Receivable]:
 
 
 def open_receivable(invoice: Invoice) -> Receivable:
-    """Begin to ask for an issued invoice. An invoice of nothing is paid at once. Doing it again changes nothing."""
+    """Begin to ask for an issued invoice. One of less than a coin is paid at once. Doing it again changes nothing."""
     settings = config.current().payments
     with transaction.atomic():
         tenant = Tenant.objects.select_for_update(no_key=True).get(pk=invoice.tenant.pk)
@@ -53,7 +54,7 @@ def open_receivable(invoice: Invoice) -> Receivable:
             invoice=invoice,
             state=State.OPEN,
             currency=invoice.price_book.currency,
-            total_micro=invoice.total_micro,
+            total_micro=whole_coins(invoice.total_micro, invoice.price_book.currency),
             due_at=invoice.issued_at + timedelta(days=settings.due_days),
         )
         row.save()
@@ -118,11 +119,13 @@ def tell_stripe(row: Receivable) -> None:
 def follow_credits(receivable: str) -> None:
     """Lower what is asked for by the invoice's credit notes. Doing it again changes nothing."""
     with locked(receivable) as row:
-        credited = queries.credited_micro(row.invoice)
-        if credited == row.credited_micro:
+        noted = queries.credited_micro(row.invoice)
+        if noted == row.noted_micro:
             return
-        before, row.credited_micro = row.credited_micro, credited
-        row.save(update_fields=["credited_micro"])
+        exact = (row.invoice.total_micro or 0) - noted
+        credited = row.total_micro - whole_coins(exact, row.currency)
+        before, row.credited_micro, row.noted_micro = row.credited_micro, credited, noted
+        row.save(update_fields=["credited_micro", "noted_micro"])
         audit.record(
             ACTOR,
             tenant=row.tenant.public_id,

@@ -6,7 +6,7 @@ ours.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -17,6 +17,7 @@ from billing.models import CreditNote
 from control_plane.outbox.registry import Delivered
 from payments import actions
 from payments.actions import KIND_RECEIVABLE, Kind, Source
+from payments.currencies import unit_micro, whole_coins
 from payments.models import TEXT_LENGTH_MAX, Receivable, StripeCustomer
 from payments.states import OWED, State
 from payments.stripe_adapter import (
@@ -26,7 +27,6 @@ from payments.stripe_adapter import (
     Method,
     StripeInvoice,
     configured,
-    exponent,
 )
 from penstock.contract.errors import ConfigurationError, InvalidRequest, OutcomeUnknown
 from tenants.models import Tenant
@@ -37,11 +37,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """A line, or a credit note, as an item of Stripe's invoice."""
+    """A line, a charge or a credit note as an item of Stripe's invoice. `amount` is in Stripe's minor units."""
 
     id: str
     amount: int
     title: str
+    is_note: bool = False
 
 
 class Collector:
@@ -75,13 +76,7 @@ class _Collection:
 
     def __init__(self, gateway: Gateway, row: Receivable) -> None:
         self._gateway, self._row = gateway, row
-        digits = exponent(row.currency)
-        self._minor_micro: int = 10 ** (6 - digits)
-        book_digits = int(row.invoice.price_book.document["minor_digits"])
-        if book_digits > digits:
-            raise self._problem(
-                f"{row.currency} has {digits} digits to Stripe and {book_digits} in the price book"
-            )
+        self._unit_micro = unit_micro(row.currency)
 
     def run(self) -> None:
         row = self._row
@@ -127,7 +122,7 @@ class _Collection:
 
     def _finalized(self, customer: str, draft: StripeInvoice) -> StripeInvoice:
         row = self._row
-        wanted = {part.id: part for part in (*self._lines(), *self._credits())}
+        wanted = {part.id: part for part in self._parts()}
         there = {item.line for item in self._gateway.items(draft.id)}
         for part in wanted.values():
             if part.id not in there and part.amount:
@@ -147,7 +142,7 @@ class _Collection:
             raise self._problem(
                 f"{draft.id} has other items at Stripe than the invoice has lines; not finalized"
             )
-        owed = self._minor(row.total_micro - row.credited_micro)
+        owed = (row.total_micro - row.credited_micro) // self._unit_micro
         if draft.total != owed or sum(expected.values()) != owed:
             raise self._problem(
                 f"{draft.id} has a total of {draft.total} at Stripe, {owed} required; not finalized"
@@ -164,8 +159,8 @@ class _Collection:
         there = {item.line for item in self._gateway.items(found.id)} | set(
             self._gateway.credit_notes(found.id)
         )
-        for part in self._credits():
-            if part.id in there or not part.amount:
+        for part in self._parts():
+            if not part.is_note or part.id in there or not part.amount:
                 continue
             amount = -part.amount
             elsewhere = refunded = 0
@@ -206,31 +201,32 @@ class _Collection:
         self._note_charge("")
         return found
 
-    def _lines(self) -> list[_Part]:
-        return [
-            _Part(
-                id=line.line_id,
-                amount=self._minor(line.amount_micro),
-                title=f"{line.meter}: {line.quantity:,}",
-            )
-            for line in self._row.invoice.lines.order_by("position")
-        ]
-
-    def _credits(self) -> list[_Part]:
-        """Those that the receivable counts. A newer one comes with the next generation."""
-        parts, left = [], self._row.credited_micro
-        for note in CreditNote.objects.filter(invoice=self._row.invoice).order_by("number"):
-            if note.total_micro <= left:
-                left -= note.total_micro
-                amount = -self._minor(note.total_micro)
-                parts.append(_Part(id=note.public_id, amount=amount, title=f"Credit note no. {note.number}"))
+    def _parts(self) -> list[_Part]:
+        """Lines, charges, and those credit notes that the receivable counts, in whole coins: each ends where the sum up
+        to it does, so that all of them are what is asked for, and each is less than a coin from what it is. A newer
+        credit note comes behind, with the next generation.
+        """
+        parts: list[_Part] = []
+        sum_micro = before_micro = 0
+        for part_id, amount_micro, title, is_note in self._exact_parts():
+            sum_micro += amount_micro
+            asked_micro = whole_coins(sum_micro, self._row.currency)
+            amount = (asked_micro - before_micro) // self._unit_micro
+            parts.append(_Part(id=part_id, amount=amount, title=title, is_note=is_note))
+            before_micro = asked_micro
         return parts
 
-    def _minor(self, micro: int) -> int:
-        whole, rest = divmod(micro, self._minor_micro)
-        if rest:
-            raise self._problem(f"{micro} micro-units are no whole minor units of {self._row.currency}")
-        return int(whole)
+    def _exact_parts(self) -> Iterator[tuple[str, int, str, bool]]:
+        """Id, micro-units, title, and whether it is a credit note."""
+        invoice, left = self._row.invoice, self._row.noted_micro
+        for line in invoice.lines.order_by("position"):
+            yield line.line_id, line.amount_micro, f"{line.meter}: {line.quantity:,}", False
+        for charge in invoice.charges:
+            yield charge["id"], charge["amount_micro"], f"{charge['kind']}: {charge['name']}", False
+        for note in CreditNote.objects.filter(invoice=invoice).order_by("number"):
+            if note.total_micro <= left:
+                left -= note.total_micro
+                yield note.public_id, -note.total_micro, f"Credit note no. {note.number}", True
 
     def _key(self, what: str) -> str:
         return f"{self._row.public_id}/{what}/{self._row.key_version}"
@@ -270,7 +266,7 @@ class _Collection:
                         kind,
                         Source.STRIPE,
                         reference=one.id,
-                        amount_micro=one.amount * self._minor_micro,
+                        amount_micro=one.amount * self._unit_micro,
                         at=datetime.fromtimestamp(one.at_s, UTC),
                     )
             if paid and row.problem:

@@ -5,13 +5,7 @@ from urllib.parse import quote
 
 from control_plane import config
 from control_plane.mail.letter import Letter
-
-
-def money(micro: int, minor_digits: int, currency: str) -> str:
-    """As `49.01 USD`."""
-    whole, rest = divmod(micro, 10**6)
-    digits = f"{rest:06d}"[:minor_digits]
-    return f"{whole:,}.{digits} {currency}" if digits else f"{whole:,} {currency}"
+from penstock.rules.rating import shown_amount
 
 
 def reminder(
@@ -26,7 +20,7 @@ def reminder(
     suspended_at: datetime | None,
 ) -> Letter:
     """To owners, admins and billing. `suspended_at`: this is the last one, and then the tenant is suspended."""
-    amount = money(open_micro, minor_digits, currency)
+    amount = f"{shown_amount(open_micro, minor_digits)} {currency}"
     paragraphs = [
         f"Of invoice no. {number} of {tenant}, {amount} was due on {due_at:%Y-%m-%d} and is not paid."
     ]

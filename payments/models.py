@@ -36,7 +36,7 @@ class StripeCustomer(models.Model):
 
 
 class Receivable(models.Model):
-    """What is owed of one issued invoice. Written under the tenant's row lock.
+    """What is owed of one issued invoice, in whole coins of its currency. Written under the tenant's row lock.
 
     What a delivery to Stripe notes of its attempts is not: there is one delivery at a time.
     """
@@ -47,6 +47,8 @@ class Receivable(models.Model):
     state = models.CharField(max_length=16, choices=[(one.value, one.value) for one in State])
     currency = models.CharField(max_length=3)
     total_micro = models.BigIntegerField()
+    noted_micro = models.BigIntegerField(default=0)
+    """The sum of the credit notes that `credited_micro` follows from."""
     credited_micro = models.BigIntegerField(default=0)
     paid_micro = models.BigIntegerField(default=0)
     refunded_micro = models.BigIntegerField(default=0)

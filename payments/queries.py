@@ -86,8 +86,8 @@ def with_new_credits() -> QuerySet[Receivable]:
     """Receivables whose invoice has a credit note that they do not count yet."""
     return (
         Receivable.objects.filter(invoice__credit_notes__isnull=False)
-        .annotate(noted=Sum("invoice__credit_notes__total_micro"))
-        .exclude(noted=F("credited_micro"))
+        .annotate(notes_micro=Sum("invoice__credit_notes__total_micro"))
+        .exclude(notes_micro=F("noted_micro"))
         .order_by("pk")
     )
 

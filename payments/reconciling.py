@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from payments import queries
+from payments.currencies import unit_micro
 from payments.models import Payment, Receivable, ReconciliationReport, StripeCustomer
 from payments.states import OWED, State
-from payments.stripe_adapter import Gateway, StripeInvoice, exponent
+from payments.stripe_adapter import Gateway, StripeInvoice
 
 SETTLING = timedelta(hours=1)
 """A receivable that is younger may be on its way to Stripe."""
@@ -61,7 +62,7 @@ def _differences(
         yield _difference("customer", tenant, invoice, found.id, customer, found.customer)
     if found.status not in STATES[State(row.state)]:
         yield _difference("state", tenant, invoice, found.id, row.state, found.status)
-    minor = 10 ** (6 - exponent(row.currency))
+    minor = unit_micro(row.currency)
     credited = (found.total - found.credited) * minor
     # Void is void there, without a credit note.
     if found.status != "void" and credited != row.total_micro - row.credited_micro:

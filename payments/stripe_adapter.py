@@ -25,14 +25,6 @@ TIMEOUT_S = 6.0
 """Of one call. A delivery ends at its first call without an answer, so within its lease."""
 PAGE = 100
 SIGNATURE_TOLERANCE_S = 300
-EXPONENT_0 = frozenset(
-    {
-        *("BIF", "CLP", "DJF", "GNF", "JPY", "KMF", "KRW", "MGA"),
-        *("PYG", "RWF", "UGX", "VND", "VUV", "XAF", "XOF", "XPF"),
-    }
-)
-EXPONENT_3 = frozenset({"BHD", "JOD", "KWD", "OMR", "TND"})
-"""Currencies whose minor unit is no hundredth to Stripe. https://docs.stripe.com/currencies"""
 
 
 class AnsweredFault(Exception):
@@ -305,11 +297,6 @@ class Gateway:
                 for one in listed.auto_paging_iter()
                 if one.status not in ("failed", "canceled")
             ]
-
-
-def exponent(currency: str) -> int:
-    """How many digits Stripe's minor unit of the currency has."""
-    return 0 if currency in EXPONENT_0 else 3 if currency in EXPONENT_3 else 2
 
 
 def read_event(body: bytes, signature: str, secret: str) -> Event:

@@ -62,6 +62,7 @@ class Migration(migrations.Migration):
                 ),
                 ("currency", models.CharField(max_length=3)),
                 ("total_micro", models.BigIntegerField()),
+                ("noted_micro", models.BigIntegerField(default=0)),
                 ("credited_micro", models.BigIntegerField(default=0)),
                 ("paid_micro", models.BigIntegerField(default=0)),
                 ("refunded_micro", models.BigIntegerField(default=0)),

@@ -7,6 +7,7 @@ import stripe
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from billing.models import Invoice, InvoiceLine
 from control_plane.outbox.models import Delivery
 from payments import actions, reconciling, stripe_adapter
 from payments.models import Payment, Receivable, StripeCustomer
@@ -51,6 +52,75 @@ def test_an_invoice_is_at_stripe_line_by_line_and_can_be_paid_on_its_page(
     row = asked(invoice)
     assert (row.state, row.open_micro, row.pay_url) == ("paid", 0, "")
     assert differences() == []
+
+
+def finer_than_cents(invoice: Invoice) -> int:
+    """As by a price book with six digits, with a discount and tax."""
+    lines = list(invoice.lines.order_by("position"))
+    amounts = [10_006_000 + number for number in range(len(lines))]
+    for line, amount in zip(lines, amounts, strict=True):
+        InvoiceLine.objects.filter(pk=line.pk).update(amount_micro=amount)
+    charges = [
+        {"id": "ic_1", "kind": "discount", "name": "spring", "meter": "", "amount_micro": -1_234_567},
+        {"id": "ic_2", "kind": "tax", "name": "DE", "meter": "", "amount_micro": 3_579_975},
+    ]
+    total = sum(amounts) - 1_234_567 + 3_579_975
+    Invoice.objects.filter(pk=invoice.pk).update(charges=charges, total_micro=total)
+    invoice.refresh_from_db()
+    return total
+
+
+def test_of_an_invoice_with_charges_and_parts_of_cents_whole_cents_are_collected(
+    world: World, fake: FakeStripe
+) -> None:
+    invoice = issued(world, "acme")
+    total = finer_than_cents(invoice)
+    assert total % CENT
+    worker()
+    (theirs,) = fake.all("invoice")
+    assert (theirs["status"], theirs["total"]) == ("open", total // CENT), asked(invoice).problem
+    items = {one["metadata"]["penstock_line"]: one["amount"] * CENT for one in fake.all("invoiceitem")}
+    exact = {line.line_id: line.amount_micro for line in invoice.lines.all()}
+    exact |= {one["id"]: one["amount_micro"] for one in invoice.charges}
+    assert items.keys() == exact.keys()
+    assert all(abs(items[name] - exact[name]) < CENT for name in exact)
+    fake.pay_on_page(theirs["id"])
+    with actions.locked(asked(invoice).public_id) as locked:
+        actions.tell_stripe(locked)
+    deliver()
+    assert (asked(invoice).state, asked(invoice).open_micro) == ("paid", 0)
+    assert differences() == []
+
+
+@pytest.mark.parametrize("paid", [False, True])
+def test_credit_notes_finer_than_cents_leave_what_the_rest_costs_in_whole_cents(
+    world: World, fake: FakeStripe, paid: bool
+) -> None:
+    invoice = issued(world, "acme")
+    total = finer_than_cents(invoice)
+    worker()
+    (theirs,) = fake.all("invoice")
+    if paid:
+        fake.pay_on_page(theirs["id"])
+    for micro in (3_333_333, 4_000, 1_111_111):
+        credit(invoice, micro)
+        total -= micro
+        worker(2)
+    row = asked(invoice)
+    assert (row.total_micro - row.credited_micro) == total // CENT * CENT
+    assert (row.state, row.overpaid_micro) == ("paid" if paid else "open", 0)
+    assert row.open_micro == (0 if paid else total // CENT * CENT)
+    assert differences() == []
+
+
+def test_an_invoice_of_less_than_a_cent_is_paid_at_once_and_stripe_hears_nothing(
+    world: World, fake: FakeStripe
+) -> None:
+    invoice = issued(world, "acme")
+    Invoice.objects.filter(pk=invoice.pk).update(total_micro=CENT - 1)
+    worker(2)
+    assert (asked(invoice).state, asked(invoice).total_micro) == ("paid", 0)
+    assert fake.all("invoice") == []
 
 
 def test_a_tenant_with_a_payment_method_is_charged_once(world: World, fake: FakeStripe) -> None:
