@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from penstock.contract.documents import (
     NO_TERMS,
+    CreditGrant,
     CreditNoteDocument,
     InvoiceDocument,
     PricesDocument,
@@ -130,7 +131,10 @@ def check_grants(
     """
     now = {grant.id: grant for grant in prices.terms.credits}
     left = _left_by(previous)
-    known = {grant.id: grant for one in earlier if one.terms is not UNSET for grant in one.terms.credits}
+    known: dict[str, CreditGrant] = {}
+    for grant in (grant for one in earlier if one.terms is not UNSET for grant in one.terms.credits):
+        if known.setdefault(grant.id, grant) != grant:
+            yield _price(grant.id, "the grant of credit is two in the billing chain")
     for name, grant in known.items():
         found = now.get(name)
         if found is not None and found != grant:
@@ -185,6 +189,14 @@ def check_charged_credits(
         for line in right.lines:
             billed[line.meter] -= line.quantity
             amounts[line.meter] -= line.amount_micro
+
+
+def check_returns(notes: Sequence[CreditNoteDocument]) -> Iterator[Problem]:
+    """No credit note takes credit from a grant."""
+    for note in notes:
+        for one in () if note.charges is UNSET else note.charges:
+            if one.kind == "credit" and one.amount_micro < 0:
+                yield _credit(note.id, f"takes {_money(-one.amount_micro)} of the grant of credit {one.name}")
 
 
 def returned_by(notes: Sequence[CreditNoteDocument]) -> dict[str, int]:

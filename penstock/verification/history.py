@@ -110,6 +110,8 @@ def check_chain(chain: BillingChain, commitments: Commitments, notes: Notes) -> 
                 where=where,
                 message=f"its document is of {document.id} or another time",
             )
+        if isinstance(document, CreditNoteDocument) and ("invoice", document.invoice.id) not in named:
+            yield _altered(where, f"credits {document.invoice.id}, and no entry before it issued that")
     if notes.billing is not None:
         yield from _compare(chain, notes.billing, "this machine noted")
     cuts = commitments.cuts

@@ -111,6 +111,12 @@ def check_credits(
             )
             return
         due = credit(book, left, lost)
+        if note.format != invoice.format:
+            yield Problem(
+                kind=Kind.CREDIT_DIFFERS,
+                where=note.id,
+                message=f"has format {note.format}, its invoice {invoice.format}",
+            )
         said = [
             (line.id, line.meter, line.unit, line.unit_size, line.quantity, line.amount_micro)
             for line in note.lines
@@ -175,6 +181,8 @@ def check_shown(
     }
     if invoice.charges is not UNSET:
         due["charges"] = [plain(one) for one in invoice.charges]
+    elif "charges" in shown:
+        due["charges"] = []
     for name, value in due.items():
         said = shown.get(name)
         if isinstance(value, datetime):

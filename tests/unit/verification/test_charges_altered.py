@@ -334,6 +334,54 @@ STORIES: list[tuple[str, Callable[[Service], None], str]] = [
 ]  # fmt: skip
 
 
+def _insert(service: Service, place: int, item: dict[str, Any]) -> None:
+    service.chain_items.insert(place, item)
+    for number, one in enumerate(service.chain_items, 1):
+        one["sequence"] = number
+    service.rechain()
+
+
+def _another_note(service: Service, of: str, charge: dict[str, Any] | None) -> None:
+    """A credit note of nothing in front of the second invoice."""
+    item = copy.deepcopy(service.chain_items[3])
+    item["object_id"] = "cn_9"
+    item["document"] |= {"id": "cn_9", "number": 9, "lines": [], "ranges": [], "total_micro": 0}
+    item["document"]["invoice"] |= {"id": of}
+    item["document"]["charges"] = [] if charge is None else [charge]
+    _insert(service, 4, item)
+
+
+TAKEN = {"kind": "credit", "name": "cr_paid", "meter": "", "amount_micro": -9_000_000}
+
+
+@pytest.mark.parametrize(
+    ("of", "charge", "told"),
+    [
+        ("inv_0", None, "credits inv_0, and no entry before it issued that"),
+        ("inv_2", None, "credits inv_2, and no entry before it issued that"),
+        ("inv_1", TAKEN, "takes 9.00 of the grant of credit cr_paid"),
+    ],
+)
+def test_a_credit_note_that_takes_credit_is_named_with_the_invoice_that_it_would_make_dearer(
+    of: str, charge: dict[str, Any] | None, told: str
+) -> None:
+    service = world()
+    _another_note(service, of, charge)
+    assert told in [problem.message for problem in service.verify("inv_2").problems]
+
+
+def test_a_grant_that_two_prices_of_the_chain_have_differently_is_named() -> None:
+    """As by prices that a later entry of the same moment puts out of force, so that no invoice has them."""
+    service = world()
+    shadow = copy.deepcopy(service.chain_items[2])
+    shadow["object_id"] = "pa_9"
+    shadow["document"]["terms"]["credits"][2]["expires_ms"] = BEGIN_MS
+    service.chain_items[2]["document"]["terms"]["credits"].pop(2)
+    _insert(service, 2, shadow)
+    messages = [problem.message for problem in service.verify("inv_3").problems]
+    assert "the grant of credit is two in the billing chain" in messages
+
+
 @pytest.mark.parametrize(("name", "alter", "invoice"), STORIES, ids=[story[0] for story in STORIES])
 def test_no_forgery_of_charges_is_accepted(name: str, alter: Callable[[Service], None], invoice: str) -> None:
     service = world()
