@@ -163,6 +163,8 @@ class PaymentsConfig(Settings, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if list(self.reminder_days) != sorted(set(self.reminder_days)):
             raise Refused("reminder_days", "each day once, in their order")
+        if self.days_to_suspend is not None and not self.reminder_days:
+            raise Refused("days_to_suspend", "a reminder that says so is required in reminder_days")
         if self.days_to_suspend is not None and self.days_to_suspend <= max(self.reminder_days, default=0):
             raise Refused("days_to_suspend", "later than the last of reminder_days required")
 

@@ -55,7 +55,8 @@ def open_receivable(invoice: Invoice) -> Receivable:
             state=State.OPEN,
             currency=invoice.price_book.currency,
             total_micro=whole_coins(invoice.total_micro, invoice.price_book.currency),
-            due_at=invoice.issued_at + timedelta(days=settings.due_days),
+            # Counted from now for an invoice that is older than payments: it was not asked for before.
+            due_at=max(invoice.issued_at, timezone.now()) + timedelta(days=settings.due_days),
         )
         row.save()
         audit.record(

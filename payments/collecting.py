@@ -280,16 +280,15 @@ class _Collection:
 
 
 def ensure_customer(gateway: Gateway, tenant: Tenant, version: int = 1) -> str:
-    """Stripe's id of the tenant, which is made a customer there if it is none. No transaction is open."""
+    """Stripe's id of the tenant, which is made a customer there if it is none. No transaction is open. Raises
+    `AnsweredFault` too: another `version` is needed then.
+    """
     known = StripeCustomer.objects.filter(tenant=tenant).first()
     if known is not None:
         return known.stripe_id
-    try:
-        found = gateway.find_customer(tenant.public_id) or gateway.create_customer(
-            tenant.public_id, tenant.name, f"customer/{tenant.public_id}/{version}"
-        )
-    except AnsweredFault as fault:
-        raise OutcomeUnknown(str(fault)) from None
+    found = gateway.find_customer(tenant.public_id) or gateway.create_customer(
+        tenant.public_id, tenant.name, f"customer/{tenant.public_id}/{version}"
+    )
     with transaction.atomic():
         owner = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         row, _ = StripeCustomer.objects.get_or_create(tenant=owner, defaults={"stripe_id": found})

@@ -31,7 +31,7 @@ def remind(receivable: str, now: datetime) -> None:
             return
         due = reminders_due(row.due_at, settings.reminder_days, now)
         if due > row.reminders:
-            _send(row, due, last=due == len(settings.reminder_days))
+            _send(row, due, now, last=due == len(settings.reminder_days))
         last_at = row.due_at + timedelta(days=max(settings.reminder_days, default=0))
         if row.alerted_at is None and now >= last_at + ALERT_AFTER:
             row.alerted_at = now
@@ -40,20 +40,29 @@ def remind(receivable: str, now: datetime) -> None:
                 "an invoice is unpaid after the last reminder",
                 extra={"tenant": row.tenant.public_id, "invoice": row.invoice.public_id},
             )
-        days = settings.days_to_suspend
-        suspend = (
-            days is not None
-            and row.reminders == len(settings.reminder_days)
-            and now >= row.due_at + timedelta(days=days)
-            and not row.tenant.suspended
-        )
+        at = _suspends_at(row)
+        suspend = at is not None and now >= at and row.suspended_at is None and not row.tenant.suspended
+        if suspend:
+            row.suspended_at = now
+            row.save(update_fields=["suspended_at"])
     if suspend:
         set_suspended(actions.ACTOR, row.tenant, True)
 
 
-def _send(row: Receivable, due: int, *, last: bool) -> None:
+def _suspends_at(row: Receivable) -> datetime | None:
+    """When the tenant is suspended for it: as long after the last reminder as the settings say, also where that one
+    came late. None: not before another reminder, or never.
+    """
     settings = config.current().payments
     days = settings.days_to_suspend
+    if days is None or row.reminded_at is None or row.reminders < len(settings.reminder_days):
+        return None
+    warned = row.reminded_at + timedelta(days=days - max(settings.reminder_days))
+    return max(row.due_at + timedelta(days=days), warned)
+
+
+def _send(row: Receivable, due: int, now: datetime, *, last: bool) -> None:
+    row.reminders, row.reminded_at = due, now
     letter = letters.reminder(
         row.tenant.name,
         number=row.invoice.number,
@@ -62,14 +71,13 @@ def _send(row: Receivable, due: int, *, last: bool) -> None:
         minor_digits=int(row.invoice.price_book.document["minor_digits"]),
         currency=row.currency,
         due_at=row.due_at,
-        suspended_at=row.due_at + timedelta(days=days) if last and days is not None else None,
+        suspended_at=_suspends_at(row) if last else None,
     )
     readers = [role for role in Role if allowed(Standing(role.value), Permission.PAYMENTS_WRITE)]
     for member in people_with_roles(row.tenant, among=readers):
         mails.put(member.person.email, MAIL_KIND, letter)
-    row.reminders = due
     row.charge += 1
-    row.save(update_fields=["reminders", "charge"])
+    row.save(update_fields=["reminders", "reminded_at", "charge"])
     audit.record(
         actions.ACTOR,
         tenant=row.tenant.public_id,

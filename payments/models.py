@@ -55,6 +55,10 @@ class Receivable(models.Model):
     due_at = models.DateTimeField()
     reminders = models.PositiveIntegerField(default=0)
     """How many reminders were sent."""
+    reminded_at = models.DateTimeField(null=True)
+    """When the last reminder was sent."""
+    suspended_at = models.DateTimeField(null=True)
+    """When the tenant was suspended for it, which happens once: an operator may have resumed it since."""
     alerted_at = models.DateTimeField(null=True)
     """When operators were alerted, after the last reminder."""
     closed_at = models.DateTimeField(null=True)

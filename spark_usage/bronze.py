@@ -77,11 +77,13 @@ def read(spark: SparkSession, datasets: Path) -> DataFrame:
     return spark.read.schema(schema).parquet(str(data))
 
 
-def is_whole(datasets: Path) -> bool:
-    """Whether every file that the sink's log names is there with its size; none named is whole too. Without Spark."""
+def is_whole(datasets: Path, records: int) -> bool:
+    """Whether every file that the sink's log names is there with its size. Only of no record no file has to be named.
+    Without Spark.
+    """
     log = BronzeFolders(datasets).data / _LOG
     if not log.exists():
-        return True
+        return records == 0
     entries = {file.name: file for file in log.iterdir() if file.name.split(".")[0].isdigit()}
     merged = max((int(name.split(".")[0]) for name in entries if name.endswith(_MERGED)), default=-1)
     for name, entry in entries.items():

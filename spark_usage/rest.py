@@ -20,12 +20,12 @@ def at_rest(folder: Path, catalog: Catalog, ends: Mapping[str, int], assets: Seq
     current = {dataset.name: catalog.current(dataset.name) for dataset in datasets.ALL}
     if not any(ends.values()) and not any(committed.values()) and not any(current.values()):
         return _round(ends)
-    if ends != committed or not bronze.is_whole(folder):
-        return None
     rejected = current[datasets.REJECTED.name]
-    if rejected is None:
+    if ends != committed or rejected is None:
         return None
     read = rejected["inputs"]
+    if not bronze.is_whole(folder, read["records"]):
+        return None
     runs: dict[str, Run] = {}
     for name, inputs in inputs_of(ends, read["records"], read["holes"], assets).items():
         manifest = current[name]

@@ -195,8 +195,10 @@ class Runner:
             rounds=heartbeat.values.get("rounds", 0) + 1,
             last_success_seconds=time.time(),
         )
-        pause = self._pause(began)
-        return pause if self._pipeline.started else min(pause, _LOOK_WITHOUT_SPARK_S)
+        interval = self._configuration.pipeline_interval_s
+        if not self._pipeline.started:
+            interval = min(interval, _LOOK_WITHOUT_SPARK_S)
+        return pause_s(time.monotonic() - began, interval)
 
     def _pause(self, began: float) -> float:
         return pause_s(time.monotonic() - began, self._configuration.pipeline_interval_s)

@@ -26,7 +26,7 @@ from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "migrated"
-SOURCES = ("billing", "control_plane", "quotas", "tenants")
+SOURCES = ("billing", "control_plane", "payments", "quotas", "tenants")
 TEST_DATABASE = "test_postgres"
 """Django's name for the test database of `postgres`; both are in the PostgreSQL that is copied."""
 

@@ -15,8 +15,8 @@ from control_plane.rest.views import OperatorView, TenantView
 from payments import actions, collecting, queries, reconciling
 from payments.models import REFERENCE_LENGTH_MAX, TEXT_LENGTH_MAX, Payment, Receivable
 from payments.states import State
-from payments.stripe_adapter import Gateway, configured
-from penstock.contract.errors import InvalidRequest
+from payments.stripe_adapter import AnsweredFault, Gateway, configured
+from penstock.contract.errors import BrokerUnavailable, InvalidRequest
 from tenants.roles import Permission
 
 STATE = OpenApiParameter("state", enum=[one.value for one in State], description="Only those in this state.")
@@ -194,7 +194,10 @@ class PaymentPageView(TenantView):
 def page_at_stripe(tenant: Any, page: str) -> str:
     """The address of Stripe's page, from which people come back to the tenant's invoices."""
     api = gateway()
-    customer = collecting.ensure_customer(api, tenant)
+    try:
+        customer = collecting.ensure_customer(api, tenant)
+    except AnsweredFault as fault:
+        raise BrokerUnavailable(f"Stripe: {fault}; retry later") from None
     back = f"{config.current().public_url.rstrip('/')}/t/{tenant.name}/invoices"
     if page == "portal":
         return api.portal_link(customer, back)

@@ -68,6 +68,8 @@ class Migration(migrations.Migration):
                 ("refunded_micro", models.BigIntegerField(default=0)),
                 ("due_at", models.DateTimeField()),
                 ("reminders", models.PositiveIntegerField(default=0)),
+                ("reminded_at", models.DateTimeField(null=True)),
+                ("suspended_at", models.DateTimeField(null=True)),
                 ("alerted_at", models.DateTimeField(null=True)),
                 ("closed_at", models.DateTimeField(null=True)),
                 ("generation", models.PositiveBigIntegerField(default=0)),

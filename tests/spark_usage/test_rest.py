@@ -1,6 +1,7 @@
 """A round that has nothing to do is found without Spark, and only then."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,11 @@ def test_another_version_of_the_code_needs_spark(folder: Path, monkeypatch: pyte
 @pytest.mark.parametrize("dataset", [one.name for one in datasets.ALL])
 def test_a_data_set_that_is_not_there_needs_spark(folder: Path, dataset: str) -> None:
     (folder / dataset / "current.json").unlink()
+    assert look(folder) is None
+
+
+def test_records_without_a_log_of_bronze_need_spark(folder: Path) -> None:
+    shutil.rmtree(bronze.BronzeFolders(folder).data)
     assert look(folder) is None
 
 

@@ -502,9 +502,9 @@ class ConsumerCore:
         position = fetched.position
         if fetched.seek_epoch == position.seek_epoch:
             self._fetcher.close_partition(position)
-            offset, epoch = position.offset, position.epoch
-            position.move_to(offset, epoch)
-            position.halt(type(error)(f"{position.label}: at offset {offset}: {error.message}"))
+            position.move_to(position.offset, position.epoch)
+            self._before_poll.still(position)
+            position.halt(type(error)(f"{position.label}: at offset {position.offset}: {error.message}"))
 
     def raise_halted(self) -> None:
         """Raise the error of a partition that stands still and has nothing left to read."""

@@ -76,6 +76,12 @@ class BeforePoll:
                 position.skip_before_ms,
             )
 
+    def still(self, position: FetchPosition) -> None:
+        """What it halts before is met again by who begins where it stood: that was no seek."""
+        place = self._places.get(position)
+        if place is not None:
+            self._places[position] = (position.seek_epoch, *place[1:])
+
     def unmoved(self) -> list[FetchPosition]:
         """Those noted, without those that were sought meanwhile."""
         return [position for position, place in self._places.items() if position.seek_epoch == place[0]]

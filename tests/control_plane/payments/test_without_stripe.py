@@ -4,11 +4,14 @@ import pytest
 from django.utils import timezone
 
 from control_plane.audit.models import AuditEntry
+from control_plane.config import PaymentsConfig
 from control_plane.mail.models import Mail
 from control_plane.outbox.models import Delivery
+from daemon.settings import Refused
 from payments import actions, dunning, queries
 from payments.models import Payment, Receivable
 from penstock.contract.errors import InvalidRequest, NotFound
+from tenants.actions import set_suspended
 from tenants.models import Membership
 from tenants.roles import Role
 from tests.control_plane.billing.world import TESTER, World
@@ -24,7 +27,8 @@ def test_an_issued_invoice_is_asked_for_once_and_due_in_two_weeks(world: World) 
     worker(2)
     row = asked(invoice)
     assert (row.state, row.open_micro) == ("open", invoice.total_micro)
-    assert invoice.issued_at is not None and row.due_at == invoice.issued_at + 14 * DAY
+    assert invoice.issued_at is not None
+    assert invoice.issued_at + 14 * DAY <= row.due_at <= timezone.now() + 14 * DAY
     assert Receivable.objects.count() == 1
     assert AuditEntry.objects.filter(action="receivable.open").count() == 1
     assert not Delivery.objects.filter(kind="receivable").exists()
@@ -132,10 +136,23 @@ def test_a_tenant_is_suspended_by_setting_only_and_after_the_letter_that_says_so
     invoice.tenant.refresh_from_db()
     assert not invoice.tenant.suspended
     assert "are refused until it is paid" in Mail.objects.get(kind="payment-reminder").text
-    due(invoice, 21)
+    due(invoice, 300)
+    worker()
+    invoice.tenant.refresh_from_db()
+    assert not invoice.tenant.suspended, "the letter that said so is of today"
+    Receivable.objects.update(reminded_at=timezone.now() - 7 * DAY)
     worker()
     invoice.tenant.refresh_from_db()
     assert invoice.tenant.suspended
+    set_suspended(TESTER, invoice.tenant, False)
+    worker()
+    invoice.tenant.refresh_from_db()
+    assert not invoice.tenant.suspended, "an operator has resumed it"
+
+
+def test_a_tenant_is_not_suspended_without_a_letter() -> None:
+    with pytest.raises(Refused):
+        PaymentsConfig(reminder_days=(), days_to_suspend=5)
 
 
 def test_what_is_paid_is_not_reminded_of(world: World) -> None:

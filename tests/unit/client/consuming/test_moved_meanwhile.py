@@ -140,6 +140,19 @@ def test_an_interrupted_poll_after_a_seek_to_a_time_begins_at_that_time_again() 
     assert values(runner, consumer) == expected(range(5, 10))
 
 
+def test_an_interrupted_poll_that_met_a_batch_it_cannot_read_gives_back_what_was_before_it() -> None:
+    runner = filled()
+    partition = runner.cluster.topics["orders"].partitions[0]
+    base_offset, batch = partition.log[2]
+    partition.log[2] = (base_offset, batch[:-1] + bytes([batch[-1] ^ 0xFF]))
+    consumer = runner.consumer("orders")
+    assert interrupted(runner, consumer, 1_000) == expected(range(6))
+    consumer.give_back()
+    assert values(runner, consumer) == expected(range(6))
+    with pytest.raises(errors.CorruptBatch):
+        runner.poll(consumer)
+
+
 def test_a_position_that_was_sought_since_an_interrupted_poll_took_of_it_stays_there() -> None:
     runner = filled(partitions=2)
     consumer = runner.consumer("orders")
