@@ -419,7 +419,7 @@ def _model(fields: Mapping[str, Any], where: str, book_format: int) -> Model:
             raise InvalidRequest(f"price book: {where}.model is of format 2, this book says 1")
         return Model.GRADUATED
     value = fields.get("model")
-    if not isinstance(value, str) or value not in (*Model,):
+    if not isinstance(value, str) or value not in [one.value for one in Model]:
         raise InvalidRequest(f"price book: {where}.model {value!r} is none of {', '.join(Model)}")
     return Model(value)
 

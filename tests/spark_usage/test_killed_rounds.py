@@ -34,18 +34,20 @@ def killed_while_it_writes(stage: str, folder: Path, stored: Sequence[Stored]) -
             [one.partition, one.offset, base64.b64encode(one.value or b"").decode()] for one in stored
         ],
     }
-    (scratch / "jobs.json").write_text(json.dumps([job]), encoding="utf-8")
+    jobs = scratch / "jobs.json"
+    jobs.write_text(json.dumps([job]), encoding="utf-8")
     process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "tests.control_plane.billing.fold_records"),
-            *(str(scratch / "jobs.json"), str(scratch / "spark")),
-        ],
+        [sys.executable, "-m", "tests.control_plane.billing.fold_records", str(scratch / "spark")],
         cwd=PROJECT,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
+    assert process.stdin is not None
+    process.stdin.write(f"{jobs}\n")
+    process.stdin.flush()
     deadline = time.monotonic() + _KILLED_WITHIN_S
     try:
         while not any((folder / stage).glob(".pending-*")):
