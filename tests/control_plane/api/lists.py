@@ -708,7 +708,6 @@ NO_LISTS = {
     "/v1/quotas/preview",
     "/v1/tenants/{tenant}",
     "/v1/organisations/{organisation}/tenants/{tenant}",
-    "/v1/all-organisations/{organisation}",
     "/v1/topics/{name}",
     "/v1/bin/topics/{topic}",
     "/v1/topics/{name}/durability",
