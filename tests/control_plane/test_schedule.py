@@ -176,11 +176,19 @@ def test_every_look_of_the_service_finds_nothing_at_rest() -> None:
     from control_plane.outbox import tasks as outbox
     from control_plane.placement import tasks as placement
     from control_plane.reconciliation import tasks as reconciliation
+    from payments import tasks as payments
 
-    del billing, mail, outbox, placement, reconciliation  # imported, they have said which look they have
+    del (
+        billing,
+        mail,
+        outbox,
+        payments,
+        placement,
+        reconciliation,
+    )  # imported, they have said which look they have
     app_tasks = {entry["task"] for entry in app.conf.beat_schedule.values()}
     assert schedule._rests.keys() <= app_tasks
-    assert len(schedule._rests) == 5
+    assert len(schedule._rests) == 6
     for task, rest in schedule._rests.items():
         rest.look()
         assert not rest.look(), task

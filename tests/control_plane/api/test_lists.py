@@ -23,7 +23,6 @@ from tests.control_plane.api.document import document as openapi_document
 from tests.control_plane.api.lists import (
     BEGINNING,
     LISTS,
-    NO_LISTS,
     Cluster,
     Listed,
     brokers,
@@ -40,6 +39,36 @@ pytestmark = pytest.mark.django_db
 
 VOLATILE = {"age_s", "last_used_at", "of_tenant_percent", "replaced_at", "restorable_until"}
 """What changes between two requests by itself, or with another item that comes."""
+
+NO_LISTS = {
+    "/v1/cluster",
+    "/v1/cluster/features",
+    "/v1/costs",
+    "/v1/invoices/{invoice}",
+    "/v1/invoices/{invoice}/evidence",
+    "/v1/billing/reconciliation",
+    "/v1/credit-notes/{credit_note}",
+    "/v1/billing/cuts/{cut}",
+    "/v1/cluster/brokers/{broker}",
+    "/v1/placement/plans/{plan}",
+    "/v1/placement/cells/{cell}",
+    "/v1/placement/load",
+    "/v1/keys/{key}",
+    "/v1/access",
+    "/v1/access/who",
+    "/v1/acls/{acl}",
+    "/v1/principal-groups/{group}",
+    "/v1/webhooks/{webhook}",
+    "/v1/webhooks/{webhook}/attempts",
+    "/v1/quotas/preview",
+    "/v1/tenants/{tenant}",
+    "/v1/organisations/{organisation}/tenants/{tenant}",
+    "/v1/topics/{name}",
+    "/v1/bin/topics/{topic}",
+    "/v1/topics/{name}/durability",
+    "/v1/topics/{name}/hot-keys",
+}
+"""One object each, of which something is a list: it is shown whole."""
 
 
 @pytest.fixture(scope="module")
