@@ -61,15 +61,15 @@ class BeforePoll:
     """Where the positions stood that the poll under way takes batches of."""
 
     def __init__(self) -> None:
-        self._places: dict[FetchPosition, tuple[int, int, int, int | None]] = {}
+        self._before: dict[FetchPosition, tuple[int, int, int, int | None]] = {}
 
     def clear(self) -> None:
-        self._places.clear()
+        self._before.clear()
 
     def note(self, position: FetchPosition) -> None:
         """Before a batch of it is taken."""
-        if position not in self._places:
-            self._places[position] = (
+        if position not in self._before:
+            self._before[position] = (
                 position.seek_epoch,
                 position.offset,
                 position.epoch,
@@ -78,17 +78,17 @@ class BeforePoll:
 
     def still(self, position: FetchPosition) -> None:
         """What it halts before is met again by who begins where it stood: that was no seek."""
-        place = self._places.get(position)
-        if place is not None:
-            self._places[position] = (position.seek_epoch, *place[1:])
+        stood = self._before.get(position)
+        if stood is not None:
+            self._before[position] = (position.seek_epoch, *stood[1:])
 
     def unmoved(self) -> list[FetchPosition]:
         """Those noted, without those that were sought meanwhile."""
-        return [position for position, place in self._places.items() if position.seek_epoch == place[0]]
+        return [position for position, stood in self._before.items() if position.seek_epoch == stood[0]]
 
     def restore(self, position: FetchPosition) -> None:
         """Begin again where it stood."""
-        _, offset, epoch, skip_before_ms = self._places[position]
+        _, offset, epoch, skip_before_ms = self._before[position]
         position.move_to(offset, epoch)
         position.skip_before_ms = skip_before_ms
 
