@@ -8,14 +8,12 @@ from control_plane.audit import actions as audit
 from control_plane.mail import actions as mails
 from payments import actions, letters
 from payments.models import Receivable
-from payments.states import OWED, State, reminders_due
+from payments.states import ALERT_AFTER, OWED, State, reminders_due
 from tenants.actions import set_suspended
 from tenants.queries import people_with_roles
 from tenants.roles import Permission, Role, Standing, allowed
 
 MAIL_KIND = "payment-reminder"
-ALERT_AFTER = timedelta(days=1)
-"""After the last reminder: a day to act on it."""
 _log = logging.getLogger(__name__)
 
 

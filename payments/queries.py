@@ -1,13 +1,14 @@
 """Reads receivables and payments."""
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from django.db.models import F, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 
 from billing.models import CreditNote, Invoice
 from payments.models import Payment, Receivable, ReconciliationReport, StripeCustomer, StripeEvent
-from payments.states import OWED, State
+from payments.states import ALERT_AFTER, OWED, State
 from penstock.contract.errors import NotFound
 from tenants.models import Tenant
 
@@ -97,13 +98,19 @@ def unsent() -> QuerySet[Receivable]:
     return Receivable.objects.filter(state__in=OWED, generation=0).order_by("pk")
 
 
-def to_remind(now: datetime, reminders: int, *, suspends: bool) -> QuerySet[Receivable]:
-    """Receivables that are owed and due, with reminders to be sent, operators to be alerted, or a tenant that may be
-    suspended."""
-    more = Q(state=State.OPEN) | Q(reminders__lt=reminders) | Q(alerted_at=None)
-    if suspends:
-        more |= Q(tenant__suspended=False)
-    return Receivable.objects.filter(more, state__in=OWED, due_at__lte=now).order_by("due_at", "pk")
+def to_remind(now: datetime, days: Sequence[int], days_to_suspend: int | None) -> QuerySet[Receivable]:
+    """Receivables with a step that is due now: past their due date, a reminder to be sent, operators to be alerted, or
+    a tenant that may be suspended. One that waits for its next step is not among them.
+    """
+    due = Q(state=State.OPEN)
+    due |= Q(alerted_at=None, due_at__lte=now - timedelta(days=max(days, default=0)) - ALERT_AFTER)
+    for sent, day in enumerate(days):
+        due |= Q(reminders=sent, due_at__lte=now - timedelta(days=day))
+    if days_to_suspend is not None:
+        due |= Q(
+            tenant__suspended=False, suspended_at=None, due_at__lte=now - timedelta(days=days_to_suspend)
+        )
+    return Receivable.objects.filter(due, state__in=OWED, due_at__lte=now).order_by("due_at", "pk")
 
 
 def events_to_process() -> QuerySet[StripeEvent]:

@@ -29,6 +29,8 @@ class State(StrEnum):
 
 OWED = (State.OPEN, State.PAST_DUE)
 """States in which money is asked for."""
+ALERT_AFTER = timedelta(days=1)
+"""Operators are alerted so long after the last reminder: a day to act on it."""
 MOVES = {
     State.OPEN: frozenset({State.PAST_DUE, State.PAID, State.UNCOLLECTIBLE, State.VOID}),
     State.PAST_DUE: frozenset({State.PAID, State.UNCOLLECTIBLE, State.VOID}),

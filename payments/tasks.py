@@ -32,8 +32,7 @@ def payment_round() -> None:
     for row in queries.with_new_credits()[:ROUND_MAX]:
         _guarded("credit note not followed", row.public_id, partial(actions.follow_credits, row.public_id))
     settings = config.current().payments
-    suspends = settings.days_to_suspend is not None
-    for row in queries.to_remind(now, len(settings.reminder_days), suspends=suspends)[:ROUND_MAX]:
+    for row in queries.to_remind(now, settings.reminder_days, settings.days_to_suspend)[:ROUND_MAX]:
         _guarded("reminder not sent", row.public_id, partial(dunning.remind, row.public_id, now))
     if settings.stripe_key_file is not None:
         for row in queries.unsent()[:ROUND_MAX]:

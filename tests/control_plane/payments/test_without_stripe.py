@@ -162,4 +162,15 @@ def test_what_is_paid_is_not_reminded_of(world: World) -> None:
     due(invoice, 30)
     dunning.remind(asked(invoice).public_id, timezone.now())
     assert not Mail.objects.filter(kind="payment-reminder").exists()
-    assert not queries.to_remind(timezone.now(), 4, suspends=False).exists()
+    assert not queries.to_remind(timezone.now(), (0, 3, 7, 14), None).exists()
+
+
+def test_what_waits_for_its_next_step_keeps_no_other_from_theirs(world: World) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    for days, steps in ((0, 1), (2, 0), (3, 1), (6, 0), (14, 1), (15, 1), (40, 0)):
+        due(invoice, days)
+        found = queries.to_remind(timezone.now(), (0, 3, 7, 14), None)
+        assert found.count() == steps, days
+        worker()
+        assert queries.to_remind(timezone.now(), (0, 3, 7, 14), None).count() == 0, days
