@@ -122,7 +122,8 @@ def _control_plane() -> list[Row]:
     from payments import metrics as payments
 
     modules = (metrics, certificate_metrics, server_checks, brokers, billing, payments)
-    collectors = [
+    # A module may have two names for one.
+    collectors = dict.fromkeys(
         value for module in modules for value in vars(module).values() if hasattr(value, "_labelnames")
-    ]
+    )
     return [_row(collector.describe()[0], collector._labelnames) for collector in collectors]
