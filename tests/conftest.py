@@ -16,6 +16,14 @@ from tests import schedule
 
 FULL = bool(os.environ.get("FULL"))
 
+# Tests that a module without tests holds for several: their failures show values too.
+pytest.register_assert_rewrite(
+    "tests.control_plane.service.deliveries",
+    "tests.control_plane.service.placing",
+    "tests.unit.disk.disk_contract",
+    "tests.unit.metadata.store_contract",
+)
+
 # Hundreds of processes start here: what one of them compiles, the next ones read.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

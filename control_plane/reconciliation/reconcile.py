@@ -107,6 +107,16 @@ def _judged(row: DesiredObject, seen: view.ClusterView) -> bool:
     return 0 < row.generation <= row.delivered_generation and row.delivered_revision <= seen.revision
 
 
+def _unchanged(row: DesiredObject) -> bool:
+    """Whether the row is what was judged, and its lock until the caller's transaction ends.
+
+    What is compared beside it (limits, bindings, entries) is read after it: a change in between shows as a difference
+    that there is not. Each such change raises the generation.
+    """
+    rows = type(row)._default_manager.select_for_update(no_key=True)
+    return rows.filter(pk=row.pk, generation=row.generation).first() is not None
+
+
 def _note_drift(
     actor: Actor, model: type[Tenant] | type[ApiKey], public_id: str, tenant: str, action: str, why: str
 ) -> None:
@@ -136,6 +146,8 @@ def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
             _clear_drift(row)
         elif _may_redeliver(row):
             with transaction.atomic():
+                if not _unchanged(row):
+                    continue
                 _note_drift(actor, Tenant, row.public_id, row.public_id, "tenant.reassert", why)
                 tenant_actions.touch_tenant(actor, row, at_least=0 if found is None else found.generation)
             yield Finding(object_id=row.public_id, what=why)
@@ -332,6 +344,8 @@ def _keys(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
             _clear_drift(row)
         elif _may_redeliver(row):
             with transaction.atomic():
+                if not _unchanged(row):
+                    continue
                 _note_drift(actor, ApiKey, row.public_id, row.tenant.public_id, "key.reassert", why)
                 tenant_actions.touch_key(actor, row, at_least=0 if found is None else found.generation)
             yield Finding(object_id=row.public_id, what=why)
@@ -373,6 +387,8 @@ def _access_lists(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
         why = "the access list differs on the brokers"
         if _may_redeliver(row):
             with transaction.atomic():
+                if not _unchanged(row):
+                    continue
                 access_actions.put_condition(row.public_id, conditions.DRIFT, "changed_on_brokers", why)
                 audit.record(
                     actor,

@@ -21,8 +21,9 @@ from control_plane.reconciliation import reconcile as reconciliation
 from control_plane.topics import actions as topics
 from penstock.contract import limits
 from penstock.contract.errors import NotFound
+from penstock.rules.access import AccessList
 from penstock.rules.access_document import access_list_digest, access_list_json
-from tenants.models import ApiKey, Membership, Person, ServiceAccount
+from tenants.models import ApiKey, Membership, Person, ServiceAccount, Tenant
 from tenants.roles import Role, Standing
 from tests.control_plane.rows_of_a_module import rows_of_a_module
 from tests.control_plane.world import ACTOR, House, call, make_house
@@ -436,6 +437,33 @@ def test_a_list_that_differs_on_the_brokers_is_delivered_again(house: House) -> 
 
     assert look(digest) == []
     assert look("") == ["the access list differs on the brokers"]
+    assert TenantAccessList.objects.get(pk=row.pk).generation == row.generation + 1
+
+
+def test_an_entry_made_between_a_lists_row_and_its_entries_is_no_drift(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner(house, "POST", "acls", entry("deny", "everyone", name="x"))
+    row = TenantAccessList.objects.get(tenant=house.tenant)
+    TenantAccessList.objects.update(delivered_generation=row.generation)
+    access_list = queries.access_list
+    tenant = TenantSeen(
+        tenant=house.tenant.public_id, generation=1, produce_bytes_per_s=0, partitions_max=0, suspended=False,
+        access_list_generation=row.generation,
+        access_list_digest=access_list_digest(access_list_json(access_list(house.tenant))),
+    )  # fmt: skip
+
+    def after_a_change(tenant: Tenant) -> AccessList:
+        with monkeypatch.context() as patch:
+            patch.setattr(queries, "access_list", access_list)
+            owner(house, "POST", "acls", entry("deny", "everyone", name="y"))
+        return access_list(tenant)
+
+    monkeypatch.setattr(queries, "access_list", after_a_change)
+    view = ClusterView(
+        cluster_id="c", controller=1, revision=9, brokers=(), tenants=(tenant,), feature_level=2
+    )
+    assert [found for found in reconciliation.repair(view) if found.object_id == row.public_id] == []
     assert TenantAccessList.objects.get(pk=row.pk).generation == row.generation + 1
 
 

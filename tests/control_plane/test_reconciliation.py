@@ -7,9 +7,12 @@ import pytest
 from django.utils import timezone
 
 from control_plane.access import actions as access
+from control_plane.access import queries as access_queries
+from control_plane.access.models import KeyBinding
 from control_plane.audit import queries as audit
 from control_plane.brokers import view
 from control_plane.outbox.models import Delivery
+from control_plane.reconciliation import reconcile
 from control_plane.reconciliation.deliverers import ms_of
 from control_plane.reconciliation.reconcile import repair
 from control_plane.topics import actions as topic_actions
@@ -19,6 +22,7 @@ from penstock.rules.principal_limits import limits_digest
 from quotas.account_actions import set_account_limits
 from quotas.account_queries import limits_on_brokers
 from quotas.actions import set_limits
+from quotas.plans import Limits
 from quotas.queries import limits_of
 from tenants import actions
 from tenants.models import ApiKey, Tenant
@@ -352,6 +356,35 @@ def test_what_was_changed_since_it_was_judged_is_left_to_the_next_round(tenant: 
     assert not observed.touch(ACTOR, judged, "topic.reassert", why="x")
     assert not observed.adopt(ACTOR, judged, topic_id="0" * 32, partitions=9, generation=9, why="x")
     assert Topic.objects.get().topic_id == judged.topic_id
+
+
+def test_limits_set_between_a_tenants_row_and_its_limits_are_no_drift(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def after_a_change(row: Tenant) -> Limits:
+        set_limits(ACTOR, tenant, produce_bytes_per_s=123_456)
+        return limits_of(row)
+
+    whole = seen()
+    monkeypatch.setattr(reconcile, "limits_of", after_a_change)
+    assert repair(whole) == []
+    assert conditions(tenant) == [] and waiting() == [("tenant", 2)]
+
+
+def test_a_scope_given_between_a_keys_row_and_its_scopes_is_no_drift(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bindings, whole = access_queries.bindings, seen()
+
+    def after_a_change(row: ApiKey) -> list[KeyBinding]:
+        if row.name == "bound":
+            actions.touch_key(ACTOR, row)
+            KeyBinding.objects.filter(key=row).update(topic_prefix="other.")
+        return bindings(row)
+
+    monkeypatch.setattr(access_queries, "bindings", after_a_change)
+    assert repair(whole) == []
+    assert conditions(ApiKey.objects.get(name="bound")) == [] and waiting() == [("key", 2)]
 
 
 def test_a_deleted_topic_that_brokers_still_hold_is_deleted_anew(tenant: Tenant) -> None:
