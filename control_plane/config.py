@@ -138,6 +138,15 @@ class WebhooksConfig(Settings, frozen=True, kw_only=True):
         return _networks(self.allowed_networks)
 
 
+class InvoicesConfig(Settings, frozen=True, kw_only=True):
+    """Who invoices."""
+
+    issuer: Text = "Penstock"
+    """Name of the company that issues invoices."""
+    issuer_lines: Annotated[tuple[Text, ...], Meta(max_length=12)] = ()
+    """What else an invoice says of it, a line each: address, registration, tax number, bank account."""
+
+
 class PaymentsConfig(Settings, frozen=True, kw_only=True):
     """When invoices are due, what happens to those that are not paid, and how Stripe collects them."""
 
@@ -210,6 +219,8 @@ class Config(Settings, frozen=True, kw_only=True):
     """Providers with which people may sign in besides their password."""
     webhooks: WebhooksConfig | None = None
     """Where webhooks of tenants may lead. Without it only to public addresses."""
+    invoices: InvoicesConfig = InvoicesConfig()
+    """What invoices say of who issues them."""
     payments: PaymentsConfig = PaymentsConfig()
     """Payment of invoices."""
     price_book_file: Path | None = None

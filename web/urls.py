@@ -167,6 +167,7 @@ urlpatterns: list[URLPattern] = [
     path(f"{TENANT}/usage", usage.usage, name="usage"),
     path(f"{TENANT}/invoices", invoices.invoices, name="invoices"),
     path(f"{TENANT}/invoices/<str:invoice>", invoices.invoice, name="invoice"),
+    path(f"{TENANT}/invoices/<str:invoice>/files/<str:form>", invoices.file, name="invoice-file"),
     path(f"{TENANT}/invoices/<str:invoice>/lines/<str:meter>", invoices.line_evidence, name="line-evidence"),
     path(f"{TENANT}/invoices/<str:invoice>/verify", invoices.verify, name="verify"),
     path(f"{TENANT}/invoices/<str:invoice>/proof", invoices.proof, name="proof"),

@@ -4,23 +4,39 @@ from datetime import date, datetime
 from functools import partial
 from typing import ClassVar
 
+from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from billing import draft_actions, draft_queries, period_actions, price_actions, queries
+from billing import (
+    draft_actions,
+    draft_queries,
+    focus,
+    focus_exports,
+    invoice_pdf,
+    period_actions,
+    price_actions,
+    queries,
+)
 from billing.cut_delivery import KIND_CUT
+from billing.models import Invoice
+from control_plane import config
 from control_plane.api.pages import KeyedList, in_memory
 from control_plane.api.shapes import IDEMPOTENCY, PAGING, TENANT, listed, problems
 from control_plane.outbox import in_request
 from control_plane.rest import billing_shapes as shapes
 from control_plane.rest.views import CallerView, OperatorView, TenantView
+from payments import queries as payments
 from penstock.contract.errors import Forbidden, InvalidRequest
 from penstock.rules.timestamps import read_moment
 from tenants.roles import Permission, Standing, allowed
 
 ALL = "all"
+CSV = "text/csv"
+PDF = "application/pdf"
 
 
 class UsageView(TenantView):
@@ -119,6 +135,61 @@ class EvidenceView(TenantView):
         """The invoice's document: what `penstock verify-invoice` compares with the log."""
         evidence = queries.evidence(queries.invoice(self.tenant, invoice))
         return Response(shapes.EvidenceShape(evidence).data)
+
+
+class InvoicePdfView(TenantView):
+    permissions: ClassVar = {"GET": Permission.INVOICES_READ}
+
+    @extend_schema(
+        operation_id="invoices_pdf",
+        parameters=[TENANT],
+        responses={(200, PDF): OpenApiTypes.BINARY, **problems(403, 404)},
+    )
+    def get(self, request: Request, invoice: str) -> HttpResponse:
+        """The issued invoice as PDF. A draft has none."""
+        return pdf_answer(queries.invoice(self.tenant, invoice))
+
+
+def pdf_answer(invoice: Invoice) -> HttpResponse:
+    """The invoice as a file to print."""
+    receivable = payments.find_receivable(invoice)
+    said = config.current().invoices
+    printed = invoice_pdf.invoice_pdf(
+        invoice,
+        invoice_pdf.Issuer(name=said.issuer, lines=said.issuer_lines),
+        due_at=None if receivable is None else receivable.due_at,
+    )
+    return HttpResponse(printed, content_type=PDF, headers=_named(f"invoice-{invoice.number}.pdf"))
+
+
+def _named(file: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{file}"'}
+
+
+class FocusView(TenantView):
+    permissions: ClassVar = {"GET": Permission.INVOICES_READ}
+
+    @extend_schema(
+        operation_id="billing_focus",
+        parameters=[TENANT, shapes.FROM, shapes.TO, shapes.OF_INVOICE],
+        responses={(200, CSV): OpenApiTypes.STR, **problems(403, 404)},
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """What was invoiced and credited, as a file of FOCUS 1.2: by topic, day and price. With `from` and `to`: what
+        was issued in that time. Amounts of one InvoiceId add up to that document's total.
+        """
+        rows = focus_exports.rows(
+            self.tenant,
+            issuer=config.current().invoices.issuer,
+            first=_moment(request, "from"),
+            end=_moment(request, "to"),
+            invoice=request.query_params.get("invoice"),
+        )
+        return StreamingHttpResponse(
+            (line.encode() for line in focus.as_csv(rows)),
+            content_type=f"{CSV}; charset=utf-8",
+            headers=_named(f"focus-{focus.VERSION}.csv"),
+        )
 
 
 class ChainView(TenantView):

@@ -13,6 +13,7 @@ from penstock.rules.timestamps import time_ms
 
 FROM = OpenApiParameter("from", str, description="First day or moment (UTC), inclusive.")
 TO = OpenApiParameter("to", str, description="Last day or moment (UTC), exclusive.")
+OF_INVOICE = OpenApiParameter("invoice", str, description="One invoice and its credit notes; else all.")
 BY = OpenApiParameter("by", str, description="`topic`, `day` or `topic,day`; without it: one sum.")
 
 

@@ -1,5 +1,8 @@
-"""`penstock invoice list` and `invoice show`: amounts, lines, and what lies under a line down to offsets."""
+"""`penstock invoice`: amounts, lines, what lies under a line down to offsets, and a file of FOCUS."""
 
+import csv
+import sys
+from datetime import datetime
 from typing import Any
 
 import click
@@ -11,13 +14,14 @@ from penstock.rest.client import segment
 from penstock.rules.rating import shown_amount, unit_text
 
 _TIMEOUT_S = 15.0
+_DAY = click.DateTime(["%Y-%m-%d"])
 _DOCUMENT_S = 120.0
 """The document of a large invoice is megabytes."""
 
 
 @click.group(name="invoice", cls=Group, path=("invoice",))
 def invoice() -> None:
-    """Invoices: list, show."""
+    """Invoices: list, show, focus."""
 
 
 @invoice.command("list", examples=["penstock invoice list"])
@@ -103,6 +107,42 @@ def invoice_show(invoice_id: str, opened: bool, timeout: float) -> None:
         print_fact("total", [total(shown)], f"Total  {total(shown)}")
     for note in notes:
         _print_credit_note(note)
+
+
+@invoice.command(
+    "focus",
+    short_help="Print what was invoiced as a file of FOCUS 1.2.",
+    examples=[
+        "penstock invoice focus > focus.csv",
+        "penstock invoice focus --from 2026-10-01 --to 2026-11-01 > october.csv",
+        "penstock invoice focus inv_... > invoice.csv",
+    ],
+)
+@click.argument("invoice_id", metavar="[INVOICE]", required=False)
+@click.option("--from", "first", type=_DAY, help="What was issued from this day (UTC) on.")
+@click.option("--to", "end", type=_DAY, help="What was issued before this day (UTC).")
+@click.option(
+    "--timeout", type=float, default=_DOCUMENT_S, show_default=True, help="Seconds to wait for an answer."
+)
+def invoice_focus(
+    invoice_id: str | None, first: datetime | None, end: datetime | None, timeout: float
+) -> None:
+    """Print invoices and credit notes as rows of FOCUS, the FinOps Open Cost and Usage Specification 1.2: CSV by topic,
+    day and price.
+
+    With INVOICE that one and its credit notes. The BilledCost of one InvoiceId adds up to that document's total.
+    """
+    query = {"invoice": invoice_id, "from": _day_text(first), "to": _day_text(end)}
+    with rest_client() as rest:
+        text = rest.text("/v1/billing/focus", query, timeout_s=timeout)
+    if current().json:
+        print_json({"rows": list(csv.DictReader(text.splitlines()))})
+    else:
+        sys.stdout.write(text)
+
+
+def _day_text(day: datetime | None) -> str | None:
+    return None if day is None else f"{day:%Y-%m-%d}"
 
 
 def moment(text: str) -> str:

@@ -145,6 +145,12 @@ class RestClient:
         """The JSON values of an answer with one on each line. Raises as `get` does."""
         return cast(list[Any], self._call("GET", path, query, None, timeout_s, parse=_json_lines))
 
+    def text(
+        self, path: str, query: Mapping[str, object] | None = None, *, timeout_s: float | None = None
+    ) -> str:
+        """The text of an answer that is no JSON, such as a CSV file. Raises as `get` does."""
+        return cast(str, self._call("GET", path, query, None, timeout_s, parse=bytes.decode))
+
     def post(
         self,
         path: str,

@@ -209,6 +209,8 @@ MAY = {
     ("GET", "v1/invoices/<str:invoice>"): INVOICES,
     ("GET", "v1/invoices/<str:invoice>/evidence"): INVOICES,
     ("GET", "v1/invoices/<str:invoice>/payment"): INVOICES,
+    ("GET", "v1/invoices/<str:invoice>/pdf"): INVOICES,
+    ("GET", "v1/billing/focus"): INVOICES,
     ("GET", "v1/payments"): INVOICES,
     ("GET", "v1/payment-method"): INVOICES,
     ("POST", "v1/payment-method/page"): frozenset({S.OWNER, S.ADMIN, S.BILLING}),

@@ -1,7 +1,9 @@
 """REST of billing: each tenant its own, operators the cuts, and what cannot be read is refused."""
 
+import csv
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -90,6 +92,67 @@ def test_an_invoice_is_shown_with_its_lines_and_all_its_evidence(callers: Caller
         ("period_end", read.period_end_ms),
     ):
         assert datetime.fromisoformat(shown[field]).timestamp() * 1_000 == told, field
+
+
+def test_what_was_issued_is_a_file_of_focus_of_its_tenant_alone(
+    world: World, callers: Callers, issued: Invoice
+) -> None:
+    def rows(who: str = "acme", **query: str) -> list[dict[str, str]]:
+        answer = callers.get(who, "billing/focus", **query)
+        assert answer.status_code == 200 and answer["Content-Type"].startswith("text/csv")
+        return list(csv.DictReader(b"".join(answer.streaming_content).decode().splitlines()))
+
+    whole = rows()
+    assert {row["InvoiceId"] for row in whole} == {issued.public_id}
+    assert sum(Decimal(row["BilledCost"]) for row in whole) == 3
+    assert {row["InvoiceIssuerName"] for row in whole} == {"Penstock"}
+    assert [(row["ResourceName"], row["SkuMeter"], row["PricingQuantity"]) for row in whole] == [
+        ("orders", "Messages In", "1000"),
+        ("orders", "Messages In", "1000"),
+        ("orders", "Bytes In", "1"),
+    ]
+    assert rows(invoice=issued.public_id) == whole
+    tomorrow, today = f"{TODAY + timedelta(days=1)}", f"{TODAY}"
+    assert rows(**{"from": today, "to": tomorrow}) == whole
+    assert rows(**{"from": tomorrow}) == rows(to=today) == rows("other") == []
+    assert callers.get("other", "billing/focus", invoice=issued.public_id).status_code == 404
+    assert callers.get("acme", "billing/focus", **{"from": "soon"}).status_code == 400
+
+
+def test_an_issued_invoice_is_printed_as_pdf_and_a_draft_is_not(
+    world: World, callers: Callers, issued: Invoice
+) -> None:
+    answer = callers.get("acme", f"invoices/{issued.public_id}/pdf")
+    assert (answer.status_code, answer["Content-Type"]) == (200, "application/pdf")
+    assert answer.content.startswith(b"%PDF-") and answer.content.rstrip().endswith(b"%%EOF")
+    assert answer["Content-Disposition"] == 'attachment; filename="invoice-1.pdf"'
+    assert callers.get("other", f"invoices/{issued.public_id}/pdf").status_code == 404
+    draft = world.invoice(world.cut(callers.acme, [Part(first=2_000, end=2_001, size=1)]))
+    assert draft.status == Invoice.Status.DRAFT
+    refused = callers.get("acme", f"invoices/{draft.public_id}/pdf")
+    assert refused.status_code == 404 and "before it is issued" in refused.json()["detail"]
+
+
+def test_a_credit_note_has_rows_beside_those_of_its_invoice(world: World, callers: Callers) -> None:
+    billed = Part(first=0, end=3_000, size=1_500_000, generation=1)
+    anew = Part(first=2_500, end=2_600, size=70_000, generation=2)
+    first = world.cut(callers.acme, [billed], end=datetime.now(UTC) - timedelta(hours=1))
+    second = world.cut(callers.acme, [anew])
+    world.covered(first, [billed])
+    world.covered(second, [anew], start_offset=3_000)
+    world.lost(second, Part(first=2_500, end=3_000, size=250_000, generation=1))
+    world.spark()
+    world.bill()
+    answer = callers.get("acme", "billing/focus", invoice=world.invoice(first).public_id)
+    rows = list(csv.DictReader(b"".join(answer.streaming_content).decode().splitlines()))
+    assert sum(Decimal(row["BilledCost"]) for row in rows) == Decimal("5.5") - Decimal("1.25")
+    assert {row["ChargeClass"] for row in rows if row["InvoiceId"].startswith("cn_")} == {"Correction"}
+    assert {row["InvoiceId"] for row in rows} < {
+        row["InvoiceId"]
+        for row in csv.DictReader(
+            b"".join(callers.get("acme", "billing/focus").streaming_content).decode().splitlines()
+        )
+    }
 
 
 def test_credit_notes_are_read_by_their_tenant_alone(world: World, callers: Callers) -> None:

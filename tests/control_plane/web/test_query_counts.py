@@ -109,6 +109,7 @@ PAGES = {
     "access-reports": LISTS,
     "access-report": LISTS,
     "access-report-file": LISTS,
+    "invoice-file": ONE,
     "access-history": LISTS,
     "restore-access": ONE,
     "removed": LISTS,
