@@ -47,9 +47,9 @@ def last_period(tenant: Tenant, book: rating.PriceBook) -> Preview:
     ).first()
     if entry is not None:
         issued = documents.read_document(entry.document, documents.InvoiceDocument, entry.object_id)
-        prices = price_actions.assigned_prices(tenant, invoice.cut.period_start)
-        if issued.balances is not UNSET and prices.terms is not UNSET:
-            terms = prices.terms
+        charged_by = price_actions.charged_terms(tenant, invoice.cut.period_start, issued)
+        if issued.balances is not UNSET and charged_by is not None:
+            terms = charged_by
             rests = {one.grant: one.before_micro for one in issued.balances}
     charged = charges.charge(
         book,

@@ -47,9 +47,12 @@ def terms(**changes: Any) -> dict[str, Any]:
     return {"discounts": [tenth], "credits": [grant()], "tax": tax} | changes
 
 
-def change(tenant: Tenant, wanted: Mapping[str, Any], book: str | None = None) -> TenantTerms:
+def change(
+    tenant: Tenant, wanted: Mapping[str, Any], book: str | None = None, at: datetime | None = None
+) -> TenantTerms:
+    """Long before the periods of these tests end, if no time is given."""
     return terms_actions.change_terms(
-        TESTER, tenant.public_id, terms=wanted, price_book_sha256=book, now_ms=NOW_MS
+        TESTER, tenant.public_id, terms=wanted, price_book_sha256=book, now=at or hours_ago(20)
     )
 
 
@@ -91,12 +94,17 @@ def assert_proven(invoice: Invoice, previous: Invoice) -> documents.InvoiceDocum
     since = [n for n in notes if sequence[previous.public_id] < sequence[n.id] < sequence[invoice.public_id]]
     returned = charges_check.returned_by(since)
     quantities = invoice_check.billed_quantities(issued)
-    due = charges_check.due_charges(issued, assigned, quantities, document_of(previous), returned)
+    kinds = [e for e in entries if e.kind == "prices"]
+    chain = [documents.read_document(e.document, documents.PricesDocument, "prices") for e in kinds]
+    earlier = chain[: chain.index(prices)]
+    before = document_of(previous)
+    due = charges_check.due_charges(issued, assigned, quantities, before, returned, earlier)
     mine = [note for note in notes if note.invoice.id == invoice.public_id]
     shown = shapes.InvoiceShape(Invoice.objects.get(pk=invoice.pk)).data
     found = [
         *invoice_check.check_lines(issued, assigned.book, due.charged.total_micro),
         *charges_check.check_charges(issued, assigned, due),
+        *charges_check.check_grants(issued, assigned, earlier, before, returned),
         *charges_check.check_charged_credits(issued, assigned, due, quantities, mine),
         *invoice_check.check_shown(dict(shown) | {"lines": [dict(one) for one in shown["lines"]],
             "charges": [dict(c) for c in shown["charges"]],
@@ -159,9 +167,86 @@ def test_a_grant_stays_as_it_was_given_until_it_expires(acme: Tenant) -> None:
     for credits in ([], [grant(amount=1)], [grant(expires_ms=NOW_MS)]):
         with pytest.raises(InvalidRequest, match="cr_1 was granted"):
             change(acme, terms(credits=credits))
-    old = grant("cr_old", expires_ms=NOW_MS - 1)
+    old = grant("cr_old", expires_ms=time_ms(hours_ago(10)))
     change(acme, terms(credits=[grant(), old]))
-    assert change(acme, terms(credits=[grant(), grant("cr_2")])).revision == 3
+    with pytest.raises(InvalidRequest, match="cr_old was granted"):
+        change(acme, terms(), at=hours_ago(11))
+    assert change(acme, terms(credits=[grant(), grant("cr_2")]), at=hours_ago(10)).revision == 3
+
+
+def test_the_id_of_a_grant_that_is_gone_is_never_another_grants(world: World, acme: Tenant) -> None:
+    gone = grant("cr_old", expires_ms=time_ms(hours_ago(10)))
+    change(acme, terms(credits=[gone]))
+    change(acme, terms(credits=[]), at=hours_ago(9))
+    with pytest.raises(InvalidRequest, match="cr_old was granted"):
+        change(acme, terms(credits=[grant("cr_old")]), at=hours_ago(8))
+    assert change(acme, terms(credits=[gone]), at=hours_ago(8)).revision == 3, "the same one harms nothing"
+
+
+def test_the_chain_knows_grants_that_are_older_than_the_history_of_terms(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    change(acme, terms(credits=[grant("cr_old")]))
+    world.cut(acme, [], end=hours_ago(12))
+    TenantTerms.objects.all().delete()
+    with pytest.raises(InvalidRequest, match="cr_old was granted"):
+        change(acme, terms(credits=[grant("cr_old", 1)]))
+
+
+def test_a_period_that_is_closed_late_has_the_terms_of_its_beginning(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    early, late = (
+        terms(discounts=[{**terms()["discounts"][0], "id": name}]) for name in ("di_early", "di_late")
+    )
+    change(acme, early, at=hours_ago(10))
+    change(acme, late, at=hours_ago(4))
+    for hours, due in ((11, None), (9, "di_early"), (5, "di_early"), (3, "di_late")):
+        world.cut(acme, [], end=hours_ago(hours))
+        has = price_actions.assigned_prices(acme, Cut.objects.latest("period_end").period_end).terms
+        found = has.discounts[0].id if isinstance(has, documents.Terms) else None
+        assert found == due, f"for the period that began {hours} hours ago"
+
+
+def test_a_grant_that_was_removed_in_time_pays_for_a_period_that_is_closed_late(
+    world: World, acme: Tenant
+) -> None:
+    """It had expired when it was removed, and not when the period began."""
+    price_actions.begin_chains(10)
+    short = grant("cr_short", expires_ms=time_ms(hours_ago(6)))
+    change(acme, terms(credits=[short]), at=hours_ago(20))
+    change(acme, terms(credits=[]), at=hours_ago(5))
+    first = world.invoice(cut(world, acme, FIRST, 8))
+    second = world.invoice(cut(world, acme, SECOND, 3))
+    assert documents.plain(assert_proven(second, first))["balances"][0]["used_micro"] == 4_000_000
+
+
+def test_terms_that_are_older_than_their_history_hold_as_they_are(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    kept = change(acme, terms())
+    TenantTerms.objects.filter(pk=kept.pk).update(revision=2, changed_at=hours_ago(1))
+    world.cut(acme, [], end=hours_ago(5))
+    assert price_actions.assigned_prices(acme, hours_ago(5)).format == 2
+
+
+def test_credit_that_comes_back_to_an_expired_grant_pays_until_it_is_used(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    short = grant("cr_short", 6_400_000, expires_ms=time_ms(hours_ago(4)))
+    change(acme, terms(credits=[short], tax=None))
+    first = world.invoice(cut(world, acme, FIRST, 5))
+    second = world.invoice(cut(world, acme, SECOND, 3))
+    change(acme, terms(credits=[], tax=None), at=hours_ago(3))
+    third = world.invoice(cut(world, acme, NEW, 2, lost=LOST, start=5_000))
+    # Of 6.40 the second used 6.30, and 0.10 lapsed; 2.70 came back with the loss, and the third needs little of it.
+    (note,) = CreditNote.objects.all()
+    assert (note.invoice, note.total_micro) == (second, 0)
+    assert assert_proven(second, first).balances == (
+        documents.CreditBalance(grant="cr_short", before_micro=6_400_000, used_micro=6_300_000),
+    )
+    (came_back,) = documents.plain(assert_proven(third, second))["balances"]
+    assert (came_back["grant"], came_back["before_micro"]) == ("cr_short", 2_700_000)
+    assert third.total_micro == 0 and came_back["used_micro"] > 0
+    fourth = world.invoice(cut(world, acme, Part(first=4_100, end=4_200, size=100, generation=2), 1))
+    (left,) = documents.plain(assert_proven(fourth, third))["balances"]
+    assert left["before_micro"] == 2_700_000 - came_back["used_micro"]
 
 
 @pytest.mark.parametrize(
