@@ -1,6 +1,7 @@
 """Filters and tags of templates: numbers, sizes and times as text, and addresses of static files."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +20,7 @@ from penstock.contract.errors import (
     TimedOut,
     split_message,
 )
+from penstock.rules.rating import change_text
 from web import assets, charts, formats
 from web.costs import PriceRow
 
@@ -132,6 +134,12 @@ _METERS = {
 def meter(name: str) -> str:
     """A meter's name for people."""
     return _METERS.get(name, name.replace("_", " ").capitalize())
+
+
+@register.filter
+def charge_change(change: Mapping[str, Any]) -> str:
+    """What a credit note's change of a charge means."""
+    return change_text(str(change["kind"]), int(change["amount_micro"]))
 
 
 @register.filter

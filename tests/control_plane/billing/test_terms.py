@@ -136,14 +136,30 @@ def test_the_console_shows_each_charge(world: World, acme: Tenant) -> None:
     change(acme, terms())
     cut(world, acme, FIRST, 5)
     second = world.invoice(cut(world, acme, SECOND, 3))
-    person, token = make_person("owner@acme.example")
-    Membership.objects.create(tenant=acme, person=person, role="owner")
-    client = Client()
-    client.cookies["penstock"] = token
-    page = client.get(f"/t/acme/invoices/{second.public_id}").content.decode()
+    page = owner_of(acme).get(f"/t/acme/invoices/{second.public_id}").content.decode()
     charges = page.split('id="charges"')[1].split("</section>")[0]
     for text in ("discount", "di_1", "cr_1", "prepaid", "\u22124.00 USD", "tax", "DE", "VAT", "0.44 USD"):
         assert text in charges, text
+
+
+def test_the_console_shows_how_a_credit_note_changes_the_charges(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    change(acme, terms(credits=[grant(amount=6_000_000)]))
+    cut(world, acme, FIRST, 5)
+    second = world.invoice(cut(world, acme, SECOND, 3))
+    cut(world, acme, NEW, 1, lost=LOST, start=5_000)
+    page = owner_of(acme).get(f"/t/acme/invoices/{second.public_id}").content.decode()
+    credits = page.split('id="credits"')[1]
+    for text in ("How the charges of the invoice change", "goes back to the grant", "+2.40 USD", "less tax"):
+        assert text in credits, text
+
+
+def owner_of(tenant: Tenant) -> Client:
+    person, token = make_person("owner@acme.example")
+    Membership.objects.create(tenant=tenant, person=person, role="owner")
+    client = Client()
+    client.cookies["penstock"] = token
+    return client
 
 
 def test_a_loss_gives_credit_back_and_the_next_invoice_has_it(world: World, acme: Tenant) -> None:
