@@ -20,7 +20,13 @@ from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, system
 from penstock.contract import documents, strict_json
-from penstock.contract.errors import AlreadyExists, ConfigurationError, InvalidRequest, PenstockError
+from penstock.contract.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    InvalidRequest,
+    NotFound,
+    PenstockError,
+)
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.invariant import invariant
 from penstock.contract.limits import MIB
@@ -181,7 +187,7 @@ def begin_chain(tenant: Tenant) -> None:
     last = Cut.objects.filter(tenant=tenant).order_by("-period_end").first()
     running = tenant_begins(tenant) if last is None else last.period_end
     # Without a book that was in effect then: the oldest book.
-    assigned.append((running, _book_at(running) or publish_first_price_book(timezone.now())))
+    assigned.append((running, book_at(running) or publish_first_price_book(timezone.now())))
     _assign(tenant, assigned[0][1], tenant_begins(tenant))
     for (_, before), (begins, book) in pairwise(assigned):
         if book != before:
@@ -213,7 +219,7 @@ def prices_from(tenant: Tenant, begins: datetime) -> None:
     newest = BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES).latest("sequence")
     before = documents.read_document(newest.document, documents.PricesDocument, newest.object_id)
     own = terms_at(tenant, begins)
-    book = own.price_book if own is not None and own.price_book is not None else _book_at(begins)
+    book = own.price_book if own is not None and own.price_book is not None else book_at(begins)
     terms = documents.NO_TERMS if own is None else terms_from(own, begins)
     if book is None:
         return
@@ -297,7 +303,7 @@ def running_prices_of(tenant: Tenant) -> PriceBook | None:
     begins = tenant_begins(tenant) if last is None else last.period_end
     if BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES).exists():
         return prices_of(tenant, begins)
-    return _book_at(begins) or PriceBook.objects.order_by("effective_from").first()
+    return book_at(begins) or PriceBook.objects.order_by("effective_from").first()
 
 
 def tenant_begins(tenant: Tenant) -> datetime:
@@ -335,5 +341,14 @@ def _assign(
     )
 
 
-def _book_at(moment: datetime) -> PriceBook | None:
+def book_of(sha256: str) -> PriceBook:
+    """The published book of this hash. Raises `NotFound`."""
+    book = PriceBook.objects.filter(sha256=sha256).first()
+    if book is None:
+        raise NotFound(f"price_book_sha256: no price book {sha256[:64]!r} was published")
+    return book
+
+
+def book_at(moment: datetime) -> PriceBook | None:
+    """The book that is in effect then for tenants without one of their own."""
     return PriceBook.objects.filter(effective_from__lte=moment).order_by("-effective_from").first()

@@ -5,13 +5,15 @@ A change enters the tenant's billing chain when a period is closed that ends aft
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
 from django.db import transaction
 from django.db.models import QuerySet
 from msgspec import UNSET
 
-from billing.models import BillingEntry, PriceBook, TenantTerms
+from billing import price_actions
+from billing.models import BillingEntry, TenantTerms
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.contract import documents
@@ -36,6 +38,13 @@ def terms_of(tenant: Tenant) -> TenantTerms:
 def terms_history(tenant: Tenant) -> QuerySet[TenantTerms]:
     """Every change of the tenant's terms, the newest first."""
     return TenantTerms.objects.filter(tenant=tenant).select_related("price_book").order_by("-revision")
+
+
+@contextmanager
+def locked(tenant: Tenant) -> Iterator[TenantTerms]:
+    """The tenant's terms for its next period. No one else changes them in the block."""
+    with transaction.atomic():
+        yield terms_of(Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk))
 
 
 def change_terms(
@@ -64,7 +73,7 @@ def change_terms(
             raise NotFound(f"tenant {tenant[:64]!r}: not found")
         own = terms_of(row)
         before = documents.read_document(own.document, documents.Terms, "terms")
-        book = _book(price_book_sha256)
+        book = None if price_book_sha256 is None else price_actions.book_of(price_book_sha256)
         if before == wanted and own.price_book == book:
             return own
         _keeps_grants(before, wanted, time_ms(now))
@@ -86,15 +95,6 @@ def change_terms(
             after={"price_book_sha256": price_book_sha256, "terms": documents.plain(wanted)},
         )
         return changed
-
-
-def _book(sha256: str | None) -> PriceBook | None:
-    if sha256 is None:
-        return None
-    book = PriceBook.objects.filter(sha256=sha256).first()
-    if book is None:
-        raise NotFound(f"price_book_sha256: no price book {sha256[:64]!r} was published")
-    return book
 
 
 def _keeps_grants(before: documents.Terms, wanted: documents.Terms, now_ms: int) -> None:

@@ -29,6 +29,7 @@ from control_plane.rest import (
     recycle_bin,
     second_factors,
     tenants,
+    terms,
     topics,
     webhooks,
 )
@@ -43,6 +44,9 @@ urlpatterns = [
     path("tenants/<str:tenant>/suspend", tenants.TenantSuspendView.as_view()),
     path("tenants/<str:tenant>/resume", tenants.TenantResumeView.as_view()),
     path("tenants/<str:tenant>/reopen", tenants.TenantReopenView.as_view()),
+    path("tenants/<str:tenant>/terms", terms.TermsView.as_view()),
+    path("tenants/<str:tenant>/terms/history", terms.TermsHistoryView.as_view()),
+    path("tenants/<str:tenant>/terms/preview", terms.TermsPreviewView.as_view()),
     path("people", people.PeopleView.as_view()),
     path("people/<str:person>", people.PersonView.as_view()),
     path("invitations", people.InvitationsView.as_view()),

@@ -34,6 +34,7 @@ COMMANDS = {
     "usage": "penstock.cli.usage:usage",
     "partition": "penstock.cli.partitions:partition",
     "price-book": "penstock.cli.price_books:price_book",
+    "terms": "penstock.cli.terms:terms",
     "billing": "penstock.cli.billing:billing",
     "invoice": "penstock.cli.invoice:invoice",
     "payment": "penstock.cli.payments:payment",

@@ -20,6 +20,7 @@ from billing.models import (
     Invoice,
     PriceBook,
     SlaWindow,
+    TenantTerms,
     UsageDay,
 )
 from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup
@@ -41,6 +42,7 @@ from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
 from payments.models import Payment, Receivable
 from payments.states import State
+from penstock.contract import documents
 from quotas.models import AccountLimits, PlanVersion
 from tenants.models import (
     ApiKey,
@@ -106,6 +108,18 @@ def cluster() -> Iterator[tuple[Cluster, AdminClient]]:
 
 def tenants(house: House, said: Cluster, numbers: range) -> None:
     Tenant.objects.bulk_create(Tenant(public_id=f"ten_{n}", name=f"tenant-{n}") for n in numbers)
+
+
+def terms(house: House, said: Cluster, numbers: range) -> None:
+    TenantTerms.objects.bulk_create(
+        TenantTerms(
+            tenant=house.tenant,
+            document=documents.plain(documents.NO_TERMS),
+            revision=n + 1,
+            changed_at=BEGINNING + timedelta(days=n),
+        )
+        for n in numbers
+    )
 
 
 def _persons(word: str, numbers: range) -> list[Person]:
@@ -642,6 +656,7 @@ class Listed:
 OPERATOR = Standing.OPERATOR
 LISTS: Mapping[str, Listed] = {
     "/v1/tenants": Listed(fill=tenants, by=OPERATOR),
+    "/v1/tenants/{tenant}/terms/history": Listed(fill=terms),
     "/v1/people": Listed(fill=people),
     "/v1/invitations": Listed(fill=invitations),
     "/v1/organisations": Listed(fill=organisations),

@@ -172,6 +172,12 @@ VALID: dict[str, Any] = {
     "at": "2026-01-01T00:00:00Z",
     "leave_out_gone": True,
     "page": "setup",
+    "discounts": [],
+    "credits": [],
+    "tax": None,
+    "price_book_sha256": None,
+    "terms": {"discounts": [], "credits": [], "tax": None},
+    "periods": 1,
     "reference": "bank 1",
 }
 """Of every field of every request: a new field without a value here is a failure of the test below."""
@@ -230,7 +236,7 @@ def credential(house: House, method: str, path: str) -> dict[str, Any]:
         )
         or ("service-account" in path and path.endswith(("/limits", "/default")) and method != "GET")
     )
-    if operators or path.endswith(("/suspend", "/resume")):
+    if operators or path.endswith(("/suspend", "/resume", "/terms", "/terms/preview")):
         return {"token": house.credentials[Standing.OPERATOR], "tenant": house.tenant}
     return {"token": house.credentials[Standing.OWNER]}
 

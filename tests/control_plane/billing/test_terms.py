@@ -323,12 +323,40 @@ def test_a_book_of_its_own_is_for_one_tenant_and_it_may_come_back(world: World, 
 
 def test_a_preview_rates_the_last_period_by_another_book(world: World, acme: Tenant) -> None:
     with pytest.raises(NotFound, match="no period"):
-        previews.last_period(acme, rating.PriceBook.read(STANDARD_1))
+        previews.last_period(acme, rating.PriceBook.read(STANDARD_1), datetime.now(UTC))
     first = world.invoice(cut(world, acme, FIRST, 5))
-    same = previews.last_period(acme, rating.PriceBook.read(STANDARD_1))
+    same = previews.last_period(acme, rating.PriceBook.read(STANDARD_1), datetime.now(UTC))
     assert same.charged.total_micro == same.billed_micro == first.total_micro
     packed = {
         **STANDARD_1, "format": 2, "version": 9, "fees": [],
         "meters": [{**STANDARD_1["meters"][1], "model": "package", "unit_size": 1_500_000}],
     }  # fmt: skip
-    assert previews.last_period(acme, rating.PriceBook.read(packed)).charged.total_micro == 2_000_000
+    by_packed = previews.last_period(acme, rating.PriceBook.read(packed), datetime.now(UTC))
+    assert by_packed.preview_micro == 2_000_000
+    assert [(one.kind, one.name, one.difference_micro) for one in by_packed.lines] == [
+        ("usage", "bytes_in", 0), ("usage", "messages_in", -2_000_000),
+    ]  # fmt: skip
+
+
+def test_a_preview_of_terms_has_them_as_they_would_hold_now(world: World, acme: Tenant) -> None:
+    """Discounts of today for periods of yesterday, and credit that goes down from period to period."""
+    now = datetime.now(UTC)
+    cut(world, acme, FIRST, 5)
+    cut(world, acme, SECOND, 3)
+    soon = {**terms()["discounts"][0], "from_ms": time_ms(now) - 1_000, "until_ms": time_ms(now) + 1_000}
+    over = {**terms()["discounts"][0], "id": "di_over", "until_ms": time_ms(now)}
+    wanted = documents.read_document(
+        terms(
+            discounts=[soon, over], credits=[grant(amount=5_000_000), grant("cr_over", expires_ms=NOW_MS - 1)]
+        ),
+        documents.Terms,
+        "terms",
+    )
+    first, second = previews.last_periods(acme, terms=wanted, count=9, now=now)
+    assert first.invoice.cut.period_end == second.invoice.cut.period_start
+    named = {(one.kind, one.name): one.preview_micro for one in second.lines}
+    assert ("discount", "di_over") not in named and ("credit", "cr_over") not in named
+    used = [sum(one.preview_micro for one in p.lines if one.kind == "credit") for p in (first, second)]
+    assert sum(used) == -5_000_000 and all(used)
+    assert second.difference_micro == second.preview_micro - second.billed_micro
+    assert previews.last_periods(acme, count=1, now=now)[0].difference_micro == 0
