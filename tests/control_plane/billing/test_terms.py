@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from typing import Any
 
 import pytest
@@ -155,7 +156,7 @@ def test_the_console_shows_how_a_credit_note_changes_the_charges(world: World, a
 
 
 def owner_of(tenant: Tenant) -> Client:
-    person, token = make_person("owner@acme.example")
+    person, token = make_person(f"owner{Membership.objects.count()}@acme.example")
     Membership.objects.create(tenant=tenant, person=person, role="owner")
     client = Client()
     client.cookies["penstock"] = token
@@ -188,6 +189,25 @@ def test_a_grant_stays_as_it_was_given_until_it_expires(acme: Tenant) -> None:
     with pytest.raises(InvalidRequest, match="cr_old was granted"):
         change(acme, terms(), at=hours_ago(11))
     assert change(acme, terms(credits=[grant(), grant("cr_2")]), at=hours_ago(10)).revision == 3
+
+
+def test_the_usage_page_shows_the_terms_in_force_and_what_the_period_costs_so_far(
+    world: World, acme: Tenant
+) -> None:
+    price_actions.begin_chains(10)
+    change(acme, terms(credits=[grant(amount=6_000_000)]))
+    cut(world, acme, FIRST, 5)
+    page = unescape(owner_of(acme).get("/t/acme/usage").content.decode())
+    terms_shown = page.split('id="terms"')[1].split("</section>")[0]
+    for text in ("di_1", "10 %", "cr_1", "6.00 USD", "DE", "19 %", "Left"):
+        assert text in terms_shown, text
+    cost = page.split('id="cost"')[1].split("</section>")[0]
+    assert "tax" in cost and "Total" in cost
+    cut(world, acme, SECOND, 3)
+    page = unescape(owner_of(acme).get("/t/acme/usage").content.decode())
+    # The second period took 6.30 less its credit: nothing is left.
+    left = page.split('id="terms"')[1].split('data-label="Left">')[1].split("<")[0]
+    assert left == "0.00 USD"
 
 
 def test_the_id_of_a_grant_that_is_gone_is_never_another_grants(world: World, acme: Tenant) -> None:
