@@ -4,16 +4,18 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from billing import previews, price_actions, terms_actions
 from billing.models import TenantTerms
+from billing.running_costs import RunningCost, running_cost
 from control_plane.api import etags, shapes
 from control_plane.rest import dry_runs
 from control_plane.rest.tenants import OneTenantView
+from control_plane.rest.views import TenantView
 from penstock.contract import documents
 from penstock.contract.errors import NotFound
 from penstock.rules import rating
@@ -85,6 +87,54 @@ class TermsShape(serializers.Serializer[Any]):
         child=serializers.DictField(), source="document.credits", help_text=_CREDITS
     )
     tax = serializers.DictField(source="document.tax", allow_null=True, help_text=_TAX)
+
+
+class CostLineShape(serializers.Serializer[Any]):
+    meter = serializers.CharField()
+    unit = serializers.CharField()
+    unit_size = serializers.IntegerField()
+    quantity = serializers.IntegerField()
+    amount_micro = serializers.IntegerField()
+
+
+class CostChargeShape(serializers.Serializer[Any]):
+    kind = serializers.CharField(help_text="fee, discount, minimum, credit or tax.")
+    name = serializers.CharField()
+    meter = serializers.CharField(help_text="Whose line a discount lowers; else empty.")
+    base_micro = serializers.IntegerField(help_text="What the amount is of.")
+    basis_points = serializers.IntegerField()
+    amount_micro = serializers.IntegerField(help_text="Negative for discounts and credits.")
+    reason = serializers.CharField()
+
+
+class LeftShape(serializers.Serializer[Any]):
+    grant = serializers.CharField()
+    left_micro = serializers.IntegerField()
+
+
+class PricesShape(serializers.Serializer[Any]):
+    """Amounts are micro-units of the currency. Provisional: the period has not ended."""
+
+    begins = shapes.Moment(help_text="Where the last issued invoice ended.")
+    currency = serializers.CharField(source="book.currency")
+    minor_digits = serializers.IntegerField(source="book.minor_digits")
+    price_book_sha256 = serializers.CharField(source="book.sha256")
+    price_book = serializers.DictField(source="book.document", help_text="In force for this tenant.")
+    discounts = serializers.ListField(
+        child=serializers.DictField(), source="terms.discounts", help_text=_DISCOUNTS
+    )
+    credits = serializers.ListField(child=serializers.DictField(), source="terms.credits", help_text=_CREDITS)
+    tax = serializers.DictField(source="terms.tax", allow_null=True, help_text=_TAX)
+    credits_left = serializers.SerializerMethodField(
+        help_text="What would be left of each grant if the period ended now."
+    )
+    lines = CostLineShape(source="rated.lines", many=True)
+    charges = CostChargeShape(source="charged.charges", many=True)
+    total_micro = serializers.IntegerField(help_text="The sum of lines and charges.")
+
+    @extend_schema_field(LeftShape(many=True))
+    def get_credits_left(self, cost: RunningCost) -> Any:
+        return [{"grant": grant, "left_micro": left} for grant, left in cost.left.items()]
 
 
 class PreviewLineShape(serializers.Serializer[Any]):
@@ -205,6 +255,22 @@ def _cost_of(row: TenantTerms) -> tuple[Decimal | None, str]:
     if found.difference_micro is None:
         return None, f"{reason}; nothing is exchanged"
     return Decimal(found.difference_micro) / rating.MICRO, reason
+
+
+class PricesView(TenantView):
+    permissions: ClassVar[Any] = {"GET": Permission.USAGE_READ}
+
+    @extend_schema(
+        operation_id="prices_read",
+        parameters=[shapes.TENANT],
+        responses={200: PricesShape, **shapes.problems(403, 404)},
+    )
+    def get(self, request: Request) -> Response:
+        """The prices of the tenant's running period, with its discounts, credit and tax, and what it costs so far."""
+        cost = running_cost(self.tenant, timezone.now())
+        if cost is None:
+            raise NotFound("there are no prices yet; the first round of billing publishes them")
+        return Response(PricesShape(cost).data)
 
 
 class TermsHistoryView(OneTenantView):

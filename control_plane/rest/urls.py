@@ -179,6 +179,7 @@ urlpatterns = [
     path("billing/reconciliation", payments.ReconciliationView.as_view()),
     path("credit-notes", billing.CreditNotesView.as_view()),
     path("credit-notes/<str:credit_note>", billing.CreditNoteView.as_view()),
+    path("prices", terms.PricesView.as_view()),
     path("price-books", billing.PriceBooksView.as_view()),
     path("billing/chain", billing.ChainView.as_view()),
     path("billing/cuts", billing.CutsView.as_view()),

@@ -32,6 +32,7 @@ COMMANDS = {
     "produce": "penstock.cli.produce:produce",
     "consume": "penstock.cli.consume:consume",
     "usage": "penstock.cli.usage:usage",
+    "prices": "penstock.cli.prices:prices",
     "partition": "penstock.cli.partitions:partition",
     "price-book": "penstock.cli.price_books:price_book",
     "terms": "penstock.cli.terms:terms",

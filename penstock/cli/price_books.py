@@ -78,8 +78,8 @@ def price_book_show(book: str, token_file: Path | None, timeout: float) -> None:
     print_table(
         ["meter", "price"],
         [
-            *([meter["meter"], _prices(meter)] for meter in document["meters"]),
-            *([name, then] for name, _, then in _monthly({}, document)),
+            *([meter["meter"], price_text_of(meter)] for meter in document["meters"]),
+            *([name, then] for name, _, then in monthly_texts({}, document)),
         ],
     )
 
@@ -292,13 +292,16 @@ def _print_changes(before: dict[str, Any] | None, after: dict[str, Any]) -> None
     print_table(
         ["meter", "now", "then"],
         [
-            *([meter, _prices(old.get(meter)), _prices(new.get(meter))] for meter in sorted({*old, *new})),
-            *_monthly({} if before is None else before, after),
+            *(
+                [meter, price_text_of(old.get(meter)), price_text_of(new.get(meter))]
+                for meter in sorted({*old, *new})
+            ),
+            *monthly_texts({} if before is None else before, after),
         ],
     )
 
 
-def _monthly(before: dict[str, Any], after: dict[str, Any]) -> list[list[str]]:
+def monthly_texts(before: dict[str, Any], after: dict[str, Any]) -> list[list[str]]:
     """Rows of fees and the minimum, where one of the books has them."""
     rows = []
     old, new = ({fee["fee"]: fee["month"] for fee in book.get("fees", ())} for book in (before, after))
@@ -310,7 +313,8 @@ def _monthly(before: dict[str, Any], after: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
-def _prices(meter: dict[str, Any] | None) -> str:
+def price_text_of(meter: dict[str, Any] | None) -> str:
+    """What a meter costs, by its entry in a price book."""
     if meter is None:
         return "not billed"
     tiers = [

@@ -95,15 +95,19 @@ def _show(found: dict[str, Any]) -> None:
     if current().json:
         print_json(found)
         return
-    rows = [
-        ["price book", found["price_book_sha256"] or "general", "", "", ""],
+    rows = [["price book", found["price_book_sha256"] or "general", "", "", ""], *term_rows(found)]
+    print_table(["what", "name", "amount", "time", "reason"], rows)
+    if found["revision"]:
+        say(f"Revision {found['revision']}, for periods that begin from {moment(found['changed_at'])} on.")
+
+
+def term_rows(found: dict[str, Any]) -> list[list[str]]:
+    """A row for each discount, each grant and the tax: what, name, amount, time, reason."""
+    return [
         *(_discount(one) for one in found["discounts"]),
         *(_grant(one) for one in found["credits"]),
         *([] if found["tax"] is None else [_tax(found["tax"])]),
     ]
-    print_table(["what", "name", "amount", "time", "reason"], rows)
-    if found["revision"]:
-        say(f"Revision {found['revision']}, for periods that begin from {moment(found['changed_at'])} on.")
 
 
 def _discount(one: dict[str, Any]) -> list[str]:

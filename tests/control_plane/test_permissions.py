@@ -208,6 +208,7 @@ MAY = {
     ("GET", "v1/all-organisations/<str:organisation>"): OPERATOR,
     ("GET", "v1/hot-partitions"): EVERYBODY,
     ("GET", "v1/usage"): USAGE,
+    ("GET", "v1/prices"): USAGE,
     ("GET", "v1/availability"): USAGE,
     ("GET", "v1/costs"): USAGE,
     ("GET", "v1/invoices"): INVOICES,

@@ -43,6 +43,7 @@ VOLATILE = {"age_s", "last_used_at", "of_tenant_percent", "replaced_at", "restor
 NO_LISTS = {
     "/v1/cluster",
     "/v1/cluster/features",
+    "/v1/prices",
     "/v1/tenants/{tenant}/terms",
     "/v1/costs",
     "/v1/invoices/{invoice}",

@@ -4,11 +4,13 @@ from datetime import UTC, datetime
 
 import pytest
 
+from billing import price_actions
 from billing.models import TenantTerms
+from billing.terms_actions import change_terms
 from control_plane.audit import queries as audit
 from tenants.roles import Standing
 from tests.control_plane.billing.test_terms import FIRST, SECOND, cut, grant, terms
-from tests.control_plane.billing.world import STANDARD_1, World
+from tests.control_plane.billing.world import STANDARD_1, TESTER, TODAY, World
 from tests.control_plane.world import Answer, House, call, make_house
 
 
@@ -122,3 +124,28 @@ def test_a_preview_shows_each_line_and_its_difference(world: World, house: House
     assert preview({"price_book_sha256": "ab" * 32}).status == 404
     assert preview({"periods": 13}).status == 400
     assert not TenantTerms.objects.exists()
+
+
+def test_a_tenant_reads_its_prices_and_what_the_period_costs_so_far(world: World, house: House) -> None:
+    house.tenant.__class__.objects.filter(pk=house.tenant.pk).update(
+        created_at=datetime(2026, 1, 1, tzinfo=UTC)
+    )
+    house.tenant.refresh_from_db()
+    price_actions.begin_chains(10)
+    change_terms(
+        TESTER, house.tenant.public_id, terms=terms(), price_book_sha256=None,
+        now=datetime(2026, 1, 2, tzinfo=UTC),
+    )  # fmt: skip
+    cut(world, house.tenant, FIRST, 5)
+    world.day(house.tenant, "orders", TODAY, "messages_in", 3_000)
+    world.day(house.tenant, "orders", TODAY, "bytes_in", 3_000_000)
+    world.spark()
+    world.bill()
+    answer = call("GET", "/v1/prices", token=house.credentials[Standing.KEY])
+    assert answer.status == 200, answer.body
+    body = answer.body
+    assert body["price_book"]["name"] == "standard" and body["discounts"][0]["id"] == "di_1"
+    # 2,000 messages above the allowance and 3 MB are 7.00, less a tenth, less 4.00 of credit, with tax.
+    assert body["total_micro"] == 2_740_000
+    assert body["total_micro"] == sum(one["amount_micro"] for one in [*body["lines"], *body["charges"]])
+    assert body["credits_left"] == [{"grant": "cr_1", "left_micro": 0}]
