@@ -1,7 +1,16 @@
 """Terms of a tenant become rows that stay: the row that is there is the newest revision."""
 
+from typing import Any
+
 import django.db.models.deletion
 from django.db import migrations, models
+
+
+def keep_the_newest(apps: Any, _: Any) -> None:
+    """On the way back: the release before has one row a tenant."""
+    terms = apps.get_model("billing", "TenantTerms")
+    newest = terms.objects.filter(tenant=models.OuterRef("tenant")).order_by("-revision").values("pk")[:1]
+    terms.objects.exclude(pk=models.Subquery(newest)).delete()
 
 
 class Migration(migrations.Migration):
@@ -28,4 +37,5 @@ class Migration(migrations.Migration):
                 fields=("tenant", "revision"), name="billing_one_terms_a_revision"
             ),
         ),
+        migrations.RunPython(migrations.RunPython.noop, keep_the_newest),
     ]

@@ -175,7 +175,7 @@ def price_span(row: PriceRow) -> str:
     if row.by_volume and (row.after or row.up_to is not None):
         ends = [f"over {form(row.after)}"] * bool(row.after)
         ends += [] if row.up_to is None else [f"up to {form(row.up_to)}"]
-        return f"all, if it is {' '.join(ends)}"
+        return f"all, if {' '.join(ends)}"
     if row.up_to is None:
         return "any" if row.after == 0 else f"over {form(row.after)}"
     return (

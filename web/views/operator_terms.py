@@ -35,7 +35,12 @@ def terms(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpRes
     ]
     present = {
         "price_book": GENERAL if own.price_book is None else own.price_book.sha256,
-        "terms": json.dumps(own.document, indent=2, ensure_ascii=False),
+        # In the order of its fields, which a database does not keep.
+        "terms": json.dumps(
+            documents.plain(documents.read_document(own.document, documents.Terms, "terms")),
+            indent=2,
+            ensure_ascii=False,
+        ),
     }
     form = TermsForm(posted(request), initial=present, books=books)
     previewed, missing = None, ""

@@ -81,7 +81,7 @@ def test_fees_a_minimum_and_models_stand_where_the_prices_do(house: House) -> No
     for page in (text(signed_in(house), "/t/acme/usage"), text(Client(), "/sign-up")):
         assert "no fixed fee" not in page
         assert "50.00 USD" in page and "100.00 USD" in page and "support" in page
-        assert "all, if it is over 1,000 up to 20,000" in page and "begun ones whole" in page
+        assert "all, if over 1,000 up to 20,000" in page and "begun ones whole" in page
     usage = text(signed_in(house), "/t/acme/usage")
     cost = usage.split('id="cost"')[1].split("</section>")[0]
     assert "support" in cost and "minimum" in cost and "Total" in cost
