@@ -36,6 +36,7 @@ COMMANDS = {
     "partition": "penstock.cli.partitions:partition",
     "price-book": "penstock.cli.price_books:price_book",
     "terms": "penstock.cli.terms:terms",
+    "coupon": "penstock.cli.coupons:coupon",
     "billing": "penstock.cli.billing:billing",
     "invoice": "penstock.cli.invoice:invoice",
     "payment": "penstock.cli.payments:payment",

@@ -111,7 +111,7 @@ def term_rows(found: dict[str, Any]) -> list[list[str]]:
 
 
 def _discount(one: dict[str, Any]) -> list[str]:
-    amount = _points(one["basis_points"]) if one["basis_points"] else _money(one)
+    amount = points_text(one["basis_points"]) if one["basis_points"] else _money(one)
     of = f" of {', '.join(one['meters'])}" if one["meters"] else ""
     return [
         "discount",
@@ -128,12 +128,15 @@ def _grant(one: dict[str, Any]) -> list[str]:
 
 
 def _tax(tax: dict[str, Any]) -> list[str]:
-    place = f"{tax['country']}-{tax['region']}" if tax["region"] else tax["country"]
-    rates = ", ".join(f"{_points(one['basis_points'])} from {_day(one['from_ms'])}" for one in tax["rates"])
-    return ["tax", place, "reverse charge" if tax["reverse_charge"] else rates, "", tax["reason"]]
+    region = f"{tax['country']}-{tax['region']}" if tax["region"] else tax["country"]
+    rates = ", ".join(
+        f"{points_text(one['basis_points'])} from {_day(one['from_ms'])}" for one in tax["rates"]
+    )
+    return ["tax", region, "reverse charge" if tax["reverse_charge"] else rates, "", tax["reason"]]
 
 
-def _points(basis_points: int) -> str:
+def points_text(basis_points: int) -> str:
+    """`1950` as `19.5 %`."""
     return f"{basis_points // 100}.{basis_points % 100:02d}".rstrip("0").rstrip(".") + " %"
 
 

@@ -162,6 +162,11 @@ WITHOUT = {
         "billing; a cut has a dry run of its own, in its body",
     ),
     ("POST", "v1/tenants/<str:tenant>/terms/preview"): "it changes nothing, and says what terms would cost",
+    **dict.fromkeys(
+        [("POST", "v1/coupons"), ("DELETE", "v1/coupons/<str:coupon>")],
+        "a coupon changes no tenant by itself",
+    ),
+    ("POST", "v1/redeemed-coupons"): "a code is redeemed once, and what it gives is said",
     ("POST", "v1/payment-method/page"): "it makes a page at Stripe, and changes nothing here",
     **dict.fromkeys(
         [one for one in MAY if one[0] != "GET" and one[1].startswith(("v1/billing/rec",))],

@@ -20,7 +20,6 @@ from billing.models import (
     Invoice,
     PriceBook,
     SlaWindow,
-    TenantTerms,
     UsageDay,
 )
 from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup
@@ -42,7 +41,6 @@ from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
 from payments.models import Payment, Receivable
 from payments.states import State
-from penstock.contract import documents
 from quotas.models import AccountLimits, PlanVersion
 from tenants.models import (
     ApiKey,
@@ -58,6 +56,7 @@ from tenants.models import (
 )
 from tenants.roles import OrganisationRole, Role, Standing
 from tests.certificates import identity, server_credentials
+from tests.control_plane.api.lists_of_terms import coupons, terms
 from tests.control_plane.billing import invoice_rows
 from tests.control_plane.world import House
 
@@ -108,18 +107,6 @@ def cluster() -> Iterator[tuple[Cluster, AdminClient]]:
 
 def tenants(house: House, said: Cluster, numbers: range) -> None:
     Tenant.objects.bulk_create(Tenant(public_id=f"ten_{n}", name=f"tenant-{n}") for n in numbers)
-
-
-def terms(house: House, said: Cluster, numbers: range) -> None:
-    TenantTerms.objects.bulk_create(
-        TenantTerms(
-            tenant=house.tenant,
-            document=documents.plain(documents.NO_TERMS),
-            revision=n + 1,
-            changed_at=BEGINNING + timedelta(days=n),
-        )
-        for n in numbers
-    )
 
 
 def _persons(word: str, numbers: range) -> list[Person]:
@@ -694,6 +681,7 @@ LISTS: Mapping[str, Listed] = {
     "/v1/payments": Listed(fill=payments),
     "/v1/billing/receivables": Listed(fill=receivables, by=OPERATOR),
     "/v1/credit-notes": Listed(fill=invoices, a_number=2),
+    "/v1/coupons": Listed(fill=coupons, by=OPERATOR),
     "/v1/price-books": Listed(fill=price_books),
     "/v1/plans": Listed(fill=plans),
     "/v1/billing/chain": Listed(fill=chain),

@@ -82,6 +82,9 @@ OF_THEIR_OWN = {
 }
 """Commands with a dry run of their own."""
 WITHOUT = {
+    "coupon create": "a coupon changes no tenant by itself",
+    "coupon end": "as to create one",
+    "coupon redeem": "a code is redeemed once, and what it gives is said",
     "organisation invite": "an e-mail is sent, and withdrawn with one command",
     "organisation withdraw": "as to invite",
     "tenant close": "the life of a tenant; REST has no dry run of it",
