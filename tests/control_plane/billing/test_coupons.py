@@ -67,7 +67,6 @@ def test_a_coupon_is_used_as_often_as_it_says(world: World, acme: Tenant) -> Non
     with pytest.raises(InvalidRequest, match=REFUSED):
         redeem(world.tenant("other"))
     assert CouponRedemption.objects.count() == 1
-    assert list(coupon_actions.coupons().values_list("used", flat=True)) == [1]
 
 
 @pytest.mark.parametrize(
