@@ -8,7 +8,8 @@ class BillingConfig(AppConfig):
     label = "billing"
 
     def ready(self) -> None:
-        from billing import metrics
+        # Models that are not in `billing.models` are registered where they are imported first.
+        from billing import coupon_models, metrics  # noqa: F401
         from billing.cut_delivery import KIND_CUT, CutDeliverer
         from control_plane.api.metrics import from_database
         from control_plane.outbox.registry import register

@@ -137,11 +137,11 @@ def _credited(
         amounts[gone.meter] -= gone.amount_micro
     if entry is not None:
         issued = documents.read_document(entry.document, documents.InvoiceDocument, entry.object_id)
-        prices = price_actions.assigned_prices(invoice.tenant, invoice.cut.period_start)
-        if issued.balances is not UNSET and prices.terms is not UNSET:
+        terms = price_actions.charged_terms(invoice.tenant, invoice.cut.period_start, issued)
+        if issued.balances is not UNSET and terms is not None:
             return charges.credit_charged(
                 book,
-                prices.terms,
+                terms,
                 (issued.period_start_ms, issued.period_end_ms),
                 {one.grant: one.before_micro for one in issued.balances},
                 amounts,

@@ -6,19 +6,12 @@ from datetime import datetime
 from django.db import transaction
 from msgspec import UNSET
 
-from billing import chain_actions, credit_actions, document_building, price_actions, queries
+from billing import chain_actions, credit_actions, credit_queries, document_building, price_actions, queries
 from billing.completeness import Coverage, PartitionRef, Usage, billable_quantities, find_gaps, reversals
 from billing.models import BillingEntry, Cut, Invoice, InvoiceLine
 from billing.price_actions import BILLING
 from control_plane.audit import actions as audit
-from penstock.contract.documents import (
-    CreditNoteDocument,
-    InvoiceDocument,
-    Predecessor,
-    PricesDocument,
-    plain,
-    read_document,
-)
+from penstock.contract.documents import Predecessor, PricesDocument, plain
 from penstock.contract.invariant import invariant
 from penstock.rules import charges, rating
 from penstock.rules.timestamps import time_ms
@@ -179,30 +172,16 @@ def _issue(
 def _charged(
     invoice: Invoice, cut: Cut, book: rating.PriceBook, prices: PricesDocument, rated: rating.Rated
 ) -> charges.Charged | None:
-    """The charges of an invoice whose prices have format 2. The chain says what is left of each grant."""
+    """The charges of an invoice whose prices have format 2."""
     if prices.terms is UNSET:
         return None
-    entries = BillingEntry.objects.filter(tenant=invoice.tenant)
-    before = entries.filter(kind=BillingEntry.Kind.INVOICE).order_by("-sequence").first()
-    left: dict[str, int] = {}
-    since = 0
-    if before is not None:
-        since = before.sequence
-        issued = read_document(before.document, InvoiceDocument, before.object_id)
-        balances = () if issued.balances is UNSET else issued.balances
-        left = {one.grant: one.before_micro - one.used_micro for one in balances}
-    returned: dict[str, int] = {}
-    for entry in entries.filter(kind=BillingEntry.Kind.CREDIT_NOTE, sequence__gt=since):
-        note = read_document(entry.document, CreditNoteDocument, entry.object_id)
-        for one in () if note.charges is UNSET else note.charges:
-            if one.kind == "credit":
-                returned[one.name] = returned.get(one.name, 0) + one.amount_micro
+    credit = credit_queries.standing(invoice.tenant, prices.terms, cut.period_start)
     return charges.charge(
         book,
-        prices.terms,
+        credit.terms,
         {line.meter: line.amount_micro for line in rated.lines},
         (time_ms(cut.period_start), time_ms(cut.period_end)),
-        charges.rests_of(prices.terms, left, returned),
+        credit.rests,
     )
 
 

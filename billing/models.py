@@ -69,17 +69,25 @@ class PriceBook(Immutable):
         )
 
 
-class TenantTerms(models.Model):
-    """What a tenant has beside the general price book, from its next period on. The chain has what holds now."""
+class TenantTerms(Immutable):
+    """What a tenant has beside the general price book: one row for each change. A period has the newest row that is not
+    younger than its beginning; the billing chain has what holds now.
+    """
 
-    tenant = models.OneToOneField(Tenant, on_delete=models.PROTECT, related_name="billing_terms")
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="billing_terms")
     price_book = models.ForeignKey(PriceBook, on_delete=models.PROTECT, null=True, related_name="+")
     """Of this tenant alone; None: the book that is in effect for all."""
     document = models.JSONField()
     """`penstock.contract.documents.Terms`."""
     revision = models.PositiveBigIntegerField(default=1)
-    """Counted up with each change."""
-    changed_at = models.DateTimeField(auto_now=True)
+    """1, 2, … within the tenant. Where 1 is missing, the terms are older than their history."""
+    changed_at = models.DateTimeField()
+    """Not before the revision before."""
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["tenant", "revision"], name="billing_one_terms_a_revision"),
+        )
 
 
 class BillingEntry(Immutable):

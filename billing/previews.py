@@ -1,8 +1,11 @@
-"""What a tenant's last invoiced period would have cost by another price book. Writes nothing."""
+"""What a tenant's last invoiced periods would have cost by another price book or other terms. Writes nothing."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from billing import price_actions
 from billing.models import BillingEntry, Invoice
@@ -11,6 +14,25 @@ from penstock.contract.errors import NotFound
 from penstock.rules import charges, rating
 from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
+
+PERIODS_MAX = 12
+USAGE = "usage"
+"""The kind of a meter's line beside those of charges."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewLine:
+    """A line of the invoice, of the preview or of both. 0 where it is not."""
+
+    kind: str
+    name: str
+    meter: str
+    billed_micro: int
+    preview_micro: int
+
+    @property
+    def difference_micro(self) -> int:
+        return self.preview_micro - self.billed_micro
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,36 +48,124 @@ class Preview:
     def billed_micro(self) -> int:
         return self.invoice.total_micro or 0
 
+    @property
+    def preview_micro(self) -> int:
+        return self.charged.total_micro
 
-def last_period(tenant: Tenant, book: rating.PriceBook) -> Preview:
-    """The newest issued invoice, rated by this book with the terms that it had, in one code path with real invoices.
+    @property
+    def difference_micro(self) -> int | None:
+        """None where the currencies differ."""
+        same = self.book.currency == self.invoice.price_book.currency
+        return self.preview_micro - self.billed_micro if same else None
 
-    Raises `NotFound` without an issued invoice.
+    @property
+    def lines(self) -> list[PreviewLine]:
+        """Meters first, then charges, each in the order of the preview; what the preview no longer has is last."""
+        after = _amounts(
+            ((line.meter, line.amount_micro) for line in self.rated.lines),
+            ((one.key, one.amount_micro) for one in self.charged.charges),
+        )
+        before = _amounts(
+            ((line.meter, line.amount_micro) for line in self.invoice.lines.all()),
+            (
+                ((one["kind"], one["name"], one["meter"]), int(one["amount_micro"]))
+                for one in self.invoice.charges
+            ),
+        )
+        return [
+            PreviewLine(
+                kind=key[0],
+                name=key[1],
+                meter=key[2],
+                billed_micro=before.get(key, 0),
+                preview_micro=after.get(key, 0),
+            )
+            for key in dict.fromkeys([*after, *before])
+        ]
+
+
+def last_periods(
+    tenant: Tenant,
+    *,
+    book: rating.PriceBook | None = None,
+    terms: documents.Terms | None = None,
+    count: int = 1,
+    now: datetime,
+) -> list[Preview]:
+    """The newest issued invoices, at most `count`, oldest first, in one code path with real invoices.
+
+    Without a book or terms each has its own. Given terms are as they would be for a period that begins `now`, with all
+    of each grant at the first of these periods. Raises `NotFound` without an issued invoice.
     """
-    invoice = (
+    newest = (
         Invoice.objects.filter(tenant=tenant, status=Invoice.Status.ISSUED)
         .select_related("cut", "price_book", "tenant")
-        .order_by("-cut__period_end")
-        .first()
+        .prefetch_related("lines")
+        .order_by("-cut__period_end")[:count]
     )
-    if invoice is None:
+    invoices = list(reversed(newest))
+    if not invoices:
         raise NotFound(f"tenant {tenant.public_id}: no period was invoiced yet")
-    rated = rating.rate(book, {line.meter: line.quantity for line in invoice.lines.all()})
-    terms, rests = documents.NO_TERMS, dict[str, int]()
+    found: list[Preview] = []
+    rests = None if terms is None else {grant.id: grant.amount_micro for grant in terms.credits}
+    for invoice in invoices:
+        by = rating.PriceBook.read(invoice.price_book.document) if book is None else book
+        period_ms = (time_ms(invoice.cut.period_start), time_ms(invoice.cut.period_end))
+        if terms is None or rests is None:
+            had, left = _own_terms(invoice)
+        else:
+            had, left = _as_of(terms, time_ms(now), period_ms[0]), rests
+            left = {
+                grant.id: 0 if charges.is_expired(grant, period_ms[0]) else left[grant.id]
+                for grant in had.credits
+            }
+        rated = rating.rate(by, {line.meter: line.quantity for line in invoice.lines.all()})
+        amounts = {line.meter: line.amount_micro for line in rated.lines}
+        charged = charges.charge(by, had, amounts, period_ms, left)
+        if rests is not None:
+            rests = rests | {one.grant: one.before_micro - one.used_micro for one in charged.balances}
+        found.append(Preview(invoice=invoice, book=by, rated=rated, charged=charged))
+    return found
+
+
+def last_period(tenant: Tenant, book: rating.PriceBook, now: datetime) -> Preview:
+    """The newest issued invoice, rated by this book with the terms that it had. Raises as `last_periods`."""
+    return last_periods(tenant, book=book, now=now)[-1]
+
+
+def _own_terms(invoice: Invoice) -> tuple[documents.Terms, Mapping[str, int]]:
+    """The terms by which it was charged, and what was left of each grant."""
     entry = BillingEntry.objects.filter(
-        tenant=tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
+        tenant=invoice.tenant, kind=BillingEntry.Kind.INVOICE, object_id=invoice.public_id
     ).first()
     if entry is not None:
         issued = documents.read_document(entry.document, documents.InvoiceDocument, entry.object_id)
-        prices = price_actions.assigned_prices(tenant, invoice.cut.period_start)
-        if issued.balances is not UNSET and prices.terms is not UNSET:
-            terms = prices.terms
-            rests = {one.grant: one.before_micro for one in issued.balances}
-    charged = charges.charge(
-        book,
-        terms,
-        {line.meter: line.amount_micro for line in rated.lines},
-        (time_ms(invoice.cut.period_start), time_ms(invoice.cut.period_end)),
-        rests,
+        terms = price_actions.charged_terms(invoice.tenant, invoice.cut.period_start, issued)
+        if issued.balances is not UNSET and terms is not None:
+            return terms, {one.grant: one.before_micro for one in issued.balances}
+    return documents.NO_TERMS, {}
+
+
+def _as_of(terms: documents.Terms, now_ms: int, period_start_ms: int) -> documents.Terms:
+    """The terms with every time moved from `now` to the period's beginning, so that the period has what holds now."""
+    by = now_ms - period_start_ms
+    return documents.Terms(
+        discounts=tuple(
+            replace(one, from_ms=one.from_ms - by, until_ms=one.until_ms - by) for one in terms.discounts
+        ),
+        credits=tuple(
+            replace(one, expires_ms=None if one.expires_ms is None else one.expires_ms - by)
+            for one in terms.credits
+        ),
+        tax=None
+        if terms.tax is None
+        else replace(
+            terms.tax, rates=tuple(replace(one, from_ms=one.from_ms - by) for one in terms.tax.rates)
+        ),
     )
-    return Preview(invoice=invoice, book=book, rated=rated, charged=charged)
+
+
+def _amounts(
+    meters: Iterator[tuple[str, int]], others: Iterator[tuple[tuple[str, str, str], int]]
+) -> dict[tuple[str, str, str], int]:
+    return {(USAGE, meter, meter): amount for meter, amount in meters} | dict(others)

@@ -4,6 +4,7 @@ A tenant's prices are in its billing chain. The first entry holds from the tenan
 start of the next period. A newly published book never changes the prices of a running period.
 """
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,13 @@ from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, system
 from penstock.contract import documents, strict_json
-from penstock.contract.errors import AlreadyExists, ConfigurationError, InvalidRequest, PenstockError
+from penstock.contract.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    InvalidRequest,
+    NotFound,
+    PenstockError,
+)
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.invariant import invariant
 from penstock.contract.limits import MIB
@@ -180,7 +187,7 @@ def begin_chain(tenant: Tenant) -> None:
     last = Cut.objects.filter(tenant=tenant).order_by("-period_end").first()
     running = tenant_begins(tenant) if last is None else last.period_end
     # Without a book that was in effect then: the oldest book.
-    assigned.append((running, _book_at(running) or publish_first_price_book(timezone.now())))
+    assigned.append((running, book_at(running) or publish_first_price_book(timezone.now())))
     _assign(tenant, assigned[0][1], tenant_begins(tenant))
     for (_, before), (begins, book) in pairwise(assigned):
         if book != before:
@@ -206,17 +213,30 @@ def begin_chains(limit: int) -> int:
 
 
 def prices_from(tenant: Tenant, begins: datetime) -> None:
-    """Assign the book in effect at `begins` to the next period, if it is a new one. Runs as `begin_chain`, after it."""
+    """Assign the book and the terms in effect at `begins` to the next period, if they are new ones. Runs as
+    `begin_chain`, after it. A period may be closed late: what was changed since `begins` is for the period after.
+    """
     newest = BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES).latest("sequence")
     before = documents.read_document(newest.document, documents.PricesDocument, newest.object_id)
-    own = TenantTerms.objects.filter(tenant=tenant).select_related("price_book").first()
-    book = own.price_book if own is not None and own.price_book is not None else _book_at(begins)
+    own = terms_at(tenant, begins)
+    book = own.price_book if own is not None and own.price_book is not None else book_at(begins)
     terms = documents.NO_TERMS if own is None else terms_from(own, begins)
     if book is None:
         return
     had = documents.NO_TERMS if before.terms is UNSET else before.terms
     if (book.sha256, terms) != (documents.document_sha256(before.price_book), had):
         _assign(tenant, book, begins, terms, at_least=before.format)
+
+
+def terms_at(tenant: Tenant, begins: datetime) -> TenantTerms | None:
+    """The tenant's terms for a period that begins then."""
+    changes = TenantTerms.objects.filter(tenant=tenant).select_related("price_book").order_by("-revision")
+    found = changes.filter(changed_at__lte=begins).first()
+    if found is None:
+        # Terms that are older than their history keep their newest revision alone.
+        oldest = changes.last()
+        found = oldest if oldest is not None and oldest.revision > 1 else None
+    return found
 
 
 def terms_from(own: TenantTerms, begins: datetime) -> documents.Terms:
@@ -238,15 +258,43 @@ def prices_of(tenant: Tenant, period_start: datetime) -> PriceBook:
 
 def assigned_prices(tenant: Tenant, period_start: datetime) -> documents.PricesDocument:
     """The prices document of a period that begins then, from the tenant's chain."""
+    for prices in prices_until(tenant, period_start):
+        return prices
+    raise InvalidRequest(
+        f"{tenant.public_id}: its billing chain has no prices for {period_start.isoformat()}"
+    )
+
+
+def prices_until(tenant: Tenant, period_start: datetime) -> Iterator[documents.PricesDocument]:
+    """The prices documents of periods that begin then or earlier, from the tenant's chain, newest first."""
     start_ms = time_ms(period_start)
     entries = BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES)
     for entry in entries.order_by("-sequence").iterator():
         prices = documents.read_document(entry.document, documents.PricesDocument, entry.object_id)
         if prices.effective_from_ms <= start_ms:
-            return prices
-    raise InvalidRequest(
-        f"{tenant.public_id}: its billing chain has no prices for {period_start.isoformat()}"
-    )
+            yield prices
+
+
+def grants_until(tenant: Tenant, period_start: datetime) -> list[documents.CreditGrant]:
+    """Every grant of credit that the tenant's chain had for periods that begin then or earlier."""
+    found = [
+        grant
+        for prices in prices_until(tenant, period_start)
+        if prices.terms is not UNSET
+        for grant in prices.terms.credits
+    ]
+    return list({grant.id: grant for grant in found}.values())
+
+
+def charged_terms(
+    tenant: Tenant, period_start: datetime, issued: documents.InvoiceDocument
+) -> documents.Terms | None:
+    """The terms by which an issued invoice was charged, with the expired grants of its balances; None in format 1."""
+    prices = assigned_prices(tenant, period_start)
+    if issued.balances is UNSET or prices.terms is UNSET:
+        return None
+    rests = {one.grant: one.before_micro for one in issued.balances}
+    return charges.charged_terms(prices.terms, grants_until(tenant, period_start), rests)
 
 
 def running_prices_of(tenant: Tenant) -> PriceBook | None:
@@ -255,7 +303,7 @@ def running_prices_of(tenant: Tenant) -> PriceBook | None:
     begins = tenant_begins(tenant) if last is None else last.period_end
     if BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES).exists():
         return prices_of(tenant, begins)
-    return _book_at(begins) or PriceBook.objects.order_by("effective_from").first()
+    return book_at(begins) or PriceBook.objects.order_by("effective_from").first()
 
 
 def tenant_begins(tenant: Tenant) -> datetime:
@@ -293,5 +341,14 @@ def _assign(
     )
 
 
-def _book_at(moment: datetime) -> PriceBook | None:
+def book_of(sha256: str) -> PriceBook:
+    """The published book of this hash. Raises `NotFound`."""
+    book = PriceBook.objects.filter(sha256=sha256).first()
+    if book is None:
+        raise NotFound(f"price_book_sha256: no price book {sha256[:64]!r} was published")
+    return book
+
+
+def book_at(moment: datetime) -> PriceBook | None:
+    """The book that is in effect then for tenants without one of their own."""
     return PriceBook.objects.filter(effective_from__lte=moment).order_by("-effective_from").first()

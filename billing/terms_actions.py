@@ -1,47 +1,91 @@
 """Changes what a tenant has beside the general prices: a price book of its own, discounts, grants of credit, tax.
 
-A change enters the tenant's billing chain when its running period is closed, for the next one (`price_actions`).
+A change enters the tenant's billing chain when a period is closed that ends after it, for the next one
+(`price_actions`). Each change is a row of its own, so a period that is closed late has the terms of its beginning.
 """
 
-from django.db import transaction
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 
-from billing.models import PriceBook, TenantTerms
+from django.db import transaction
+from django.db.models import QuerySet
+from msgspec import UNSET
+
+from billing import price_actions
+from billing.models import BillingEntry, TenantTerms
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.contract import documents
 from penstock.contract.errors import InvalidRequest, NotFound
+from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules import charges
+from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
 
 
 def terms_of(tenant: Tenant) -> TenantTerms:
     """The tenant's terms for its next period. A row that is not saved when it has none."""
-    found = TenantTerms.objects.filter(tenant=tenant).select_related("price_book").first()
-    return found or TenantTerms(tenant=tenant, document=documents.plain(documents.NO_TERMS), revision=0)
+    found = terms_history(tenant).first()
+    return found or TenantTerms(
+        tenant=tenant,
+        document=documents.plain(documents.NO_TERMS),
+        revision=0,
+        changed_at=tenant.created_at,
+    )
+
+
+def terms_history(tenant: Tenant) -> QuerySet[TenantTerms]:
+    """Every change of the tenant's terms, the newest first."""
+    return TenantTerms.objects.filter(tenant=tenant).select_related("price_book").order_by("-revision")
+
+
+@contextmanager
+def locked(tenant: Tenant) -> Iterator[TenantTerms]:
+    """The tenant's terms for its next period. No one else changes them in the block."""
+    with transaction.atomic():
+        yield terms_of(Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk))
 
 
 def change_terms(
-    actor: Actor, tenant: str, *, terms: object, price_book_sha256: str | None, now_ms: int
+    actor: Actor,
+    tenant: str,
+    *,
+    terms: object,
+    price_book_sha256: str | None,
+    now: datetime,
 ) -> TenantTerms:
-    """Set the terms of the tenant's next period. The same terms again change nothing.
+    """Set the terms of the tenant's periods that begin at `now` or later. The same terms again change nothing.
 
     `price_book_sha256` assigns a published book to this tenant alone; None: the one that is in effect for all. A grant
-    of credit that was given stays as it is until it expires. Raises `NotFound` and `InvalidRequest`.
+    of credit that was given stays as it is until it expires, and its id is never another grant's. Raises `NotFound`
+    and `InvalidRequest`.
     """
     wanted = documents.read_document(terms, documents.Terms, "terms")
     with transaction.atomic():
-        row = Tenant.objects.select_for_update(no_key=True).filter(public_id=tenant).first()
+        row = (
+            Tenant.objects.select_for_update(no_key=True)
+            .filter(public_id=tenant)
+            .exclude(public_id=SYSTEM_TENANT)
+            .first()
+        )
         if row is None:
-            raise NotFound(f"tenant {tenant}: not found")
+            raise NotFound(f"tenant {tenant[:64]!r}: not found")
         own = terms_of(row)
         before = documents.read_document(own.document, documents.Terms, "terms")
-        _keeps_grants(before, wanted, now_ms)
-        book = _book(price_book_sha256)
+        book = None if price_book_sha256 is None else price_actions.book_of(price_book_sha256)
         if before == wanted and own.price_book == book:
             return own
+        _keeps_grants(before, wanted, time_ms(now))
+        _uses_no_id_again(row, wanted)
         had = None if own.price_book is None else own.price_book.sha256
-        own.document, own.price_book, own.revision = documents.plain(wanted), book, own.revision + 1
-        own.save()
+        changed = TenantTerms.objects.create(
+            tenant=row,
+            document=documents.plain(wanted),
+            price_book=book,
+            revision=own.revision + 1,
+            changed_at=max(now, own.changed_at),
+        )
         audit.record(
             actor,
             tenant=row.public_id,
@@ -50,23 +94,31 @@ def change_terms(
             before={"price_book_sha256": had, "terms": documents.plain(before)},
             after={"price_book_sha256": price_book_sha256, "terms": documents.plain(wanted)},
         )
-        return own
-
-
-def _book(sha256: str | None) -> PriceBook | None:
-    if sha256 is None:
-        return None
-    book = PriceBook.objects.filter(sha256=sha256).first()
-    if book is None:
-        raise NotFound(f"price_book_sha256: no price book {sha256[:64]!r} was published")
-    return book
+        return changed
 
 
 def _keeps_grants(before: documents.Terms, wanted: documents.Terms, now_ms: int) -> None:
-    after = {grant.id: grant for grant in wanted.credits}
+    """The change is for periods that begin now or later, so a grant that has expired now pays for none of them."""
+    after = {grant.id for grant in wanted.credits}
     for grant in before.credits:
-        found = after.get(grant.id)
-        if found is None and not charges.is_expired(grant, now_ms):
+        if grant.id not in after and not charges.is_expired(grant, now_ms):
             raise InvalidRequest(f"credits: {grant.id} was granted and has not expired; it must stay")
+
+
+def _uses_no_id_again(tenant: Tenant, wanted: documents.Terms) -> None:
+    """A grant's rest is counted on by its id, from invoice to invoice, also after it has expired."""
+    after = {grant.id: grant for grant in wanted.credits}
+    for grant in _grants_ever(tenant):
+        found = after.get(grant.id)
         if found is not None and found != grant:
             raise InvalidRequest(f"credits: {grant.id} was granted and cannot change; give another grant")
+
+
+def _grants_ever(tenant: Tenant) -> Iterator[documents.CreditGrant]:
+    """Those of each change, and those of the chain, which is older than the history of changes."""
+    for row in terms_history(tenant):
+        yield from documents.read_document(row.document, documents.Terms, "terms").credits
+    for entry in BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES):
+        prices = documents.read_document(entry.document, documents.PricesDocument, entry.object_id)
+        if prices.terms is not UNSET:
+            yield from prices.terms.credits

@@ -1,28 +1,23 @@
-"""The prices of the present billing period, and its cost so far: an estimate until the period ends."""
+"""Prices as people read them, of a tenant's present billing period and of newcomers, and the cost so far."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from django.utils import timezone
 
-from billing import price_actions, queries
-from penstock.rules.rating import PriceBook, Rated, rate, unit_text
+from billing import price_actions
+from billing.running_costs import RunningCost, running_cost
+from penstock.contract import documents
+from penstock.rules.rating import Model, PriceBook, unit_text
 from tenants.models import Tenant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostSoFar:
-    """Usage that is on no issued invoice yet, rated as one period."""
-
-    rated: Rated
-    currency: str
-    minor_digits: int
-    messages: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PriceRow:
-    """The price of one part of a meter's quantity. `unit_price` 0 = free; `up_to` None = without an end."""
+    """The price of one part of a meter's quantity, or by volume of all of it where the whole lies in that part.
+    `unit_price` 0 = free; `up_to` None = without an end.
+    """
 
     meter: str
     after: int
@@ -30,46 +25,80 @@ class PriceRow:
     unit_price: str
     unit: str
     currency: str
+    by_volume: bool = False
 
 
-def cost_so_far(tenant: Tenant) -> CostSoFar | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeeRow:
+    """A fee or the minimum, for a whole UTC month."""
+
+    name: str
+    month_micro: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricesShown:
+    """Everything that a period's cost is made of."""
+
+    rows: list[PriceRow]
+    fees: list[FeeRow]
+    minimum_month_micro: int
+    currency: str
+    minor_digits: int
+    terms: Any
+    """Plain JSON: discounts, credits, tax."""
+    rests: Mapping[str, int] = field(default_factory=dict)
+    """What is left of each grant of credit, were the period to end now."""
+
+    @property
+    def is_by_use_alone(self) -> bool:
+        """Whether who uses nothing pays nothing."""
+        return not any(fee.month_micro for fee in self.fees) and not self.minimum_month_micro
+
+
+def cost_so_far(tenant: Tenant) -> RunningCost | None:
     """The tenant's cost in this period; None while there are no prices."""
-    row = price_actions.running_prices_of(tenant)
-    if row is None:
-        return None
-    book = PriceBook.read(row.document)
-    groups = queries.usage(tenant, by=[], first=None, end=None)
-    meters = groups[0]["meters"] if groups else {}
-    quantities = {name: max(0, numbers["provisional"]) for name, numbers in meters.items()}
-    return CostSoFar(
-        rated=rate(book, quantities),
+    return running_cost(tenant, timezone.now())
+
+
+def prices_of(cost: RunningCost | None) -> PricesShown | None:
+    """The prices of the tenant's present period; None while there are none."""
+    return None if cost is None else prices_shown(cost.book, cost.terms, cost.left)
+
+
+def prices_of_newcomers() -> PricesShown | None:
+    """The prices of a tenant that signs up now."""
+    row = price_actions.book_at(timezone.now())
+    return None if row is None else prices_shown(PriceBook.read(row.document))
+
+
+def prices_shown(book: PriceBook, terms: Any = None, rests: Mapping[str, int] | None = None) -> PricesShown:
+    """A book's prices, with a tenant's terms and what is left of its grants."""
+    return PricesShown(
+        rows=rows_of(book),
+        fees=[FeeRow(name=fee.fee, month_micro=fee.month_micro) for fee in book.fees],
+        minimum_month_micro=book.minimum_month_micro,
         currency=book.currency,
         minor_digits=book.minor_digits,
-        messages=quantities.get("messages_in", 0),
-        bytes=quantities.get("bytes_in", 0),
+        terms=documents.plain(documents.NO_TERMS) if terms is None else terms,
+        rests=rests or {},
     )
 
 
-def price_rows(tenant: Tenant) -> list[PriceRow]:
-    """The prices of the tenant's present period, in the order of the price book; empty while there are none."""
-    row = price_actions.running_prices_of(tenant)
-    return [] if row is None else rows_of(PriceBook.read(row.document))
-
-
-def prices_of_newcomers() -> list[PriceRow]:
-    """The prices of a tenant that signs up now."""
-    row = queries.price_books().filter(effective_from__lte=timezone.now()).last()
-    return [] if row is None else rows_of(PriceBook.read(row.document))
-
-
 def rows_of(book: PriceBook) -> list[PriceRow]:
-    """The free part of each meter, then its tiers."""
+    """The free part of each meter, then its tiers. By volume the tiers count from the first item on."""
     rows: list[PriceRow] = []
     for price in book.meters:
         unit = unit_text(price.meter, price.unit, price.unit_size)
+        if price.model is Model.PACKAGE:
+            unit += ", begun ones whole"
+        by_volume = price.model is Model.VOLUME
+        free = [(price.free, "0", False)] if price.free else []
         after = 0
-        free = [(price.free, "0")] if price.free else []
-        for up_to, unit_price in [*free, *((tier.up_to, tier.unit_price) for tier in price.tiers)]:
+        for up_to, unit_price, whole in [
+            *free,
+            *((tier.up_to, tier.unit_price, by_volume) for tier in price.tiers),
+        ]:
             if up_to is None or up_to > after:
                 rows.append(
                     PriceRow(
@@ -79,6 +108,7 @@ def rows_of(book: PriceBook) -> list[PriceRow]:
                         unit_price=unit_price,
                         unit=unit,
                         currency=book.currency,
+                        by_volume=whole,
                     )
                 )
                 after = after if up_to is None else up_to

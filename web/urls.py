@@ -21,6 +21,7 @@ from web.views import (
     operator_organisations,
     operator_people,
     operator_tenants,
+    operator_terms,
     operators,
     organisation_people,
     organisations,
@@ -191,6 +192,7 @@ urlpatterns: list[URLPattern] = [
     path("operator/tenants", operator_tenants.tenants, name="operator-tenants"),
     path("operator/tenants/<str:tenant>", operator_tenants.tenant, name="operator-tenant"),
     path("operator/tenants/<str:tenant>/suspended", operator_tenants.suspend, name="operator-suspend"),
+    path("operator/tenants/<str:tenant>/terms", operator_terms.terms, name="operator-terms"),
     path("operator/organisations", operator_organisations.organisations, name="operator-organisations"),
     path(
         "operator/organisations/<str:organisation>",

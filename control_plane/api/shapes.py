@@ -140,7 +140,7 @@ class DryRun(serializers.Serializer[Any]):
     dry_run = serializers.BooleanField()
     changes = ObjectChange(many=True)
     monthly_cost_change = serializers.DecimalField(
-        max_digits=20, decimal_places=2, allow_null=True, help_text="Always null: `monthly_cost_reason`."
+        max_digits=20, decimal_places=2, allow_null=True, help_text="null: `monthly_cost_reason` says why."
     )
     monthly_cost_reason = serializers.CharField()
 

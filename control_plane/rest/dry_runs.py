@@ -6,6 +6,7 @@ called, so what only brokers would refuse is not found.
 """
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
@@ -19,6 +20,7 @@ from penstock.contract.errors import InvalidRequest
 
 _MADE = "create"
 """The id of what would be made is drawn again when it is made, so a dry run names none."""
+_COST = "monthly_cost"
 NO_COST = "what is billed is use (bytes, stored bytes over time), which this change does not tell"
 
 
@@ -33,15 +35,24 @@ def is_asked(request: Request) -> bool:
 def answer(change: Callable[..., Response], *args: Any, **kwargs: Any) -> Response:
     """Make the change and undo it. Raises what the change raises."""
     with audit.overheard() as entries, in_request.nothing_delivered(), transaction.atomic():
-        change(*args, **kwargs)
+        answered = change(*args, **kwargs)
         transaction.set_rollback(True)
+    cost, reason = getattr(answered, _COST, (None, NO_COST))
     found = {
         "dry_run": True,
         "changes": [_described(entry) for entry in entries],
-        "monthly_cost_change": None,
-        "monthly_cost_reason": NO_COST,
+        "monthly_cost_change": cost,
+        "monthly_cost_reason": reason,
     }
     return Response(DryRun(found).data)
+
+
+def note_cost(answered: Response, change: Decimal | None, reason: str) -> None:
+    """What the change costs a month more, in units of the currency; None: it cannot be said. For a change's own answer,
+    which a dry run does not give.
+    """
+    cost = None if change is None else change.quantize(Decimal("0.01"))
+    setattr(answered, _COST, (cost, reason))
 
 
 def _described(entry: audit.Entry) -> dict[str, Any]:

@@ -66,6 +66,8 @@ def _show(answer: dict[str, Any]) -> None:
     print_table(
         ["change", "of", "field", "before", "after"], rows, title="Dry run", empty="Nothing would change."
     )
+    if answer.get("monthly_cost_change") is not None:
+        say(f"Cost a month: {answer['monthly_cost_change']} ({answer['monthly_cost_reason']})")
     say("Nothing was changed: this was a dry run.")
 
 

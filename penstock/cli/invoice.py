@@ -11,7 +11,7 @@ from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.rest import rest_client
 from penstock.rest.client import segment
-from penstock.rules.rating import shown_amount, unit_text
+from penstock.rules.rating import change_text, shown_amount, unit_text
 
 _TIMEOUT_S = 15.0
 _DAY = click.DateTime(["%Y-%m-%d"])
@@ -188,6 +188,16 @@ def _print_credit_note(note: dict[str, Any]) -> None:
         ["meter", "quantity", "amount"],
         [[line["meter"], int(line["quantity"]), money(note, line["amount_micro"])] for line in note["lines"]],
     )
+    changes = note.get("charges", ())
+    if changes:
+        print_part(
+            f"credit note {number} charge",
+            ["charge", "what changes", "change"],
+            [
+                [_changed(one), change_text(str(one["kind"]), int(one["amount_micro"])), _signed(note, one)]
+                for one in changes
+            ],
+        )
     print_part(
         f"credit note {number} lost",
         ["topic", "partition", "first offset lost", "end offset", "messages", "bytes"],
@@ -202,6 +212,17 @@ def _print_credit_note(note: dict[str, Any]) -> None:
             for lost in note["ranges"]
         ],
     )
+
+
+def _changed(change: dict[str, Any]) -> str:
+    of = f" for {change['meter']}" if change["meter"] else ""
+    name = "" if change["name"] == change["kind"] else f" {change['name']}"
+    return f"{change['kind']}{name}{of}"
+
+
+def _signed(note: dict[str, Any], change: dict[str, Any]) -> str:
+    amount = int(change["amount_micro"])
+    return f"{'+' if amount > 0 else ''}{money(note, amount)}"
 
 
 def _quantity(invoice: dict[str, Any], meter: str) -> int:

@@ -12,9 +12,11 @@ No line takes more than there is, so no total is negative. A meter that costs le
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from msgspec.structs import replace
 
 from penstock.contract.documents import CreditGrant, Discount, Tax, Terms
 from penstock.contract.invariant import invariant
@@ -72,7 +74,7 @@ def charge(
 ) -> Charged:
     """The charges of a period [start, end) whose meters cost `amounts` (whole minor units, by meter).
 
-    `rests`: what is left of each grant of the terms.
+    `terms` and `rests` (what is left of each of their grants, and pays) are from `standing_credit`.
     """
     invariant(all(amount >= 0 for amount in amounts.values()), "no meter costs less than nothing")
     parts = month_parts(*period_ms)
@@ -114,7 +116,7 @@ def charge(
     for grant in in_order_of_use(terms.credits):
         rest = rests[grant.id]
         used = 0
-        if is_usable(grant, book, period_ms[0]):
+        if grant.currency == book.currency:  # there is no exchange of currencies
             used = min(due, _whole_minor(rest, book.minor_digits))
         balances.append(Balance(grant=grant.id, before_micro=rest, used_micro=used))
         if used:
@@ -150,22 +152,65 @@ def is_expired(grant: CreditGrant, period_start_ms: int) -> bool:
     return grant.expires_ms is not None and grant.expires_ms <= period_start_ms
 
 
-def is_usable(grant: CreditGrant, book: PriceBook, period_start_ms: int) -> bool:
-    """Whether it pays for this period. There is no exchange of currencies."""
-    return grant.currency == book.currency and not is_expired(grant, period_start_ms)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftCredit:
+    """What an invoice left of each grant that it knew, by id, and when its period began."""
+
+    period_start_ms: int
+    rests: Mapping[str, int]
 
 
-def rests_of(
-    terms: Terms, after_previous: Mapping[str, int], returned: Mapping[str, int] | None = None
-) -> dict[str, int]:
-    """What is left of each grant: what the previous invoice left, or all of a grant that is new, and what credit notes
-    have returned since.
+NOTHING_BEFORE = LeftCredit(period_start_ms=0, rests={})
+"""For a tenant's first invoice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingCredit:
+    """A period's terms, with the expired grants to which credit came back, and what is left of each grant."""
+
+    terms: Terms
+    rests: Mapping[str, int]
+
+
+def standing_credit(
+    terms: Terms,
+    known: Iterable[CreditGrant],
+    left: LeftCredit,
+    returned: Mapping[str, int],
+    period_start_ms: int,
+) -> StandingCredit:
+    """What pays for a period that begins then: what the previous invoice left, or all of a grant that is new, and what
+    credit notes have `returned` since.
+
+    A grant that has expired lapses. Only what credit notes give back after that still pays, in this period and later
+    ones, until it is used: it had been used in time, for messages that were lost. `known`: the grants of earlier
+    prices, as those of this period no longer have the expired ones.
     """
-    back = {} if returned is None else returned
-    return {
-        grant.id: after_previous.get(grant.id, grant.amount_micro) + back.get(grant.id, 0)
-        for grant in terms.credits
-    }
+    known = list(known)
+    own = {grant.id for grant in terms.credits}
+    rests: dict[str, int] = {}
+    for grant in [*terms.credits, *known]:
+        if grant.id in rests or (grant.id not in own and not is_expired(grant, period_start_ms)):
+            continue
+        if not is_expired(grant, period_start_ms):
+            rest = left.rests.get(grant.id, grant.amount_micro)
+        elif is_expired(grant, left.period_start_ms):
+            rest = left.rests.get(grant.id, 0)
+        else:
+            rest = 0
+        rest += returned.get(grant.id, 0)
+        if grant.id in own or rest:
+            rests[grant.id] = rest
+    return StandingCredit(terms=charged_terms(terms, known, rests), rests=rests)
+
+
+def charged_terms(terms: Terms, known: Iterable[CreditGrant], rests: Mapping[str, int]) -> Terms:
+    """The terms with those of the `known` grants that stand in `rests`: what an invoice with these rests is charged
+    by.
+    """
+    own = {grant.id for grant in terms.credits}
+    came_back = {one.id: one for one in known if one.id in rests and one.id not in own}
+    return replace(terms, credits=(*terms.credits, *came_back.values())) if came_back else terms
 
 
 def charge_id(invoice: str, key: tuple[str, str, str], prices_sha256: str) -> str:

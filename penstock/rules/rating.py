@@ -385,6 +385,20 @@ def shown_amount(amount_micro: int, minor_digits: int) -> str:
     return f"{'-' if amount_micro < 0 else ''}{whole}{'.' + places if places else ''}"
 
 
+def change_text(kind: str, change_micro: int) -> str:
+    """What a credit note's change of a charge means to people. The change is what the charge is higher by."""
+    higher, lower = _CHANGES.get(kind, ("higher", "lower"))
+    return higher if change_micro > 0 else lower
+
+
+_CHANGES = {
+    "discount": ("a smaller discount", "a larger discount"),
+    "minimum": ("more is due for the minimum", "less is due for the minimum"),
+    "credit": ("goes back to the grant", "taken from the grant"),
+    "tax": ("more tax", "less tax"),
+}
+
+
 def unit_text(meter: str, unit: str, unit_size: int) -> str:
     """What a unit price is for, so that it is not taken for another: `message`, `GB of 1,000,000,000 bytes`."""
     items = "bytes" if meter.startswith("bytes") else "messages"

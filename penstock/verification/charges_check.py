@@ -2,7 +2,7 @@
 left of each grant, and how credit notes change them. Pure.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import UNSET
@@ -18,13 +18,15 @@ from penstock.contract.documents import (
     plain,
 )
 from penstock.rules.charges import (
+    NOTHING_BEFORE,
     Charge,
     Charged,
+    LeftCredit,
     charge,
     charge_id,
     credit_charged,
     is_expired,
-    rests_of,
+    standing_credit,
 )
 from penstock.rules.rating import PriceBook, credit_line_id, rate, shown_amount
 from penstock.verification.findings import Kind, Problem
@@ -52,8 +54,11 @@ class AssignedPrices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueCharges:
-    """What is due for the period, with what was left of each grant before it."""
+    """What is due for the period, with what was left of each grant before it. `terms` have the expired grants to which
+    credit came back, too.
+    """
 
+    terms: Terms
     rests: Mapping[str, int]
     amounts: Mapping[str, int]
     charged: Charged
@@ -65,17 +70,21 @@ def due_charges(
     quantities: Mapping[str, int],
     previous: InvoiceDocument | None,
     returned: Mapping[str, int],
+    earlier: Sequence[PricesDocument],
 ) -> DueCharges:
     """By the prices, for what the invoice counts. `returned`: what credit notes gave back to grants since
-    `previous`.
+    `previous`. `earlier`: the chain's prices before those of the invoice.
     """
-    rests = rests_of(prices.terms, _left_by(previous), returned)
+    credit = standing_credit(
+        prices.terms, grants_of(earlier), left_by(previous), returned, invoice.period_start_ms
+    )
     amounts = {line.meter: line.amount_micro for line in rate(prices.book, quantities).lines}
     period_ms = (invoice.period_start_ms, invoice.period_end_ms)
     return DueCharges(
-        rests=rests,
+        terms=credit.terms,
+        rests=credit.rests,
         amounts=amounts,
-        charged=charge(prices.book, prices.terms, amounts, period_ms, rests),
+        charged=charge(prices.book, credit.terms, amounts, period_ms, credit.rests),
     )
 
 
@@ -130,9 +139,9 @@ def check_grants(
     before those of the invoice.
     """
     now = {grant.id: grant for grant in prices.terms.credits}
-    left = _left_by(previous)
+    left = left_by(previous).rests
     known: dict[str, CreditGrant] = {}
-    for grant in (grant for one in earlier if one.terms is not UNSET for grant in one.terms.credits):
+    for grant in grants_of(earlier):
         if known.setdefault(grant.id, grant) != grant:
             yield _price(grant.id, "the grant of credit is two in the billing chain")
     for name, grant in known.items():
@@ -162,7 +171,7 @@ def check_charged_credits(
         if any(lost[meter] > billed[meter] for meter in lost):
             yield _credit(note.id, "credits more than the invoice billed")
             return
-        right = credit_charged(prices.book, prices.terms, period_ms, due.rests, amounts, billed, lost)
+        right = credit_charged(prices.book, due.terms, period_ms, due.rests, amounts, billed, lost)
         said_lines = [
             (line.id, line.meter, line.unit, line.unit_size, line.quantity, line.amount_micro)
             for line in note.lines
@@ -209,10 +218,20 @@ def returned_by(notes: Sequence[CreditNoteDocument]) -> dict[str, int]:
     return back
 
 
-def _left_by(previous: InvoiceDocument | None) -> dict[str, int]:
-    if previous is None or previous.balances is UNSET:
-        return {}
-    return {one.grant: one.before_micro - one.used_micro for one in previous.balances}
+def left_by(previous: InvoiceDocument | None) -> LeftCredit:
+    """What the invoice left of each grant."""
+    if previous is None:
+        return NOTHING_BEFORE
+    balances = () if previous.balances is UNSET else previous.balances
+    return LeftCredit(
+        period_start_ms=previous.period_start_ms,
+        rests={one.grant: one.before_micro - one.used_micro for one in balances},
+    )
+
+
+def grants_of(prices: Iterable[PricesDocument]) -> list[CreditGrant]:
+    """Every grant that these prices have, in their order; one that stays is in each."""
+    return [grant for one in prices if one.terms is not UNSET for grant in one.terms.credits]
 
 
 def _named(kind: str, name: str, meter: str) -> str:

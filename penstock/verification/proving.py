@@ -147,12 +147,11 @@ def _prove_once(
     notes_since = history.notes_since_previous(chain, position)
     problems += charges_check.check_returns(notes_since)
     returned = charges_check.returned_by(notes_since)
-    due = charges_check.due_charges(invoice, prices, quantities, previous, returned)
+    earlier = history.earlier_prices(chain, prices)
+    due = charges_check.due_charges(invoice, prices, quantities, previous, returned, earlier)
     problems += invoice_check.check_lines(invoice, prices.book, due.charged.total_micro)
     problems += charges_check.check_charges(invoice, prices, due)
-    problems += charges_check.check_grants(
-        invoice, prices, history.earlier_prices(chain, prices), previous, returned
-    )
+    problems += charges_check.check_grants(invoice, prices, earlier, previous, returned)
     if prices.format == 1:
         problems += invoice_check.check_credits(invoice, prices.book, credits)
     else:

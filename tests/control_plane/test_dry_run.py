@@ -52,6 +52,15 @@ ENTRY = {
 }
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("PATCH", "v1/tenants/<str:tenant>"): {"deletion_protection": True},
+    ("PUT", "v1/tenants/<str:tenant>/terms"): {
+        "discounts": [],
+        "credits": [],
+        "tax": {"country": "DE", "region": "", "reverse_charge": True, "reason": "abroad", "rates": []},
+        "price_book_sha256": None,
+    },
+    ("PATCH", "v1/tenants/<str:tenant>/terms"): {
+        "tax": {"country": "FR", "region": "", "reverse_charge": True, "reason": "abroad", "rates": []}
+    },
     ("POST", "v1/organisations"): {"name": "fresh"},
     ("PATCH", ORGANISATION): {"display_name": "Fresh"},
     ("DELETE", ORGANISATION): {},
@@ -152,6 +161,12 @@ WITHOUT = {
         ],
         "billing; a cut has a dry run of its own, in its body",
     ),
+    ("POST", "v1/tenants/<str:tenant>/terms/preview"): "it changes nothing, and says what terms would cost",
+    **dict.fromkeys(
+        [("POST", "v1/coupons"), ("DELETE", "v1/coupons/<str:coupon>")],
+        "a coupon changes no tenant by itself",
+    ),
+    ("POST", "v1/redeemed-coupons"): "a code is redeemed once, and what it gives is said",
     ("POST", "v1/payment-method/page"): "it makes a page at Stripe, and changes nothing here",
     **dict.fromkeys(
         [one for one in MAY if one[0] != "GET" and one[1].startswith(("v1/billing/rec",))],

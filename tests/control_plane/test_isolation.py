@@ -335,7 +335,14 @@ def test_the_tenants_own_find_the_thing(operation: Operation, watched: Watched) 
 
 def _any_things(watched: Watched) -> dict[str, str]:
     """With names for what belongs to no tenant."""
-    of_operators = {"broker": "1", "move": "mov_none", "cut": "cut_none", "plan": "pln_none", "cell": "none"}
+    of_operators = {
+        "broker": "1",
+        "move": "mov_none",
+        "cut": "cut_none",
+        "plan": "pln_none",
+        "cell": "none",
+        "coupon": "NONE-00",
+    }
     return {**watched.things, **of_operators}
 
 

@@ -51,6 +51,11 @@ MAY = {
     ("DELETE", "v1/tenants/<str:tenant>"): frozenset({S.OWNER, S.OPERATOR}),
     ("POST", "v1/tenants/<str:tenant>/reopen"): frozenset({S.OWNER, S.OPERATOR}),
     ("POST", "v1/tenants/<str:tenant>/suspend"): OPERATOR,
+    ("GET", "v1/tenants/<str:tenant>/terms"): INVOICES,
+    ("PUT", "v1/tenants/<str:tenant>/terms"): OPERATOR,
+    ("PATCH", "v1/tenants/<str:tenant>/terms"): OPERATOR,
+    ("GET", "v1/tenants/<str:tenant>/terms/history"): INVOICES,
+    ("POST", "v1/tenants/<str:tenant>/terms/preview"): OPERATOR,
     ("POST", "v1/tenants/<str:tenant>/resume"): OPERATOR,
     ("GET", "v1/people"): PEOPLE | OPERATOR,
     ("GET", "v1/people/<str:person>"): PEOPLE | OPERATOR,
@@ -203,6 +208,7 @@ MAY = {
     ("GET", "v1/all-organisations/<str:organisation>"): OPERATOR,
     ("GET", "v1/hot-partitions"): EVERYBODY,
     ("GET", "v1/usage"): USAGE,
+    ("GET", "v1/prices"): USAGE,
     ("GET", "v1/availability"): USAGE,
     ("GET", "v1/costs"): USAGE,
     ("GET", "v1/invoices"): INVOICES,
@@ -223,6 +229,11 @@ MAY = {
     ("POST", "v1/billing/reconciliation"): OPERATOR,
     ("GET", "v1/credit-notes"): INVOICES,
     ("GET", "v1/credit-notes/<str:credit_note>"): INVOICES,
+    ("GET", "v1/coupons"): OPERATOR,
+    ("POST", "v1/coupons"): OPERATOR,
+    ("GET", "v1/coupons/<str:coupon>"): OPERATOR,
+    ("DELETE", "v1/coupons/<str:coupon>"): OPERATOR,
+    ("POST", "v1/redeemed-coupons"): frozenset({S.OWNER, S.ADMIN, S.BILLING}),
     ("GET", "v1/price-books"): EVERYBODY,
     ("POST", "v1/price-books"): OPERATOR,
     ("GET", "v1/billing/chain"): INVOICES,
@@ -400,7 +411,9 @@ def test_another_tenants_things_are_not_found(method: str, route: str, world: _W
             assert house.tenant.public_id not in repr(named.body)
         elif MAY[method, route] == OPERATOR and (
             ("<" not in route and route != "v1/quotas")
-            or route.startswith(("v1/all-organisations", "v1/billing", "v1/cluster", "v1/placement"))
+            or route.startswith(
+                ("v1/all-organisations", "v1/billing", "v1/cluster", "v1/coupons", "v1/placement")
+            )
         ):
             assert named.status == 403
         elif route.startswith(ORGANISATION) and standing in (S.KEY, S.BOUND_KEY):

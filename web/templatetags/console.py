@@ -1,6 +1,7 @@
 """Filters and tags of templates: numbers, sizes and times as text, and addresses of static files."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from billing.running_costs import RunningCost
 from control_plane.audit.models import AuditEntry
 from penstock.contract.errors import (
     Belief,
@@ -19,6 +21,8 @@ from penstock.contract.errors import (
     TimedOut,
     split_message,
 )
+from penstock.rules.rating import change_text
+from penstock.rules.timestamps import moment_of
 from web import assets, charts, formats
 from web.costs import PriceRow
 
@@ -135,6 +139,30 @@ def meter(name: str) -> str:
 
 
 @register.filter
+def charge_change(change: Mapping[str, Any]) -> str:
+    """What a credit note's change of a charge means."""
+    return change_text(str(change["kind"]), int(change["amount_micro"]))
+
+
+@register.filter
+def points(basis_points: int) -> str:
+    """`1900` as `19 %`."""
+    return f"{basis_points // 100}.{basis_points % 100:02d}".rstrip("0").rstrip(".") + " %"
+
+
+@register.filter
+def day_of_ms(at_ms: int) -> str:
+    """The UTC day of a time in ms."""
+    return f"{moment_of(at_ms):%Y-%m-%d}"
+
+
+@register.filter
+def rest_of(rests: Mapping[str, int], grant: str) -> int:
+    """What is left of a grant of credit."""
+    return rests.get(grant, 0)
+
+
+@register.filter
 def items(meter_name: str) -> str:
     """What a meter counts."""
     return "bytes" if meter_name.startswith("bytes") else "messages"
@@ -144,6 +172,10 @@ def items(meter_name: str) -> str:
 def price_span(row: PriceRow) -> str:
     """The part of a period's quantity that a price is for."""
     form = formats.size if row.meter.startswith("bytes") else formats.count
+    if row.by_volume and (row.after or row.up_to is not None):
+        ends = [f"over {form(row.after)}"] * bool(row.after)
+        ends += [] if row.up_to is None else [f"up to {form(row.up_to)}"]
+        return f"all, if {' '.join(ends)}"
     if row.up_to is None:
         return "any" if row.after == 0 else f"over {form(row.after)}"
     return (
@@ -156,6 +188,12 @@ def price_span(row: PriceRow) -> str:
 @register.filter
 def reading_is_free(rows: list[PriceRow]) -> bool:
     return not any(row.meter.endswith("_out") for row in rows)
+
+
+@register.filter
+def metered(cost: RunningCost, name: str) -> int:
+    """What a meter counted since the last invoice."""
+    return next((line.quantity for line in cost.rated.lines if line.meter == name), 0)
 
 
 @register.filter

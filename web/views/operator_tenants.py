@@ -59,7 +59,7 @@ def tenants(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def tenant(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpResponse:
     """One tenant: a form for its limits, and the last changes."""
-    row = _tenant(tenant)
+    row = tenant_of_operators(tenant)
     limits = limits_of(row)
     present = {name: getattr(limits, name) for name in LimitsForm.base_fields}
     form = LimitsForm(posted(request), initial=present)
@@ -92,7 +92,7 @@ def tenant(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpRe
 @require_POST
 def suspend(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpResponse:
     """Suspend or resume the tenant: its keys are refused or accepted."""
-    row = _tenant(tenant)
+    row = tenant_of_operators(tenant)
     form = SuspendForm(request.POST)
     if not form.is_valid():
         return notices.put(
@@ -107,7 +107,7 @@ def suspend(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpR
     return _delivered(changed, f"{row.name} is {'suspended' if wanted else 'resumed'}", take_back)
 
 
-def _tenant(public_id: str) -> Tenant:
+def tenant_of_operators(public_id: str) -> Tenant:
     """A tenant other than the system tenant, which has no limits and is never suspended. Raises `NotFound`."""
     if public_id == SYSTEM_TENANT:
         raise queries.tenant_missing(public_id)

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from billing import queries
 from tenants.roles import Permission
 from web import charts
-from web.costs import cost_so_far, price_rows
+from web.costs import cost_so_far, prices_of
 from web.paging import page_of
 from web.tenant_access import TenantAccess, in_tenant
 
@@ -34,6 +34,7 @@ def usage(request: HttpRequest, access: TenantAccess) -> HttpResponse:
     series = charts.folded(_series(rows, shown_days, meter))
     by_topic = queries.usage(access.tenant, by=["topic"], first=first, end=None)
     by_day = queries.usage(access.tenant, by=["day"], first=first, end=None)
+    cost = cost_so_far(access.tenant)
     context: dict[str, Any] = {
         "here": "usage",
         "days": days,
@@ -50,8 +51,8 @@ def usage(request: HttpRequest, access: TenantAccess) -> HttpResponse:
             "topics",
         ),
         "by_day": [_flat(row, "day") for row in reversed(by_day)],
-        "cost": cost_so_far(access.tenant),
-        "prices": price_rows(access.tenant),
+        "cost": cost,
+        "prices": prices_of(cost),
         "availability": queries.availability(access.tenant, first=None, end=None),
     }
     return render(request, "web/usage.html", context)

@@ -56,6 +56,7 @@ from tenants.models import (
 )
 from tenants.roles import OrganisationRole, Role, Standing
 from tests.certificates import identity, server_credentials
+from tests.control_plane.api.lists_of_terms import coupons, terms
 from tests.control_plane.billing import invoice_rows
 from tests.control_plane.world import House
 
@@ -642,6 +643,7 @@ class Listed:
 OPERATOR = Standing.OPERATOR
 LISTS: Mapping[str, Listed] = {
     "/v1/tenants": Listed(fill=tenants, by=OPERATOR),
+    "/v1/tenants/{tenant}/terms/history": Listed(fill=terms),
     "/v1/people": Listed(fill=people),
     "/v1/invitations": Listed(fill=invitations),
     "/v1/organisations": Listed(fill=organisations),
@@ -679,6 +681,7 @@ LISTS: Mapping[str, Listed] = {
     "/v1/payments": Listed(fill=payments),
     "/v1/billing/receivables": Listed(fill=receivables, by=OPERATOR),
     "/v1/credit-notes": Listed(fill=invoices, a_number=2),
+    "/v1/coupons": Listed(fill=coupons, by=OPERATOR),
     "/v1/price-books": Listed(fill=price_books),
     "/v1/plans": Listed(fill=plans),
     "/v1/billing/chain": Listed(fill=chain),

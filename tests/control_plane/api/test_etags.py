@@ -215,6 +215,8 @@ def test_the_document_tells_of_conditions_where_they_are_heeded() -> None:
         ("patch", "/v1/tenants/{tenant}"),
         ("delete", "/v1/tenants/{tenant}"),
         ("post", "/v1/tenants/{tenant}/reopen"),
+        ("put", "/v1/tenants/{tenant}/terms"),
+        ("patch", "/v1/tenants/{tenant}/terms"),
         ("post", "/v1/tenants/{tenant}/suspend"),
         ("post", "/v1/tenants/{tenant}/resume"),
         ("patch", "/v1/people/{person}"),

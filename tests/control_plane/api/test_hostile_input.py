@@ -172,6 +172,19 @@ VALID: dict[str, Any] = {
     "at": "2026-01-01T00:00:00Z",
     "leave_out_gone": True,
     "page": "setup",
+    "discounts": [],
+    "credits": [],
+    "tax": None,
+    "price_book_sha256": None,
+    "terms": {"discounts": [], "credits": [], "tax": None},
+    "periods": 1,
+    "basis_points": 1_000,
+    "amount_micro": 0,
+    "currency": "",
+    "days": 30,
+    "uses_max": 5,
+    "from_at": "2026-01-01T00:00:00Z",
+    "until_at": "2999-01-01T00:00:00Z",
     "reference": "bank 1",
 }
 """Of every field of every request: a new field without a value here is a failure of the test below."""
@@ -222,7 +235,7 @@ def credential(house: House, method: str, path: str) -> dict[str, Any]:
     if path in ("/v1/sign-up", "/v1/sign-in"):
         return {}
     operators = (
-        path.startswith(("/v1/billing", "/v1/cluster", "/v1/placement"))
+        path.startswith(("/v1/billing", "/v1/cluster", "/v1/coupons", "/v1/placement"))
         or (method, path)
         in (
             ("PATCH", "/v1/quotas"),
@@ -230,7 +243,7 @@ def credential(house: House, method: str, path: str) -> dict[str, Any]:
         )
         or ("service-account" in path and path.endswith(("/limits", "/default")) and method != "GET")
     )
-    if operators or path.endswith(("/suspend", "/resume")):
+    if operators or path.endswith(("/suspend", "/resume", "/terms", "/terms/preview")):
         return {"token": house.credentials[Standing.OPERATOR], "tenant": house.tenant}
     return {"token": house.credentials[Standing.OWNER]}
 

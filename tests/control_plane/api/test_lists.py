@@ -43,6 +43,8 @@ VOLATILE = {"age_s", "last_used_at", "of_tenant_percent", "replaced_at", "restor
 NO_LISTS = {
     "/v1/cluster",
     "/v1/cluster/features",
+    "/v1/prices",
+    "/v1/tenants/{tenant}/terms",
     "/v1/costs",
     "/v1/invoices/{invoice}",
     "/v1/invoices/{invoice}/evidence",
@@ -108,7 +110,7 @@ def read(house: House) -> Read:
     def page(path: str, *query: str) -> Answer:
         listed = LISTS[path]
         asked = "&".join(text for text in (listed.query, *query) if text)
-        where = re.sub(r"\{\w+\}", listed.of, path)
+        where = re.sub(r"\{\w+\}", listed.of or house.tenant.public_id, path)
         return call("GET", f"{where}?{asked}", token=house.credentials[listed.by], tenant=house.tenant)
 
     return page

@@ -20,7 +20,7 @@ from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules import rating
 from tenants.actions import create_operator, create_tenant
 from tenants.models import Tenant
-from tests.control_plane.billing.world import STANDARD_1, TESTER, World
+from tests.control_plane.billing.world import STANDARD_1, TESTER, Part, World
 
 STANDARD = STANDARD_1
 
@@ -294,7 +294,8 @@ def command(
     monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "127.0.0.1:9")
 
     def call(*arguments: str) -> tuple[int, str, str]:
-        code = run(("price-book", *arguments))
+        words = arguments if arguments[0] == "terms" else ("price-book", *arguments)
+        code = run(words)
         said = capsys.readouterr()
         return code, said.out, said.err
 
@@ -323,3 +324,47 @@ def test_the_command_line_shows_what_would_change_and_publishes(command: Command
     file.write_text("{damaged", encoding="utf-8")
     code, _, err = command(*wanted)
     assert code == 5 and "next.json" in err
+
+
+@pytest.mark.processes
+@pytest.mark.django_db(transaction=True)
+def test_the_command_line_shows_assigns_and_previews(world: World, command: Command, tmp_path: Path) -> None:
+    acme = world.tenant("acme")
+    parts = [Part(first=0, end=5_000, size=3_000_000, generation=1)]
+    cut = world.cut(acme, parts, end=datetime.now(UTC) - timedelta(hours=1))
+    world.covered(cut, parts)
+    world.spark()
+    world.bill()
+    code, out, err = command("show", "standard")
+    assert code == 0 and "1,000 free, then 0.002 up to 20,000, 0.001 each message" in out, err
+    assert command("show", "nothing")[0] == 3
+    file = tmp_path / "next.json"
+    file.write_text(json.dumps(book(2, free=5_000)), encoding="utf-8")
+    code, out, err = command("preview", acme.public_id, str(file))
+    assert code == 0, err
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert ["usage messages_in", "8.00 USD", "0.00 USD", "-8.00 USD"] in rows
+    assert [row[0] for row in rows][-1] == "total"
+    terms = tmp_path / "terms.json"
+    wanted = {
+        "discounts": [{
+            "id": "di_1", "basis_points": 1_000, "amount_micro": 0, "currency": "", "meters": [], "from_ms": 0,
+            "until_ms": 4_000_000_000_000, "reason": "partner",
+        }],
+        "credits": [], "tax": None,
+    }  # fmt: skip
+    terms.write_text(json.dumps(wanted), encoding="utf-8")
+    code, out, err = command("preview", acme.public_id, "--terms", str(terms))
+    assert code == 0 and "discount di_1 messages_in\t0.00 USD\t-0.80 USD\t-0.80 USD" in out, (out, err)
+    code, out, err = command("terms", "set", acme.public_id, str(terms), "--dry-run")
+    assert code == 0 and "Cost a month: -" in err
+    code, out, err = command("terms", "set", acme.public_id, str(terms))
+    assert code == 0 and "discount\tdi_1\t10 %\t1970-01-01 to 2096-10-02\tpartner" in out, (out, err)
+    code, _, err = command("assign", acme.public_id, "standard:1")
+    assert code == 0 and f"{acme.public_id} has standard 1 from its next period on" in err
+    code, out, _ = command("terms", "history", acme.public_id)
+    assert [line.split("\t")[0] for line in out.splitlines()] == ["1", "2"]
+    code, out, _ = command("terms", "show", acme.public_id)
+    assert f"price book\t{PriceBook.objects.get().sha256}" in out and "di_1" in out
+    assert command("assign", acme.public_id)[0] == 2
+    assert command("assign", acme.public_id, "--general")[0] == 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from typing import Any
 
 import pytest
@@ -47,9 +48,12 @@ def terms(**changes: Any) -> dict[str, Any]:
     return {"discounts": [tenth], "credits": [grant()], "tax": tax} | changes
 
 
-def change(tenant: Tenant, wanted: Mapping[str, Any], book: str | None = None) -> TenantTerms:
+def change(
+    tenant: Tenant, wanted: Mapping[str, Any], book: str | None = None, at: datetime | None = None
+) -> TenantTerms:
+    """Long before the periods of these tests end, if no time is given."""
     return terms_actions.change_terms(
-        TESTER, tenant.public_id, terms=wanted, price_book_sha256=book, now_ms=NOW_MS
+        TESTER, tenant.public_id, terms=wanted, price_book_sha256=book, now=at or hours_ago(20)
     )
 
 
@@ -91,12 +95,17 @@ def assert_proven(invoice: Invoice, previous: Invoice) -> documents.InvoiceDocum
     since = [n for n in notes if sequence[previous.public_id] < sequence[n.id] < sequence[invoice.public_id]]
     returned = charges_check.returned_by(since)
     quantities = invoice_check.billed_quantities(issued)
-    due = charges_check.due_charges(issued, assigned, quantities, document_of(previous), returned)
+    kinds = [e for e in entries if e.kind == "prices"]
+    chain = [documents.read_document(e.document, documents.PricesDocument, "prices") for e in kinds]
+    earlier = chain[: chain.index(prices)]
+    before = document_of(previous)
+    due = charges_check.due_charges(issued, assigned, quantities, before, returned, earlier)
     mine = [note for note in notes if note.invoice.id == invoice.public_id]
     shown = shapes.InvoiceShape(Invoice.objects.get(pk=invoice.pk)).data
     found = [
         *invoice_check.check_lines(issued, assigned.book, due.charged.total_micro),
         *charges_check.check_charges(issued, assigned, due),
+        *charges_check.check_grants(issued, assigned, earlier, before, returned),
         *charges_check.check_charged_credits(issued, assigned, due, quantities, mine),
         *invoice_check.check_shown(dict(shown) | {"lines": [dict(one) for one in shown["lines"]],
             "charges": [dict(c) for c in shown["charges"]],
@@ -128,14 +137,30 @@ def test_the_console_shows_each_charge(world: World, acme: Tenant) -> None:
     change(acme, terms())
     cut(world, acme, FIRST, 5)
     second = world.invoice(cut(world, acme, SECOND, 3))
-    person, token = make_person("owner@acme.example")
-    Membership.objects.create(tenant=acme, person=person, role="owner")
-    client = Client()
-    client.cookies["penstock"] = token
-    page = client.get(f"/t/acme/invoices/{second.public_id}").content.decode()
+    page = owner_of(acme).get(f"/t/acme/invoices/{second.public_id}").content.decode()
     charges = page.split('id="charges"')[1].split("</section>")[0]
     for text in ("discount", "di_1", "cr_1", "prepaid", "\u22124.00 USD", "tax", "DE", "VAT", "0.44 USD"):
         assert text in charges, text
+
+
+def test_the_console_shows_how_a_credit_note_changes_the_charges(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    change(acme, terms(credits=[grant(amount=6_000_000)]))
+    cut(world, acme, FIRST, 5)
+    second = world.invoice(cut(world, acme, SECOND, 3))
+    cut(world, acme, NEW, 1, lost=LOST, start=5_000)
+    page = owner_of(acme).get(f"/t/acme/invoices/{second.public_id}").content.decode()
+    credits = page.split('id="credits"')[1]
+    for text in ("How the charges of the invoice change", "goes back to the grant", "+2.40 USD", "less tax"):
+        assert text in credits, text
+
+
+def owner_of(tenant: Tenant) -> Client:
+    person, token = make_person(f"owner{Membership.objects.count()}@acme.example")
+    Membership.objects.create(tenant=tenant, person=person, role="owner")
+    client = Client()
+    client.cookies["penstock"] = token
+    return client
 
 
 def test_a_loss_gives_credit_back_and_the_next_invoice_has_it(world: World, acme: Tenant) -> None:
@@ -159,9 +184,105 @@ def test_a_grant_stays_as_it_was_given_until_it_expires(acme: Tenant) -> None:
     for credits in ([], [grant(amount=1)], [grant(expires_ms=NOW_MS)]):
         with pytest.raises(InvalidRequest, match="cr_1 was granted"):
             change(acme, terms(credits=credits))
-    old = grant("cr_old", expires_ms=NOW_MS - 1)
+    old = grant("cr_old", expires_ms=time_ms(hours_ago(10)))
     change(acme, terms(credits=[grant(), old]))
-    assert change(acme, terms(credits=[grant(), grant("cr_2")])).revision == 3
+    with pytest.raises(InvalidRequest, match="cr_old was granted"):
+        change(acme, terms(), at=hours_ago(11))
+    assert change(acme, terms(credits=[grant(), grant("cr_2")]), at=hours_ago(10)).revision == 3
+
+
+def test_the_usage_page_shows_the_terms_in_force_and_what_the_period_costs_so_far(
+    world: World, acme: Tenant
+) -> None:
+    price_actions.begin_chains(10)
+    change(acme, terms(credits=[grant(amount=6_000_000)]))
+    cut(world, acme, FIRST, 5)
+    page = unescape(owner_of(acme).get("/t/acme/usage").content.decode())
+    terms_shown = page.split('id="terms"')[1].split("</section>")[0]
+    for text in ("di_1", "10 %", "cr_1", "6.00 USD", "DE", "19 %", "Left"):
+        assert text in terms_shown, text
+    cost = page.split('id="cost"')[1].split("</section>")[0]
+    assert "tax" in cost and "Total" in cost
+    cut(world, acme, SECOND, 3)
+    page = unescape(owner_of(acme).get("/t/acme/usage").content.decode())
+    # The second period took 6.30 less its credit: nothing is left.
+    left = page.split('id="terms"')[1].split('data-label="Left">')[1].split("<")[0]
+    assert left == "0.00 USD"
+
+
+def test_the_id_of_a_grant_that_is_gone_is_never_another_grants(world: World, acme: Tenant) -> None:
+    gone = grant("cr_old", expires_ms=time_ms(hours_ago(10)))
+    change(acme, terms(credits=[gone]))
+    change(acme, terms(credits=[]), at=hours_ago(9))
+    with pytest.raises(InvalidRequest, match="cr_old was granted"):
+        change(acme, terms(credits=[grant("cr_old")]), at=hours_ago(8))
+    assert change(acme, terms(credits=[gone]), at=hours_ago(8)).revision == 3, "the same one harms nothing"
+
+
+def test_the_chain_knows_grants_that_are_older_than_the_history_of_terms(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    change(acme, terms(credits=[grant("cr_old")]))
+    world.cut(acme, [], end=hours_ago(12))
+    TenantTerms.objects.all().delete()
+    with pytest.raises(InvalidRequest, match="cr_old was granted"):
+        change(acme, terms(credits=[grant("cr_old", 1)]))
+
+
+def test_a_period_that_is_closed_late_has_the_terms_of_its_beginning(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    early, late = (
+        terms(discounts=[{**terms()["discounts"][0], "id": name}]) for name in ("di_early", "di_late")
+    )
+    change(acme, early, at=hours_ago(10))
+    change(acme, late, at=hours_ago(4))
+    for hours, due in ((11, None), (9, "di_early"), (5, "di_early"), (3, "di_late")):
+        world.cut(acme, [], end=hours_ago(hours))
+        has = price_actions.assigned_prices(acme, Cut.objects.latest("period_end").period_end).terms
+        found = has.discounts[0].id if isinstance(has, documents.Terms) else None
+        assert found == due, f"for the period that began {hours} hours ago"
+
+
+def test_a_grant_that_was_removed_in_time_pays_for_a_period_that_is_closed_late(
+    world: World, acme: Tenant
+) -> None:
+    """It had expired when it was removed, and not when the period began."""
+    price_actions.begin_chains(10)
+    short = grant("cr_short", expires_ms=time_ms(hours_ago(6)))
+    change(acme, terms(credits=[short]), at=hours_ago(20))
+    change(acme, terms(credits=[]), at=hours_ago(5))
+    first = world.invoice(cut(world, acme, FIRST, 8))
+    second = world.invoice(cut(world, acme, SECOND, 3))
+    assert documents.plain(assert_proven(second, first))["balances"][0]["used_micro"] == 4_000_000
+
+
+def test_terms_that_are_older_than_their_history_hold_as_they_are(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    kept = change(acme, terms())
+    TenantTerms.objects.filter(pk=kept.pk).update(revision=2, changed_at=hours_ago(1))
+    world.cut(acme, [], end=hours_ago(5))
+    assert price_actions.assigned_prices(acme, hours_ago(5)).format == 2
+
+
+def test_credit_that_comes_back_to_an_expired_grant_pays_until_it_is_used(world: World, acme: Tenant) -> None:
+    price_actions.begin_chains(10)
+    short = grant("cr_short", 6_400_000, expires_ms=time_ms(hours_ago(4)))
+    change(acme, terms(credits=[short], tax=None))
+    first = world.invoice(cut(world, acme, FIRST, 5))
+    second = world.invoice(cut(world, acme, SECOND, 3))
+    change(acme, terms(credits=[], tax=None), at=hours_ago(3))
+    third = world.invoice(cut(world, acme, NEW, 2, lost=LOST, start=5_000))
+    # Of 6.40 the second used 6.30, and 0.10 lapsed; 2.70 came back with the loss, and the third needs little of it.
+    (note,) = CreditNote.objects.all()
+    assert (note.invoice, note.total_micro) == (second, 0)
+    assert assert_proven(second, first).balances == (
+        documents.CreditBalance(grant="cr_short", before_micro=6_400_000, used_micro=6_300_000),
+    )
+    (came_back,) = documents.plain(assert_proven(third, second))["balances"]
+    assert (came_back["grant"], came_back["before_micro"]) == ("cr_short", 2_700_000)
+    assert third.total_micro == 0 and came_back["used_micro"] > 0
+    fourth = world.invoice(cut(world, acme, Part(first=4_100, end=4_200, size=100, generation=2), 1))
+    (left,) = documents.plain(assert_proven(fourth, third))["balances"]
+    assert left["before_micro"] == 2_700_000 - came_back["used_micro"]
 
 
 @pytest.mark.parametrize(
@@ -222,12 +343,40 @@ def test_a_book_of_its_own_is_for_one_tenant_and_it_may_come_back(world: World, 
 
 def test_a_preview_rates_the_last_period_by_another_book(world: World, acme: Tenant) -> None:
     with pytest.raises(NotFound, match="no period"):
-        previews.last_period(acme, rating.PriceBook.read(STANDARD_1))
+        previews.last_period(acme, rating.PriceBook.read(STANDARD_1), datetime.now(UTC))
     first = world.invoice(cut(world, acme, FIRST, 5))
-    same = previews.last_period(acme, rating.PriceBook.read(STANDARD_1))
+    same = previews.last_period(acme, rating.PriceBook.read(STANDARD_1), datetime.now(UTC))
     assert same.charged.total_micro == same.billed_micro == first.total_micro
     packed = {
         **STANDARD_1, "format": 2, "version": 9, "fees": [],
         "meters": [{**STANDARD_1["meters"][1], "model": "package", "unit_size": 1_500_000}],
     }  # fmt: skip
-    assert previews.last_period(acme, rating.PriceBook.read(packed)).charged.total_micro == 2_000_000
+    by_packed = previews.last_period(acme, rating.PriceBook.read(packed), datetime.now(UTC))
+    assert by_packed.preview_micro == 2_000_000
+    assert [(one.kind, one.name, one.difference_micro) for one in by_packed.lines] == [
+        ("usage", "bytes_in", 0), ("usage", "messages_in", -2_000_000),
+    ]  # fmt: skip
+
+
+def test_a_preview_of_terms_has_them_as_they_would_hold_now(world: World, acme: Tenant) -> None:
+    """Discounts of today for periods of yesterday, and credit that goes down from period to period."""
+    now = datetime.now(UTC)
+    cut(world, acme, FIRST, 5)
+    cut(world, acme, SECOND, 3)
+    soon = {**terms()["discounts"][0], "from_ms": time_ms(now) - 1_000, "until_ms": time_ms(now) + 1_000}
+    over = {**terms()["discounts"][0], "id": "di_over", "until_ms": time_ms(now)}
+    wanted = documents.read_document(
+        terms(
+            discounts=[soon, over], credits=[grant(amount=5_000_000), grant("cr_over", expires_ms=NOW_MS - 1)]
+        ),
+        documents.Terms,
+        "terms",
+    )
+    first, second = previews.last_periods(acme, terms=wanted, count=9, now=now)
+    assert first.invoice.cut.period_end == second.invoice.cut.period_start
+    named = {(one.kind, one.name): one.preview_micro for one in second.lines}
+    assert ("discount", "di_over") not in named and ("credit", "cr_over") not in named
+    used = [sum(one.preview_micro for one in p.lines if one.kind == "credit") for p in (first, second)]
+    assert sum(used) == -5_000_000 and all(used)
+    assert second.difference_micro == second.preview_micro - second.billed_micro
+    assert previews.last_periods(acme, count=1, now=now)[0].difference_micro == 0

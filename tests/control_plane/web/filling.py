@@ -22,6 +22,7 @@ from billing.models import (
     Invoice,
     PriceBook,
     SlaWindow,
+    TenantTerms,
     UsageDay,
 )
 from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup
@@ -34,6 +35,7 @@ from control_plane.webhooks.models import Webhook, WebhookAttempt, WebhookPositi
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
+from penstock.contract import documents
 from penstock.contract.limits import PRINCIPAL_GROUPS_PER_TENANT_MAX
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access_report import LISTS, canonical, digest
@@ -80,6 +82,19 @@ def fill(tenant: Tenant, owner: Person, numbers: range) -> None:
         _usage(tenant, numbers)
         _invoices(tenant, numbers)
         _what_waits(numbers)
+        _terms(tenant, numbers)
+
+
+def _terms(tenant: Tenant, numbers: range) -> None:
+    TenantTerms.objects.bulk_create(
+        TenantTerms(
+            tenant=tenant,
+            document=documents.plain(documents.NO_TERMS),
+            revision=number + 1,
+            changed_at=BEGINNING + timedelta(days=number),
+        )
+        for number in numbers
+    )
 
 
 def _organisations(owner: Person, numbers: range) -> None:

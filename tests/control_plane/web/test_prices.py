@@ -61,8 +61,31 @@ def test_the_prices_shown_are_those_of_the_period_that_runs(house: House) -> Non
 def test_the_door_promises_no_allowance_that_there_is_not(db: None) -> None:
     price_actions.publish_first_price_book(datetime.now(UTC))
     page = text(Client(), "/sign-up")
-    assert "allowance" not in page
+    assert "allowance" not in page and "no fixed fee" in page
     assert "0.05 USD each million of 1,000,000 messages" in page
+
+
+def test_fees_a_minimum_and_models_stand_where_the_prices_do(house: House) -> None:
+    messages, size = STANDARD_1["meters"]
+    publish(
+        {
+            **STANDARD_1, "format": 2, "fees": [{"fee": "support", "month": "50"}], "minimum_month": "100",
+            "meters": [
+                {**messages, "model": "volume"},
+                {**size, "model": "package", "tiers": size["tiers"][-1:], "free": 0},
+            ],
+        },
+        price_actions.BEGINNING,
+    )  # fmt: skip
+    Tenant.objects.filter(name="acme").update(created_at=datetime.now(UTC) - timedelta(days=40))
+    for page in (text(signed_in(house), "/t/acme/usage"), text(Client(), "/sign-up")):
+        assert "no fixed fee" not in page
+        assert "50.00 USD" in page and "100.00 USD" in page and "support" in page
+        assert "all, if over 1,000 up to 20,000" in page and "begun ones whole" in page
+    usage = text(signed_in(house), "/t/acme/usage")
+    cost = usage.split('id="cost"')[1].split("</section>")[0]
+    assert "support" in cost and "minimum" in cost and "Total" in cost
+    assert "a month at least" in text(Client(), "/sign-up")
 
 
 @pytest.mark.parametrize("standing", [Standing.BILLING, Standing.AUDITOR])

@@ -161,6 +161,7 @@ PAGES = {
     "operator-partitions": LISTS,
     "operator-tenants": LISTS,
     "operator-tenant": ONE,
+    "operator-terms": LISTS,
     "operator-organisations": LISTS,
     "operator-organisation": LISTS,
     "operator-people": LISTS,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -30,12 +31,16 @@ FORESEEN = {
     "monthly_cost_change": None,
     "monthly_cost_reason": "use is billed",
 }
+ANY_DOCUMENT = Path(__file__).parents[3] / "billing" / "price_books" / "standard-1.json"
+"""Where a command sends a file's JSON as it is."""
 COMMANDS = {
     "topic create": ["orders", "--partitions", "3"],
     "topic alter": ["orders", "--partitions", "6"],
     "topic delete": ["orders"],
     "topic restore": ["top_1"],
     "topic purge": ["top_1"],
+    "price-book assign": ["tn_1", "--general"],
+    "terms set": ["tn_1", str(ANY_DOCUMENT)],
     "key create": ["--name", "till"],
     "key rotate": ["key_1"],
     "key revoke": ["key_1"],
@@ -77,6 +82,9 @@ OF_THEIR_OWN = {
 }
 """Commands with a dry run of their own."""
 WITHOUT = {
+    "coupon create": "a coupon changes no tenant by itself",
+    "coupon end": "as to create one",
+    "coupon redeem": "a code is redeemed once, and what it gives is said",
     "organisation invite": "an e-mail is sent, and withdrawn with one command",
     "organisation withdraw": "as to invite",
     "tenant close": "the life of a tenant; REST has no dry run of it",

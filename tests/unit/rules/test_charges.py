@@ -22,7 +22,17 @@ from penstock.contract.documents import (
     read_document,
 )
 from penstock.contract.errors import InvalidRequest
-from penstock.rules.charges import Charged, charge, charge_id, credit_charged, in_order_of_use, rests_of
+from penstock.rules.charges import (
+    NOTHING_BEFORE,
+    Charged,
+    LeftCredit,
+    StandingCredit,
+    charge,
+    charge_id,
+    credit_charged,
+    in_order_of_use,
+    standing_credit,
+)
 from penstock.rules.proration import MONTH_PARTS, month_parts
 from penstock.rules.rating import PriceBook, line_amount_micro, rate
 from penstock.rules.timestamps import time_ms
@@ -78,7 +88,8 @@ def charged(
     prices: PriceBook, given_terms: Terms, messages: int = 0, size: int = 0, period: tuple[int, int] = MARCH
 ) -> Charged:
     amounts = {"messages_in": messages, "bytes_in": size}
-    return charge(prices, given_terms, amounts, period, rests_of(given_terms, {}))
+    rests = standing_credit(given_terms, (), NOTHING_BEFORE, {}, period[0]).rests
+    return charge(prices, given_terms, amounts, period, rests)
 
 
 def lines(found: Charged) -> list[tuple[str, str, int]]:
@@ -286,9 +297,46 @@ def test_a_rest_below_a_minor_unit_stays_with_its_grant() -> None:
     found = charged(book(), given_terms, messages=UNIT)
     assert [one.used_micro for one in found.balances] == [CENT]
     after = {one.grant: one.before_micro - one.used_micro for one in found.balances}
-    assert rests_of(given_terms, after) == {"g1": 5_999}
-    assert rests_of(given_terms, after, {"g1": CENT}) == {"g1": 15_999}
-    assert rests_of(given_terms, {}) == {"g1": 15_999}
+    left = LeftCredit(period_start_ms=MARCH[0], rests=after)
+    assert standing(given_terms, left).rests == {"g1": 5_999}
+    assert standing(given_terms, left, g1=CENT).rests == {"g1": 15_999}
+    assert standing(given_terms, NOTHING_BEFORE).rests == {"g1": 15_999}
+
+
+def standing(
+    given_terms: Terms, left: LeftCredit, start_ms: int = MARCH[1], **returned: int
+) -> StandingCredit:
+    return standing_credit(given_terms, (GONE,), left, returned, start_ms)
+
+
+GONE = grant("gone", 5 * UNIT, MARCH[1])
+
+
+def test_a_grant_lapses_when_it_expires_and_what_comes_back_later_still_pays() -> None:
+    own = terms(credits=(grant("g1", UNIT),))
+    march = LeftCredit(period_start_ms=MARCH[0], rests={"g1": UNIT, "gone": 3 * UNIT})
+    assert standing(own, march).rests == {"g1": UNIT}
+    assert standing(own, march).terms == own
+    april = standing(own, march, gone=2 * UNIT)
+    assert april.rests == {"g1": UNIT, "gone": 2 * UNIT}, "without the 3 that lapsed"
+    amounts = {"messages_in": UNIT}
+    found = charge(book(), april.terms, amounts, (MARCH[1], MARCH[1] + 1), april.rests)
+    assert [(one.grant, one.used_micro) for one in found.balances] == [("gone", UNIT), ("g1", 0)]
+    rest = {one.grant: one.before_micro - one.used_micro for one in found.balances}
+    may = standing(own, LeftCredit(period_start_ms=MARCH[1], rests=rest), at(2026, 5))
+    assert may.rests == {"g1": UNIT, "gone": UNIT}, "it stays until it is used"
+    used_up = LeftCredit(period_start_ms=at(2026, 5), rests={"gone": 0})
+    assert standing(own, used_up, at(2026, 6)).terms == own
+
+
+def test_a_grant_of_earlier_prices_that_has_not_expired_is_not_brought_back() -> None:
+    left = LeftCredit(period_start_ms=MARCH[0], rests={"gone": UNIT})
+    assert standing(NO_TERMS, left, MARCH[1] - 1, gone=UNIT).rests == {}
+
+
+def test_an_expired_grant_that_stands_in_the_terms_pays_nothing() -> None:
+    given_terms = terms(credits=(GONE,))
+    assert standing(given_terms, NOTHING_BEFORE).rests == {"gone": 0}
 
 
 def test_tax_is_of_what_is_left_at_the_rate_of_the_periods_end() -> None:
@@ -328,7 +376,7 @@ def test_an_invoice_less_its_credits_is_never_more_than_what_is_left_costs(
 ) -> None:
     prices = book(meters=[VOLUME, PACKED], minimum_month=str(minimum))
     billed = {"messages_in": messages, "bytes_in": size}
-    rests = rests_of(given_terms, {})
+    rests = standing_credit(given_terms, (), NOTHING_BEFORE, {}, MARCH[0]).rests
     amounts = {line.meter: line.amount_micro for line in rate(prices, billed).lines}
     total = charge(prices, given_terms, amounts, MARCH, rests).total_micro
     for lost_messages, lost_bytes in losses:

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from penstock.contract.documents import (
     NO_HASH,
     ChainEntry,
+    CreditGrant,
     CreditNoteDocument,
     InvoiceDocument,
     PricesDocument,
@@ -25,10 +26,19 @@ from penstock.contract.errors import NotFound
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.records.cut import cut_sha256
 from penstock.records.seal import Seal
-from penstock.rules.charges import ChargedCredit, charge, charge_id, credit_charged, rests_of
+from penstock.rules.charges import (
+    ChargedCredit,
+    LeftCredit,
+    charge,
+    charge_id,
+    charged_terms,
+    credit_charged,
+    standing_credit,
+)
 from penstock.rules.odometer import Odometer
 from penstock.rules.rating import Credited, PriceBook, credit, credit_line_id, line_id, rate
 from penstock.rules.usage_folding import UsageFold
+from penstock.verification.charges_check import grants_of
 from penstock.verification.claims import cut_ends
 from penstock.verification.commitments import (
     NOTHING_NOTED,
@@ -192,13 +202,22 @@ class Service:
             one["grant"]: one["before_micro"] - one["used_micro"]
             for one in (before or {}).get("balances", [])
         }
+        start_ms = document["period_start_ms"]
+        left_at_ms = 0 if before is None else before["period_start_ms"]
+        given = standing_credit(
+            prices.terms,
+            self._grants(start_ms),
+            LeftCredit(period_start_ms=left_at_ms, rests=left),
+            back,
+            start_ms,
+        )
         book = PriceBook.read(plain(prices.price_book))
         found = charge(
             book,
-            prices.terms,
+            given.terms,
             {line["meter"]: line["amount_micro"] for line in document["lines"]},
-            (document["period_start_ms"], document["period_end_ms"]),
-            rests_of(prices.terms, left, back),
+            (start_ms, document["period_end_ms"]),
+            given.rests,
         )
         document.update(
             format=2,
@@ -239,9 +258,9 @@ class Service:
                     amounts[line["meter"]] -= line["amount_micro"]
             rests = {one["grant"]: one["before_micro"] for one in document["balances"]}
             period = (document["period_start_ms"], document["period_end_ms"])
-            credited = credit_charged(
-                PriceBook.read(plain(prices.price_book)), prices.terms, period, rests, amounts, billed, lost
-            )
+            given_terms = charged_terms(prices.terms, self._grants(period[0]), rests)
+            book = PriceBook.read(plain(prices.price_book))
+            credited = credit_charged(book, given_terms, period, rests, amounts, billed, lost)
             added = {"charges": [asdict(one) for one in credited.changes]}
         note = {
             "format": document["format"],
@@ -363,6 +382,12 @@ class Service:
 
     def _document_of(self, number: int) -> dict[str, Any] | None:
         return self.documents.get(f"inv_{number}")
+
+    def _grants(self, begins_ms: int) -> list[CreditGrant]:
+        """Of the prices for periods that begin then or earlier."""
+        documents = [item["document"] for item in self.chain_items if item["kind"] == "prices"]
+        read = [read_document(one, PricesDocument, "test") for one in documents]
+        return grants_of(one for one in read if one.effective_from_ms <= begins_ms)
 
     def _prices_for(self, begins_ms: int) -> PricesDocument:
         found = [

@@ -391,3 +391,74 @@ def test_no_forgery_of_charges_is_accepted(name: str, alter: Callable[[Service],
         assert name == "minimum -10000"  # a total below 0 is in no document
         return
     assert service.verify(invoice).verdict is Verdict.WRONG, name
+
+
+# -- credit that comes back to a grant that has expired -------------------------------------------------------------
+
+SHORT = replace(PREPAID, id="cr_short", amount_micro=90_000_000, expires_ms=BEGIN_MS + PERIOD_MS)
+PLAIN = PriceBook.read({**BOOK_2.document(), "fees": [], "minimum_month": "0"})
+
+
+def come_back() -> Service:
+    """A grant pays for the first period alone; a loss gives a part of it back in the second."""
+    orders, returns = StoredLog(0), StoredLog(0, RETURNS, "returns")
+    orders.write(4, BEGIN_MS + 1)
+    returns.write(5, BEGIN_MS + 2)
+    returns.write(5, BEGIN_MS + 3)
+    service = Service(orders, returns, book=PLAIN, terms=replace(TERMS, credits=(SHORT,)))
+    service.assign(PLAIN, BEGIN_MS + PERIOD_MS, replace(TERMS, credits=()))
+    service.cut()
+    size = len(returns.batches[1])
+    service.lose_from(returns, 5)
+    returns.write(2, BEGIN_MS + PERIOD_MS + 5)
+    orders.write(1, BEGIN_MS + PERIOD_MS + 6)
+    service.cut(credits=[("inv_1", returns, 5, 5, size)])
+    orders.write(3, BEGIN_MS + 2 * PERIOD_MS + 6)
+    service.cut()
+    return service
+
+
+def test_what_came_back_to_an_expired_grant_pays_and_is_proven() -> None:
+    service = come_back()
+    (note,) = [item["document"] for item in service.chain_items if item["kind"] == "credit_note"]
+    (back,) = [one["amount_micro"] for one in note["charges"] if one["kind"] == "credit"]
+    assert back > 0 and note["total_micro"] == 0, "the credit had paid for all of it"
+    balances = {name: service.documents[name]["balances"] for name in ("inv_1", "inv_2", "inv_3")}
+    assert [one["grant"] for one in balances["inv_2"]] == ["cr_short"]
+    assert balances["inv_2"][0]["before_micro"] == back, "without what lapsed"
+    assert balances["inv_3"][0]["before_micro"] == back - balances["inv_2"][0]["used_micro"]
+    for name in balances:
+        assert service.verify(name).verdict is Verdict.PROVEN, name
+
+
+def _lapses(service: Service) -> None:
+    document = service.documents["inv_2"]
+    document["total_micro"] -= sum(one["amount_micro"] for one in _charges(service, "credit"))
+    document["charges"] = [one for one in document["charges"] if one["kind"] != "credit"]
+    document["balances"] = []
+
+
+def _lapses_later(service: Service) -> None:
+    document = service.documents["inv_3"]
+    document["total_micro"] -= sum(one["amount_micro"] for one in _charges(service, "credit", "inv_3"))
+    document["charges"] = [one for one in document["charges"] if one["kind"] != "credit"]
+    document["balances"] = []
+
+
+def _all_comes_back(service: Service) -> None:
+    """Also what lapsed."""
+    first = service.documents["inv_1"]["balances"][0]
+    service.documents["inv_2"]["balances"][0]["before_micro"] += first["before_micro"] - first["used_micro"]
+
+
+@pytest.mark.parametrize(
+    ("alter", "invoice"), [(_lapses, "inv_2"), (_lapses_later, "inv_3"), (_all_comes_back, "inv_2")]
+)
+def test_credit_that_came_back_and_is_kept_by_the_biller_is_named(
+    alter: Callable[[Service], None], invoice: str
+) -> None:
+    service = come_back()
+    alter(service)
+    service.rechain()
+    service.show_again()
+    assert service.verify(invoice).verdict is Verdict.WRONG
