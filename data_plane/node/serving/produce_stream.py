@@ -14,6 +14,7 @@ from data_plane.node.admission.fairness import TenantTurns
 from data_plane.node.admission.gate import Gate
 from data_plane.node.frame_heads import read_head, require_few, require_read
 from data_plane.node.groups.group_coordinators import GROUPS_TOPIC
+from data_plane.node.leasing.key_budgets import KeyBudgets
 from data_plane.node.leasing.pacing import PRODUCE_RATE
 from data_plane.node.limit_refusals import of_whom
 from data_plane.node.ports import Clock, Connection, ConnectionLost, Rng
@@ -114,10 +115,11 @@ class ProduceStream:
         own_pace: Callable[[], Pace | None],
         requests: KeyRequests,
         storage_refusal: Callable[[], str],
+        budgets: KeyBudgets,
         tally: RequestTally,
         turns: TenantTurns,
     ) -> None:
-        self._tally, self._turns, self._requests = tally, turns, requests
+        self._tally, self._turns, self._requests, self._budgets = tally, turns, requests, budgets
         self._connection, self._principal, self._gate = connection, principal, gate
         self._find, self._committer, self._stats = find, committer, stats
         self._clock, self._rng = clock, rng
@@ -214,8 +216,9 @@ class ProduceStream:
             self._stats.produce_refusals += 1
             self._refused += not refusal.retriable
             retry_after_ms = _SOON_MS if self._is_behind(wanted) else 0
-            if isinstance(refusal, errors.Throttled):
+            if refusal.limit:
                 self._stats.limit_refusals.note(self._principal.tenant, refusal.limit)
+            if isinstance(refusal, errors.Throttled):
                 retry_after_ms = refusal.retry_after_s * 1000
             answer(ProduceOutcome(error=refusal.code, message=refusal.message, retry_after_ms=retry_after_ms))
 
@@ -418,6 +421,9 @@ class ProduceStream:
             )
         if replica.topic.metered:
             self._check_storage(replica, header, wanted.leader_epoch)
+        counted = replica.topic.metered and self._budgets.any and not replica.has_already(header)
+        if counted:
+            self._check_budgets(replica, header, wanted)
         try:
             replica.produce(
                 batch,
@@ -427,12 +433,21 @@ class ProduceStream:
                 principal=self._principal.number,
                 answer=answer,
             )
+            if counted:
+                self._budgets.produced(replica.topic.name, header.record_count, wanted.size)
         except InvariantBroken as broken:
             replica.stop(str(broken))
             raise errors.InternalError(f"{replica.name}: {broken}") from broken
         except DiskFault as fault:
             replica.stop(str(fault))
             raise errors.InternalError(f"{replica.name}: the disk failed") from fault
+
+    def _check_budgets(self, replica: Replica, header: BatchHeader, wanted: pb.ProduceBatch) -> None:
+        """Refuse what is above a budget of the tenant."""
+        refusal = self._budgets.refusal(replica.topic.name, header.record_count, wanted.size)
+        if refusal is not None:
+            replica.leadership(wanted.leader_epoch)
+            raise refusal
 
     def _check_storage(self, replica: Replica, header: BatchHeader, claimed_epoch: int) -> None:
         """Refuse what would be appended while the tenant's storage is full. A batch that is in the log already is
