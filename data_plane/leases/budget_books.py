@@ -8,8 +8,8 @@ is at most the amount, and what each may use before it has heard an answer (`dat
                                      not written--> these books are to be dropped, with all that they answered
 
 The record is written before the answer goes out: a successor begins with what it says, and learns nothing from
-brokers. What a broker held that is gone counts as used. Parts are smaller towards the end, so that what idle brokers
-hold is little then.
+brokers. What a broker that is gone had of it counts as used. Parts are smaller towards the end, so that what idle
+brokers have is little then.
 """
 
 from collections.abc import Callable, Mapping
@@ -135,14 +135,14 @@ class BudgetBooks:
 
     def _grant(self, book: _Book, account: _Account, want: Want, budget: Budget, now_ms: float) -> None:
         missing = want.wants - account.unused
-        room = budget.amount - book.use.granted
-        if not budget.refuses or missing <= 0 or room <= 0:
+        left = budget.amount - book.use.granted
+        if not budget.refuses or missing <= 0 or left <= 0:
             return
         account.wanted_ms = now_ms
         active = sum(now_ms - one.wanted_ms <= ACTIVE_MS for one in book.accounts.values())
-        if account.unused + room < want.needs:
+        if account.unused + left < want.needs:
             return  # more would be of no use
         smallest = max(1, want.needs - account.unused, budget.amount // SMALLEST)
-        part = min(missing, room, max(smallest, room // (2 * active)))
+        part = min(missing, left, max(smallest, left // (2 * active)))
         account.total += part
         book.use = replace(book.use, granted=book.use.granted + part)

@@ -40,7 +40,7 @@ class Verdict(Enum):
 
 
 @dataclass(slots=True)
-class _Held:
+class _Own:
     """Of one budget. Parts unless it says units."""
 
     term: int = 0
@@ -86,7 +86,7 @@ class BudgetHolder:
         """`budget` and `stored` by the broker's own image. `brokers`: how many are registered."""
         self._holder = holder
         self._budget, self._stored, self._brokers = budget, stored, brokers
-        self._held: dict[BudgetKey, _Held] = {}
+        self._own: dict[BudgetKey, _Own] = {}
         self._registration = self._sequence = 0
         self.hurried = False
         """Something waits for an answer."""
@@ -94,65 +94,65 @@ class BudgetHolder:
     @property
     def is_active(self) -> bool:
         """Whether something may have to be said."""
-        return bool(self._held)
+        return bool(self._own)
 
     def register(self, registration: int) -> None:
         """This broker's registration (0 = there is none). Under another one the books know nothing of it."""
         if registration != self._registration:
             self._registration = registration
-            for held in self._held.values():
-                _begin_term(held, 0)
+            for own in self._own.values():
+                _begin_term(own, 0)
 
     # -- use ---------------------------------------------------------------------------------------------
 
     def verdict(self, key: BudgetKey, budget: Budget, parts: int, now_ms: float, wall_ms: int) -> Verdict:
         """Whether so much may be used now. What is refused is asked for."""
-        held = self._of(key, now_ms)
-        if not budget.refuses or parts <= held.hold:
+        own = self._of(key, now_ms)
+        if not budget.refuses or parts <= own.hold:
             return Verdict.OPEN
-        left = self._left(key, budget, held, now_ms, wall_ms)
-        held.need, held.asks, held.used_ms = max(held.need, parts), True, now_ms
-        if left * PARTS + held.hold < parts:
+        left = self._left(key, budget, own, now_ms, wall_ms)
+        own.need, own.asks, own.used_ms = max(own.need, parts), True, now_ms
+        if left * PARTS + own.hold < parts:
             return Verdict.SPENT
         floor = budget.amount * PARTS // (FLOOR * max(1, self._brokers()))
-        if held.unknown_debt + parts - held.hold <= floor:
+        if own.unknown_debt + parts - own.hold <= floor:
             return Verdict.OPEN
         self.hurried = True
         return Verdict.AWAITED
 
     def is_spent(self, key: BudgetKey, budget: Budget, now_ms: float, wall_ms: int) -> bool:
         """Whether nothing is left, wherever in the cluster it went. Of any policy."""
-        held = self._held.get(key)
-        if held is not None and held.hold > 0:
+        own = self._own.get(key)
+        if own is not None and own.hold > 0:
             return False
-        return self._left(key, budget, held or _Held(), now_ms, wall_ms) == 0
+        return self._left(key, budget, own or _Own(), now_ms, wall_ms) == 0
 
     def use(self, key: BudgetKey, parts: int, now_ms: float) -> None:
         """So much was used, whatever the verdict was."""
-        held = self._of(key, now_ms)
-        held.used += parts
-        held.used_ms, held.asks = now_ms, True
-        covered = min(parts, held.hold)
-        held.hold -= covered
-        held.debt += parts - covered
+        own = self._of(key, now_ms)
+        own.used += parts
+        own.used_ms, own.asks = now_ms, True
+        covered = min(parts, own.hold)
+        own.hold -= covered
+        own.debt += parts - covered
 
-    def _of(self, key: BudgetKey, now_ms: float) -> _Held:
-        held = self._held.get(key)
-        if held is None:
-            held = self._held[key] = _Held(measured_ms=now_ms)
+    def _of(self, key: BudgetKey, now_ms: float) -> _Own:
+        own = self._own.get(key)
+        if own is None:
+            own = self._own[key] = _Own(measured_ms=now_ms)
             self.hurried = True
-        return held
+        return own
 
-    def _left(self, key: BudgetKey, budget: Budget, held: _Held, now_ms: float, wall_ms: int) -> int:
+    def _left(self, key: BudgetKey, budget: Budget, own: _Own, now_ms: float, wall_ms: int) -> int:
         """Units that the record leaves in the present period. Whether that has ended is the controller's to say: this
         broker's own clock counts only where it has not just heard."""
         use = self._stored(key)
         if use is None:
             return budget.amount
-        answered = held.began_ms == use.began_ms and now_ms - held.answered_ms < 2 * REPORT_MS
+        answered = own.began_ms == use.began_ms and now_ms - own.answered_ms < 2 * REPORT_MS
         if wall_ms >= use.ends_ms and not answered:
             return budget.amount
-        if use.began_ms < held.began_ms:
+        if use.began_ms < own.began_ms:
             return budget.amount  # the next period's record has not come here yet
         return max(0, budget.amount - use.granted)
 
@@ -164,23 +164,23 @@ class BudgetHolder:
         if not epoch or not self._registration:
             return None
         wants: dict[BudgetKey, Want] = {}
-        for key, held in list(self._held.items()):
+        for key, own in list(self._own.items()):
             budget = self._budget(key)
             if budget is None:
-                del self._held[key]
+                del self._own[key]
                 continue
-            idle_ms = now_ms - held.used_ms
-            if idle_ms > FORGET_MS and held.hold < PARTS and held.unknown_debt < PARTS:
-                del self._held[key]
+            idle_ms = now_ms - own.used_ms
+            if idle_ms > FORGET_MS and own.hold < PARTS and own.unknown_debt < PARTS:
+                del self._own[key]
                 continue
-            if len(wants) < ENTRIES_MAX and self._is_due(held, budget, now_ms):
-                wants[key] = self._want(held, budget, now_ms)
+            if len(wants) < ENTRIES_MAX and self._is_due(own, budget, now_ms):
+                wants[key] = self._want(own, budget, now_ms)
         if not wants:
             return None
         self._sequence += 1
         # Those that were said wait behind those that had no place.
         for key in wants:
-            self._held[key] = self._held.pop(key)
+            self._own[key] = self._own.pop(key)
         return BudgetRequest(
             holder=self._holder,
             registration=self._registration,
@@ -194,81 +194,81 @@ class BudgetHolder:
         if request.registration != self._registration:
             return
         for key, want in request.wants.items():
-            held, granted = self._held.get(key), answer.granted.get(key)
-            if held is None or granted is None or granted.began_ms == 0:
+            own, granted = self._own.get(key), answer.granted.get(key)
+            if own is None or granted is None or granted.began_ms == 0:
                 continue
-            if granted.began_ms != held.began_ms:
-                if held.began_ms:
+            if granted.began_ms != own.began_ms:
+                if own.began_ms:
                     # What was used after the end and before this answer was of the period before.
-                    held.hold = held.debt = held.owed = held.owed_known = 0
-                held.began_ms = granted.began_ms
-                _begin_term(held, answer.term)
-            elif answer.term != held.term:
-                _begin_term(held, answer.term)
-            if granted.total > held.received:
-                held.hold += (granted.total - held.received) * PARTS
-                held.received = granted.total
+                    own.hold = own.debt = own.owed = own.owed_known = 0
+                own.began_ms = granted.began_ms
+                _begin_term(own, answer.term)
+            elif answer.term != own.term:
+                _begin_term(own, answer.term)
+            if granted.total > own.received:
+                own.hold += (granted.total - own.received) * PARTS
+                own.received = granted.total
             if want.term == answer.term and want.began_ms == granted.began_ms:
-                held.owed_known = max(held.owed_known, want.owed)
-                held.returned_known = max(held.returned_known, want.returned)
-            held.answered_ms = now_ms
+                own.owed_known = max(own.owed_known, want.owed)
+                own.returned_known = max(own.returned_known, want.returned)
+            own.answered_ms = now_ms
 
-    def _is_due(self, held: _Held, budget: Budget, now_ms: float) -> bool:
-        waited = now_ms - held.said_ms >= REPORT_MS
-        if held.returned > held.returned_known or held.owed > held.owed_known:
-            return waited or self.awaits(held)
-        if now_ms - held.used_ms >= IDLE_MS and (held.hold >= PARTS or held.debt >= PARTS):
+    def _is_due(self, own: _Own, budget: Budget, now_ms: float) -> bool:
+        waited = now_ms - own.said_ms >= REPORT_MS
+        if own.returned > own.returned_known or own.owed > own.owed_known:
+            return waited or self.awaits(own)
+        if now_ms - own.used_ms >= IDLE_MS and (own.hold >= PARTS or own.debt >= PARTS):
             return True
-        if not held.asks:
+        if not own.asks:
             return False
         if not budget.refuses:
             return waited
-        return waited or self.awaits(held) or held.hold * 2 < self._target(held, budget) * PARTS
+        return waited or self.awaits(own) or own.hold * 2 < self._target(own, budget) * PARTS
 
-    def awaits(self, held: _Held) -> bool:
-        return held.need > held.hold
+    def awaits(self, own: _Own) -> bool:
+        return own.need > own.hold
 
-    def _target(self, held: _Held, budget: Budget) -> int:
+    def _target(self, own: _Own, budget: Budget) -> int:
         """Units that it wants to hold."""
         return max(
-            -(-held.need // PARTS),
-            int(held.per_s * HOLD_MS / 1000) // PARTS,
+            -(-own.need // PARTS),
+            int(own.per_s * HOLD_MS / 1000) // PARTS,
             budget.amount // FEWEST,
             1,
         )
 
-    def _want(self, held: _Held, budget: Budget, now_ms: float) -> Want:
-        passed_ms = now_ms - held.measured_ms
+    def _want(self, own: _Own, budget: Budget, now_ms: float) -> Want:
+        passed_ms = now_ms - own.measured_ms
         if passed_ms > 0:
-            held.per_s += (held.used * 1000 / passed_ms - held.per_s) * _SMOOTHING
-            held.used, held.measured_ms = 0, now_ms
+            own.per_s += (own.used * 1000 / passed_ms - own.per_s) * _SMOOTHING
+            own.used, own.measured_ms = 0, now_ms
         wants = needs = 0
-        if budget.refuses and now_ms - held.used_ms < IDLE_MS:
-            wants, needs = self._target(held, budget), -(-held.need // PARTS)
-        elif held.hold >= PARTS:
-            held.returned += held.hold // PARTS
-            held.hold %= PARTS
-        held.owed += held.debt // PARTS
-        held.debt %= PARTS
-        held.need, held.asks, held.said_ms = 0, False, now_ms
+        if budget.refuses and now_ms - own.used_ms < IDLE_MS:
+            wants, needs = self._target(own, budget), -(-own.need // PARTS)
+        elif own.hold >= PARTS:
+            own.returned += own.hold // PARTS
+            own.hold %= PARTS
+        own.owed += own.debt // PARTS
+        own.debt %= PARTS
+        own.need, own.asks, own.said_ms = 0, False, now_ms
         return Want(
-            term=held.term,
-            began_ms=held.began_ms,
-            holds=held.hold // PARTS,
+            term=own.term,
+            began_ms=own.began_ms,
+            holds=own.hold // PARTS,
             wants=wants,
             needs=needs,
-            received=held.received,
-            returned=held.returned,
-            owed=held.owed,
+            received=own.received,
+            returned=own.returned,
+            owed=own.owed,
         )
 
-    def held(self) -> Mapping[BudgetKey, int]:
+    def unused(self) -> Mapping[BudgetKey, int]:
         """Whole units that may be used without asking."""
-        return {key: held.hold // PARTS for key, held in self._held.items()}
+        return {key: own.hold // PARTS for key, own in self._own.items()}
 
 
-def _begin_term(held: _Held, term: int) -> None:
+def _begin_term(own: _Own, term: int) -> None:
     """Other books: what the ones before may not have heard is owed to these; what was given back to them is gone."""
-    held.debt += (held.owed - held.owed_known) * PARTS
-    held.term = term
-    held.received = held.returned = held.owed = held.returned_known = held.owed_known = 0
+    own.debt += (own.owed - own.owed_known) * PARTS
+    own.term = term
+    own.received = own.returned = own.owed = own.returned_known = own.owed_known = 0

@@ -105,7 +105,7 @@ def test_another_controller_and_brokers_that_come_back_do_not_give_the_budget_ag
         )
         await asyncio.sleep(5)
         assert len(sender.acknowledged) <= 122, (
-            "what the killed broker held is gone, and nothing is given twice"
+            "what the killed broker had is gone, and nothing is given twice"
         )
         here = len(sender.acknowledged)
         for broker in period.cluster.brokers:

@@ -112,6 +112,6 @@ class Budgets:
                         began_ms=use.began_ms,
                         ends_ms=use.ends_ms,
                         used=use.used,
-                        held=use.unused,
+                        unused=use.unused,
                     )
         return answer.SerializeToString()

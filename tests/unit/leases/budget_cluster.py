@@ -75,7 +75,7 @@ class Cluster:
         return -(-self.budget.amount // 200) + self.brokers_count
 
     def restart(self, number: BrokerId) -> None:
-        """The broker's process ends and comes back: what it held and had not said is gone."""
+        """The broker's process ends and comes back: what it unused and had not said is gone."""
         self._registrations += 1
         broker: Broker
         holder = BudgetHolder(

@@ -78,11 +78,11 @@ def test_a_broker_that_is_killed_takes_what_it_held_with_it_and_no_more() -> Non
     for _ in range(40):
         cluster.produce(ONE, 100)
         cluster.step(250)
-    held = cluster.brokers[ONE].holder.held()[KEY]
-    assert held <= 3_000, "some seconds of its traffic"
+    unused = cluster.brokers[ONE].holder.unused()[KEY]
+    assert unused <= 3_000, "some seconds of its traffic"
     cluster.restart(ONE)
     run_dry(cluster, per_step=2_000)
-    assert 100_000 - held - 500 <= cluster.used <= 100_000 + cluster.floors
+    assert 100_000 - unused - 500 <= cluster.used <= 100_000 + cluster.floors
 
 
 def test_without_a_controller_a_broker_goes_on_with_what_it_holds_and_its_floor_and_then_refuses() -> None:
@@ -90,13 +90,13 @@ def test_without_a_controller_a_broker_goes_on_with_what_it_holds_and_its_floor_
     for _ in range(20):
         cluster.produce(ONE, 1_000)
         cluster.step(250)
-    held = cluster.brokers[ONE].holder.held()[KEY]
+    unused = cluster.brokers[ONE].holder.unused()[KEY]
     cluster.away = True
     more = 0
     for _ in range(100):
         more += cluster.produce(ONE, 1_000)
         cluster.step(250)
-    assert held <= more <= held + cluster.floors
+    assert unused <= more <= unused + cluster.floors
     assert cluster.verdicts[Verdict.AWAITED] > 0 and Verdict.SPENT not in cluster.verdicts
     cluster.away = False
     cluster.produce(ONE, 1)
@@ -119,11 +119,11 @@ def test_a_lower_amount_stops_what_is_above_it() -> None:
     for _ in range(20):
         cluster.produce(ONE, 100)
         cluster.step(250)
-    held = sum(sum(broker.holder.held().values()) for broker in cluster.brokers.values())
+    unused = sum(sum(broker.holder.unused().values()) for broker in cluster.brokers.values())
     before = cluster.used
     cluster.raise_to(1_000)
     run_dry(cluster, per_step=100)
-    assert cluster.used <= before + held + cluster.floors
+    assert cluster.used <= before + unused + cluster.floors
 
 
 def test_the_next_period_begins_with_all_of_it() -> None:
@@ -154,7 +154,7 @@ def test_an_idle_broker_gives_back_what_it_holds() -> None:
     cluster.step(250)
     cluster.produce(ONE, 10)
     cluster.step(250)
-    assert cluster.brokers[ONE].holder.held()[KEY] > 0
+    assert cluster.brokers[ONE].holder.unused()[KEY] > 0
     cluster.step(IDLE_MS + 1.0)
     cluster.step(250)
     record = cluster.record
