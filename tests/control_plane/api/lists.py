@@ -41,7 +41,7 @@ from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
 from payments.models import Payment, Receivable
 from payments.states import State
-from quotas.models import AccountLimits, PlanVersion
+from quotas.models import AccountLimits, Budget, PlanVersion
 from tenants.models import (
     ApiKey,
     Invitation,
@@ -283,6 +283,22 @@ def account_limits(house: House, said: Cluster, numbers: range) -> None:
     AccountLimits.objects.bulk_create(
         AccountLimits(tenant=house.tenant, account=account, requests_per_s=1)
         for account in ServiceAccount.objects.filter(public_id__in=[f"sa_{n}" for n in numbers])
+    )
+
+
+def budgets(house: House, said: Cluster, numbers: range) -> None:
+    Budget.objects.bulk_create(
+        Budget(
+            public_id=f"bud_{n}",
+            tenant=house.tenant,
+            name=f"budget-{n}",
+            period="month",
+            measure="bytes",
+            amount=1,
+            thresholds=[50],
+            policy="notify",
+        )
+        for n in numbers
     )
 
 
@@ -661,6 +677,7 @@ LISTS: Mapping[str, Listed] = {
     "/v1/keys": Listed(fill=keys),
     "/v1/service-accounts": Listed(fill=service_accounts),
     "/v1/service-account-limits": Listed(fill=account_limits),
+    "/v1/budgets": Listed(fill=budgets),
     "/v1/principal-groups": Listed(fill=principal_groups),
     "/v1/acls": Listed(fill=acls),
     "/v1/access/reports": Listed(fill=access_reports),

@@ -173,6 +173,13 @@ VALID: dict[str, Any] = {
     "leave_out_gone": True,
     "page": "setup",
     "reference": "bank 1",
+    "period": "month",
+    "measure": "bytes",
+    "amount": 1_000,
+    "policy": "notify",
+    "thresholds": [50, 100],
+    "slow_bytes_per_s": 0,
+    "topic": "",
 }
 """Of every field of every request: a new field without a value here is a failure of the test below."""
 
