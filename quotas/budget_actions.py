@@ -70,7 +70,7 @@ def create(
             account=account,
         )
         _check(row)
-        if Budget.objects.filter(tenant=locked).count() >= BUDGETS_PER_TENANT_MAX:
+        if queries.budgets(locked).count() >= BUDGETS_PER_TENANT_MAX:
             raise LimitExceeded(
                 f"{BUDGETS_PER_TENANT_MAX} budgets of the tenant, and no more may be: each message counts against all"
                 " of them; remove one first",

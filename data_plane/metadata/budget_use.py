@@ -14,7 +14,7 @@ from typing import Self
 from penstock.contract.ids import TenantId
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class BudgetKey:
     """Which budget of whom."""
 

@@ -125,8 +125,8 @@ class ProduceStream:
         self._clock, self._rng = clock, rng
         self._refuses_writes, self._confident, self._pace = refuses_writes, confident, pace
         self._storage_refusal, self._own_pace = storage_refusal, own_pace
-        self._full_until_ms: dict[TopicPartition, float] = {}
-        """Until what this stream refused last because of storage may be back."""
+        self._full_until_ms: dict[TopicPartition, tuple[float, str]] = {}
+        """Until what this stream refused last because of storage or a budget may be back, and by which limit."""
         self._own_delayed: deque[_OwnDelayed] = deque()
         """By the principal's own rate. Behind it, and not before, a batch enters its tenant's pace."""
         self._delayed: deque[_Delayed] = deque()
@@ -447,6 +447,9 @@ class ProduceStream:
         refusal = self._budgets.refusal(replica.topic.name, header.record_count, wanted.size)
         if refusal is not None:
             replica.leadership(wanted.leader_epoch)
+            if isinstance(refusal, errors.Throttled) and header.producer_id == NO_PRODUCER_ID:
+                until_ms = self._clock.monotonic_ms() + refusal.retry_after_s * 1000
+                self._full_until_ms[replica.where] = (until_ms, refusal.limit)
             raise refusal
 
     def _check_storage(self, replica: Replica, header: BatchHeader, claimed_epoch: int) -> None:
@@ -454,25 +457,26 @@ class ProduceStream:
         answered as ever.
         """
         full, now_ms = self._storage_refusal(), self._clock.monotonic_ms()
-        wait_ms = float(RETRY_MS)
+        wait_ms, limit = float(RETRY_MS), STORAGE_BYTES_MAX
         numbered = header.producer_id != NO_PRODUCER_ID
         if not full:
             # What has no number would slip in before the batch that was refused and comes back then.
             if numbered or not self._full_until_ms:
                 return
-            wait_ms = self._full_until_ms.get(replica.where, now_ms) - now_ms
+            until_ms, limit = self._full_until_ms.get(replica.where, (now_ms, limit))
+            wait_ms = until_ms - now_ms
             if wait_ms <= 0:
                 self._full_until_ms.pop(replica.where, None)
                 return
-            full = f"{STORAGE_BYTES_MAX} was reached just now, what was refused comes first; clears in {wait_ms:.0f} ms"
+            full = f"{limit} was reached just now, what was refused comes first; clears in {wait_ms:.0f} ms"
         replica.leadership(claimed_epoch)
         if replica.has_already(header):
             return
         if not numbered:
-            self._full_until_ms[replica.where] = now_ms + wait_ms
+            self._full_until_ms[replica.where] = (now_ms + wait_ms, limit)
         raise errors.Throttled(
             f"{replica.name}: {full}",
-            limit=STORAGE_BYTES_MAX,
+            limit=limit,
             retry_after_s=max(1, math.ceil(wait_ms / 1000)),
         )
 
