@@ -61,6 +61,7 @@ async def stopped(period: Period, sender: Sender, seconds: float = 3.0) -> None:
     assert all(isinstance(error, LimitExceeded) for error in sender.errors), sender.errors[:2]
 
 
+@pytest.mark.slow
 def test_a_spent_budget_stops_its_tenant_alone_says_so_and_is_released_when_it_is_raised() -> None:
     async def story(period: Period) -> None:
         await give(period, 120, 1)
@@ -87,6 +88,7 @@ def test_a_spent_budget_stops_its_tenant_alone_says_so_and_is_released_when_it_i
     Period(TIMINGS, topic(ORDERS, partitions=2)).run(story)
 
 
+@pytest.mark.slow
 def test_another_controller_and_brokers_that_come_back_do_not_give_the_budget_again() -> None:
     async def story(period: Period) -> None:
         await give(period, 120, 1)
