@@ -287,18 +287,9 @@ def account_limits(house: House, said: Cluster, numbers: range) -> None:
 
 
 def budgets(house: House, said: Cluster, numbers: range) -> None:
+    same = {"tenant": house.tenant, "period": "month", "measure": "bytes", "amount": 1, "thresholds": [50]}
     Budget.objects.bulk_create(
-        Budget(
-            public_id=f"bud_{n}",
-            tenant=house.tenant,
-            name=f"budget-{n}",
-            period="month",
-            measure="bytes",
-            amount=1,
-            thresholds=[50],
-            policy="notify",
-        )
-        for n in numbers
+        Budget(public_id=f"bud_{n}", name=f"budget-{n}", policy="notify", **same) for n in numbers
     )
 
 
