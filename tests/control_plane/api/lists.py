@@ -287,10 +287,10 @@ def account_limits(house: House, said: Cluster, numbers: range) -> None:
 
 
 def budgets(house: House, said: Cluster, numbers: range) -> None:
-    same = {"tenant": house.tenant, "period": "month", "measure": "bytes", "amount": 1, "thresholds": [50]}
-    Budget.objects.bulk_create(
-        Budget(public_id=f"bud_{n}", name=f"budget-{n}", policy="notify", **same) for n in numbers
-    )
+    rows = [Budget(public_id=f"bud_{n}", name=f"budget-{n}", tenant=house.tenant, amount=1) for n in numbers]
+    for row in rows:
+        row.period, row.measure, row.policy, row.thresholds = "month", "bytes", "notify", [50]
+    Budget.objects.bulk_create(rows)
 
 
 def principal_groups(house: House, said: Cluster, numbers: range) -> None:
