@@ -22,9 +22,11 @@ from tenants.roles import Permission
 from web import notices
 from web.forms.budgets import BudgetForm, NewBudgetForm
 from web.forms.console_form import posted
+from web.paging import page_of
 from web.tenant_access import TenantAccess, in_tenant
 
 HERE = "budgets"
+PER_PAGE = 25
 POLICIES = {
     "notify": "notify only",
     "slow": "slow producers down",
@@ -53,14 +55,16 @@ class Shown:
 @in_tenant(Permission.BUDGETS_READ)
 @require_safe
 def budgets(request: HttpRequest, access: TenantAccess) -> HttpResponse:
-    """All of them: ten at most."""
-    rows = list(budget_queries.budgets(access.tenant).order_by("name"))
+    """All of them, with what is used."""
+    page = page_of(request, budget_queries.budgets(access.tenant).order_by("name"), PER_PAGE)
+    rows = list(page)
     uses = brokers.budget_use([access.tenant.public_id]) if rows else {}
     now_ms = time_ms(timezone.now())
     prices = unit_rates(access.tenant) if any(row.measure == COST for row in rows) else None
     currency = "" if prices is None else prices.currency
     shown = [_shown(row, budget_queries.used_of(row, uses, now_ms), currency, now_ms) for row in rows]
-    return render(request, "web/budgets.html", {"here": HERE, "budgets": shown, "silent": uses is None})
+    context = {"here": HERE, "page": page, "budgets": shown, "silent": uses is None}
+    return render(request, "web/budgets.html", context)
 
 
 @in_tenant(Permission.BUDGETS_WRITE)
