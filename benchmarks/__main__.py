@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.budgets import BENCHMARK as BUDGETS
 from benchmarks.client_rates import kilobyte_rates, sdk_rates
 from benchmarks.curves.benchmark import BENCHMARK as CURVES
 from benchmarks.durability import BENCHMARK as DURABILITY
@@ -83,6 +84,7 @@ BENCHMARKS = (
     CURVES,
     NOISY_NEIGHBOUR,
     QUOTAS,
+    BUDGETS,
     KEY_CHANGES,
     TOPIC_CREATION,
     TOGETHER_BENCHMARK,

@@ -93,6 +93,7 @@ GOALS: dict[str, Goal] = {
     "metering_overhead_percent": Goal(value=3.0, at_least=False),
     "quota_reach_percent": Goal(value=95.0, at_least=True),
     "quota_error_percent": Goal(value=5.0, at_least=False),
+    "budget_overshoot_percent": Goal(value=1.0, at_least=False),
     "noisy_neighbour": Goal(value=1.25, at_least=False),
     "noisy_neighbour_throughput": Goal(value=0.9, at_least=True),
     "broker_recovery_10gb_s": Goal(value=30.0, at_least=False),

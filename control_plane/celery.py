@@ -22,6 +22,7 @@ BILLING_S = 3.0
 CHECKPOINT_S = 10.0
 MAIL_S = 5.0
 KEY_USE_S = 60.0
+BUDGETS_S = 5.0
 CLOSED_S = 10.0
 BINS_S = 30.0
 AUDIT_S = 20.0
@@ -127,6 +128,11 @@ app.conf.update(
             "task": "cluster.note_key_use",
             "schedule": KEY_USE_S,
             "options": {"expires": KEY_USE_S},
+        },
+        "budgets": {
+            "task": "cluster.note_budgets",
+            "schedule": BUDGETS_S,
+            "options": {"expires": BUDGETS_S * 2},
         },
         "access-reports": {
             "task": "access_reports.make",

@@ -31,6 +31,10 @@ def new_organisation_id() -> str:
     return new_id("org")
 
 
+def new_budget_id() -> str:
+    return new_id("bud")
+
+
 def new_topic_id() -> str:
     return new_id("top")
 

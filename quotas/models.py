@@ -4,6 +4,8 @@ from typing import ClassVar
 
 from django.db import models
 
+from control_plane.ids import LENGTH_MAX, new_budget_id
+from penstock.contract.limits import KEY_NAME_LENGTH_MAX, TOPIC_NAME_LENGTH_MAX
 from quotas.plans import PLAN_NAME_LENGTH_MAX
 from tenants.models import ServiceAccount, Tenant
 
@@ -37,6 +39,39 @@ class StorageWarning(models.Model):
     percent = models.PositiveSmallIntegerField()
     """80 or 100."""
     warned_at = models.DateTimeField()
+
+
+class Budget(models.Model):
+    """What a tenant, one of its topics or one of its service accounts may use in a period. Brokers get it with the
+    tenant. What it counts, and of what, is never changed: what was counted would mean another thing."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="budgets")
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_budget_id)
+    name = models.CharField(max_length=KEY_NAME_LENGTH_MAX)
+    period = models.CharField(max_length=10)
+    measure = models.CharField(max_length=10)
+    amount = models.PositiveBigIntegerField()
+    """Bytes, messages, or micro-units of the currency of the tenant's price book."""
+    thresholds = models.JSONField()
+    """Percents of the amount, rising."""
+    policy = models.CharField(max_length=20)
+    slow_bytes_per_s = models.PositiveBigIntegerField(default=0)
+    topic = models.CharField(max_length=TOPIC_NAME_LENGTH_MAX, default="", blank=True)
+    """Empty = all topics."""
+    account = models.ForeignKey(ServiceAccount, on_delete=models.CASCADE, related_name="budgets", null=True)
+    """None = all who produce and read."""
+    noted_period_ms = models.BigIntegerField(default=0)
+    """The first ms of the period that the next two are of."""
+    noted_percent = models.PositiveIntegerField(default=0)
+    """The highest threshold that was said; 0 = none."""
+    noted_used = models.PositiveBigIntegerField(default=0)
+    """What was used when it was said."""
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["tenant", "name"], name="one_budget_of_a_name")
+        ]
 
 
 class AccountLimits(models.Model):

@@ -59,6 +59,8 @@ class Permission(StrEnum):
     ACCOUNT_LIMITS_WRITE = "account_limits.write"
     QUOTAS_READ = "quotas.read"
     QUOTAS_WRITE = "quotas.write"
+    BUDGETS_READ = "budgets.read"
+    BUDGETS_WRITE = "budgets.write"
     AUDIT_READ = "audit.read"
     AUDIT_EXPORT = "audit.export"
     WEBHOOKS_READ = "webhooks.read"
@@ -108,6 +110,9 @@ TABLE = MappingProxyType(
         Permission.ACCESS_REPORT: frozenset({_S.OWNER, _S.ADMIN, _S.AUDITOR, _S.OPERATOR}),
         Permission.QUOTAS_READ: frozenset({*_PEOPLE, _S.KEY, _S.OPERATOR}),
         Permission.QUOTAS_WRITE: frozenset({_S.OPERATOR}),
+        Permission.BUDGETS_READ: frozenset({*_PEOPLE, _S.KEY, _S.OPERATOR}),
+        # They cost or save money, and one that is raised lets more be spent: no key does it for itself.
+        Permission.BUDGETS_WRITE: frozenset({_S.OWNER, _S.ADMIN, _S.BILLING, _S.OPERATOR}),
         Permission.AUDIT_READ: frozenset({_S.OWNER, _S.ADMIN, _S.AUDITOR, _S.OPERATOR}),
         # A topic holds the log for every key that is made to read it.
         Permission.AUDIT_EXPORT: frozenset({_S.OWNER, _S.ADMIN}),

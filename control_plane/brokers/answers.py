@@ -201,6 +201,7 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
                 access_list_generation=t.access_list_generation,
                 access_list_digest=t.access_list_digest,
                 principal_limits_digest=t.principal_limits_digest,
+                budgets_digest=t.budgets_digest,
             )
             for t in answer.tenants
         ),

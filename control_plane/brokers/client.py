@@ -15,6 +15,8 @@ from data_plane.contract.broker_calls import CALL_S
 from penstock.contract.errors import PenstockError
 
 _PROBE_S = 1.0
+BUDGET_TENANTS_MAX = 500
+"""Tenants in one call about budgets, as brokers take them."""
 """For calls that a person waits for and can repeat."""
 
 _LATELY_S = 2.0
@@ -143,6 +145,22 @@ def tenant_use(tenant: str, timeout_s: float = _PROBE_S) -> view.TenantUseSeen:
         return answers.tenant_use_seen(client().tenant_use(tenant, timeout_s))
     except PenstockError:
         return view.TenantUseSeen()
+
+
+def budget_use(
+    tenants: Sequence[str], timeout_s: float = _PROBE_S
+) -> dict[tuple[str, str], view.BudgetUseSeen] | None:
+    """What was counted of these tenants' budgets, by tenant and budget; None: the brokers do not answer."""
+    found: dict[tuple[str, str], view.BudgetUseSeen] = {}
+    try:
+        for first in range(0, len(tenants), BUDGET_TENANTS_MAX):
+            for one in client().budgets(tenants[first : first + BUDGET_TENANTS_MAX], timeout_s):
+                found[one.tenant, one.budget_id] = view.BudgetUseSeen(
+                    began_ms=one.began_ms, ends_ms=one.ends_ms, used=one.used
+                )
+    except PenstockError:
+        return None
+    return found
 
 
 def topic_durability(topic_id: str, timeout_s: float = _PROBE_S) -> list[view.DurabilitySeen]:

@@ -69,6 +69,15 @@ class StorageUseSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetUseSeen:
+    """What was counted of a budget in one period."""
+
+    began_ms: int
+    ends_ms: int
+    used: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NearStorageSeen:
     """Who keeps 75 % or more, as the controller says. `whole`: who is missing keeps less."""
 
@@ -135,6 +144,7 @@ class TenantSeen:
     access_list_digest: str = ""
     """Of the written form of its access list; empty: the brokers have none."""
     principal_limits_digest: str = ""
+    budgets_digest: str = ""
     """Of the limits of its service accounts; empty: the brokers have none."""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from billing.unit_rates import unit_rates
 from control_plane.access import list_actions as access_actions
 from control_plane.access import queries as access
 from control_plane.brokers import client as brokers
@@ -32,6 +33,7 @@ from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.credentials import Credential
 from penstock.rules.timestamps import time_ms
 from quotas.account_queries import limits_on_brokers
+from quotas.budget_queries import on_brokers as budgets_on_brokers
 from quotas.queries import limits_of
 from tenants import actions as tenant_actions
 from tenants import observed as observed_tenants
@@ -364,6 +366,7 @@ def _put_tenant(tenant: Tenant) -> pb.Outcome:
         storage_bytes_max=limits.storage_bytes_max,
         suspended=tenant.stopped,
         principals=limits_on_brokers(tenant),
+        budgets=budgets_on_brokers(tenant, unit_rates),
     )
 
 

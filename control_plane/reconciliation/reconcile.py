@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.utils import timezone
 
+from billing.unit_rates import unit_rates
 from control_plane.access import actions as access_keys
 from control_plane.access import list_actions as access_actions
 from control_plane.access import queries as access
@@ -36,9 +37,11 @@ from control_plane.topics.models import Topic
 from penstock.contract.errors import PenstockError
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access_document import access_list_digest, access_list_json
+from penstock.rules.budgets import budgets_digest
 from penstock.rules.names import AUDIT_TOPIC
 from penstock.rules.principal_limits import limits_digest
 from quotas.account_queries import principal_limits_by_tenant
+from quotas.budget_queries import by_tenant as budgets_by_tenant
 from quotas.queries import limits_of
 from tenants import actions as tenant_actions
 from tenants import observed as observed_tenants
@@ -130,7 +133,9 @@ def _note_drift(
 
 def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
     on_brokers = {tenant.tenant: tenant for tenant in seen.tenants}
-    principals = principal_limits_by_tenant() if seen.feature_level >= LATER_QUOTAS_FROM_LEVEL else {}
+    later = seen.feature_level >= LATER_QUOTAS_FROM_LEVEL
+    principals = principal_limits_by_tenant() if later else {}
+    budgets = budgets_by_tenant(unit_rates) if later else {}
     for row in tenants.all_tenants().order_by("pk").iterator():
         if not _judged(row, seen):
             continue
@@ -139,7 +144,11 @@ def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
             "it is gone on the brokers"
             if found is None
             else _tenant_difference(
-                row, found, seen.feature_level, limits_digest(principals.get(row.public_id, {}))
+                row,
+                found,
+                seen.feature_level,
+                limits_digest(principals.get(row.public_id, {})),
+                budgets_digest(budgets.get(row.public_id, ())),
             )
         )
         if not why:
@@ -153,7 +162,7 @@ def _tenants(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
             yield Finding(object_id=row.public_id, what=why)
 
 
-def _tenant_difference(row: Tenant, found: view.TenantSeen, level: int, principals: str) -> str:
+def _tenant_difference(row: Tenant, found: view.TenantSeen, level: int, principals: str, budgets: str) -> str:
     limits = limits_of(row)
     later = level >= LATER_QUOTAS_FROM_LEVEL
     if found.generation > row.generation:
@@ -179,6 +188,8 @@ def _tenant_difference(row: Tenant, found: view.TenantSeen, level: int, principa
             return f"{name} is {on_brokers} on the brokers, {wanted} is wanted"
     if found.principal_limits_digest != principals:
         return "the limits of its service accounts are others on the brokers"
+    if found.budgets_digest != budgets:
+        return "its budgets are others on the brokers"
     return ""
 
 

@@ -4,12 +4,13 @@ import logging
 
 from celery import shared_task
 
+from billing.unit_rates import unit_rates
 from control_plane import schedule
 from control_plane.brokers import client
 from control_plane.reconciliation import purging
 from control_plane.reconciliation.rounds import Rounds
 from penstock.contract.errors import BrokerUnavailable
-from quotas import storage_warnings
+from quotas import budget_notices, budget_queries, storage_warnings
 from tenants.closing import queries as closing
 from tenants.credentials import current_version
 from tenants.key_use import actions, peppers
@@ -59,6 +60,19 @@ def note_key_use() -> None:
     storage_warnings.note(seen.near_storage)
 
 
+@shared_task(name="cluster.note_budgets")
+def note_budgets() -> None:
+    """Ask what was counted of budgets, and write about thresholds that were reached; brokers that are away are asked
+    the next time.
+    """
+    rows = list(budget_queries.all_budgets())
+    seen = client.budget_use(list(dict.fromkeys(row.tenant.public_id for row in rows))) if rows else {}
+    if seen is None:
+        _log.warning("the use of budgets was not asked: the brokers do not answer")
+        return
+    budget_notices.note(rows, seen, unit_rates)
+
+
 @shared_task(name="cluster.reconcile")
 def reconcile() -> None:
     """Compare once, if anything has changed; brokers that are away are compared the next time."""
@@ -69,3 +83,6 @@ def reconcile() -> None:
 
 
 schedule.looks_first("cluster.drive_closed", schedule.any_row(closing.closed), at_rest_s=CLOSED_AT_REST_S)
+schedule.looks_first(
+    "cluster.note_budgets", schedule.any_row(budget_queries.any_budget), at_rest_s=CLOSED_AT_REST_S
+)

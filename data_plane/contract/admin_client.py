@@ -8,6 +8,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +19,7 @@ from data_plane.contract.broker_calls import CALL_S, BrokerCalls
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access import AccessList
 from penstock.rules.access_document import access_list_json
+from penstock.rules.budgets import Budget
 from penstock.rules.credentials import Credential
 from penstock.rules.principal_limits import PrincipalLimits
 
@@ -151,6 +153,12 @@ class AdminClient:
         request = pb.DescribeTenantUseRequest(tenant=tenant)
         return self._calls.ask(methods.DESCRIBE_TENANT_USE, request, pb.DescribeTenantUseResponse, timeout_s)
 
+    def budgets(self, tenants: Sequence[str], timeout_s: float = CALL_S) -> list[pb.BudgetUsed]:
+        """What was counted of these tenants' budgets, as one broker's metadata have it."""
+        request = pb.DescribeBudgetsRequest(tenants=tenants)
+        answer = self._calls.ask(methods.DESCRIBE_BUDGETS, request, pb.DescribeBudgetsResponse, timeout_s)
+        return list(answer.budgets)
+
     def topic_durability(self, topic_id: bytes, timeout_s: float = CALL_S) -> list[pb.DescribedDurability]:
         """All partitions by number, as their leaders say. Raises `NotFound`."""
         request = pb.TopicDurabilityRequest(topic_id=topic_id)
@@ -194,10 +202,12 @@ class AdminClient:
         storage_bytes_max: int = 0,
         suspended: bool = False,
         principals: Mapping[str, PrincipalLimits] | None = None,
+        budgets: Sequence[Budget] = (),
         timeout_s: float = CHANGE_S,
     ) -> pb.Outcome:
         """Make the tenant exist in this state. Limits: 0 = none. Without a generation and without limits a tenant that
-        exists keeps its own. `principals`: whose service accounts' are beside the tenant's, all of them.
+        exists keeps its own. `principals`: whose service accounts' are beside the tenant's, all of them; `budgets`:
+        all of the tenant.
         """
         quotas = None
         given = (produce_bytes_per_s, partitions_max, consume_bytes_per_s)
@@ -205,7 +215,7 @@ class AdminClient:
             connections_max, groups_max, requests_per_s, connection_attempts_per_s, rate_burst_ms, rate_floor_percent,
             storage_bytes_max,
         )  # fmt: skip
-        if suspended or principals or any(later) or any(limit is not None for limit in given):
+        if suspended or principals or budgets or any(later) or any(limit is not None for limit in given):
             quotas = pb.TenantQuotas(
                 produce_bytes_per_s=produce_bytes_per_s or 0,
                 partitions_max=partitions_max or 0,
@@ -223,6 +233,7 @@ class AdminClient:
             generation=generation,
             quotas=quotas,
             suspended=suspended,
+            budgets=[pb.Budget(**asdict(budget)) for budget in budgets],
             principals=[
                 pb.PrincipalLimits(
                     principal=principal,

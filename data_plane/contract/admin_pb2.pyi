@@ -21,18 +21,50 @@ class Outcome(_message.Message):
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., revision: _Optional[int] = ..., ignored: _Optional[bool] = ..., other_brokers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PutTenantRequest(_message.Message):
-    __slots__ = ("tenant", "generation", "quotas", "suspended", "principals")
+    __slots__ = ("tenant", "generation", "quotas", "suspended", "principals", "budgets")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_FIELD_NUMBER: _ClassVar[int]
     PRINCIPALS_FIELD_NUMBER: _ClassVar[int]
+    BUDGETS_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     generation: int
     quotas: TenantQuotas
     suspended: bool
     principals: _containers.RepeatedCompositeFieldContainer[PrincipalLimits]
-    def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ..., principals: _Optional[_Iterable[_Union[PrincipalLimits, _Mapping]]] = ...) -> None: ...
+    budgets: _containers.RepeatedCompositeFieldContainer[Budget]
+    def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ..., principals: _Optional[_Iterable[_Union[PrincipalLimits, _Mapping]]] = ..., budgets: _Optional[_Iterable[_Union[Budget, _Mapping]]] = ...) -> None: ...
+
+class Budget(_message.Message):
+    __slots__ = ("budget_id", "name", "period", "amount", "unit", "policy", "slow_bytes_per_s", "topic", "principal", "byte_in", "message_in", "byte_out", "message_out")
+    BUDGET_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_FIELD_NUMBER: _ClassVar[int]
+    AMOUNT_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    SLOW_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    BYTE_IN_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_IN_FIELD_NUMBER: _ClassVar[int]
+    BYTE_OUT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_OUT_FIELD_NUMBER: _ClassVar[int]
+    budget_id: str
+    name: str
+    period: str
+    amount: int
+    unit: str
+    policy: str
+    slow_bytes_per_s: int
+    topic: str
+    principal: str
+    byte_in: int
+    message_in: int
+    byte_out: int
+    message_out: int
+    def __init__(self, budget_id: _Optional[str] = ..., name: _Optional[str] = ..., period: _Optional[str] = ..., amount: _Optional[int] = ..., unit: _Optional[str] = ..., policy: _Optional[str] = ..., slow_bytes_per_s: _Optional[int] = ..., topic: _Optional[str] = ..., principal: _Optional[str] = ..., byte_in: _Optional[int] = ..., message_in: _Optional[int] = ..., byte_out: _Optional[int] = ..., message_out: _Optional[int] = ...) -> None: ...
 
 class PrincipalLimits(_message.Message):
     __slots__ = ("principal", "produce_bytes_per_s", "consume_bytes_per_s", "requests_per_s")
@@ -558,6 +590,34 @@ class DescribeTenantUseResponse(_message.Message):
     leaderless: int
     def __init__(self, connections: _Optional[int] = ..., groups: _Optional[int] = ..., storage_bytes: _Optional[int] = ..., silent: _Optional[_Iterable[int]] = ..., leaderless: _Optional[int] = ...) -> None: ...
 
+class DescribeBudgetsRequest(_message.Message):
+    __slots__ = ("tenants",)
+    TENANTS_FIELD_NUMBER: _ClassVar[int]
+    tenants: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tenants: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DescribeBudgetsResponse(_message.Message):
+    __slots__ = ("budgets",)
+    BUDGETS_FIELD_NUMBER: _ClassVar[int]
+    budgets: _containers.RepeatedCompositeFieldContainer[BudgetUsed]
+    def __init__(self, budgets: _Optional[_Iterable[_Union[BudgetUsed, _Mapping]]] = ...) -> None: ...
+
+class BudgetUsed(_message.Message):
+    __slots__ = ("tenant", "budget_id", "began_ms", "ends_ms", "used", "unused")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_ID_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDS_MS_FIELD_NUMBER: _ClassVar[int]
+    USED_FIELD_NUMBER: _ClassVar[int]
+    UNUSED_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    budget_id: str
+    began_ms: int
+    ends_ms: int
+    used: int
+    unused: int
+    def __init__(self, tenant: _Optional[str] = ..., budget_id: _Optional[str] = ..., began_ms: _Optional[int] = ..., ends_ms: _Optional[int] = ..., used: _Optional[int] = ..., unused: _Optional[int] = ...) -> None: ...
+
 class TopicDurabilityRequest(_message.Message):
     __slots__ = ("topic_id", "partitions")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -669,7 +729,7 @@ class DescribeTopicResponse(_message.Message):
     def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., topic: _Optional[_Union[DescribedTopic, _Mapping]] = ...) -> None: ...
 
 class DescribedTenant(_message.Message):
-    __slots__ = ("tenant", "generation", "quotas", "suspended", "access_list_generation", "access_list_digest", "principal_limits_digest")
+    __slots__ = ("tenant", "generation", "quotas", "suspended", "access_list_generation", "access_list_digest", "principal_limits_digest", "budgets_digest")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
@@ -677,6 +737,7 @@ class DescribedTenant(_message.Message):
     ACCESS_LIST_GENERATION_FIELD_NUMBER: _ClassVar[int]
     ACCESS_LIST_DIGEST_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_LIMITS_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    BUDGETS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     generation: int
     quotas: TenantQuotas
@@ -684,7 +745,8 @@ class DescribedTenant(_message.Message):
     access_list_generation: int
     access_list_digest: str
     principal_limits_digest: str
-    def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ..., access_list_generation: _Optional[int] = ..., access_list_digest: _Optional[str] = ..., principal_limits_digest: _Optional[str] = ...) -> None: ...
+    budgets_digest: str
+    def __init__(self, tenant: _Optional[str] = ..., generation: _Optional[int] = ..., quotas: _Optional[_Union[TenantQuotas, _Mapping]] = ..., suspended: _Optional[bool] = ..., access_list_generation: _Optional[int] = ..., access_list_digest: _Optional[str] = ..., principal_limits_digest: _Optional[str] = ..., budgets_digest: _Optional[str] = ...) -> None: ...
 
 class DescribedTopic(_message.Message):
     __slots__ = ("tenant", "name", "topic_id", "partitions", "settings_json", "generation", "copies_in_one_zone", "copies_on_one_host", "binned")

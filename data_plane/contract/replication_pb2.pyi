@@ -300,6 +300,66 @@ class TenantFull(_message.Message):
     used_bytes: int
     def __init__(self, tenant: _Optional[str] = ..., used_bytes: _Optional[int] = ...) -> None: ...
 
+class BudgetRequestHead(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch", "controller_epoch", "sequence", "wants")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    WANTS_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    controller_epoch: int
+    sequence: int
+    wants: _containers.RepeatedCompositeFieldContainer[BudgetWant]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., wants: _Optional[_Iterable[_Union[BudgetWant, _Mapping]]] = ...) -> None: ...
+
+class BudgetWant(_message.Message):
+    __slots__ = ("tenant", "budget_id", "term", "began_ms", "holds", "wants", "needs", "received", "returned", "owed")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_ID_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_MS_FIELD_NUMBER: _ClassVar[int]
+    HOLDS_FIELD_NUMBER: _ClassVar[int]
+    WANTS_FIELD_NUMBER: _ClassVar[int]
+    NEEDS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    RETURNED_FIELD_NUMBER: _ClassVar[int]
+    OWED_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    budget_id: str
+    term: int
+    began_ms: int
+    holds: int
+    wants: int
+    needs: int
+    received: int
+    returned: int
+    owed: int
+    def __init__(self, tenant: _Optional[str] = ..., budget_id: _Optional[str] = ..., term: _Optional[int] = ..., began_ms: _Optional[int] = ..., holds: _Optional[int] = ..., wants: _Optional[int] = ..., needs: _Optional[int] = ..., received: _Optional[int] = ..., returned: _Optional[int] = ..., owed: _Optional[int] = ...) -> None: ...
+
+class BudgetAnswerHead(_message.Message):
+    __slots__ = ("sequence", "refused", "term", "grants")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    GRANTS_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    refused: bool
+    term: int
+    grants: _containers.RepeatedCompositeFieldContainer[BudgetGrant]
+    def __init__(self, sequence: _Optional[int] = ..., refused: _Optional[bool] = ..., term: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[BudgetGrant, _Mapping]]] = ...) -> None: ...
+
+class BudgetGrant(_message.Message):
+    __slots__ = ("began_ms", "ends_ms", "total")
+    BEGAN_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDS_MS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    began_ms: int
+    ends_ms: int
+    total: int
+    def __init__(self, began_ms: _Optional[int] = ..., ends_ms: _Optional[int] = ..., total: _Optional[int] = ...) -> None: ...
+
 class LeaseGrantHead(_message.Message):
     __slots__ = ("sequence", "refused", "amounts")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]

@@ -13,9 +13,10 @@ from typing import Any
 
 from data_plane.metadata import model
 from data_plane.metadata.access_lists import AccessListRecord, access_list_key
+from data_plane.metadata.budget_use import budget_use_key
 from data_plane.metadata.features import ACCESS_LISTS, LEASES
 from data_plane.metadata.image import ClusterImage
-from data_plane.metadata.port import Change, Compare, KeyValue, Put
+from data_plane.metadata.port import Change, Compare, Delete, KeyValue, Put
 from penstock.contract import limits
 from penstock.contract.api_keys import is_key_id
 from penstock.contract.documents import SHA256_HEX
@@ -23,6 +24,7 @@ from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceede
 from penstock.contract.ids import SYSTEM_TENANT, TenantId
 from penstock.rules import access
 from penstock.rules.access import AccessList
+from penstock.rules.budgets import Budget
 from penstock.rules.names import check_topic_prefix
 from penstock.rules.principal_limits import EVERY_ACCOUNT, PrincipalLimits
 
@@ -72,12 +74,13 @@ def put_tenant(
     quotas: model.TenantQuotas | None = None,
     suspended: bool = False,
     principals: Mapping[str, PrincipalLimits] | None = None,
+    budgets: Sequence[Budget] = (),
 ) -> Transaction:
     """Make a tenant known, or bring it to this state. `quotas` None: whatever they are, of a new tenant none; with
-    quotas, `principals` None are none. Below feature level LEASES the limits that brokers before it do not know, and
-    those of principals, are left out.
+    quotas, `principals` None are none, and `budgets` are all that there are. Below feature level LEASES the limits that
+    brokers before it do not know, those of principals, and budgets are left out.
 
-    Raises `InvalidRequest`, `LimitExceeded` (too many principals have limits).
+    Raises `InvalidRequest`, `LimitExceeded` (too many principals have limits, or too many budgets).
     """
     if not _TENANT.fullmatch(tenant) and tenant != SYSTEM_TENANT:
         raise InvalidRequest(
@@ -86,6 +89,7 @@ def put_tenant(
     if quotas is not None:
         quotas = _checked_quotas(image, quotas)
         principals = _checked_principals(image, principals or {})
+        budgets = _checked_budgets(image, budgets)
     if suspended and tenant == SYSTEM_TENANT:
         raise InvalidRequest(f"tenant {tenant!r}: the service's own tenant cannot be suspended")
     known = image.tenants.get(TenantId(tenant))
@@ -97,13 +101,28 @@ def put_tenant(
         generation=max(generation, before.generation),
         quotas=before.quotas if quotas is None else quotas,
         principals=before.principals if quotas is None or principals is None else principals,
+        budgets=before.budgets if quotas is None else tuple(budgets),
         suspended=before.suspended if quotas is None and not generation and not suspended else suspended,
     )
     if after == known:
         return Transaction(compares=(), changes=())
     key = model.tenant_key(tenant)
     revision = image.tenant_revisions.get(TenantId(tenant), 0)
-    return Transaction(compares=(Compare(key, revision),), changes=(Put(key, after.encode()),))
+    changes: list[Change] = [Put(key, after.encode())]
+    if not after.budgets and TenantId(tenant) in image.budget_use:
+        changes.append(Delete(budget_use_key(tenant)))
+    return Transaction(compares=(Compare(key, revision),), changes=tuple(changes))
+
+
+def _checked_budgets(image: ClusterImage, budgets: Sequence[Budget]) -> Sequence[Budget]:
+    if len(budgets) > limits.BUDGETS_PER_TENANT_MAX:
+        raise LimitExceeded(
+            f"{len(budgets)} budgets of the tenant, at most {limits.BUDGETS_PER_TENANT_MAX} allowed; remove some",
+            limit="BUDGETS_PER_TENANT_MAX",
+        )
+    if len({budget.budget_id for budget in budgets}) != len(budgets):
+        raise InvalidRequest("budgets: two of them have the same id")
+    return budgets if image.level >= LEASES else ()
 
 
 def _checked_quotas(image: ClusterImage, quotas: model.TenantQuotas) -> model.TenantQuotas:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from data_plane.metadata import broker_records, model
 from data_plane.metadata.access_lists import AccessListRecord
+from data_plane.metadata.budget_use import BudgetKey, BudgetUse, BudgetUseRecord
 from data_plane.metadata.features import BEFORE_LEVELS, FeaturesRecord, Supported, VersionRecord
 from data_plane.metadata.group_seats import GroupSeatsRecord
 from data_plane.metadata.losses import LossRecord
 from data_plane.metadata.port import Event, KeyValue, WatchBatch
 from penstock.contract.ids import NO_BROKER, BrokerId, TenantId, TopicId, TopicPartition
+from penstock.rules.budgets import Budget
 
 _OF_TOPICS = frozenset(("topics", "partitions", "tombstones", "finals", "losses"))
 """Kinds of keys whose second part is a topic's id."""
@@ -26,6 +28,7 @@ _OF_TENANTS = frozenset(
         "kept_cuts",
         "access_lists",
         "group_seats",
+        "budget_use",
     )
 )
 """Kinds of keys whose second part is a tenant."""
@@ -107,6 +110,8 @@ class ClusterImage:
         self.tenant_revisions: dict[TenantId, int] = {}
         self.use_revisions: dict[TenantId, int] = {}
         self.group_seats: dict[TenantId, GroupSeatsRecord] = {}
+        self.budget_use: dict[TenantId, BudgetUseRecord] = {}
+        self.budget_use_revisions: dict[TenantId, int] = {}
         self.group_seats_revisions: dict[TenantId, int] = {}
         self.access_lists: dict[TenantId, AccessListRecord] = {}
         self.access_list_revisions: dict[TenantId, int] = {}
@@ -197,6 +202,22 @@ class ClusterImage:
         known = self.tenants.get(tenant)
         return model.TenantQuotas() if known is None else known.quotas
 
+    def budgets_of(self, tenant: TenantId) -> tuple[Budget, ...]:
+        """The tenant's budgets; none of one that is not known."""
+        known = self.tenants.get(tenant)
+        return () if known is None else known.budgets
+
+    def budget(self, key: BudgetKey) -> Budget | None:
+        for budget in self.budgets_of(key.tenant):
+            if budget.budget_id == key.budget_id:
+                return budget
+        return None
+
+    def budget_use_of(self, key: BudgetKey) -> BudgetUse | None:
+        """What was counted of a budget; None: nothing yet."""
+        record = self.budget_use.get(key.tenant)
+        return None if record is None else record.uses.get(key.budget_id)
+
     def partitions_used(self, tenant: TenantId) -> int:
         """Partitions of all topics of the tenant."""
         return self._partitions_of[tenant]
@@ -277,6 +298,9 @@ class ClusterImage:
         elif kind == "group_seats":
             self.group_seats[TenantId(rest)] = GroupSeatsRecord.decode(value)
             self.group_seats_revisions[TenantId(rest)] = revision
+        elif kind == "budget_use":
+            self.budget_use[TenantId(rest)] = BudgetUseRecord.decode(value)
+            self.budget_use_revisions[TenantId(rest)] = revision
         elif kind == "refused_keys":
             self.refused_keys[rest] = int(value)
         elif kind == "tombstones":
@@ -351,6 +375,9 @@ class ClusterImage:
         elif kind == "group_seats":
             self.group_seats.pop(TenantId(rest), None)
             self.group_seats_revisions.pop(TenantId(rest), None)
+        elif kind == "budget_use":
+            self.budget_use.pop(TenantId(rest), None)
+            self.budget_use_revisions.pop(TenantId(rest), None)
         elif kind == "refused_keys":
             self.refused_keys.pop(rest, None)
         elif kind == "tombstones":

@@ -23,6 +23,7 @@
                                      LossRecord (losses.py): the loss by which that generation began; kept permanently
     /use/<tenant>                    UseRecord: changed with every topic made or grown under a partition limit
     /group_seats/<tenant>            GroupSeatsRecord (group_seats.py): shares of a tenant's limit of consumer groups
+    /budget_use/<tenant>             BudgetUseRecord (budget_use.py): what was counted of its budgets
     /keys/<key id>                   KeyRecord
     /access_lists/<tenant>           AccessListRecord (access_lists.py)
     /refused_keys/<key id>           generation at which a key was revoked before it was ever put
@@ -40,6 +41,7 @@ from data_plane.metadata.json_record import JsonRecord
 from penstock.contract.ids import NO_BROKER, SYSTEM_TENANT, BrokerId, TenantId, TopicId
 from penstock.contract.topic_settings import UNLIMITED, TopicSettings
 from penstock.rules.access import ACCOUNT_KIND, Scope
+from penstock.rules.budgets import Budget
 from penstock.rules.names import AUDIT_TOPIC
 from penstock.rules.principal_limits import EVERY_ACCOUNT, PrincipalLimits, limits_digest
 
@@ -166,6 +168,8 @@ class TenantRecord(JsonRecord):
     principals: Mapping[str, PrincipalLimits] = field(default_factory=dict)
     """Limits of service accounts by `KeyRecord.owner`, and of each other one under EVERY_ACCOUNT. From feature level
     LEASES on."""
+    budgets: tuple[Budget, ...] = ()
+    """From feature level LEASES on."""
     _kept_digest: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
     """Once it was asked for."""
 
@@ -188,6 +192,8 @@ class TenantRecord(JsonRecord):
         del values["_kept_digest"]
         if not self.principals:
             del values["principals"]
+        if not self.budgets:
+            del values["budgets"]
         for name in LATER_QUOTAS:
             if not values["quotas"][name]:
                 del values["quotas"][name]
@@ -200,6 +206,7 @@ class TenantRecord(JsonRecord):
         values["principals"] = {
             principal: PrincipalLimits(**limits) for principal, limits in values.get("principals", {}).items()
         }
+        values["budgets"] = tuple(Budget(**budget) for budget in values.get("budgets", ()))
         return cls(**values)
 
 

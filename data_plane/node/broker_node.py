@@ -20,6 +20,7 @@ from data_plane.node.control.tenant_use_calls import TenantUseCalls
 from data_plane.node.control.wing import Control
 from data_plane.node.environment import Environment
 from data_plane.node.integrity.wing import Integrity
+from data_plane.node.leasing.budgets import Budgets
 from data_plane.node.leasing.wing import Leasing
 from data_plane.node.log_directory.boot import Booted
 from data_plane.node.log_directory.directory import Directory, mark_clean
@@ -193,11 +194,19 @@ class BrokerNode:
         self.integrity = Integrity(
             environment, view=view, store=store, gate=self._gate, replicas=replicas, confident=confident
         )
+        self.budgets = Budgets(
+            environment,
+            view=view,
+            store=store,
+            registration=self.registration,
+            seated=lambda: self.control.seat.seated,
+        )
         self.leasing = Leasing(
             environment,
             view=view,
             registration=self.registration,
             seated=lambda: self.control.seat.seated,
+            slowed=self.budgets.slowed,
         )
         self.storage = Storage(
             environment,
@@ -215,6 +224,7 @@ class BrokerNode:
             pace=self.leasing.pace,
             own_pace=self.leasing.own_pace,
             storage_refusal=self.storage.refusal,
+            budgets=self.budgets.of,
             replicas=replicas,
             disk_space=self.log_directory.disk_space,
             committer=self.hosting.committer,
@@ -252,6 +262,7 @@ class BrokerNode:
                 **self.control.internal_calls(),
                 **key_use.internal_calls(),
                 **tenant_use.internal_calls(),
+                **self.budgets.internal_calls(),
                 internal.DESCRIBE_LOAD: self.loads.describe_load,
                 internal.DESCRIBE_HOT_KEYS: self.serving.key_reports.describe_hot_keys,
             },
@@ -265,6 +276,7 @@ class BrokerNode:
                 internal.CONTROL: self.control.seat.serve,
                 **self.leasing.peer_streams(),
                 **self.storage.peer_streams(),
+                **self.budgets.peer_streams(),
             },
             calls={
                 **self.integrity.peer_calls(),
@@ -292,6 +304,7 @@ class BrokerNode:
             *self.usage.tasks(),
             *self.leasing.tasks(),
             *self.storage.tasks(),
+            *self.budgets.tasks(),
             self.loads.run(),
             self.registration.run(),
         )
@@ -350,7 +363,7 @@ class BrokerNode:
         ):
             self._gate.recheck()
             self.serving.recheck()
-        elif any(self._puts_into_the_bin(event) for event in batch.events):
+        elif any(self._puts_into_the_bin(event) or self._stops_readers(event) for event in batch.events):
             self.serving.recheck()
 
     def _puts_into_the_bin(self, event: Event) -> bool:
@@ -358,6 +371,10 @@ class BrokerNode:
             return False
         topic = self.view.image.topics.get(TopicId(bytes.fromhex(event.key.removeprefix("/topics/"))))
         return topic is not None and topic.binned
+
+    def _stops_readers(self, event: Event) -> bool:
+        whose = event.key.removeprefix("/budget_use/")
+        return whose != event.key and self.budgets.stops_readers(TenantId(whose))
 
     def _registered(self) -> None:
         self.stats.registrations += 1

@@ -141,6 +141,10 @@ class NodeStats:
     """Reports to the controller of what partitions keep that this broker leads."""
     storage_reports_unanswered: int = 0
     """Reports of storage that the controller did not answer in time; they are made again."""
+    budget_requests: int = 0
+    """Requests of this broker for parts of tenants' budgets, and reports of their use; none while none is used."""
+    budget_requests_unanswered: int = 0
+    """Of the requests about budgets, those without an answer of the controller; they are made again."""
     authentication_failures: int = 0
     """Callers whose key was wrong, revoked or unknown."""
     streams: int = 0

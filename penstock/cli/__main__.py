@@ -19,6 +19,7 @@ COMMANDS = {
     "service-account": "penstock.cli.principals:service_account",
     "principal-group": "penstock.cli.principals:principal_group",
     "limits": "penstock.cli.account_limits:limits",
+    "budget": "penstock.cli.budgets:budget",
     "access": "penstock.cli.access:access",
     "history": "penstock.cli.history:history",
     "restore": "penstock.cli.history:restore",

@@ -38,6 +38,8 @@ class FrameKind(IntEnum):
     LEASE_GRANT = 45
     STORAGE_REPORT = 48
     STORAGE_ANSWER = 49
+    BUDGET_REQUEST = 52
+    BUDGET_ANSWER = 53
 
 
 class FrameError(Exception):

@@ -107,6 +107,8 @@ KEY_NAME_LENGTH_MAX: Final = 100
 """The name that people give a key."""
 KEY_BINDINGS_MAX: Final = 100
 """Topic prefixes that one key is limited to. Each is checked in every request of the key."""
+BUDGETS_PER_TENANT_MAX: Final = 10
+"""Budgets of a tenant: each message may count against all of them."""
 PRINCIPAL_LIMITS_PER_TENANT_MAX: Final = 1_000
 """Service accounts of a tenant that have limits of their own: all of them are one value in the brokers' metadata."""
 ACLS_PER_TENANT_MAX: Final = 1_000

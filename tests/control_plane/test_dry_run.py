@@ -24,6 +24,7 @@ from control_plane.topics import queries as topic_queries
 from control_plane.webhooks import actions as webhooks
 from penstock.rules import access as rules
 from quotas.account_actions import set_account_limits
+from quotas.models import Budget
 from tenants import queries as tenants
 from tenants.actions import revoke_key
 from tenants.models import Membership, OrganisationMember, Tenant
@@ -102,6 +103,15 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "v1/principal-groups/<str:group>/restore"): {},
     ("POST", "v1/service-accounts/<str:account>/restore"): {},
     ("POST", "v1/keys/<str:key>/restore"): {},
+    ("POST", "v1/budgets"): {
+        "name": "fresh",
+        "period": "day",
+        "measure": "bytes",
+        "amount": 9,
+        "policy": "notify",
+    },
+    ("PATCH", "v1/budgets/<str:budget>"): {"amount": 7},
+    ("DELETE", "v1/budgets/<str:budget>"): {},
     ("POST", "v1/webhooks"): {"name": "fresh", "url": "https://hooks.example.com/", "events": ["audit.*"]},
     ("PATCH", "v1/webhooks/<str:webhook>"): {"state": "off"},
     ("DELETE", "v1/webhooks/<str:webhook>"): {},
@@ -209,6 +219,9 @@ class _World:
         webhook, _ = webhooks.create(
             ACTOR, tenant, name="siem", url="https://hooks.example.com/", events=["audit.*"]
         )
+        budget = Budget.objects.create(
+            tenant=tenant, name="b", period="month", measure="bytes", amount=1, thresholds=[], policy="notify"
+        )
         audit_topics.change(ACTOR, tenant, state="on")
         everything_delivered()
         self.ids = {
@@ -220,6 +233,7 @@ class _World:
             "<str:group>": self.holding.public_id,
             "<str:acl>": acl.public_id,
             "<str:webhook>": webhook.public_id,
+            "<str:budget>": budget.public_id,
         }
         self.acl = acl
         empty = make_organisation(self.house, "empty")

@@ -33,6 +33,7 @@ from tests.control_plane.ways_to_limits import (
     of_tenant,
     reach_accounts,
     reach_bounded_topic,
+    reach_budgets,
     reach_consume_rate,
     reach_create,
     reach_draft,
@@ -194,6 +195,7 @@ WALK: dict[str, Row] = {
     "PRINCIPAL_LIMITS_PER_TENANT_MAX": used(
         reach_principal_limits, "limits of 1001 service accounts, at most 1000 allowed; set those"
     ),
+    "BUDGETS_PER_TENANT_MAX": used(reach_budgets, "11 budgets of the tenant, at most 10 allowed; remove some"),
     "ACLS_PER_TENANT_MAX": used(
         lambda: reach_list(acls=(ENTRY,) * 1_001), "1001 entries of an access list, at most 1000 allowed; name"
     ),

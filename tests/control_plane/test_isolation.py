@@ -38,6 +38,7 @@ from control_plane.webhooks import actions as webhooks
 from payments import actions as receivables
 from penstock.rules.access import Acl
 from quotas.account_actions import set_account_limits
+from quotas.models import Budget
 from tenants import actions, tokens
 from tenants.factors import queries as factors
 from tenants.models import ApiKey, Membership, OperatorToken, OrganisationMember, Session, Tenant
@@ -117,6 +118,15 @@ def watched_tenant() -> Watched:
     _, (acl,) = list_actions.add_acls(by_owner, tenant, [entry])
     url = f"https://{CANARY}.example.com/hook"
     webhook, _ = webhooks.create(by_owner, tenant, name=f"{CANARY}-webhook", url=url, events=["audit.*"])
+    budget = Budget.objects.create(
+        tenant=tenant,
+        name=f"{CANARY}-budget",
+        period="month",
+        measure="bytes",
+        amount=1,
+        thresholds=[],
+        policy="notify",
+    )
     invitation, _ = people.invite(by_owner, tenant, email=f"invited@{CANARY}.example", role="developer")
     member, _ = make_person(f"member@{CANARY}.example")
     Membership.objects.create(tenant=tenant, person=member, role="developer")
@@ -143,6 +153,7 @@ def watched_tenant() -> Watched:
             "acl": acl.public_id,
             "month": report.month,
             "webhook": webhook.public_id,
+            "budget": budget.public_id,
             "invitation": invitation.public_id,
             "person": member.public_id,
             "factor": factors.public_id_of(factor),

@@ -34,6 +34,7 @@ ACCESS_READERS = frozenset({S.OWNER, S.ADMIN, S.DEVELOPER, S.AUDITOR, S.KEY, S.O
 AUDITORS = frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR})
 ACCESS_WRITERS = frozenset({S.OWNER, S.ADMIN, S.KEY})
 WEBHOOK_READERS = frozenset({S.OWNER, S.ADMIN, S.AUDITOR, S.OPERATOR})
+BUDGET_WRITERS = frozenset({S.OWNER, S.ADMIN, S.BILLING, S.OPERATOR})
 WEBHOOK_WRITERS = frozenset({S.OWNER, S.ADMIN})
 # The developer is no member of the organisation, and hears that there is none.
 ORGANISATION_READERS = PEOPLE
@@ -161,6 +162,11 @@ MAY = {
     ("GET", "v1/quotas/preview"): PEOPLE | {S.KEY, S.OPERATOR},
     ("GET", "v1/plans"): EVERYBODY,
     ("POST", "v1/plans"): OPERATOR,
+    ("GET", "v1/budgets"): PEOPLE | {S.KEY, S.OPERATOR},
+    ("POST", "v1/budgets"): BUDGET_WRITERS,
+    ("GET", "v1/budgets/<str:budget>"): PEOPLE | {S.KEY, S.OPERATOR},
+    ("PATCH", "v1/budgets/<str:budget>"): BUDGET_WRITERS,
+    ("DELETE", "v1/budgets/<str:budget>"): BUDGET_WRITERS,
     ("GET", "v1/webhooks"): WEBHOOK_READERS,
     ("POST", "v1/webhooks"): WEBHOOK_WRITERS,
     ("GET", "v1/webhooks/<str:webhook>"): WEBHOOK_READERS,
@@ -359,6 +365,7 @@ def _things(house: House) -> dict[str, str]:
         "<str:group>": "grp_none",
         "<str:acl>": "acl_none",
         "<str:webhook>": "whk_none",
+        "<str:budget>": "bud_none",
         "<int:broker>": "1",
         "<str:move>": "mov_none",
         "<str:plan>": "plc_none",

@@ -24,6 +24,7 @@ from penstock.contract.ids import TenantId
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules import access_document
 from penstock.rules.access import AccessList, Acl
+from penstock.rules.budgets import Budget
 from penstock.rules.names import check_printable_name, is_domain_name
 from penstock.rules.principal_limits import PrincipalLimits
 from quotas import actions
@@ -167,6 +168,22 @@ def reach_quota(**quotas: int) -> None:
 def reach_principal_limits() -> None:
     principals = {f"service_account:{n}": PrincipalLimits() for n in range(1_002)}
     controller.put_tenant(ClusterImage(), "t", quotas=model.TenantQuotas(), principals=principals)
+
+
+def reach_budgets() -> None:
+    budgets = [
+        Budget(
+            budget_id=f"b{n}",
+            name="b",
+            period="day",
+            amount=1,
+            unit="messages",
+            policy="notify",
+            message_in=1,
+        )
+        for n in range(limits.BUDGETS_PER_TENANT_MAX + 1)
+    ]
+    controller.put_tenant(ClusterImage(), "t", quotas=model.TenantQuotas(), budgets=budgets)
 
 
 def reach_zone() -> None:

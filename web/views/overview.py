@@ -22,6 +22,7 @@ from web.flows import flows
 from web.groups_now import groups_now
 from web.tenant_access import TenantAccess, in_tenant
 from web.unscripted import first_answer
+from web.views.budgets import reached_now
 
 BUSIEST = 6
 RECENT = 6
@@ -48,6 +49,8 @@ def overview(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         "topic_count": topics.topics(access.tenant).count(),
         "limits": limits_of(access.tenant),
     }
+    if access.may(Permission.BUDGETS_READ):
+        context["spent_budgets"] = reached_now(access.tenant)
     if access.may(Permission.KEYS_READ):
         context["has_key"] = (
             tenants.keys(access.tenant).exclude(public_id__in=own_keys(access.tenant)).exists()

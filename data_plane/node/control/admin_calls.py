@@ -36,8 +36,10 @@ from penstock.contract.errors import (
     OutcomeUnknown as OutcomeUnknownError,
 )
 from penstock.contract.ids import TenantId, TopicId
+from penstock.contract.invariant import InvariantBroken
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access_document import access_list_of
+from penstock.rules.budgets import Budget
 from penstock.rules.domains import locations, most_together
 from penstock.rules.principal_limits import PrincipalLimits
 
@@ -96,6 +98,8 @@ class AdminCalls:
             for row in wanted.principals
         }
 
+        budgets = _budgets(wanted)
+
         def decide() -> Change:
             return tenants.put_tenant(
                 self._view.image,
@@ -104,6 +108,7 @@ class AdminCalls:
                 quotas=quotas,
                 suspended=wanted.suspended,
                 principals=principals,
+                budgets=budgets,
             )
 
         return (await self.carry_out(decide)).SerializeToString()
@@ -440,3 +445,27 @@ def _wanted(topic: pb.CreateTopicRequest, settings: dict[str, TopicSettings]) ->
 
 def _settings(text: str) -> TopicSettings:
     return TopicSettings.from_dict(_object("settings_json", text))
+
+
+def _budgets(wanted: pb.PutTenantRequest) -> list[Budget]:
+    try:
+        return [
+            Budget(
+                budget_id=row.budget_id,
+                name=row.name,
+                period=row.period,
+                amount=row.amount,
+                unit=row.unit,
+                policy=row.policy,
+                slow_bytes_per_s=row.slow_bytes_per_s,
+                topic=row.topic,
+                principal=row.principal,
+                byte_in=row.byte_in,
+                message_in=row.message_in,
+                byte_out=row.byte_out,
+                message_out=row.message_out,
+            )
+            for row in wanted.budgets
+        ]
+    except InvariantBroken as broken:
+        raise CallFailed(ErrorCode.INVALID_REQUEST, f"budgets: {broken}") from None

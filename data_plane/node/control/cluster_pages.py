@@ -15,6 +15,7 @@ from data_plane.node.ports import CallFailed
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId, TopicId
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.budgets import budgets_digest
 
 PAGE_ITEMS = 500
 """A few ms of one turn. The partitions of one topic stay together, so a page may hold those of one topic more."""
@@ -83,6 +84,7 @@ def _add_tenant(response: pb.DescribeClusterResponse, image: ClusterImage, tenan
         access_list_generation=0 if rules is None else rules.generation,
         access_list_digest="" if rules is None else rules.digest,
         principal_limits_digest=record.principals_digest,
+        budgets_digest=budgets_digest(record.budgets),
     )
     return 1 + len(record.principals) // _PRINCIPALS_AN_ITEM
 

@@ -4,6 +4,7 @@ A limit has a pace of its own: one of what a tenant produces, one of what it con
 counts is bytes, or thousandths of a request: a broker's floor may be less than one a second.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from data_plane.leases.holder import LeaseHolder
@@ -71,7 +72,15 @@ class _Paced:
 class Pacing:
     """By the image and the leases of this broker. `begun` says that a pace is used which was not looked at before."""
 
-    def __init__(self, image: ClusterImage, broker: BrokerId, holder: LeaseHolder) -> None:
+    def __init__(
+        self,
+        image: ClusterImage,
+        broker: BrokerId,
+        holder: LeaseHolder,
+        slowed: Callable[[TenantId], int],
+    ) -> None:
+        """`slowed`: the produce rate that the tenant's budgets leave it now, 0 = they leave it as it is."""
+        self._slowed = slowed
         self._image, self._broker, self._holder = image, broker, holder
         self._paces: dict[LimitKey, _Paced] = {}
         self._active: dict[LimitKey, None] = {}
@@ -168,6 +177,9 @@ class Pacing:
         if known is None:
             return 0
         rate = _rate(known.quotas, key.name)
+        if known.budgets and key.name == PRODUCE_RATE:
+            slowed = self._slowed(key.tenant)
+            rate = min(rate or slowed, slowed) if slowed else rate
         if not key.principal:
             return rate
         limits = known.limits_of(key.principal)

@@ -34,11 +34,12 @@ class Leasing:
         view: MetadataView,
         registration: Registration,
         seated: Callable[[], bool],
+        slowed: Callable[[TenantId], int],
     ) -> None:
         config, self._clock = environment.config, environment.clock
         terms = terms_of(config.timings.session_ttl_ms)
         holder = LeaseHolder(config.broker_id, terms)
-        self.pacing = Pacing(view.image, config.broker_id, holder)
+        self.pacing = Pacing(view.image, config.broker_id, holder, slowed)
         self.office = LeaseOffice(
             view, self._clock, terms, self.pacing, seated=seated, confident=registration.confident
         )

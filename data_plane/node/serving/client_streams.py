@@ -7,6 +7,7 @@ from data_plane.metering.increments import FETCH, PRODUCE
 from data_plane.node.admission.fairness import Fairness
 from data_plane.node.admission.gate import Gate
 from data_plane.node.environment import Environment
+from data_plane.node.leasing.key_budgets import KeyBudgets
 from data_plane.node.leasing.pacing import CONSUME_RATE, PRODUCE_RATE
 from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.membership.metadata_view import MetadataView
@@ -35,6 +36,7 @@ class ClientStreams:
         own_pace: Callable[[TenantId, str, str], Pace | None],
         requests: RequestTurns,
         storage_refusal: Callable[[TenantId], str],
+        budgets: Callable[[TenantId, str], KeyBudgets],
         replicas: ReplicaSet,
         disk_space: DiskSpace,
         committer: Committer,
@@ -43,7 +45,8 @@ class ClientStreams:
         reading: Callable[[], bool],
     ) -> None:
         """`pace`: of a limit now. `own_pace`: of the limit of that name which the principal of a tenant's key has to
-        itself, None = it has none. `storage_refusal`: why a tenant may store no more, empty if it may.
+        itself, None = it has none. `storage_refusal`: why a tenant may store no more, empty if it may. `budgets`: as
+        they concern a key of the tenant.
         `writing` and `reading`: may this broker do so by what it knows of the metadata?"""
         self._config, self._disk, self._clock = environment.config, environment.disk, environment.clock
         self._rng, self._stats, self._begin_turn = environment.rng, environment.stats, environment.begin_turn
@@ -52,7 +55,7 @@ class ClientStreams:
         self._committer, self._metering = committer, metering
         self._writing, self._reading = writing, reading
         self._pace, self._requests, self._storage_refusal = pace, requests, storage_refusal
-        self._own_pace = own_pace
+        self._own_pace, self._budgets = own_pace, budgets
         self._consumers: dict[ConsumeStream, None] = {}
 
     def recheck(self) -> None:
@@ -79,6 +82,7 @@ class ClientStreams:
             own_pace=lambda: self._own_pace(principal.tenant, principal.key_id, PRODUCE_RATE),
             requests=self._requests.of(principal.tenant, principal.key_id),
             storage_refusal=lambda: self._storage_refusal(principal.tenant),
+            budgets=self._budgets(principal.tenant, principal.key_id),
             tally=tally,
             turns=self._fairness.of(principal.tenant),
         )
@@ -105,6 +109,7 @@ class ClientStreams:
             own_pace=lambda: self._own_pace(principal.tenant, principal.key_id, CONSUME_RATE),
             requests=self._requests.of(principal.tenant, principal.key_id),
             metering=self._metering,
+            budgets=self._budgets(principal.tenant, principal.key_id),
             tally=tally,
             turns=self._fairness.of(principal.tenant),
             begin_turn=self._begin_turn,

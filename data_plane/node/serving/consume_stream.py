@@ -15,6 +15,7 @@ from data_plane.node.admission.fairness import TenantTurns
 from data_plane.node.admission.gate import Gate
 from data_plane.node.config import NodeConfig
 from data_plane.node.frame_heads import read_head, require_few, require_read
+from data_plane.node.leasing.key_budgets import KeyBudgets
 from data_plane.node.metering.metering import Metering
 from data_plane.node.ports import Clock, Connection
 from data_plane.node.replicas.cold_reads import read_cold
@@ -78,11 +79,13 @@ class ConsumeStream:
         own_pace: Callable[[], Pace | None],
         requests: KeyRequests,
         metering: Metering,
+        budgets: KeyBudgets,
         tally: RequestTally,
         turns: TenantTurns,
         begin_turn: Callable[[], Turn],
     ) -> None:
         self._begin_turn = begin_turn
+        self._budgets = budgets
         self._metering, self._tally, self._turns, self._requests = metering, tally, turns, requests
         self._connection, self._principal, self._gate = connection, principal, gate
         self._find, self._disk, self._config, self._stats = find, disk, config, stats
@@ -124,6 +127,7 @@ class ConsumeStream:
                 continue
             try:
                 self._gate.authorize(self._principal, Operation.CONSUME, opened.replica.topic)
+                self._check_budgets(opened.replica)
             except PenstockError as refusal:
                 self._close(opened.handle)
                 self._refuse(opened.handle, opened.generation, refusal)
@@ -181,6 +185,8 @@ class ConsumeStream:
             messages, size = opened.pushed.returned(credit.credit_bytes)
             if size:
                 self._metering.delivered(opened.replica, opened.group, self._principal.number, messages, size)
+                if self._budgets.any and opened.replica.topic.metered:
+                    self._budgets.delivered(opened.replica.topic.name, messages, size)
             opened.credit = min(opened.credit + credit.credit_bytes, limits.FETCH_CREDIT_BYTES_MAX)
             self._ready[credit.handle] = None
 
@@ -199,6 +205,7 @@ class ConsumeStream:
                     self._principal, Operation.CONSUME, wanted.topic_id, wanted.partition
                 )
             self._gate.authorize(self._principal, Operation.CONSUME, replica.topic)
+            self._check_budgets(replica)
             right = right_to_read(replica, wanted.leader_epoch, from_follower=wanted.from_follower)
             if wanted.offset < 0:
                 raise errors.InvalidRequest(f"{replica.name}: offset {wanted.offset} is negative")
@@ -217,6 +224,14 @@ class ConsumeStream:
         replica.on_commit[self] = self._committed
         replica.on_role[self] = self._role_changed
         self._ready[wanted.handle] = None
+
+    def _check_budgets(self, replica: Replica) -> None:
+        if not self._budgets.any or not replica.topic.metered:
+            return
+        refusal = self._budgets.read_refusal(replica.topic.name)
+        if refusal is not None:
+            self._stats.limit_refusals.note(self._principal.tenant, refusal.limit)
+            raise refusal
 
     def _close(self, handle: int) -> None:
         opened = self._opened.pop(handle, None)

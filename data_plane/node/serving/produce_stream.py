@@ -14,6 +14,7 @@ from data_plane.node.admission.fairness import TenantTurns
 from data_plane.node.admission.gate import Gate
 from data_plane.node.frame_heads import read_head, require_few, require_read
 from data_plane.node.groups.group_coordinators import GROUPS_TOPIC
+from data_plane.node.leasing.key_budgets import KeyBudgets
 from data_plane.node.leasing.pacing import PRODUCE_RATE
 from data_plane.node.limit_refusals import of_whom
 from data_plane.node.ports import Clock, Connection, ConnectionLost, Rng
@@ -114,17 +115,18 @@ class ProduceStream:
         own_pace: Callable[[], Pace | None],
         requests: KeyRequests,
         storage_refusal: Callable[[], str],
+        budgets: KeyBudgets,
         tally: RequestTally,
         turns: TenantTurns,
     ) -> None:
-        self._tally, self._turns, self._requests = tally, turns, requests
+        self._tally, self._turns, self._requests, self._budgets = tally, turns, requests, budgets
         self._connection, self._principal, self._gate = connection, principal, gate
         self._find, self._committer, self._stats = find, committer, stats
         self._clock, self._rng = clock, rng
         self._refuses_writes, self._confident, self._pace = refuses_writes, confident, pace
         self._storage_refusal, self._own_pace = storage_refusal, own_pace
-        self._full_until_ms: dict[TopicPartition, float] = {}
-        """Until what this stream refused last because of storage may be back."""
+        self._full_until_ms: dict[TopicPartition, tuple[float, str]] = {}
+        """Until what this stream refused last because of storage or a budget may be back, and by which limit."""
         self._own_delayed: deque[_OwnDelayed] = deque()
         """By the principal's own rate. Behind it, and not before, a batch enters its tenant's pace."""
         self._delayed: deque[_Delayed] = deque()
@@ -214,8 +216,9 @@ class ProduceStream:
             self._stats.produce_refusals += 1
             self._refused += not refusal.retriable
             retry_after_ms = _SOON_MS if self._is_behind(wanted) else 0
-            if isinstance(refusal, errors.Throttled):
+            if refusal.limit:
                 self._stats.limit_refusals.note(self._principal.tenant, refusal.limit)
+            if isinstance(refusal, errors.Throttled):
                 retry_after_ms = refusal.retry_after_s * 1000
             answer(ProduceOutcome(error=refusal.code, message=refusal.message, retry_after_ms=retry_after_ms))
 
@@ -418,6 +421,9 @@ class ProduceStream:
             )
         if replica.topic.metered:
             self._check_storage(replica, header, wanted.leader_epoch)
+        counted = replica.topic.metered and self._budgets.any and not replica.has_already(header)
+        if counted:
+            self._check_budgets(replica, header, wanted)
         try:
             replica.produce(
                 batch,
@@ -427,6 +433,8 @@ class ProduceStream:
                 principal=self._principal.number,
                 answer=answer,
             )
+            if counted:
+                self._budgets.produced(replica.topic.name, header.record_count, wanted.size)
         except InvariantBroken as broken:
             replica.stop(str(broken))
             raise errors.InternalError(f"{replica.name}: {broken}") from broken
@@ -434,30 +442,41 @@ class ProduceStream:
             replica.stop(str(fault))
             raise errors.InternalError(f"{replica.name}: the disk failed") from fault
 
+    def _check_budgets(self, replica: Replica, header: BatchHeader, wanted: pb.ProduceBatch) -> None:
+        """Refuse what is above a budget of the tenant."""
+        refusal = self._budgets.refusal(replica.topic.name, header.record_count, wanted.size)
+        if refusal is not None:
+            replica.leadership(wanted.leader_epoch)
+            if isinstance(refusal, errors.Throttled) and header.producer_id == NO_PRODUCER_ID:
+                until_ms = self._clock.monotonic_ms() + refusal.retry_after_s * 1000
+                self._full_until_ms[replica.where] = (until_ms, refusal.limit)
+            raise refusal
+
     def _check_storage(self, replica: Replica, header: BatchHeader, claimed_epoch: int) -> None:
         """Refuse what would be appended while the tenant's storage is full. A batch that is in the log already is
         answered as ever.
         """
         full, now_ms = self._storage_refusal(), self._clock.monotonic_ms()
-        wait_ms = float(RETRY_MS)
+        wait_ms, limit = float(RETRY_MS), STORAGE_BYTES_MAX
         numbered = header.producer_id != NO_PRODUCER_ID
         if not full:
             # What has no number would slip in before the batch that was refused and comes back then.
             if numbered or not self._full_until_ms:
                 return
-            wait_ms = self._full_until_ms.get(replica.where, now_ms) - now_ms
+            until_ms, limit = self._full_until_ms.get(replica.where, (now_ms, limit))
+            wait_ms = until_ms - now_ms
             if wait_ms <= 0:
                 self._full_until_ms.pop(replica.where, None)
                 return
-            full = f"{STORAGE_BYTES_MAX} was reached just now, what was refused comes first; clears in {wait_ms:.0f} ms"
+            full = f"{limit} was reached just now, what was refused comes first; clears in {wait_ms:.0f} ms"
         replica.leadership(claimed_epoch)
         if replica.has_already(header):
             return
         if not numbered:
-            self._full_until_ms[replica.where] = now_ms + wait_ms
+            self._full_until_ms[replica.where] = (now_ms + wait_ms, limit)
         raise errors.Throttled(
             f"{replica.name}: {full}",
-            limit=STORAGE_BYTES_MAX,
+            limit=limit,
             retry_after_s=max(1, math.ceil(wait_ms / 1000)),
         )
 

@@ -9,6 +9,7 @@ from data_plane.node.admission.gate import Gate
 from data_plane.node.environment import Environment
 from data_plane.node.groups.wing import Groups
 from data_plane.node.integrity.wing import Integrity
+from data_plane.node.leasing.key_budgets import KeyBudgets
 from data_plane.node.log_directory.disk_space import DiskSpace
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.metering.metering import Metering
@@ -40,6 +41,7 @@ class Serving:
         pace: Callable[[LimitKey], Pace | None],
         own_pace: Callable[[TenantId, str, str], Pace | None],
         storage_refusal: Callable[[TenantId], str],
+        budgets: Callable[[TenantId, str], KeyBudgets],
         replicas: ReplicaSet,
         disk_space: DiskSpace,
         committer: Committer,
@@ -52,7 +54,8 @@ class Serving:
         confident: Callable[[], bool],
     ) -> None:
         """`pace`: of a limit now. `own_pace`: of the limit of that name which the principal of a tenant's key has to
-        itself, None = it has none. `storage_refusal`: why a tenant may store no more, empty if it may.
+        itself, None = it has none. `storage_refusal`: why a tenant may store no more, empty if it may. `budgets`: as
+        they concern a key of the tenant.
         `writing` and `reading`: may this broker do so by what it knows of the metadata?
         `confident`: was its session confirmed just now?"""
         requests = RequestTurns(pace, own_pace, environment.clock, environment.stats)
@@ -65,6 +68,7 @@ class Serving:
             own_pace=own_pace,
             requests=requests,
             storage_refusal=storage_refusal,
+            budgets=budgets,
             replicas=replicas,
             disk_space=disk_space,
             committer=committer,

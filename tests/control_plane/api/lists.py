@@ -41,7 +41,7 @@ from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
 from payments.models import Payment, Receivable
 from payments.states import State
-from quotas.models import AccountLimits, PlanVersion
+from quotas.models import AccountLimits, Budget, PlanVersion
 from tenants.models import (
     ApiKey,
     Invitation,
@@ -285,6 +285,13 @@ def account_limits(house: House, said: Cluster, numbers: range) -> None:
         AccountLimits(tenant=house.tenant, account=account, requests_per_s=1)
         for account in ServiceAccount.objects.filter(public_id__in=[f"sa_{n}" for n in numbers])
     )
+
+
+def budgets(house: House, said: Cluster, numbers: range) -> None:
+    rows = [Budget(public_id=f"bud_{n}", name=f"budget-{n}", tenant=house.tenant, amount=1) for n in numbers]
+    for row in rows:
+        row.period, row.measure, row.policy, row.thresholds = "month", "bytes", "notify", [50]
+    Budget.objects.bulk_create(rows)
 
 
 def principal_groups(house: House, said: Cluster, numbers: range) -> None:
@@ -663,6 +670,7 @@ LISTS: Mapping[str, Listed] = {
     "/v1/keys": Listed(fill=keys),
     "/v1/service-accounts": Listed(fill=service_accounts),
     "/v1/service-account-limits": Listed(fill=account_limits),
+    "/v1/budgets": Listed(fill=budgets),
     "/v1/principal-groups": Listed(fill=principal_groups),
     "/v1/acls": Listed(fill=acls),
     "/v1/access/reports": Listed(fill=access_reports),

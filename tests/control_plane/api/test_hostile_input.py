@@ -186,6 +186,13 @@ VALID: dict[str, Any] = {
     "from_at": "2026-01-01T00:00:00Z",
     "until_at": "2999-01-01T00:00:00Z",
     "reference": "bank 1",
+    "period": "month",
+    "measure": "bytes",
+    "amount": 1_000,
+    "policy": "notify",
+    "thresholds": [50, 100],
+    "slow_bytes_per_s": 0,
+    "topic": "",
 }
 """Of every field of every request: a new field without a value here is a failure of the test below."""
 

@@ -60,6 +60,7 @@ NO_LISTS = {
     "/v1/access/who",
     "/v1/acls/{acl}",
     "/v1/principal-groups/{group}",
+    "/v1/budgets/{budget}",
     "/v1/webhooks/{webhook}",
     "/v1/webhooks/{webhook}/attempts",
     "/v1/quotas/preview",

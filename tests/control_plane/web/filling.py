@@ -39,7 +39,7 @@ from penstock.contract import documents
 from penstock.contract.limits import PRINCIPAL_GROUPS_PER_TENANT_MAX
 from penstock.contract.topic_settings import TopicSettings
 from penstock.rules.access_report import LISTS, canonical, digest
-from quotas.models import AccountLimits, Quota
+from quotas.models import AccountLimits, Budget, Quota
 from tenants.models import (
     ApiKey,
     Invitation,
@@ -76,6 +76,7 @@ def fill(tenant: Tenant, owner: Person, numbers: range) -> None:
         _keys(tenant, owner, numbers)
         _access(tenant, numbers)
         _webhooks(tenant, numbers)
+        _budgets(tenant, numbers)
         _people(tenant, owner, numbers)
         _organisations(owner, numbers)
         _tenants(owner, numbers)
@@ -270,6 +271,22 @@ def _history(tenant: Tenant, numbers: range) -> None:
     ServiceAccount.objects.bulk_create(
         ServiceAccount(tenant=tenant, public_id=f"sa_gone_{n}", name=f"gone-{n}", ended_at=BEGINNING)
         for n in numbers
+    )
+
+
+def _budgets(tenant: Tenant, numbers: range) -> None:
+    Budget.objects.bulk_create(
+        Budget(
+            public_id=f"bud_{number}",
+            tenant=tenant,
+            name=f"budget-{number}",
+            period="month",
+            measure="bytes",
+            amount=10**9,
+            thresholds=[50],
+            policy="notify",
+        )
+        for number in numbers
     )
 
 

@@ -22,6 +22,7 @@ from control_plane.topics import actions as topics
 from control_plane.topics import queries as topic_queries
 from control_plane.topics.models import Topic
 from penstock.rules.access import Acl
+from quotas.models import Budget
 from tenants import actions
 from tenants.accounts import actions as accounts
 from tenants.models import (
@@ -130,6 +131,18 @@ def _arguments(house: House, route: str) -> list[str]:
         "factor": "0",
         "acl": AclEntry.objects.get(tenant=house.tenant).public_id,
         "webhook": "whk_nothing",
+        "budget": Budget.objects.get_or_create(
+            tenant=house.tenant,
+            public_id="bud_0",
+            defaults={
+                "name": "b",
+                "period": "day",
+                "measure": "bytes",
+                "amount": 1,
+                "thresholds": [],
+                "policy": "notify",
+            },
+        )[0].public_id,
         "month": "now",
         "form": "csv",
         "account": ServiceAccount.objects.get(tenant=house.tenant).public_id,

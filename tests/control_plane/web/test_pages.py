@@ -69,6 +69,7 @@ ARGUMENTS |= {"partition": "0", "offset": "0"}
 ARGUMENTS |= {"member": "usr_nothing", "invitation": "ivt_nothing"}
 ARGUMENTS |= {"month": "2004-02", "form": "csv"}
 ARGUMENTS |= {"webhook": "whk_nothing"}
+ARGUMENTS |= {"budget": "bud_nothing"}
 ARGUMENTS |= {"acl": "acl_nothing", "account": "sa_nothing", "group": "grp_nothing"}
 ARGUMENTS |= {"version": "1"}
 

@@ -140,7 +140,7 @@ PASSED_ON = {
     internal.TOPIC_DURABILITY,
 }
 """Calls that brokers take from one another too."""
-PEER_STREAMS = [internal.REPLICATE, internal.CONTROL, internal.LEASES, internal.STORAGE]
+PEER_STREAMS = [internal.REPLICATE, internal.CONTROL, internal.LEASES, internal.STORAGE, internal.BUDGETS]
 PEER_CALLS = [internal.HAND_OVER, internal.REPLICA_ENDS, internal.APPEND_USAGE, internal.CUT_PARTITIONS]
 
 

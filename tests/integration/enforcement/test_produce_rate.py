@@ -13,10 +13,11 @@ import pytest
 
 from data_plane.throttling.pacing import BURST_MS
 from penstock import Client
-from penstock.contract.errors import ErrorCode
+from penstock.contract.errors import ErrorCode, LimitExceeded
+from penstock.rules.budgets import MONTH, PARTS, REFUSE_PRODUCE, Budget
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.raw_wire import ProduceWire, batch_of
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -212,3 +213,47 @@ def test_a_batch_whose_turn_is_too_far_away_is_refused_with_when_to_come_back(
         assert f"clears in {refused.retry_after_ms} ms" in refused.message
         time.sleep(refused.retry_after_ms / 1000)
         assert wire.produce(topic_id, 0, batch).error == ErrorCode.OK, "the stream goes on"
+
+
+def test_a_budget_stops_its_tenant_at_three_brokers_and_a_higher_amount_lets_it_go_on(
+    cluster: Brokers, tenant: Tenant
+) -> None:
+    """How exactly it stops is shown on a clock of its own (tests/unit/leases, tests/simulation), and measured by
+    `make bench`."""
+    cluster.create_topic(tenant, "budgeted", 3, assignments=PLACES)
+
+    def give(amount: int) -> None:
+        budget = Budget(
+            budget_id="bud_1",
+            name="prod",
+            period=MONTH,
+            amount=amount,
+            unit="messages",
+            policy=REFUSE_PRODUCE,
+            message_in=PARTS,
+        )
+        cluster.admin.wait_until_seen(cluster.admin.put_tenant(tenant.name, budgets=[budget]))
+
+    give(300)
+    acknowledged = 0
+    try:
+        with cluster.client(tenant) as client, client.producer(linger_ms=0) as producer:
+            said = ""
+
+            def refused() -> bool:
+                nonlocal acknowledged, said
+                for partition in range(3):
+                    try:
+                        producer.send("budgeted", b"x", partition=partition).result(PATIENCE_S)
+                        acknowledged += 1
+                    except LimitExceeded as refusal:
+                        said = refusal.message
+                return bool(said)
+
+            wait_until("the budget stops the tenant", refused)
+            assert "budget 'prod'" in said and "raises it" in said
+            assert 200 < acknowledged <= 303
+            give(10_000)
+            producer.send("budgeted", b"raised", partition=0).result(PATIENCE_S)
+    finally:
+        cluster.admin.put_tenant(tenant.name, produce_bytes_per_s=0)

@@ -15,6 +15,7 @@ BETWEEN_BROKERS = {
     methods.CONTROL,
     methods.LEASES,
     methods.STORAGE,
+    methods.BUDGETS,
     methods.REPLICA_ENDS,
     methods.HAND_OVER,
     methods.APPEND_USAGE,

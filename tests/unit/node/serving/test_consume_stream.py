@@ -20,6 +20,7 @@ from penstock.contract.errors import CorruptLog
 from penstock.contract.frames import unpack_frame
 from penstock.contract.ids import TenantId
 from penstock.contract.v1 import log_pb2 as pb
+from tests.unit.node.no_budgets import no_budgets
 from tests.unit.node.storage import CONFIG
 
 BAD_OFFSET, END = 0, 5
@@ -75,6 +76,7 @@ def test_a_read_that_fails_after_the_client_went_elsewhere_ends_nothing() -> Non
         stream = ConsumeStream(
             cast(Any, None), cast(Any, None), anything, lambda where: anything, anything, CONFIG, clock, NodeStats(),
             confident=lambda: True, pace=lambda: None, own_pace=lambda: None, metering=anything,
+            budgets=no_budgets(),
             tally=RequestTally(TenantId("t"), FETCH),
             turns=anything, requests=anything, begin_turn=lambda: Turn(clock, SystemRng()),
         )  # fmt: skip
@@ -127,6 +129,7 @@ def test_partitions_behind_many_that_have_no_credit_are_read(monkeypatch: pytest
         stream = ConsumeStream(
             anything, anything, anything, lambda where: partitions[where.partition], anything, CONFIG, clock,
             NodeStats(), confident=lambda: True, pace=lambda: None, own_pace=lambda: None, metering=anything,
+            budgets=no_budgets(),
             tally=RequestTally(TenantId("t"), FETCH), turns=anything, requests=anything,
             begin_turn=lambda: Turn(clock, SystemRng()),
         )  # fmt: skip

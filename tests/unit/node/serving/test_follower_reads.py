@@ -25,6 +25,7 @@ from penstock.contract.ids import TenantId
 from penstock.contract.v1 import log_pb2 as pb
 from tests.unit.log.batches import made_batch
 from tests.unit.log.miniature import Miniature
+from tests.unit.node.no_budgets import no_budgets
 from tests.unit.node.replicas.test_follower_stream import FOLLOWER, ME, OTHER, led
 from tests.unit.node.storage import CONFIG
 
@@ -62,6 +63,7 @@ class Reader:
         self.stream = ConsumeStream(
             anything, anything, anything, lambda where: replica, anything, CONFIG, clock, self.stats,
             confident=lambda: True, pace=lambda: None, own_pace=lambda: None, metering=anything,
+            budgets=no_budgets(),
             tally=RequestTally(TenantId("t"), FETCH),
             turns=anything, requests=anything, begin_turn=lambda: Turn(clock, SystemRng()),
         )  # fmt: skip

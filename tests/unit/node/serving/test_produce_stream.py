@@ -29,6 +29,7 @@ from penstock.contract.topic_settings import TopicSettings
 from penstock.contract.v1 import log_pb2 as pb
 from tests.unit.authz.setup import ACME, NOW_MS, Tenants, key_number
 from tests.unit.log.miniature import Miniature
+from tests.unit.node.no_budgets import no_budgets
 from tests.unit.node.storage import committer_of
 
 BATCHES = 12
@@ -135,6 +136,7 @@ def stream_of(
             requests or RequestTurns(lambda limit: None, lambda tenant, key_id, name: None, slow, slow.stats)
         ).of(ACME, "k"),
         storage_refusal=storage,
+        budgets=no_budgets(),
         tally=RequestTally(ACME, PRODUCE),
         turns=turns or Fairness(slow, slow.stats).of(ACME),
     )

@@ -29,6 +29,7 @@ from penstock.contract.ids import TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 from tests.unit.authz.setup import ACME, key_number
 from tests.unit.log.miniature import Miniature
+from tests.unit.node.no_budgets import no_budgets
 from tests.unit.node.serving.test_produce_stream import TOPIC_ID, Slow, frame, stream_of
 from tests.unit.node.storage import CONFIG, committer_of
 
@@ -135,6 +136,7 @@ class Broker:
         await ConsumeStream(
             connection, self.slow.tenants.enter(key_number(1)), self.slow.gate, self._find, anything, CONFIG, self,
             self.slow.stats, confident=lambda: True, pace=lambda: None, own_pace=lambda: None, metering=anything,
+            budgets=no_budgets(),
             tally=RequestTally(ACME, FETCH), turns=cast(TenantTurns, AtOnce()), requests=self._requests.of(ACME, "k"),
             begin_turn=lambda: Turn(self, SystemRng()),
         ).serve()  # fmt: skip

@@ -1,0 +1,112 @@
+"""What the budgets of a tenant say to the streams of one of its keys."""
+
+import math
+
+from data_plane.leases.budget_holder import REPORT_MS, BudgetHolder, Verdict
+from data_plane.metadata.budget_use import BudgetKey
+from data_plane.metadata.image import ClusterImage
+from data_plane.node.leasing.budget_keeper import BudgetKeeper
+from data_plane.node.ports import Clock
+from penstock.contract.errors import LimitExceeded, PenstockError, Throttled
+from penstock.contract.ids import TenantId
+from penstock.rules.budgets import BUDGET, DAY, REFUSE, Budget
+from penstock.rules.timestamps import moment_of
+
+RETRY_S = math.ceil(REPORT_MS / 1000)
+"""After which a batch that waits for an answer is worth another try."""
+ENDED_MS = 253_402_300_800_000
+"""The calendar ends here."""
+
+
+class KeyBudgets:
+    """Of one key. A tenant without budgets costs one look."""
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        holder: BudgetHolder,
+        keeper: BudgetKeeper,
+        clock: Clock,
+        tenant: TenantId,
+        key_id: str,
+    ) -> None:
+        self._image, self._holder, self._keeper, self._clock = image, holder, keeper, clock
+        self._tenant, self._key_id = tenant, key_id
+
+    @property
+    def any(self) -> bool:
+        """Whether the tenant has a budget."""
+        return bool(self._image.budgets_of(self._tenant))
+
+    def refusal(self, topic: str, messages: int, size: int) -> PenstockError | None:
+        """Why a batch may not be appended now; None: it may."""
+        now_ms = self._clock.monotonic_ms()
+        for budget in self._of(topic):
+            if not budget.refuses:
+                continue
+            key = BudgetKey(self._tenant, budget.budget_id)
+            wall_ms = self._clock.now_ms()
+            verdict = self._holder.verdict(key, budget, budget.produced(messages, size), now_ms, wall_ms)
+            if verdict is Verdict.OPEN:
+                continue
+            self._keeper.used()
+            if verdict is Verdict.SPENT:
+                return LimitExceeded(self._spent(budget), limit=BUDGET)
+            return Throttled(
+                f"budget {budget.name!r}: this broker waits for its next part of what is left of"
+                f" {budget.amount} {budget.unit}; clears when the controller answers, usually within a second",
+                limit=BUDGET,
+                retry_after_s=RETRY_S,
+            )
+        return None
+
+    def read_refusal(self, topic: str) -> PenstockError | None:
+        """Why the topic may not be read now; None: it may."""
+        for budget in self._of(topic):
+            if budget.policy == REFUSE and self._holder.is_spent(
+                BudgetKey(self._tenant, budget.budget_id),
+                budget,
+                self._clock.monotonic_ms(),
+                self._clock.now_ms(),
+            ):
+                return LimitExceeded(self._spent(budget), limit=BUDGET)
+        return None
+
+    def produced(self, topic: str, messages: int, size: int) -> None:
+        """A batch was appended."""
+        for budget in self._of(topic):
+            self._use(budget, budget.produced(messages, size))
+
+    def delivered(self, topic: str, messages: int, size: int) -> None:
+        """A consumer has taken messages."""
+        for budget in self._of(topic):
+            self._use(budget, budget.delivered(messages, size))
+
+    def _use(self, budget: Budget, parts: int) -> None:
+        if parts:
+            self._holder.use(BudgetKey(self._tenant, budget.budget_id), parts, self._clock.monotonic_ms())
+            self._keeper.used()
+
+    def _of(self, topic: str) -> list[Budget]:
+        budgets = self._image.budgets_of(self._tenant)
+        if not budgets:
+            return []
+        key = self._image.keys.get(self._key_id)
+        owner = "" if key is None else key.owner
+        return [budget for budget in budgets if budget.counts(topic, owner)]
+
+    def _spent(self, budget: Budget) -> str:
+        use = self._image.budget_use_of(BudgetKey(self._tenant, budget.budget_id))
+        used = budget.amount if use is None else min(use.used, use.granted)
+        ends_ms = ENDED_MS - 1 if use is None else min(use.ends_ms, ENDED_MS - 1)
+        whose = "".join(
+            f" of {what} {which}"
+            for what, which in (("topic", budget.topic), ("principal", budget.principal))
+            if which
+        )
+        of = "today" if budget.period == DAY else "this month"
+        return (
+            f"budget {budget.name!r}{whose}: {used} of {budget.amount} {budget.unit} are used {of}; clears at"
+            f" {moment_of(ends_ms):%Y-%m-%dT%H:%M:%SZ}, or within seconds once a person of the tenant who is owner,"
+            " admin or billing raises it"
+        )

@@ -1,0 +1,161 @@
+"""Makes, changes and removes budgets. Brokers get them with the tenant."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import transaction
+
+from control_plane.audit import actions as audit
+from control_plane.audit.actor import Actor
+from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded
+from penstock.contract.limits import (
+    BUDGETS_PER_TENANT_MAX,
+    KEY_NAME_LENGTH_MAX,
+    PRODUCE_BYTES_PER_S_MAX,
+)
+from penstock.rules.budgets import AMOUNT_MAX, COST, MEASURES, PERIODS, POLICIES, SLOW
+from penstock.rules.names import check_display_name, check_topic_name
+from quotas import budget_queries as queries
+from quotas.budget_queries import Rates
+from quotas.models import Budget
+from tenants import actions as tenants
+from tenants import queries as tenant_queries
+from tenants.models import Tenant
+
+THRESHOLDS = (50, 80, 100)
+THRESHOLDS_MAX = 10
+PERCENT_MAX = 1_000
+CHANGEABLE = ("name", "amount", "thresholds", "policy", "slow_bytes_per_s")
+
+
+def create(
+    actor: Actor,
+    tenant: Tenant,
+    rates: Rates,
+    *,
+    name: str,
+    period: str,
+    measure: str,
+    amount: int,
+    policy: str,
+    thresholds: Sequence[int] = THRESHOLDS,
+    slow_bytes_per_s: int = 0,
+    topic: str = "",
+    service_account: str = "",
+) -> tuple[Tenant, Budget]:
+    """Counting begins now, with nothing. The tenant as it is delivered, and the budget.
+
+    Raises `InvalidRequest`, `AlreadyExists` (the name), `LimitExceeded`, `NotFound` (the service account).
+    """
+    tenants.check_not_the_service(tenant)
+    if period not in PERIODS or measure not in MEASURES:
+        raise InvalidRequest(f"period is one of {', '.join(PERIODS)}, and measure of {', '.join(MEASURES)}")
+    if topic:
+        check_topic_name(tenant.public_id, topic)
+    with transaction.atomic():
+        locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        account = tenant_queries.service_account(locked, service_account) if service_account else None
+        if measure == COST and rates(locked) is None:
+            raise InvalidRequest("measure: the tenant has no price book yet, so nothing has a cost")
+        row = Budget(
+            tenant=locked,
+            name=name,
+            period=period,
+            measure=measure,
+            amount=amount,
+            thresholds=sorted(set(thresholds)),
+            policy=policy,
+            slow_bytes_per_s=slow_bytes_per_s,
+            topic=topic,
+            account=account,
+        )
+        _check(row)
+        if queries.budgets(locked).count() >= BUDGETS_PER_TENANT_MAX:
+            raise LimitExceeded(
+                f"{BUDGETS_PER_TENANT_MAX} budgets of the tenant, and no more may be: each message counts against all"
+                " of them; remove one first",
+                limit="BUDGETS_PER_TENANT_MAX",
+            )
+        row.save()
+        _record(actor, locked, "budget.create", row, None, described(row))
+        return tenants.touch_tenant(actor, locked), row
+
+
+def change(actor: Actor, tenant: Tenant, public_id: str, given: Mapping[str, Any]) -> tuple[Tenant, Budget]:
+    """Change what is given, of CHANGEABLE. Raises `InvalidRequest`, `AlreadyExists`, `NotFound`."""
+    with transaction.atomic():
+        locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        row = queries.budget(locked, public_id)
+        before = described(row)
+        for name in CHANGEABLE:
+            if name in given:
+                setattr(row, name, given[name])
+        row.thresholds = sorted(set(row.thresholds))
+        _check(row)
+        after = described(row)
+        if after == before:
+            return locked, row
+        if (row.amount, row.thresholds) != (before["amount"], before["thresholds"]):
+            # What was said was said of another amount.
+            row.noted_percent = 0
+        row.save()
+        _record(actor, locked, "budget.change", row, before, after)
+        return tenants.touch_tenant(actor, locked), row
+
+
+def remove(actor: Actor, tenant: Tenant, public_id: str) -> Tenant:
+    """What it counted is gone with it. The tenant as it is delivered. Raises `NotFound`."""
+    with transaction.atomic():
+        locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        row = queries.budget(locked, public_id)
+        _record(actor, locked, "budget.remove", row, described(row), None)
+        row.delete()
+        return tenants.touch_tenant(actor, locked)
+
+
+def described(row: Budget) -> dict[str, Any]:
+    """For the audit log."""
+    return {
+        "name": row.name,
+        "period": row.period,
+        "measure": row.measure,
+        "amount": row.amount,
+        "thresholds": row.thresholds,
+        "policy": row.policy,
+        "slow_bytes_per_s": row.slow_bytes_per_s,
+        "topic": row.topic,
+        "service_account": None if row.account is None else row.account.public_id,
+    }
+
+
+def _check(row: Budget) -> None:
+    check_display_name("name", row.name, KEY_NAME_LENGTH_MAX)
+    if not 1 <= row.amount <= AMOUNT_MAX:
+        raise InvalidRequest(f"amount: {row.amount} is not within 1 to {AMOUNT_MAX}")
+    if len(row.thresholds) > THRESHOLDS_MAX or any(not 1 <= one <= PERCENT_MAX for one in row.thresholds):
+        raise InvalidRequest(f"thresholds: at most {THRESHOLDS_MAX}, each within 1 to {PERCENT_MAX} percent")
+    if row.policy not in POLICIES:
+        raise InvalidRequest(f"policy: one of {', '.join(POLICIES)} required")
+    if not 0 <= row.slow_bytes_per_s <= PRODUCE_BYTES_PER_S_MAX:
+        raise InvalidRequest(
+            f"slow_bytes_per_s: {row.slow_bytes_per_s} is not within 0 to {PRODUCE_BYTES_PER_S_MAX}"
+        )
+    if (row.policy == SLOW) != bool(row.slow_bytes_per_s):
+        raise InvalidRequest("slow_bytes_per_s: it goes with the policy slow, and the policy needs it")
+    if row.policy == SLOW and (row.topic or row.account):
+        raise InvalidRequest("policy: slow is of the whole tenant; a budget of a topic or account may refuse")
+    if Budget.objects.filter(tenant=row.tenant, name=row.name).exclude(pk=row.pk).exists():
+        raise AlreadyExists(f"budget {row.name!r} exists")
+
+
+def _record(
+    actor: Actor,
+    tenant: Tenant,
+    action: str,
+    row: Budget,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+) -> None:
+    audit.record(
+        actor, tenant=tenant.public_id, action=action, object_id=row.public_id, before=before, after=after
+    )

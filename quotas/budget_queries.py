@@ -1,0 +1,115 @@
+"""Reads budgets, as people set them and as brokers get them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from django.db.models import Q, QuerySet
+
+from control_plane.brokers.view import BudgetUseSeen
+from penstock.contract.errors import NotFound
+from penstock.rules.access import ACCOUNT_KIND
+from penstock.rules.budgets import BYTES, COST, MESSAGES, PARTS
+from penstock.rules.budgets import Budget as BrokersBudget
+from quotas.models import Budget
+from tenants.models import Tenant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitRates:
+    """What a produced byte and message cost by the tenant's price book, in parts of a micro-unit, and the currency."""
+
+    currency: str
+    byte_in: int
+    message_in: int
+
+
+Rates = Callable[[Tenant], UnitRates | None]
+"""None: the tenant has no price book."""
+
+
+def budgets(tenant: Tenant) -> QuerySet[Budget]:
+    return _present().filter(tenant=tenant)
+
+
+def budget(tenant: Tenant, public_id: str) -> Budget:
+    """Raises `NotFound`."""
+    found = budgets(tenant).filter(public_id=public_id).first()
+    if found is None:
+        raise NotFound(f"budget {public_id[:63]!r} does not exist")
+    return found
+
+
+def all_budgets() -> QuerySet[Budget]:
+    """Of every tenant, by tenant."""
+    return _present().order_by("tenant_id", "pk")
+
+
+def any_budget() -> QuerySet[Budget]:
+    return Budget.objects.all()
+
+
+def on_brokers(tenant: Tenant, rates: Rates) -> list[BrokersBudget]:
+    """As brokers get them. One by cost is left out while there are no prices."""
+    return as_sent(tenant, budgets(tenant), rates)
+
+
+def as_sent(tenant: Tenant, rows: Iterable[Budget], rates: Rates) -> list[BrokersBudget]:
+    prices: UnitRates | None = None
+    asked = False
+    found = []
+    for row in rows:
+        unit, byte_in, message_in = (
+            row.measure,
+            PARTS * (row.measure == BYTES),
+            PARTS * (row.measure == MESSAGES),
+        )
+        if row.measure == COST:
+            if not asked:
+                prices, asked = rates(tenant), True
+            if prices is None:
+                continue
+            unit, byte_in, message_in = unit_of(prices.currency), prices.byte_in, prices.message_in
+        found.append(
+            BrokersBudget(
+                budget_id=row.public_id,
+                name=row.name,
+                period=row.period,
+                amount=row.amount,
+                unit=unit,
+                policy=row.policy,
+                slow_bytes_per_s=row.slow_bytes_per_s,
+                topic=row.topic,
+                principal="" if row.account is None else f"{ACCOUNT_KIND}{row.account.public_id}",
+                byte_in=byte_in,
+                message_in=message_in,
+            )
+        )
+    return found
+
+
+def unit_of(currency: str) -> str:
+    """As people read it in an error."""
+    return f"micro-{currency}"
+
+
+def by_tenant(rates: Rates) -> dict[str, list[BrokersBudget]]:
+    """Of every tenant that has some, as brokers get them, by public id."""
+    rows: dict[str, tuple[Tenant, list[Budget]]] = {}
+    for row in all_budgets():
+        rows.setdefault(row.tenant.public_id, (row.tenant, []))[1].append(row)
+    return {public_id: as_sent(tenant, found, rates) for public_id, (tenant, found) in rows.items()}
+
+
+def used_of(row: Budget, uses: Mapping[tuple[str, str], BudgetUseSeen] | None, now_ms: int) -> int | None:
+    """In the present period, as brokers say it; None: they do not say it."""
+    if uses is None:
+        return None
+    found = uses.get((row.tenant.public_id, row.public_id))
+    return 0 if found is None or found.ends_ms <= now_ms else found.used
+
+
+def _present() -> QuerySet[Budget]:
+    """A service account that has ended sends nothing, and what it had no one raises."""
+    return Budget.objects.filter(Q(account=None) | Q(account__ended_at=None)).select_related(
+        "tenant", "account"
+    )

@@ -1,0 +1,189 @@
+"""Budgets of a tenant: made, changed and removed by those who may, sent to brokers, and said at thresholds."""
+
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from billing.price_actions import publish_first_price_book
+from billing.unit_rates import unit_rates
+from control_plane.access import list_actions
+from control_plane.audit.models import AuditEntry
+from control_plane.brokers.view import BudgetUseSeen
+from control_plane.mail.models import Mail
+from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
+from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.limits import BUDGETS_PER_TENANT_MAX
+from penstock.rules.budgets import PARTS, budgets_digest, period_at
+from penstock.rules.timestamps import time_ms
+from quotas import budget_actions as actions
+from quotas import budget_notices as notices
+from quotas import budget_queries as queries
+from quotas.budget_queries import UnitRates
+from quotas.models import Budget
+from tenants.models import Tenant
+from tenants.roles import Standing
+from tests.control_plane.world import ACTOR, call, make_house, make_tenant
+
+pytestmark = pytest.mark.django_db
+
+WANTED: dict[str, Any] = {
+    "name": "prod",
+    "period": "month",
+    "measure": "messages",
+    "amount": 1_000,
+    "policy": "refuse_produce",
+}
+NOW_MS = time_ms(timezone.now())
+BEGAN_MS, ENDS_MS = period_at("month", NOW_MS)
+
+
+def no_prices(tenant: Tenant) -> UnitRates | None:
+    return None
+
+
+def made(tenant: Tenant, **more: Any) -> Budget:
+    return actions.create(ACTOR, tenant, no_prices, **{**WANTED, **more})[1]
+
+
+def seen(row: Budget, used: int, began_ms: int = BEGAN_MS) -> dict[tuple[str, str], BudgetUseSeen]:
+    use = BudgetUseSeen(began_ms=began_ms, ends_ms=period_at("month", began_ms)[1], used=used)
+    return {(row.tenant.public_id, row.public_id): use}
+
+
+def test_a_budget_is_made_shown_changed_and_removed_over_rest() -> None:
+    house = make_house("acme")
+    token = house.credentials[Standing.OWNER]
+    answer = call("POST", "/v1/budgets", WANTED, token=token)
+    assert answer.status == 202, "no broker runs here"
+    assert answer.body["thresholds"] == [50, 80, 100] and answer.body["unit"] == "messages"
+    assert answer.body["used"] is None and answer.body["token"]["object"] == house.tenant.public_id
+    path = f"/v1/budgets/{answer.body['id']}"
+    assert [one["name"] for one in call("GET", "/v1/budgets", token=token).body["items"]] == ["prod"]
+    stale = call("GET", path, token=token).headers["ETag"]
+    changed = call("PATCH", path, {"amount": 2_000}, token=token, **{"If-Match": stale})
+    assert changed.status == 202 and changed.body["amount"] == 2_000
+    assert call("PATCH", path, {"amount": 3_000}, token=token, **{"If-Match": stale}).status == 412
+    assert call("PATCH", path, {"measure": "bytes"}, token=token).status == 400, "what it counts stays"
+    assert call("DELETE", path, token=token).status == 204
+    assert call("GET", path, token=token).status == 404
+    entries = AuditEntry.objects.filter(object_id=answer.body["id"]).order_by("sequence")
+    assert [entry.action for entry in entries] == ["budget.create", "budget.change", "budget.remove"]
+
+
+def test_owners_admins_and_billing_make_budgets_and_developers_and_keys_do_not() -> None:
+    house = make_house("acme")
+    for standing in (Standing.OWNER, Standing.ADMIN, Standing.BILLING):
+        body = {**WANTED, "name": standing.value}
+        assert call("POST", "/v1/budgets", body, token=house.credentials[standing]).status == 202, standing
+    for standing in (Standing.DEVELOPER, Standing.AUDITOR, Standing.KEY, Standing.BOUND_KEY):
+        assert call("POST", "/v1/budgets", WANTED, token=house.credentials[standing]).status == 403, standing
+    assert Budget.objects.count() == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"amount": 0}, "amount: 0 is not within"),
+        ({"amount": 10**19}, "is not within 1 to"),
+        ({"period": "year"}, "period is one of month, day"),
+        ({"measure": "joy"}, "measure of cost, bytes, messages"),
+        ({"measure": "cost"}, "no price book yet"),
+        ({"thresholds": [0]}, "thresholds"),
+        ({"thresholds": list(range(1, 12))}, "thresholds"),
+        ({"policy": "explode"}, "policy: one of"),
+        ({"policy": "slow"}, "slow_bytes_per_s"),
+        ({"slow_bytes_per_s": 5}, "slow_bytes_per_s"),
+        ({"policy": "slow", "slow_bytes_per_s": 5, "topic": "orders"}, "of the whole tenant"),
+        ({"topic": "__usage"}, "service's own"),
+        ({"name": "two\nlines"}, "name"),
+    ],
+)
+def test_a_budget_that_cannot_be_is_refused(more: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidRequest, match=says):
+        made(make_tenant("acme"), **more)
+    assert not Budget.objects.exists()
+
+
+def test_names_are_one_each_and_budgets_few_and_of_their_own_tenant() -> None:
+    tenant, other = make_tenant("acme"), make_tenant("other")
+    account = list_actions.create_account(ACTOR, other, name="robot")
+    made(tenant)
+    with pytest.raises(AlreadyExists, match="'prod' exists"):
+        made(tenant)
+    with pytest.raises(NotFound):
+        made(tenant, name="theirs", service_account=account.public_id)
+    theirs = made(other)
+    with pytest.raises(NotFound):
+        actions.change(ACTOR, tenant, theirs.public_id, {"amount": 5})
+    with pytest.raises(NotFound):
+        actions.remove(ACTOR, tenant, theirs.public_id)
+    for number in range(1, BUDGETS_PER_TENANT_MAX):
+        made(tenant, name=f"b{number}")
+    with pytest.raises(
+        LimitExceeded, match=f"{BUDGETS_PER_TENANT_MAX} budgets of the tenant, and no more may be"
+    ):
+        made(tenant, name="one more")
+    with pytest.raises(InvalidRequest):
+        made(Tenant.objects.create(public_id=SYSTEM_TENANT, name="service"))
+
+
+def test_brokers_get_budgets_with_prices_of_a_byte_and_a_message() -> None:
+    tenant = make_tenant("acme")
+    publish_first_price_book(timezone.now())
+    account = list_actions.create_account(ACTOR, tenant, name="robot")
+    made(tenant, name="m", topic="orders")
+    made(tenant, name="b", measure="bytes", service_account=account.public_id)
+    actions.create(ACTOR, tenant, unit_rates, **{**WANTED, "name": "c", "measure": "cost"})
+    prices = unit_rates(tenant)
+    assert prices is not None and prices.currency == "USD" and prices.byte_in > 0 and prices.message_in > 0
+    messages, size, cost = queries.on_brokers(tenant, unit_rates)
+    assert (messages.message_in, messages.byte_in, messages.topic) == (PARTS, 0, "orders")
+    assert (size.message_in, size.byte_in) == (0, PARTS)
+    assert size.principal == f"service_account:{account.public_id}"
+    assert (cost.unit, cost.byte_in, cost.message_in) == ("micro-USD", prices.byte_in, prices.message_in)
+    assert [one.name for one in queries.on_brokers(tenant, no_prices)] == ["m", "b"], (
+        "what has no price is not sent"
+    )
+    sent = queries.by_tenant(unit_rates)
+    assert list(sent) == [tenant.public_id]
+    assert budgets_digest(sent[tenant.public_id]) == budgets_digest([cost, messages, size])
+    account.ended_at = timezone.now()
+    account.save()
+    assert [one.name for one in queries.on_brokers(tenant, unit_rates)] == ["m", "c"]
+
+
+def test_each_threshold_is_said_once_a_period_and_the_highest_alone() -> None:
+    house = make_house("acme")
+    row = made(house.tenant)
+
+    def said(used: int, began_ms: int = BEGAN_MS) -> int:
+        return notices.note(list(queries.all_budgets()), seen(row, used, began_ms), no_prices)
+
+    assert said(499) == 0
+    assert said(500) == 1 and said(500) == 0 and said(799) == 0
+    assert said(1_200) == 1 and said(5_000) == 0, "80 and 100 at once are one notice"
+    assert said(10, ENDS_MS) == 0 and said(600, ENDS_MS) == 1, "the next period begins with none"
+    assert said(1_200) == 0, "what a broker says late of the period before"
+    mails = list(Mail.objects.order_by("pk").values_list("subject", flat=True))
+    assert len(mails) == 3 and "has used 120 % of its budget prod" in mails[1]
+    entries = AuditEntry.objects.filter(action="budget.threshold").order_by("sequence")
+    assert len(entries) == 3
+    actions.change(ACTOR, house.tenant, row.public_id, {"amount": 1_100})
+    assert said(600, ENDS_MS) == 1, "of another amount"
+
+
+def test_a_higher_amount_that_is_far_from_its_thresholds_says_nothing() -> None:
+    house = make_house("acme")
+    row = made(house.tenant)
+    assert notices.note(list(queries.all_budgets()), seen(row, 1_000), no_prices) == 1
+    actions.change(ACTOR, house.tenant, row.public_id, {"amount": 10_000})
+    assert notices.note(list(queries.all_budgets()), seen(row, 1_000), no_prices) == 0
+
+
+def test_use_is_shown_with_the_budget() -> None:
+    row = made(make_tenant("acme"))
+    assert queries.used_of(row, None, NOW_MS) is None
+    assert queries.used_of(row, {}, NOW_MS) == 0
+    assert queries.used_of(row, seen(row, 70), NOW_MS) == 70
+    assert queries.used_of(row, seen(row, 70), ENDS_MS) == 0, "the record is of the period before"

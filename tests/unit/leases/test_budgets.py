@@ -1,0 +1,191 @@
+"""Budgets that brokers share: never much above the amount, whatever is lost or restarted; released by a higher amount
+and by the next period."""
+
+import pytest
+
+from data_plane.leases.budget_holder import IDLE_MS, Verdict
+from penstock.contract.ids import BrokerId
+from penstock.rules.budgets import NOTIFY, SLOW
+from tests.unit.leases.budget_cluster import BEGINS_MS, ENDS_MS, KEY, Cluster, messages
+
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+
+
+def run_dry(cluster: Cluster, per_step: int, steps: int = 400) -> None:
+    """All brokers at once, until none lets anything in for some seconds."""
+    quiet = 0
+    for _ in range(steps):
+        let_in = sum(cluster.produce(number, per_step) for number in cluster.brokers)
+        cluster.step(250)
+        quiet = 0 if let_in else quiet + 1
+        if quiet > 30:
+            return
+
+
+@pytest.mark.parametrize("brokers", [1, 3, 9])
+def test_all_brokers_loaded_stop_within_one_percent_of_the_amount(brokers: int) -> None:
+    cluster = Cluster(messages(100_000), brokers, seed=1)
+    run_dry(cluster, per_step=2_000)
+    assert 99_000 <= cluster.used <= 101_000
+    assert cluster.verdicts[Verdict.SPENT] > 0
+
+
+def test_with_nothing_lost_the_amount_is_used_up_to_the_last_percent() -> None:
+    cluster = Cluster(messages(50_000), 3, seed=2)
+    run_dry(cluster, per_step=100)
+    assert 49_500 <= cluster.used <= 50_000 + cluster.floors
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_random_history_gives_more_than_the_amount_and_what_brokers_may_use_unheard(seed: int) -> None:
+    cluster = Cluster(messages(20_000), 3, seed, lost=0.15)
+    restarts = 0
+    for _ in range(300):
+        for number in cluster.brokers:
+            cluster.produce(number, cluster.rng.randrange(200))
+        cluster.step(cluster.rng.choice([50, 250, 1_000]))
+        event = cluster.rng.random()
+        if event < 0.01:
+            cluster.restart(BrokerId(cluster.rng.randrange(1, 4)))
+            restarts += 1
+        elif event < 0.02:
+            cluster.fail_over()
+        elif event < 0.04:
+            cluster.away = not cluster.away
+    # Of each restart what the process had not said is not known: at most its own floor.
+    each = cluster.floors // 3 + 1
+    assert cluster.used <= 20_000 + cluster.floors + restarts * each, f"seed {seed}"
+    record = cluster.record
+    assert record is not None and record.granted + cluster.floors + restarts * each >= cluster.used
+
+
+def test_a_restarted_cluster_does_not_give_the_budget_again() -> None:
+    cluster = Cluster(messages(10_000), 3, seed=3)
+    run_dry(cluster, per_step=500)
+    before = cluster.used
+    for _ in range(20):
+        for number in list(cluster.brokers):
+            cluster.restart(number)
+        cluster.fail_over()
+        for number in cluster.brokers:
+            cluster.produce(number, 500)
+        cluster.step(250)
+    assert cluster.used == before, "the record says that nothing is left"
+
+
+def test_a_broker_that_is_killed_takes_what_it_held_with_it_and_no_more() -> None:
+    cluster = Cluster(messages(100_000), 2, seed=4)
+    for _ in range(40):
+        cluster.produce(ONE, 100)
+        cluster.step(250)
+    unused = cluster.brokers[ONE].holder.unused()[KEY]
+    assert unused <= 3_000, "some seconds of its traffic"
+    cluster.restart(ONE)
+    run_dry(cluster, per_step=2_000)
+    assert 100_000 - unused - 500 <= cluster.used <= 100_000 + cluster.floors
+
+
+def test_without_a_controller_a_broker_goes_on_with_what_it_holds_and_its_floor_and_then_refuses() -> None:
+    cluster = Cluster(messages(1_000_000), 1, seed=5)
+    for _ in range(20):
+        cluster.produce(ONE, 1_000)
+        cluster.step(250)
+    unused = cluster.brokers[ONE].holder.unused()[KEY]
+    cluster.away = True
+    more = 0
+    for _ in range(100):
+        more += cluster.produce(ONE, 1_000)
+        cluster.step(250)
+    assert unused <= more <= unused + cluster.floors
+    assert cluster.verdicts[Verdict.AWAITED] > 0 and Verdict.SPENT not in cluster.verdicts
+    cluster.away = False
+    cluster.produce(ONE, 1)
+    cluster.step(250)
+    assert cluster.produce(ONE, 400) == 400
+
+
+def test_a_higher_amount_releases_at_once() -> None:
+    cluster = Cluster(messages(1_000), 2, seed=6)
+    run_dry(cluster, per_step=100)
+    assert cluster.produce(ONE, 1) == 0
+    cluster.raise_to(2_000)
+    assert cluster.produce(ONE, 1) == 1, "before any answer"
+    run_dry(cluster, per_step=100)
+    assert 1_980 <= cluster.used <= 2_000 + cluster.floors
+
+
+def test_a_lower_amount_stops_what_is_above_it() -> None:
+    cluster = Cluster(messages(100_000), 2, seed=7)
+    for _ in range(20):
+        cluster.produce(ONE, 100)
+        cluster.step(250)
+    unused = sum(sum(broker.holder.unused().values()) for broker in cluster.brokers.values())
+    before = cluster.used
+    cluster.raise_to(1_000)
+    run_dry(cluster, per_step=100)
+    assert cluster.used <= before + unused + cluster.floors
+
+
+def test_the_next_period_begins_with_all_of_it() -> None:
+    cluster = Cluster(messages(1_000), 2, seed=8)
+    run_dry(cluster, per_step=100)
+    cluster.now_ms = ENDS_MS - BEGINS_MS + 5.0
+    cluster.used = 0
+    run_dry(cluster, per_step=100)
+    assert 980 <= cluster.used <= 1_000 + cluster.floors
+    assert cluster.record is not None and cluster.record.began_ms == ENDS_MS
+
+
+def test_a_broker_whose_clock_is_ahead_opens_no_period_by_itself() -> None:
+    cluster = Cluster(messages(100_000), 1, seed=9)
+    run_dry(cluster, per_step=10_000)
+    before = cluster.used
+    holder = cluster.brokers[ONE].holder
+    for _ in range(40):
+        verdict = holder.verdict(KEY, cluster.budget, 10**9, cluster.now_ms, ENDS_MS + 1)
+        assert verdict is Verdict.SPENT, "the controller said a moment ago that the period goes on"
+        cluster.step(250)
+    assert cluster.used == before
+
+
+def test_an_idle_broker_gives_back_what_it_holds() -> None:
+    cluster = Cluster(messages(100_000), 2, seed=10)
+    cluster.produce(ONE, 10)
+    cluster.step(250)
+    cluster.produce(ONE, 10)
+    cluster.step(250)
+    assert cluster.brokers[ONE].holder.unused()[KEY] > 0
+    cluster.step(IDLE_MS + 1.0)
+    cluster.step(250)
+    record = cluster.record
+    assert record is not None and record.used == record.granted == 20
+    cluster.step(60_001)
+    cluster.step(60_001)
+    assert not cluster.brokers[ONE].holder.is_active, "nothing is said of what is not used"
+
+
+@pytest.mark.parametrize("policy", [NOTIFY, SLOW])
+def test_what_refuses_nothing_is_counted_all_the_same(policy: str) -> None:
+    cluster = Cluster(messages(1_000, policy), 2, seed=11)
+    for _ in range(20):
+        assert cluster.produce(ONE, 100) == 100
+        cluster.step(1_000)
+    cluster.step(IDLE_MS + 1.0)
+    record = cluster.record
+    assert record is not None and record.used == 2_000
+    holder = cluster.brokers[TWO].holder
+    cluster.brokers[TWO].sees = record
+    assert holder.is_spent(KEY, cluster.budget, cluster.now_ms, cluster.wall_ms)
+
+
+def test_a_batch_that_is_larger_than_what_is_left_takes_nothing_of_it() -> None:
+    cluster = Cluster(messages(100), 1, seed=12)
+    holder = cluster.brokers[ONE].holder
+    for _ in range(3):
+        verdict = holder.verdict(KEY, cluster.budget, 101 * 10**9, cluster.now_ms, cluster.wall_ms)
+        assert verdict is Verdict.SPENT
+        cluster.step(250)
+    assert cluster.record is not None and cluster.record.granted == 0
+    assert cluster.produce(ONE, 1) == 0
+    cluster.step(250)
+    assert cluster.produce(ONE, 1) == 1
