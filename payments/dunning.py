@@ -25,7 +25,7 @@ def remind(receivable: str, now: datetime) -> None:
         if row.state not in OWED:
             return
         actions.settle(actions.ACTOR, row, now)
-        if row.state != State.PAST_DUE:
+        if row.state != State.PAST_DUE or row.carried_by is not None:
             return
         due = reminders_due(row.due_at, settings.reminder_days, now)
         if due > row.reminders:
@@ -61,11 +61,13 @@ def _suspends_at(row: Receivable) -> datetime | None:
 
 def _send(row: Receivable, due: int, now: datetime, *, last: bool) -> None:
     row.reminders, row.reminded_at = due, now
+    carried = [one for one in row.carries.select_related("invoice").order_by("pk") if one.state in OWED]
     letter = letters.reminder(
         row.tenant.name,
         number=row.invoice.number,
+        carried=[one.invoice.number for one in carried],
         invoice=row.invoice.public_id,
-        open_micro=row.open_micro,
+        open_micro=row.open_micro + sum(one.open_micro for one in carried),
         minor_digits=int(row.invoice.price_book.document["minor_digits"]),
         currency=row.currency,
         due_at=row.due_at,

@@ -1,5 +1,6 @@
 """What the e-mail about an unpaid invoice says. Pure but for the public URL of the configuration."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ def reminder(
     tenant: str,
     *,
     number: int,
+    carried: Sequence[int],
     invoice: str,
     open_micro: int,
     minor_digits: int,
@@ -21,8 +23,9 @@ def reminder(
 ) -> Letter:
     """To owners, admins and billing. `suspended_at`: this is the last one, and then the tenant is suspended."""
     amount = f"{shown_amount(open_micro, minor_digits)} {currency}"
+    earlier = f", with no. {', '.join(map(str, carried))} that it carries" if carried else ""
     paragraphs = [
-        f"Of invoice no. {number} of {tenant}, {amount} was due on {due_at:%Y-%m-%d} and is not paid."
+        f"Of invoice no. {number} of {tenant}{earlier}, {amount} was due on {due_at:%Y-%m-%d} and is not paid."
     ]
     if suspended_at is not None:
         paragraphs.append(
