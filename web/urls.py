@@ -20,6 +20,7 @@ from web.views import (
     messages,
     operator_organisations,
     operator_people,
+    operator_receivables,
     operator_tenants,
     operators,
     organisation_people,
@@ -190,6 +191,13 @@ urlpatterns: list[URLPattern] = [
     path("operator/tenants", operator_tenants.tenants, name="operator-tenants"),
     path("operator/tenants/<str:tenant>", operator_tenants.tenant, name="operator-tenant"),
     path("operator/tenants/<str:tenant>/suspended", operator_tenants.suspend, name="operator-suspend"),
+    path("operator/receivables", operator_receivables.receivables, name="operator-receivables"),
+    path("operator/receivables.csv", operator_receivables.export, name="operator-receivables-csv"),
+    path(
+        "operator/receivables/<str:invoice>/retry",
+        operator_receivables.retry,
+        name="operator-receivable-retry",
+    ),
     path("operator/organisations", operator_organisations.organisations, name="operator-organisations"),
     path(
         "operator/organisations/<str:organisation>",
