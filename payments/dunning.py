@@ -6,12 +6,10 @@ from datetime import datetime, timedelta
 from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.mail import actions as mails
-from payments import actions, letters
+from payments import actions, former, letters
 from payments.models import Receivable
 from payments.states import ALERT_AFTER, OWED, State, reminders_due
 from tenants.actions import set_suspended
-from tenants.queries import people_with_roles
-from tenants.roles import Permission, Role, Standing, allowed
 
 MAIL_KIND = "payment-reminder"
 _log = logging.getLogger(__name__)
@@ -63,7 +61,8 @@ def _send(row: Receivable, due: int, now: datetime, *, last: bool) -> None:
     row.reminders, row.reminded_at = due, now
     carried = [one for one in row.carries.select_related("invoice").order_by("pk") if one.state in OWED]
     letter = letters.reminder(
-        row.tenant.name,
+        former.name_of(row.tenant),
+        is_purged=row.tenant.purged_at is not None,
         number=row.invoice.number,
         carried=[one.invoice.number for one in carried],
         invoice=row.invoice.public_id,
@@ -73,9 +72,8 @@ def _send(row: Receivable, due: int, now: datetime, *, last: bool) -> None:
         due_at=row.due_at,
         suspended_at=_suspends_at(row) if last else None,
     )
-    readers = [role for role in Role if allowed(Standing(role.value), Permission.PAYMENTS_WRITE)]
-    for member in people_with_roles(row.tenant, among=readers):
-        mails.put(member.person.email, MAIL_KIND, letter)
+    for address in former.addresses(row.tenant):
+        mails.put(address, MAIL_KIND, letter)
     row.charge += 1
     row.save(update_fields=["reminders", "reminded_at", "charge"])
     audit.record(

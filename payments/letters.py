@@ -12,6 +12,7 @@ from penstock.rules.rating import shown_amount
 def reminder(
     tenant: str,
     *,
+    is_purged: bool,
     number: int,
     carried: Sequence[int],
     invoice: str,
@@ -32,7 +33,8 @@ def reminder(
             f"This is the last reminder. If it is not paid by {suspended_at:%Y-%m-%d}, the keys of {tenant} are "
             "refused until it is paid and an operator resumes the tenant. No message is lost."
         )
-    page = f"{config.current().public_url.rstrip('/')}/t/{quote(tenant)}/invoices/{quote(invoice)}"
+    path = "account/closed-invoices" if is_purged else f"t/{quote(tenant)}/invoices/{quote(invoice)}"
+    page = f"{config.current().public_url.rstrip('/')}/{path}"
     return Letter(
         subject=f"Invoice no. {number} of {tenant} is not paid",
         paragraphs=tuple(paragraphs),

@@ -8,7 +8,7 @@ from django.db import models
 from billing.models import Immutable, Invoice
 from control_plane.ids import LENGTH_MAX, new_id
 from payments.states import Balance, State
-from tenants.models import Tenant
+from tenants.models import Person, Tenant
 
 REFERENCE_LENGTH_MAX = 120
 STRIPE_ID_LENGTH_MAX = 255
@@ -235,3 +235,17 @@ class ReconciliationRun(models.Model):
     """Differences that no receivable here belongs to."""
     suspects = models.JSONField(default=list)
     """Ids of receivables that differ; they are looked at again at the end."""
+
+
+class FormerPayer(models.Model):
+    """Who could pay the invoices of a tenant that was purged since. They can still read and pay them."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="former_payers")
+    person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="+")
+    tenant_name = models.CharField(max_length=TEXT_LENGTH_MAX)
+    """What the tenant was called. Its name is free since."""
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["tenant", "person"], name="payments_one_former_payer"),
+        )

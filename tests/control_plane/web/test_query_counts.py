@@ -160,6 +160,7 @@ PAGES = {
     "operator-partitions": LISTS,
     "operator-tenants": LISTS,
     "operator-tenant": ONE,
+    "closed-invoices": ONE,
     "operator-receivables": LISTS,
     "operator-receivables-csv": LISTS,
     "operator-organisations": LISTS,
