@@ -53,10 +53,21 @@ def _steps(gateway: Gateway, now: datetime, seconds: float, *, patient: bool) ->
     deadline = time.monotonic() + seconds
     while run.phase != "again":
         _advance(gateway, run, now)
-        run.save()
+        if not _kept(run):
+            return None
         if time.monotonic() >= deadline:
             return None
     return _end(gateway, run, now)
+
+
+def _kept(run: ReconciliationRun) -> bool:
+    """Store the progress; False: another process has finished the comparison meanwhile."""
+    rows = ReconciliationRun.objects.filter(pk=run.pk)
+    return bool(
+        rows.update(
+            phase=run.phase, after=run.after, compared=run.compared, found=run.found, suspects=run.suspects
+        )
+    )
 
 
 def _begin(now: datetime, *, patient: bool) -> ReconciliationRun:

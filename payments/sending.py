@@ -27,7 +27,8 @@ def send_next() -> bool:
     """Give the longest waiting receivable to the outbox; False: none is due, or enough are there, or Stripe is off."""
     if config.current().payments.stripe_key_file is None:
         return False
-    if outbox_queries.waiting_of(KIND_RECEIVABLE) >= IN_FLIGHT_MAX:
+    # One whose delivery broke is tried again by the outbox, and keeps no other from its turn.
+    if outbox_queries.untried_of(KIND_RECEIVABLE) >= IN_FLIGHT_MAX:
         return False
     found = queries.to_send(timezone.now()).first()
     if found is None:

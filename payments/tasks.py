@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from control_plane import config, schedule
 from payments import actions, dunning, inbox, queries, reconciling, sending
-from payments.models import StripeEvent
+from payments.models import ReconciliationRun, StripeEvent
 from payments.stripe_adapter import Gateway, configured
 from payments.stripe_shapes import AnsweredFault
 from penstock.contract.errors import PenstockError
@@ -19,8 +19,10 @@ ROUND_MAX = 500
 """Of each kind in one round; the rest comes with the next."""
 AT_REST_S = 60.0
 """Between rounds while nothing is new: reminders, credit notes."""
+RECONCILED_AT_REST_S = 1_800.0
+"""Between looks while no comparison is under way."""
 RECONCILE_EVERY = timedelta(hours=23)
-"""The task comes each minute; a comparison begins when the last one is of the day before."""
+"""The task comes each minute while one is under way; a comparison begins when the last one is of the day before."""
 _log = logging.getLogger(__name__)
 
 
@@ -83,4 +85,9 @@ schedule.looks_first(
         queries.invoices_to_open, lambda: StripeEvent.objects.filter(processed_at=None), queries.changed
     ),
     at_rest_s=AT_REST_S,
+)
+schedule.looks_first(
+    "payments.reconcile",
+    schedule.any_row(lambda: ReconciliationRun.objects.all()),
+    at_rest_s=RECONCILED_AT_REST_S,
 )

@@ -27,9 +27,9 @@ def is_delivered(kind: str, object_id: str, generation: int) -> bool:
     ).exists()
 
 
-def waiting_of(kind: str) -> int:
-    """How many rows of the kind are not delivered."""
-    return Delivery.objects.filter(kind=kind, delivered_at=None).count()
+def untried_of(kind: str) -> int:
+    """How many rows of the kind wait for their first attempt, or are in it."""
+    return Delivery.objects.filter(kind=kind, delivered_at=None, reason="").count()
 
 
 def newest_row() -> int:

@@ -170,6 +170,20 @@ def test_a_suspect_that_is_under_way_for_an_hour_holds_no_report_back(
     assert report.unsent == 1
 
 
+def test_a_comparison_that_another_process_has_finished_ends(
+    fake: FakeStripe, invoice: Invoice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = Gateway.given_back
+
+    def finished_meanwhile(self: Gateway, *given: object) -> object:
+        ReconciliationRun.objects.all().delete()
+        return ask(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Gateway, "given_back", finished_meanwhile)
+    assert reconciling.reconcile(gateway(), timezone.now()) is None
+    assert not ReconciliationRun.objects.exists() and not ReconciliationReport.objects.exists()
+
+
 def test_a_refund_that_is_not_ours_is_nothing(fake: FakeStripe, invoice: Invoice) -> None:
     fake._make("re", "refund", payment_intent="pi_of_another_product", amount=1, status="succeeded")
     assert nightly() == []

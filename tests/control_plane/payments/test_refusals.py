@@ -166,6 +166,22 @@ def test_a_month_of_invoices_is_in_the_outbox_one_at_a_time(
     assert queries.unsent().count() == 38
 
 
+def test_a_delivery_that_breaks_keeps_no_other_from_its_turn(
+    world: World, fake: FakeStripe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, other = (of_amount(world.tenant(name), 2_000 * CENT) for name in ("broken", "other"))
+    tasks.payment_round()
+    with monkeypatch.context() as patched:
+        patched.setattr(FakeStripe, "answer", lambda *_: 1 / 0)
+        one_delivery(asked(broken))
+    assert Delivery.objects.get(delivered_at=None, kind=KIND_RECEIVABLE).reason == "internal"
+    one_delivery(asked(other))
+    assert asked(other).stripe_state == "open"
+    Delivery.objects.filter(delivered_at=None).update(next_attempt_at=timezone.now())
+    one_delivery(asked(broken))
+    assert asked(broken).stripe_state == "open"
+
+
 def test_a_new_payment_method_that_a_delivery_reads_first_is_tried_for_all_that_is_open(
     world: World, fake: FakeStripe
 ) -> None:
