@@ -25,7 +25,7 @@ class Total:
     owed_micro: int
     past_due: int
     past_due_micro: int
-    overpaid_micro: int
+    to_refund_micro: int
 
 
 def by_currency() -> list[Total]:
@@ -44,7 +44,7 @@ def by_currency() -> list[Total]:
             owed_micro=Sum(asked - kept, filter=owed),
             past_due=Count("pk", filter=late),
             past_due_micro=Sum(asked - kept, filter=late),
-            overpaid_micro=over,
+            to_refund_micro=over,
         )
     )
     return [
@@ -55,7 +55,7 @@ def by_currency() -> list[Total]:
             owed_micro=row["owed_micro"] or 0,
             past_due=row["past_due"],
             past_due_micro=row["past_due_micro"] or 0,
-            overpaid_micro=row["overpaid_micro"] or 0,
+            to_refund_micro=row["to_refund_micro"] or 0,
         )
         for row in rows
     ]
