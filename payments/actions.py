@@ -1,6 +1,7 @@
 """Writes receivables and payments: what is owed of issued invoices, what came, and what operators decide.
 
-Every change is made under the tenant's row lock, with its audit entry and, where Stripe must hear of it, an outbox row.
+Every change is made under the tenant's row lock, with its audit entry. What Stripe must hear of is marked on the
+receivable, also while payment through Stripe is off; `payments.sending` gives it to the outbox.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ from billing.models import Invoice
 from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, system
-from control_plane.outbox import actions as outbox
 from payments import queries
 from payments.currencies import whole_coins
 from payments.models import REFERENCE_LENGTH_MAX, TEXT_LENGTH_MAX, Payment, Receivable
@@ -24,7 +24,7 @@ from penstock.rules.names import check_printable_name
 from tenants.models import Tenant
 
 ACTOR = system("payments")
-KIND_RECEIVABLE = "receivable"
+DAY = timedelta(days=1)
 Kind, Source = Payment.Kind, Payment.Source
 
 
@@ -80,7 +80,10 @@ def open_receivable(invoice: Invoice) -> Receivable:
 def settle(actor: Actor, row: Receivable, now: datetime) -> None:
     """Move the row to the state that follows from its money and the time. The caller has locked it."""
     before = State(row.state)
-    after = settled(before, row.balance, due_at=row.due_at, now=now)
+    # What waits to be carried cannot be paid yet.
+    after = settled(
+        before, row.balance, due_at=max(row.due_at, now + DAY) if row.waits else row.due_at, now=now
+    )
     if after is not before:
         move(actor, row, after, now)
 
@@ -103,18 +106,25 @@ def move(actor: Actor, row: Receivable, state: State, now: datetime, **facts: st
     )
 
 
-def tell_stripe(row: Receivable) -> None:
-    """Stripe must hear of the row's change, if payment through Stripe is on. The caller has locked the row."""
-    if config.current().payments.stripe_key_file is None:
-        return
-    row.generation += 1
-    row.save(update_fields=["generation"])
-    outbox.enqueue(
-        kind=KIND_RECEIVABLE,
-        object_id=row.public_id,
-        tenant=row.tenant.public_id,
-        generation=row.generation,
-    )
+def tell_stripe(row: Receivable, *, at_once: bool = True) -> None:
+    """Stripe must hear of the row's change, once it is the row's turn, and payment through Stripe is on. Not `at_once`:
+    where Stripe refused it before, not until it is tried again in any case. The caller has locked the row.
+    """
+    target = row if row.carried_by is None else row.carried_by
+    if target.unsent_since is None:
+        target.unsent_since = timezone.now()
+    if at_once:
+        target.retry_at = None
+    target.save(update_fields=["unsent_since", "retry_at"])
+
+
+def ask_for_it_alone(receivable: str) -> None:
+    """Payment through Stripe is off: what waited to be carried is due as another invoice is, and paid by bank."""
+    with locked(receivable) as row:
+        row.waits = False
+        row.due_at = max(row.due_at, timezone.now() + timedelta(days=config.current().payments.due_days))
+        row.save(update_fields=["waits", "due_at"])
+        tell_stripe(row)
 
 
 def follow_credits(receivable: str) -> None:
@@ -149,7 +159,7 @@ def note_money(
     amount_micro: int,
     at: datetime,
 ) -> Payment:
-    """Count a payment or a refund, once for its reference. The caller has locked the row.
+    """Count a payment, or what was given or taken back of it, once for its reference. The caller has locked the row.
 
     Raises `AlreadyExists` if the reference is of another receivable or amount.
     """
@@ -169,13 +179,15 @@ def note_money(
     )
     if kind == Kind.PAYMENT:
         row.paid_micro += amount_micro
-    else:
+    elif kind in (Kind.REFUND, Kind.DISPUTE):
         row.refunded_micro += amount_micro
+    else:
+        row.refunded_micro -= amount_micro
     row.save(update_fields=["paid_micro", "refunded_micro"])
     audit.record(
         actor,
         tenant=row.tenant.public_id,
-        action=f"receivable.{'pay' if kind == Kind.PAYMENT else 'refund'}",
+        action=f"receivable.{'pay' if kind == Kind.PAYMENT else kind}",
         object_id=row.public_id,
         after={
             "payment": made.public_id,
@@ -199,7 +211,7 @@ def mark_paid(actor: Actor, invoice: Invoice, *, reference: str) -> Receivable:
         known = row.payments.filter(kind=Kind.PAYMENT, source=Source.BANK, reference=reference).first()
         if known is not None:
             return row
-        if row.open_micro == 0 or State.PAID not in MOVES[State(row.state)]:
+        if row.open_micro == 0 or row.state == State.VOID:
             raise InvalidRequest(f"{invoice.public_id}: it is {row.state}, and nothing of it is open")
         note_money(
             actor,
@@ -227,7 +239,8 @@ def mark_refunded(actor: Actor, invoice: Invoice, *, reference: str) -> Receivab
             raise InvalidRequest(
                 f"{invoice.public_id}: nothing is to be refunded; a credit note must lower it first"
             )
-        by_bank = queries.kept_micro(row, Source.BANK)
+        # What Stripe could not give back is given back by bank, too.
+        by_bank = queries.kept_micro(row, Source.BANK) + queries.failed_refunds_micro(row)
         if by_bank < row.overpaid_micro:
             raise InvalidRequest(
                 f"{invoice.public_id}: {row.overpaid_micro} is to be refunded and {by_bank} was paid by bank; "
@@ -252,6 +265,8 @@ def give_up(actor: Actor, invoice: Invoice, *, reason: str) -> Receivable:
     with locked(queries.receivable_of(invoice).public_id) as row:
         if row.state == State.UNCOLLECTIBLE:
             return row
+        if row.open_micro == 0:
+            raise InvalidRequest(f"{invoice.public_id}: it is {row.state}, and nothing of it is open")
         move(actor, row, State.UNCOLLECTIBLE, timezone.now(), reason=reason)
         tell_stripe(row)
         return row
@@ -271,3 +286,23 @@ def void(actor: Actor, invoice: Invoice) -> Receivable:
             f"{row.paid_micro} paid; only an unpaid invoice with a credit note of the whole is void"
         )
     return row
+
+
+def try_again(actor: Actor, invoice: Invoice) -> Receivable:
+    """Compare with Stripe at once, and charge the payment method once more; where payment through Stripe is off, once
+    it is on.
+    """
+    with locked(queries.receivable_of(invoice).public_id) as row:
+        if row.state in OWED and row.charged >= row.charge:
+            row.charge += 1
+            row.save(update_fields=["charge"])
+        tell_stripe(row)
+        audit.record(
+            actor,
+            tenant=row.tenant.public_id,
+            action="receivable.retry",
+            object_id=row.public_id,
+            before={"problem": row.problem},
+            after={"invoice": row.invoice.public_id},
+        )
+        return row

@@ -14,6 +14,20 @@ _THREE_DIGITS = frozenset({"BHD", "JOD", "KWD", "OMR", "TND"})
 _HUNDREDTH_MICRO = 10_000
 _WHOLE = frozenset({"ISK", "UGX"})
 """Counted in hundredths by Stripe, and always whole."""
+_LEAST = {
+    **dict.fromkeys(("AUD", "BRL", "CAD", "CHF", "EUR", "INR", "NZD", "SGD", "USD"), 500_000),
+    "GBP": 300_000,
+    "BGN": 1_000_000,
+    **dict.fromkeys(("AED", "MYR", "PLN", "RON"), 2_000_000),
+    "DKK": 2_500_000,
+    **dict.fromkeys(("NOK", "SEK"), 3_000_000),
+    "HKD": 4_000_000,
+    **dict.fromkeys(("MXN", "THB"), 10_000_000),
+    "CZK": 15_000_000,
+    "JPY": 50_000_000,
+    "HUF": 175_000_000,
+}
+"""What Stripe charges at least: https://docs.stripe.com/currencies#minimum-and-maximum-charge-amounts"""
 
 
 def unit_micro(currency: str) -> int:
@@ -29,3 +43,10 @@ def whole_coins(amount_micro: int, currency: str) -> int:
     """
     coin = 1_000_000 if currency in _WHOLE else max(unit_micro(currency), _HUNDREDTH_MICRO)
     return amount_micro // coin * coin
+
+
+def least_charge_micro(currency: str) -> int:
+    """Less is not charged by Stripe: its invoice would be paid at once, and the amount be asked for with the next one.
+    0 where it is not known; then the draft's amount due shows it.
+    """
+    return _LEAST.get(currency, 0)

@@ -6,12 +6,10 @@ from datetime import datetime, timedelta
 from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.mail import actions as mails
-from payments import actions, letters
+from payments import actions, former, letters
 from payments.models import Receivable
 from payments.states import ALERT_AFTER, OWED, State, reminders_due
 from tenants.actions import set_suspended
-from tenants.queries import people_with_roles
-from tenants.roles import Permission, Role, Standing, allowed
 
 MAIL_KIND = "payment-reminder"
 _log = logging.getLogger(__name__)
@@ -25,7 +23,7 @@ def remind(receivable: str, now: datetime) -> None:
         if row.state not in OWED:
             return
         actions.settle(actions.ACTOR, row, now)
-        if row.state != State.PAST_DUE:
+        if row.state != State.PAST_DUE or row.carried_by is not None:
             return
         due = reminders_due(row.due_at, settings.reminder_days, now)
         if due > row.reminders:
@@ -61,19 +59,21 @@ def _suspends_at(row: Receivable) -> datetime | None:
 
 def _send(row: Receivable, due: int, now: datetime, *, last: bool) -> None:
     row.reminders, row.reminded_at = due, now
+    carried = [one for one in row.carries.select_related("invoice").order_by("pk") if one.state in OWED]
     letter = letters.reminder(
-        row.tenant.name,
+        former.name_of(row.tenant),
+        is_purged=row.tenant.purged_at is not None,
         number=row.invoice.number,
+        carried=[one.invoice.number for one in carried],
         invoice=row.invoice.public_id,
-        open_micro=row.open_micro,
+        open_micro=row.open_micro + sum(one.open_micro for one in carried),
         minor_digits=int(row.invoice.price_book.document["minor_digits"]),
         currency=row.currency,
         due_at=row.due_at,
         suspended_at=_suspends_at(row) if last else None,
     )
-    readers = [role for role in Role if allowed(Standing(role.value), Permission.PAYMENTS_WRITE)]
-    for member in people_with_roles(row.tenant, among=readers):
-        mails.put(member.person.email, MAIL_KIND, letter)
+    for address in former.addresses(row.tenant):
+        mails.put(address, MAIL_KIND, letter)
     row.charge += 1
     row.save(update_fields=["reminders", "reminded_at", "charge"])
     audit.record(

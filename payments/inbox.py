@@ -9,10 +9,10 @@ from datetime import datetime
 from django.db import IntegrityError, transaction
 
 from payments import actions, queries
-from payments.collecting import refresh_method
-from payments.models import Receivable, StripeCustomer, StripeEvent
-from payments.states import OWED
-from payments.stripe_adapter import Event, Gateway, read_event
+from payments.customers import refresh_method
+from payments.models import Payment, Receivable, StripeCustomer, StripeEvent
+from payments.stripe_adapter import Gateway, read_event
+from payments.stripe_shapes import AnsweredFault, Event
 from penstock.contract.errors import ErrorKind, Forbidden, InvalidRequest, PenstockError
 
 BODY_BYTES_MAX = 256 * 1024
@@ -24,6 +24,8 @@ METHOD_EVENTS = (
     "setup_intent.succeeded",
 )
 INVOICE_EVENTS = ("invoice.", "credit_note.", "invoice_payment.")
+MONEY_EVENTS = ("charge.", "refund.")
+"""Refunds, also those that fail later, and disputes."""
 
 
 def receive(body: bytes, signature: str, secret: str | None, now: datetime) -> bool:
@@ -48,16 +50,25 @@ def _store(event: Event, now: datetime) -> None:
         customer=event.customer,
         object_id=event.object_id,
         invoice=event.invoice,
+        payment=event.payment,
         received_at=now,
     )
 
 
 def process(gateway: Gateway | None, now: datetime, events_max: int) -> int:
-    """Process stored events, oldest first. Returns how many were. What Stripe gave no answer for is left."""
+    """Process stored events, oldest first. Returns how many were. What Stripe gave no answer for is left, and so is
+    what it refused because of the key; events about payment methods wait until there is a key.
+    """
     count = 0
-    for event in queries.events_to_process()[:events_max]:
+    rows = queries.events_to_process()
+    if gateway is None:
+        for kind in METHOD_EVENTS:
+            rows = rows.exclude(type__startswith=kind)
+    for event in rows[:events_max]:
         try:
             outcome = _processed(gateway, event)
+        except AnsweredFault:
+            break
         except PenstockError as error:
             if error.kind is not ErrorKind.FATAL:
                 break
@@ -71,7 +82,9 @@ def _processed(gateway: Gateway | None, event: StripeEvent) -> str:
     """What was done."""
     if event.type.startswith(INVOICE_EVENTS) and event.invoice:
         return _invoice_changed(event)
-    if event.type.startswith(METHOD_EVENTS) and event.customer:
+    if event.type.startswith(MONEY_EVENTS) and event.payment:
+        return _money_changed(event)
+    if event.type.startswith(METHOD_EVENTS) and event.customer and gateway is not None:
         return _method_changed(gateway, event)
     return "ignored: not of a kind that is processed"
 
@@ -84,24 +97,26 @@ def _invoice_changed(event: StripeEvent) -> str:
         customer = StripeCustomer.objects.filter(tenant=row.tenant).first()
         if customer is None or customer.stripe_id != event.customer:
             return "refused: its customer is not the one of the invoice's tenant"
-        actions.tell_stripe(row)
+        actions.tell_stripe(row, at_once=False)
     return f"{row.public_id} is compared with Stripe"
 
 
-def _method_changed(gateway: Gateway | None, event: StripeEvent) -> str:
+def _money_changed(event: StripeEvent) -> str:
+    """Refunds and disputes do not name the customer. What they are is asked of Stripe."""
+    paid = Payment.objects.filter(
+        kind=Payment.Kind.PAYMENT, source=Payment.Source.STRIPE, reference=event.payment
+    ).select_related("receivable")
+    known = paid.first()
+    if known is None:
+        return "ignored: no receivable has this payment"
+    with actions.locked(known.receivable.public_id) as row:
+        actions.tell_stripe(row, at_once=False)
+    return f"{row.public_id} is compared with Stripe"
+
+
+def _method_changed(gateway: Gateway, event: StripeEvent) -> str:
     customer = StripeCustomer.objects.select_related("tenant").filter(stripe_id=event.customer).first()
     if customer is None:
         return "ignored: no tenant has this customer"
-    if gateway is None:
-        return "ignored: payment through Stripe is off"
-    before = customer.method_id
-    method = refresh_method(gateway, customer.tenant)
-    if method is None or method.id == before:
-        return "the tenant's payment method was read"
-    # A new way to pay is tried for everything that is owed.
-    for owed in Receivable.objects.filter(tenant=customer.tenant, state__in=OWED).order_by("pk"):
-        with actions.locked(owed.public_id) as row:
-            row.charge += 1
-            row.save(update_fields=["charge"])
-            actions.tell_stripe(row)
-    return "the tenant's new payment method is tried"
+    refresh_method(gateway, customer.tenant)
+    return "the tenant's payment method was read; a new one is tried"

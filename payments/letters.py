@@ -1,5 +1,6 @@
 """What the e-mail about an unpaid invoice says. Pure but for the public URL of the configuration."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import quote
 
@@ -11,7 +12,9 @@ from penstock.rules.rating import shown_amount
 def reminder(
     tenant: str,
     *,
+    is_purged: bool,
     number: int,
+    carried: Sequence[int],
     invoice: str,
     open_micro: int,
     minor_digits: int,
@@ -21,15 +24,17 @@ def reminder(
 ) -> Letter:
     """To owners, admins and billing. `suspended_at`: this is the last one, and then the tenant is suspended."""
     amount = f"{shown_amount(open_micro, minor_digits)} {currency}"
+    earlier = f", with no. {', '.join(map(str, carried))} that it carries" if carried else ""
     paragraphs = [
-        f"Of invoice no. {number} of {tenant}, {amount} was due on {due_at:%Y-%m-%d} and is not paid."
+        f"Of invoice no. {number} of {tenant}{earlier}, {amount} was due on {due_at:%Y-%m-%d} and is not paid."
     ]
     if suspended_at is not None:
         paragraphs.append(
             f"This is the last reminder. If it is not paid by {suspended_at:%Y-%m-%d}, the keys of {tenant} are "
             "refused until it is paid and an operator resumes the tenant. No message is lost."
         )
-    page = f"{config.current().public_url.rstrip('/')}/t/{quote(tenant)}/invoices/{quote(invoice)}"
+    path = "account/closed-invoices" if is_purged else f"t/{quote(tenant)}/invoices/{quote(invoice)}"
+    page = f"{config.current().public_url.rstrip('/')}/{path}"
     return Letter(
         subject=f"Invoice no. {number} of {tenant} is not paid",
         paragraphs=tuple(paragraphs),

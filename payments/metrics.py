@@ -21,12 +21,17 @@ _owed = Gauge(
 )
 _uncollected = Gauge(
     "penstock_receivables_with_a_problem",
-    "Number of unpaid invoices that cannot be collected as they are; the receivable says why.",
+    "Number of invoices that cannot be collected, or refunded, as they are; the receivable says why.",
     registry=registry,
 )
 _unpaid = Gauge(
     "penstock_receivables_unpaid_after_reminders",
     "Number of invoices that are unpaid a day after their last reminder.",
+    registry=registry,
+)
+_unsent = Gauge(
+    "penstock_receivables_unsent",
+    "Number of invoices whose last change Stripe has not heard of yet.",
     registry=registry,
 )
 _events = Gauge(
@@ -39,7 +44,7 @@ _differences = Gauge(
     "Number of differences between receivables and Stripe that the last reconciliation found.",
     registry=registry,
 )
-for _unknown in (_uncollected, _unpaid, _events, _differences):
+for _unknown in (_uncollected, _unpaid, _unsent, _events, _differences):
     _unknown.set(math.nan)
 
 
@@ -54,7 +59,8 @@ def refresh() -> None:
     open_micro = F("total_micro") - F("credited_micro") - F("paid_micro") + F("refunded_micro")
     for currency, micro in owed.values_list("currency").annotate(sum=Sum(open_micro)):
         _owed.labels(currency).set(micro)
-    _uncollected.set(owed.exclude(problem="").count())
+    _uncollected.set(rows.exclude(problem="").count())
+    _unsent.set(queries.unsent().count())
     _unpaid.set(owed.exclude(alerted_at=None).count())
     _events.set(StripeEvent.objects.filter(processed_at=None).count())
     report = queries.newest_report()

@@ -8,7 +8,7 @@ from django.db import models
 from billing.models import Immutable, Invoice
 from control_plane.ids import LENGTH_MAX, new_id
 from payments.states import Balance, State
-from tenants.models import Tenant
+from tenants.models import Person, Tenant
 
 REFERENCE_LENGTH_MAX = 120
 STRIPE_ID_LENGTH_MAX = 255
@@ -64,7 +64,23 @@ class Receivable(models.Model):
     closed_at = models.DateTimeField(null=True)
     """When it became paid, uncollectible or void."""
     generation = models.PositiveBigIntegerField(default=0)
-    """Counts what Stripe must hear of; 0 = nothing."""
+    """Counts what was given to the outbox for Stripe; 0 = nothing."""
+    unsent_since = models.DateTimeField(null=True)
+    """Since when Stripe must hear of it. It waits for its turn, for `retry_at`, or until payment through Stripe is
+    on.
+    """
+    retry_at = models.DateTimeField(null=True)
+    """Stripe refused it or did not answer: it is not tried before."""
+    failures = models.PositiveIntegerField(default=0)
+    """Deliveries in a row that did not get to their end."""
+    refused = models.BooleanField(default=False)
+    """Whether `problem` says why the last delivery did not get to its end."""
+    waits = models.BooleanField(default=False)
+    """It is less than Stripe charges, so it waits for a later invoice that carries it."""
+    carried_by = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="carries")
+    """The receivable with whose invoice at Stripe it is collected."""
+    compared_at = models.DateTimeField(null=True)
+    """When it was compared with Stripe last."""
     stripe_invoice = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, blank=True)
     stripe_state = models.CharField(max_length=32, blank=True)
     """What Stripe called the state of its invoice last."""
@@ -99,7 +115,14 @@ class Receivable(models.Model):
                 condition=~models.Q(stripe_invoice=""),
             ),
         )
-        indexes = (models.Index(fields=["state", "due_at"], name="payments_by_state"),)
+        indexes = (
+            models.Index(fields=["state", "due_at"], name="payments_by_state"),
+            models.Index(
+                fields=["unsent_since"],
+                name="payments_unsent",
+                condition=models.Q(unsent_since__isnull=False),
+            ),
+        )
 
     @property
     def balance(self) -> Balance:
@@ -116,6 +139,11 @@ class Receivable(models.Model):
         return self.balance.open_micro
 
     @property
+    def page(self) -> str:
+        """Stripe's page on which it can be paid, alone or with what carries it; empty: there is none."""
+        return self.pay_url if self.carried_by is None else self.carried_by.pay_url
+
+    @property
     def overpaid_micro(self) -> int:
         return self.balance.overpaid_micro
 
@@ -126,6 +154,12 @@ class Payment(Immutable):
     class Kind(models.TextChoices):
         PAYMENT = "payment"
         REFUND = "refund"
+        REFUND_FAILED = "refund_failed"
+        """A refund that was counted did not reach the payer."""
+        DISPUTE = "dispute"
+        """The payer's bank took it back."""
+        DISPUTE_WON = "dispute_won"
+        """What was taken back by a dispute was returned."""
 
     class Source(models.TextChoices):
         STRIPE = "stripe"
@@ -158,6 +192,8 @@ class StripeEvent(models.Model):
     customer = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, blank=True)
     object_id = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, blank=True)
     invoice = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, blank=True)
+    payment = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, blank=True)
+    """Of a refund, a charge or a dispute: Stripe's id of the payment."""
     received_at = models.DateTimeField()
     processed_at = models.DateTimeField(null=True)
     outcome = models.CharField(max_length=TEXT_LENGTH_MAX, blank=True)
@@ -173,9 +209,43 @@ class StripeEvent(models.Model):
 
 
 class ReconciliationReport(Immutable):
-    """One comparison of all receivables with Stripe's invoices."""
+    """One comparison of receivables with Stripe."""
 
     at = models.DateTimeField()
     compared = models.PositiveIntegerField()
+    unsent = models.PositiveIntegerField(default=0)
+    """Receivables that Stripe had to hear of then."""
     differences = models.JSONField()
     """[{kind, tenant, invoice, stripe_invoice, ours, theirs}]"""
+
+
+class ReconciliationRun(models.Model):
+    """A comparison under way; there is one at most. It goes on where the last step of it ended."""
+
+    started_at = models.DateTimeField()
+    since = models.DateTimeField()
+    """What was made or closed before, and is not open, was compared by an earlier one."""
+    patient = models.BooleanField()
+    """Whether suspects are compared by a delivery before they are named."""
+    phase = models.CharField(max_length=16)
+    after = models.CharField(max_length=STRIPE_ID_LENGTH_MAX, blank=True)
+    """The last of Stripe's objects of the phase that was read."""
+    compared = models.PositiveIntegerField(default=0)
+    found = models.JSONField(default=list)
+    """Differences that no receivable here belongs to."""
+    suspects = models.JSONField(default=list)
+    """Ids of receivables that differ; they are looked at again at the end."""
+
+
+class FormerPayer(models.Model):
+    """Who could pay the invoices of a tenant that was purged since. They can still read and pay them."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="former_payers")
+    person = models.ForeignKey(Person, on_delete=models.CASCADE, related_name="+")
+    tenant_name = models.CharField(max_length=TEXT_LENGTH_MAX)
+    """What the tenant was called. Its name is free since."""
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["tenant", "person"], name="payments_one_former_payer"),
+        )

@@ -5,23 +5,34 @@ from datetime import datetime, timedelta
 
 from django.db.models import F, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
+from django.utils import timezone
 
 from billing.models import CreditNote, Invoice
-from payments.models import Payment, Receivable, ReconciliationReport, StripeCustomer, StripeEvent
+from control_plane.outbox.models import Delivery
+from payments.models import (
+    Payment,
+    Receivable,
+    ReconciliationReport,
+    ReconciliationRun,
+    StripeCustomer,
+    StripeEvent,
+)
 from payments.states import ALERT_AFTER, OWED, State
 from penstock.contract.errors import NotFound
 from tenants.models import Tenant
 
+SHOWN_WITH = ("tenant", "invoice__price_book", "carried_by__invoice")
+
 
 def receivables(state: str = "") -> QuerySet[Receivable]:
     """Of all tenants, oldest first."""
-    rows = Receivable.objects.select_related("tenant", "invoice__price_book").order_by("pk")
+    rows = Receivable.objects.select_related(*SHOWN_WITH).order_by("pk")
     return rows.filter(state=state) if state else rows
 
 
 def find_receivable(invoice: Invoice) -> Receivable | None:
     """None while the invoice is not asked for."""
-    return Receivable.objects.select_related("tenant", "invoice__price_book").filter(invoice=invoice).first()
+    return Receivable.objects.select_related(*SHOWN_WITH).filter(invoice=invoice).first()
 
 
 def receivable_of(invoice: Invoice) -> Receivable:
@@ -65,13 +76,11 @@ def credited_micro(invoice: Invoice) -> int:
 
 def kept_micro(row: Receivable, source: Payment.Source) -> int:
     """What came from there and was not given back there."""
-    sums = {
-        kind: row.payments.filter(source=source, kind=kind).aggregate(sum=Coalesce(Sum("amount_micro"), 0))[
-            "sum"
-        ]
-        for kind in Payment.Kind
-    }
-    return int(sums[Payment.Kind.PAYMENT] - sums[Payment.Kind.REFUND])
+    kinds, sums = Payment.Kind, dict.fromkeys(Payment.Kind, 0)
+    for payment in row.payments.filter(source=source):
+        sums[Payment.Kind(payment.kind)] += payment.amount_micro
+    taken = sums[kinds.REFUND] - sums[kinds.REFUND_FAILED] + sums[kinds.DISPUTE] - sums[kinds.DISPUTE_WON]
+    return sums[kinds.PAYMENT] - taken
 
 
 def invoices_to_open() -> QuerySet[Invoice]:
@@ -93,24 +102,53 @@ def with_new_credits() -> QuerySet[Receivable]:
     )
 
 
+def failed_refunds_micro(row: Receivable) -> int:
+    """What Stripe could not give back, less what was since given back by bank."""
+    failed = row.payments.filter(source=Payment.Source.STRIPE, kind=Payment.Kind.REFUND_FAILED)
+    return int(failed.aggregate(sum=Coalesce(Sum("amount_micro"), 0))["sum"])
+
+
 def unsent() -> QuerySet[Receivable]:
-    """Receivables that Stripe has not heard of: they were made while payment through Stripe was off."""
-    return Receivable.objects.filter(state__in=OWED, generation=0).order_by("pk")
+    """Receivables that Stripe must hear of, longest waiting first."""
+    return Receivable.objects.filter(unsent_since__isnull=False).order_by("unsent_since", "pk")
+
+
+def to_send(now: datetime) -> QuerySet[Receivable]:
+    """Those of them whose time has come."""
+    return unsent().filter(Q(retry_at=None) | Q(retry_at__lte=now))
+
+
+def changed() -> QuerySet[Receivable]:
+    """Receivables that Stripe must hear of at once."""
+    return unsent().filter(retry_at=None)
+
+
+def waiting_for_a_carrier() -> QuerySet[Receivable]:
+    """What is less than Stripe charges."""
+    return Receivable.objects.filter(waits=True, state__in=OWED).order_by("pk")
+
+
+def with_group(row: Receivable) -> list[Receivable]:
+    """The receivable and those that it carries."""
+    return [row, *row.carries.select_related("tenant", "invoice__price_book").order_by("pk")]
 
 
 def to_remind(now: datetime, days: Sequence[int], days_to_suspend: int | None) -> QuerySet[Receivable]:
     """Receivables with a step that is due now: past their due date, a reminder to be sent, operators to be alerted, or
-    a tenant that may be suspended. One that waits for its next step is not among them.
+    a tenant that may be suspended. One that waits for its next step is not among them. One that waits to be carried is
+    not past due, and of one that is carried the reminder of its carrier speaks.
     """
-    due = Q(state=State.OPEN)
-    due |= Q(alerted_at=None, due_at__lte=now - timedelta(days=max(days, default=0)) - ALERT_AFTER)
+    due = Q(alerted_at=None, due_at__lte=now - timedelta(days=max(days, default=0)) - ALERT_AFTER)
     for sent, day in enumerate(days):
         due |= Q(reminders=sent, due_at__lte=now - timedelta(days=day))
     if days_to_suspend is not None:
         due |= Q(
             tenant__suspended=False, suspended_at=None, due_at__lte=now - timedelta(days=days_to_suspend)
         )
-    return Receivable.objects.filter(due, state__in=OWED, due_at__lte=now).order_by("due_at", "pk")
+    steps = Q(state=State.OPEN) | (due & Q(carried_by=None))
+    return Receivable.objects.filter(steps, state__in=OWED, waits=False, due_at__lte=now).order_by(
+        "due_at", "pk"
+    )
 
 
 def events_to_process() -> QuerySet[StripeEvent]:
@@ -121,6 +159,27 @@ def events_to_process() -> QuerySet[StripeEvent]:
 def newest_report() -> ReconciliationReport | None:
     """The last reconciliation with Stripe; None: there was none."""
     return ReconciliationReport.objects.order_by("-pk").first()
+
+
+def run_under_way() -> ReconciliationRun | None:
+    """The comparison with Stripe that is not finished; None: there is none."""
+    return ReconciliationRun.objects.order_by("pk").first()
+
+
+def to_compare(since: datetime, started_at: datetime) -> QuerySet[Receivable]:
+    """Receivables that may differ from Stripe and that the comparison has not had yet: open ones, those that were made
+    or closed since, and those that say what is wrong.
+    """
+    overpaid = Q(paid_micro__gt=F("total_micro") - F("credited_micro") + F("refunded_micro"))
+    may = Q(state__in=OWED) | Q(closed_at__gte=since) | Q(created_at__gte=since) | ~Q(problem="") | overpaid
+    fresh = Q(compared_at=None) | Q(compared_at__lt=started_at)
+    return receivables().filter(may, fresh)
+
+
+def is_in_outbox(kind: str, receivable: str, age_max: timedelta) -> bool:
+    """Whether a delivery of it is not made yet, and is younger."""
+    rows = Delivery.objects.filter(kind=kind, object_id=receivable, delivered_at=None)
+    return rows.filter(created_at__gt=timezone.now() - age_max).exists()
 
 
 def payable_currency(tenant: Tenant) -> str:

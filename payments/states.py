@@ -7,8 +7,9 @@ States of a receivable, and what moves between them:
       ├──────── paid in whole ───┴──────────────────────────────────┴──▶ paid
       └──────── credited in whole, before anything was paid ───────────▶ void
 
-A late payment pays an uncollectible one too. Nothing leaves paid or void: a refund or a payment that comes too late is
-shown as what it is, beside the state. Amounts are micro-units.
+A late payment pays an uncollectible one too. Nothing leaves void, and paid only by an operator, who gives up what a
+dispute or a refund without a credit note has opened: such money is shown as what it is, beside the state. Amounts are
+micro-units.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ MOVES = {
     State.OPEN: frozenset({State.PAST_DUE, State.PAID, State.UNCOLLECTIBLE, State.VOID}),
     State.PAST_DUE: frozenset({State.PAID, State.UNCOLLECTIBLE, State.VOID}),
     State.UNCOLLECTIBLE: frozenset({State.PAID, State.VOID}),
-    State.PAID: frozenset(),
+    State.PAID: frozenset({State.UNCOLLECTIBLE}),
     State.VOID: frozenset(),
 }
 

@@ -6,7 +6,6 @@ call that got no answer raises `OutcomeUnknown`; what became of it is asked for 
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,17 @@ from typing import Any
 import stripe
 
 from control_plane import config
+from payments.stripe_shapes import (
+    AnsweredFault,
+    Declined,
+    Event,
+    Item,
+    KeyRefused,
+    Method,
+    Money,
+    Refused,
+    StripeInvoice,
+)
 from penstock.contract.errors import ConfigurationError, Forbidden, InvalidRequest, OutcomeUnknown, Throttled
 
 RECEIVABLE = "penstock_receivable"
@@ -24,69 +34,9 @@ TENANT = "penstock_tenant"
 TIMEOUT_S = 6.0
 """Of one call. A delivery ends at its first call without an answer, so within its lease."""
 PAGE = 100
+TAKEN = ("needs_response", "under_review", "won", "lost")
+"""Statuses of disputes in which the money was taken from our account."""
 SIGNATURE_TOLERANCE_S = 300
-
-
-class AnsweredFault(Exception):
-    """Stripe answered with a fault, and gives the same answer to this idempotency key again for a day."""
-
-
-class Declined(Exception):
-    """The payment method was refused. The text is for people."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Method:
-    """How a customer pays."""
-
-    id: str
-    label: str
-    """As `visa ending in 4242`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    id: str
-    line: str
-    """Id of our line or credit note; empty: it is not of ours."""
-    amount: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StripeInvoice:
-    id: str
-    customer: str
-    receivable: str
-    """Id of our receivable; empty: it is not of ours."""
-    status: str
-    """draft, open, paid, uncollectible or void."""
-    currency: str
-    total: int
-    amount_paid: int
-    amount_remaining: int
-    credited: int
-    """By credit notes after it was finalized."""
-    url: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Money:
-    """A payment or a refund."""
-
-    id: str
-    amount: int
-    at_s: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """A webhook's event, as far as it is kept: what it says is asked for again."""
-
-    id: str
-    type: str
-    customer: str
-    object_id: str
-    invoice: str
 
 
 class Gateway:
@@ -138,10 +88,12 @@ class Gateway:
             return self._api.billing_portal.sessions.create({"customer": customer, "return_url": back}).url
 
     def find_invoice(self, customer: str, receivable: str) -> StripeInvoice | None:
-        """The customer's invoice for the receivable. Stripe's lists have everything that was made."""
+        """The customer's invoice for the receivable, unless it is void. Stripe's lists have everything that was
+        made.
+        """
         with _translated():
             for one in self._api.invoices.list({"customer": customer, "limit": PAGE}).auto_paging_iter():
-                if _metadata(one).get(RECEIVABLE) == receivable:
+                if _metadata(one).get(RECEIVABLE) == receivable and one.status != "void":
                     return _invoice(one)
         return None
 
@@ -160,12 +112,23 @@ class Gateway:
                     return None
                 raise
 
-    def invoices(self) -> Iterator[StripeInvoice]:
-        """All of the account that are of ours."""
+    def invoices(
+        self, *, status: str = "", since_s: int = 0, after: str = ""
+    ) -> tuple[list[StripeInvoice], str]:
+        """A page of the account's that are of ours, newest first, and after what the next page begins; empty: it is the
+        last one. Of a status, or made since a time.
+        """
         with _translated():
-            for one in self._api.invoices.list({"limit": PAGE}).auto_paging_iter():
-                if RECEIVABLE in _metadata(one):
-                    yield _invoice(one)
+            page = self._api.invoices.list(
+                {
+                    "limit": PAGE,
+                    **({"status": status} if status else {}),
+                    **({"created": {"gte": since_s}} if since_s else {}),
+                    **({"starting_after": after} if after else {}),
+                }
+            )
+            found = [_invoice(one) for one in page.data if RECEIVABLE in _metadata(one)]
+            return found, page.data[-1].id if page.has_more else ""
 
     def create_invoice(
         self, customer: str, receivable: str, currency: str, title: str, key: str
@@ -289,14 +252,31 @@ class Gateway:
             ]
 
     def refunds(self, payment: str) -> list[Money]:
-        """What was given back of a payment, by credit notes or by hand."""
+        """What was given back of a payment, by credit notes or by hand, also what did not arrive."""
         with _translated():
             listed = self._api.refunds.list({"payment_intent": payment, "limit": PAGE})
-            return [
-                Money(id=one.id, amount=one.amount, at_s=one.created)
-                for one in listed.auto_paging_iter()
-                if one.status not in ("failed", "canceled")
-            ]
+            return [_refund(one) for one in listed.auto_paging_iter()]
+
+    def disputes(self, payment: str) -> list[Money]:
+        """What the payer's bank took back of a payment, also what was returned since. An inquiry takes nothing."""
+        with _translated():
+            listed = self._api.disputes.list({"payment_intent": payment, "limit": PAGE})
+            return [_dispute(one) for one in listed.auto_paging_iter() if one.status in TAKEN]
+
+    def given_back(self, kind: str, since_s: int, after: str = "") -> tuple[list[Money], str]:
+        """A page of the account's `refunds` or `disputes` since a time, and after what the next page begins."""
+        params: Any = {
+            "created": {"gte": since_s},
+            "limit": PAGE,
+            **({"starting_after": after} if after else {}),
+        }
+        with _translated():
+            if kind == "refunds":
+                refunds = self._api.refunds.list(params)
+                return [_refund(one) for one in refunds.data], refunds.data[-1].id if refunds.has_more else ""
+            disputes = self._api.disputes.list(params)
+            found = [_dispute(one) for one in disputes.data if one.status in TAKEN]
+            return found, disputes.data[-1].id if disputes.has_more else ""
 
 
 def read_event(body: bytes, signature: str, secret: str) -> Event:
@@ -313,6 +293,7 @@ def read_event(body: bytes, signature: str, secret: str) -> Event:
             customer=(str(thing["id"]) if kind == "customer" else _id(thing.get("customer")))[:255],
             object_id=str(thing.get("id") or "")[:255],
             invoice=(str(thing["id"]) if kind == "invoice" else _id(thing.get("invoice")))[:255],
+            payment=_id(thing.get("payment_intent"))[:255],
         )
     except stripe.SignatureVerificationError:
         raise Forbidden(
@@ -375,7 +356,12 @@ def _translated() -> Iterator[None]:
             raise Throttled(f"Stripe: {error.user_message}") from None
         if status >= 500:
             raise AnsweredFault(f"Stripe: {status}: {error.user_message}") from None
-        raise InvalidRequest(f"Stripe: {error.user_message}") from None
+        if status in (401, 403):
+            raise KeyRefused(
+                f"Stripe refuses the key: {error.user_message}. Put a key that may do this into the file of "
+                "payments.stripe_key_file; it is taken up at once"
+            ) from None
+        raise Refused(f"Stripe refuses: {error.user_message}. Correct it at Stripe, then try again") from None
 
 
 def _id(value: Any) -> str:
@@ -405,10 +391,33 @@ def _invoice(one: stripe.Invoice) -> StripeInvoice:
         status=str(one.status),
         currency=one.currency.upper(),
         total=one.total,
+        amount_due=one.amount_due,
+        starting_balance=int(_plain(one).get("starting_balance") or 0),
+        ending_balance=_plain(one).get("ending_balance"),
         amount_paid=one.amount_paid,
         amount_remaining=one.amount_remaining,
         credited=one.pre_payment_credit_notes_amount + one.post_payment_credit_notes_amount,
         url=url if url.startswith("https://") else "",
+    )
+
+
+def _refund(one: stripe.Refund) -> Money:
+    return Money(
+        id=one.id,
+        amount=one.amount,
+        at_s=one.created,
+        payment=_id(_plain(one).get("payment_intent")),
+        returned=one.status in ("failed", "canceled"),
+    )
+
+
+def _dispute(one: stripe.Dispute) -> Money:
+    return Money(
+        id=one.id,
+        amount=one.amount,
+        at_s=one.created,
+        payment=_id(_plain(one).get("payment_intent")),
+        returned=one.status == "won",
     )
 
 

@@ -9,17 +9,20 @@ from celery import shared_task
 from django.utils import timezone
 
 from control_plane import config, schedule
-from payments import actions, dunning, inbox, queries, reconciling
-from payments.models import StripeEvent
-from payments.stripe_adapter import AnsweredFault, Gateway, configured
+from payments import actions, dunning, inbox, queries, reconciling, sending
+from payments.models import ReconciliationRun, StripeEvent
+from payments.stripe_adapter import Gateway, configured
+from payments.stripe_shapes import AnsweredFault
 from penstock.contract.errors import PenstockError
 
 ROUND_MAX = 500
 """Of each kind in one round; the rest comes with the next."""
 AT_REST_S = 60.0
-"""Between rounds while no invoice and no event is new: reminders, credit notes."""
+"""Between rounds while nothing is new: reminders, credit notes."""
+RECONCILED_AT_REST_S = 1_800.0
+"""Between looks while no comparison is under way."""
 RECONCILE_EVERY = timedelta(hours=23)
-"""The task comes each hour; a report is made when the last one is of the day before."""
+"""The task comes each minute while one is under way; a comparison begins when the last one is of the day before."""
 _log = logging.getLogger(__name__)
 
 
@@ -34,9 +37,12 @@ def payment_round() -> None:
     settings = config.current().payments
     for row in queries.to_remind(now, settings.reminder_days, settings.days_to_suspend)[:ROUND_MAX]:
         _guarded("reminder not sent", row.public_id, partial(dunning.remind, row.public_id, now))
-    if settings.stripe_key_file is not None:
-        for row in queries.unsent()[:ROUND_MAX]:
-            _guarded("not given to Stripe", row.public_id, partial(_send, row.public_id))
+    if settings.stripe_key_file is None:
+        for row in queries.waiting_for_a_carrier()[:ROUND_MAX]:
+            _guarded(
+                "still waits for a carrier", row.public_id, partial(actions.ask_for_it_alone, row.public_id)
+            )
+    _guarded("not given to Stripe", "", sending.send_next)
     try:
         inbox.process(_gateway(), now, ROUND_MAX)
     except Exception:
@@ -45,21 +51,16 @@ def payment_round() -> None:
 
 @shared_task(name="payments.reconcile")
 def reconcile() -> None:
-    """Compare with Stripe, once a day."""
+    """Compare with Stripe, once a day, in steps: this one goes on where the last one ended."""
     now, last = timezone.now(), queries.newest_report()
     gateway = _gateway()
-    if gateway is None or (last is not None and now - last.at < RECONCILE_EVERY):
+    is_due = last is None or now - last.at >= RECONCILE_EVERY or queries.run_under_way() is not None
+    if gateway is None or not is_due:
         return
     try:
-        reconciling.reconcile(gateway, now)
+        reconciling.go_on(gateway, now)
     except (PenstockError, AnsweredFault) as error:
         _log.error("receivables were not compared with Stripe", extra={"error": str(error)})
-
-
-def _send(receivable: str) -> None:
-    with actions.locked(receivable) as row:
-        if row.generation == 0:
-            actions.tell_stripe(row)
 
 
 def _gateway() -> Gateway | None:
@@ -80,6 +81,13 @@ def _guarded(what: str, object_id: str, step: Callable[[], object]) -> None:
 
 schedule.looks_first(
     "payments.round",
-    schedule.any_row(queries.invoices_to_open, lambda: StripeEvent.objects.filter(processed_at=None)),
+    schedule.any_row(
+        queries.invoices_to_open, lambda: StripeEvent.objects.filter(processed_at=None), queries.changed
+    ),
     at_rest_s=AT_REST_S,
+)
+schedule.looks_first(
+    "payments.reconcile",
+    schedule.any_row(lambda: ReconciliationRun.objects.all()),
+    at_rest_s=RECONCILED_AT_REST_S,
 )

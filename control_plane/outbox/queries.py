@@ -27,6 +27,11 @@ def is_delivered(kind: str, object_id: str, generation: int) -> bool:
     ).exists()
 
 
+def untried_of(kind: str) -> int:
+    """How many rows of the kind wait for their first attempt, or are in it."""
+    return Delivery.objects.filter(kind=kind, delivered_at=None, reason="").count()
+
+
 def newest_row() -> int:
     """Number of the row that was written last; 0 without any. Every change that brokers must hear of writes one."""
     return Delivery.objects.aggregate(newest=Max("pk"))["newest"] or 0

@@ -1,5 +1,6 @@
 """REST of payments: what is asked for and what came, how a tenant pays, and what operators decide of receivables."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django.utils import timezone
@@ -12,10 +13,11 @@ from billing import queries as billing
 from control_plane import config
 from control_plane.api import etags, shapes
 from control_plane.rest.views import OperatorView, TenantView
-from payments import actions, collecting, queries, reconciling
+from payments import actions, customers, queries, reconciling
 from payments.models import REFERENCE_LENGTH_MAX, TEXT_LENGTH_MAX, Payment, Receivable
 from payments.states import State
-from payments.stripe_adapter import AnsweredFault, Gateway, configured
+from payments.stripe_adapter import Gateway, configured
+from payments.stripe_shapes import AnsweredFault
 from penstock.contract.errors import BrokerUnavailable, InvalidRequest
 from tenants.roles import Permission
 
@@ -43,8 +45,30 @@ class ReceivableShape(serializers.Serializer[Any]):
     due_at = shapes.Moment()
     closed_at = shapes.Moment(allow_null=True, help_text="When it became paid, uncollectible or void.")
     reminders = serializers.IntegerField(help_text="How many reminders were sent.")
-    pay_url = serializers.CharField(help_text="Stripe's page on which it can be paid; empty: there is none.")
-    problem = serializers.CharField(help_text="Why it is not collected; empty: nothing is known of.")
+    pay_url = serializers.CharField(
+        source="page", help_text="Stripe's page on which it can be paid; empty: there is none."
+    )
+    problem = serializers.CharField(
+        help_text="Why it is not collected, and what to do; empty: nothing is known of."
+    )
+    retry_at = shapes.Moment(
+        allow_null=True, help_text="When Stripe is tried again; null: nothing was refused or unanswered."
+    )
+    unsent = serializers.SerializerMethodField(
+        help_text="Whether Stripe has not heard of its last change yet."
+    )
+    waits = serializers.BooleanField(
+        help_text="It is less than Stripe charges, and waits for a later invoice that carries it."
+    )
+    carried_by = serializers.SerializerMethodField(
+        help_text="Id of the invoice with which it is collected; empty: it is collected alone."
+    )
+
+    def get_unsent(self, row: Receivable) -> bool:
+        return row.unsent_since is not None
+
+    def get_carried_by(self, row: Receivable) -> str:
+        return "" if row.carried_by is None else row.carried_by.invoice.public_id
 
 
 class PaymentShape(serializers.Serializer[Any]):
@@ -104,7 +128,13 @@ class ReconciliationShape(serializers.Serializer[Any]):
 
     collection = serializers.ChoiceField(choices=["stripe", "off"])
     at = shapes.Moment(allow_null=True, help_text="null: none was made.")
-    compared = serializers.IntegerField()
+    compared = serializers.IntegerField(
+        help_text="Those that were open, or changed since the comparison before."
+    )
+    unsent = serializers.IntegerField(
+        help_text="Receivables now whose last change Stripe has not heard of yet."
+    )
+    under_way = serializers.BooleanField(help_text="Whether a newer comparison is not finished yet.")
     differences = DifferenceShape(many=True)
 
 
@@ -125,7 +155,15 @@ def gateway() -> Gateway:
 
 def tag_of(row: Receivable) -> str:
     return etags.of_content(
-        row.public_id, row.state, row.credited_micro, row.paid_micro, row.refunded_micro, row.reminders
+        row.public_id,
+        row.state,
+        row.credited_micro,
+        row.paid_micro,
+        row.refunded_micro,
+        row.reminders,
+        row.problem,
+        row.waits,
+        row.carried_by_id or 0,
     )
 
 
@@ -195,7 +233,7 @@ def page_at_stripe(tenant: Any, page: str) -> str:
     """The address of Stripe's page, from which people come back to the tenant's invoices."""
     api = gateway()
     try:
-        customer = collecting.ensure_customer(api, tenant)
+        customer = customers.ensure_customer(api, tenant)
     except AnsweredFault as fault:
         raise BrokerUnavailable(f"Stripe: {fault}; retry later") from None
     back = f"{config.current().public_url.rstrip('/')}/t/{tenant.name}/invoices"
@@ -221,66 +259,67 @@ class ReceivablesView(OperatorView):
         return self.paged(queries.receivables(state), ReceivableShape)
 
 
-class ReceivablePaidView(OperatorView):
-    permissions: ClassVar = {"POST": Permission.RECEIVABLES_WRITE}
+def _change(
+    operation: str, says: str, taken: type[shapes.StrictSerializer] | None, act: Callable[..., Receivable]
+) -> type[OperatorView]:
+    """The view of what operators decide of a receivable: `act` gets the caller, the invoice and the members of the
+    body.
+    """
 
-    @extend_schema(
-        operation_id="receivables_paid",
-        request=ReferenceInput,
-        parameters=[shapes.IDEMPOTENCY],
-        responses={200: ReceivableShape, **shapes.problems(403, 404)},
-    )
-    def post(self, request: Request, invoice: str) -> Response:
-        """Operators: all that is open of the invoice came by bank. The same reference again changes nothing."""
-        given = ReferenceInput(data=request.data)
-        given.is_valid(raise_exception=True)
-        return _shown(actions.mark_paid(self.actor, queries.any_invoice(invoice), **given.validated_data))
+    class View(OperatorView):
+        permissions: ClassVar = {"POST": Permission.RECEIVABLES_WRITE}
+        dry_run = frozenset({"POST"})
 
+        @extend_schema(
+            operation_id=operation,
+            description=says,
+            request=taken,
+            parameters=[shapes.IDEMPOTENCY],
+            responses={200: ReceivableShape, **shapes.problems(403, 404)},
+        )
+        def post(self, request: Request, invoice: str) -> Response:
+            facts: dict[str, Any] = {}
+            if taken is not None:
+                given = taken(data=request.data)
+                given.is_valid(raise_exception=True)
+                facts = given.validated_data
+            return _shown(act(self.actor, queries.any_invoice(invoice), **facts))
 
-class ReceivableRefundedView(OperatorView):
-    permissions: ClassVar = {"POST": Permission.RECEIVABLES_WRITE}
-
-    @extend_schema(
-        operation_id="receivables_refunded",
-        request=ReferenceInput,
-        parameters=[shapes.IDEMPOTENCY],
-        responses={200: ReceivableShape, **shapes.problems(403, 404)},
-    )
-    def post(self, request: Request, invoice: str) -> Response:
-        """Operators: what credit notes left overpaid was given back by bank. Stripe gives back what was paid there."""
-        given = ReferenceInput(data=request.data)
-        given.is_valid(raise_exception=True)
-        return _shown(actions.mark_refunded(self.actor, queries.any_invoice(invoice), **given.validated_data))
+    return View
 
 
-class ReceivableUncollectibleView(OperatorView):
-    permissions: ClassVar = {"POST": Permission.RECEIVABLES_WRITE}
-
-    @extend_schema(
-        operation_id="receivables_uncollectible",
-        request=ReasonInput,
-        parameters=[shapes.IDEMPOTENCY],
-        responses={200: ReceivableShape, **shapes.problems(403, 404)},
-    )
-    def post(self, request: Request, invoice: str) -> Response:
-        """Operators: the invoice is not asked for any more. A late payment still pays it."""
-        given = ReasonInput(data=request.data)
-        given.is_valid(raise_exception=True)
-        return _shown(actions.give_up(self.actor, queries.any_invoice(invoice), **given.validated_data))
-
-
-class ReceivableVoidView(OperatorView):
-    permissions: ClassVar = {"POST": Permission.RECEIVABLES_WRITE}
-
-    @extend_schema(
-        operation_id="receivables_void",
-        request=None,
-        parameters=[shapes.IDEMPOTENCY],
-        responses={200: ReceivableShape, **shapes.problems(403, 404)},
-    )
-    def post(self, request: Request, invoice: str) -> Response:
-        """Operators: an unpaid invoice with a credit note of the whole is void. Its number and document stay."""
-        return _shown(actions.void(self.actor, queries.any_invoice(invoice)))
+ReceivablePaidView = _change(
+    "receivables_paid",
+    "Operators: all that is open of the invoice came by bank. The same reference again changes nothing.",
+    ReferenceInput,
+    actions.mark_paid,
+)
+ReceivableRefundedView = _change(
+    "receivables_refunded",
+    "Operators: what credit notes left overpaid was given back by bank. Stripe gives back what was paid there, "
+    "unless that "
+    "failed.",
+    ReferenceInput,
+    actions.mark_refunded,
+)
+ReceivableUncollectibleView = _change(
+    "receivables_uncollectible",
+    "Operators: the invoice is not asked for any more. A late payment still pays it.",
+    ReasonInput,
+    actions.give_up,
+)
+ReceivableVoidView = _change(
+    "receivables_void",
+    "Operators: an unpaid invoice with a credit note of the whole is void. Its number and document stay.",
+    None,
+    actions.void,
+)
+ReceivableRetryView = _change(
+    "receivables_retry",
+    "Operators: compare the invoice with Stripe at once, and charge the payment method once more.",
+    None,
+    actions.try_again,
+)
 
 
 class ReconciliationView(OperatorView):
@@ -300,8 +339,12 @@ class ReconciliationView(OperatorView):
         responses={200: ReconciliationShape, **shapes.problems(403)},
     )
     def post(self, request: Request) -> Response:
-        """Operators: compare with Stripe now. It is done each night in any case."""
-        reconciling.reconcile(gateway(), timezone.now())
+        """Operators: compare with Stripe now. It is done each night in any case. What takes longer than the call goes
+        on after it."""
+        try:
+            reconciling.reconcile(gateway(), timezone.now())
+        except AnsweredFault as fault:
+            raise BrokerUnavailable(f"Stripe: {fault}; retry later") from None
         return self._report()
 
     def _report(self) -> Response:
@@ -310,6 +353,8 @@ class ReconciliationView(OperatorView):
             "collection": collection(),
             "at": None if row is None else row.at,
             "compared": 0 if row is None else row.compared,
+            "unsent": queries.unsent().count(),
+            "under_way": queries.run_under_way() is not None,
             "differences": [] if row is None else row.differences,
         }
         return Response(ReconciliationShape(shown).data)

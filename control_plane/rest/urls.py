@@ -181,6 +181,7 @@ urlpatterns = [
     path("billing/receivables/<str:invoice>/refunded", payments.ReceivableRefundedView.as_view()),
     path("billing/receivables/<str:invoice>/uncollectible", payments.ReceivableUncollectibleView.as_view()),
     path("billing/receivables/<str:invoice>/void", payments.ReceivableVoidView.as_view()),
+    path("billing/receivables/<str:invoice>/retry", payments.ReceivableRetryView.as_view()),
     path("billing/reconciliation", payments.ReconciliationView.as_view()),
     path("credit-notes", billing.CreditNotesView.as_view()),
     path("credit-notes/<str:credit_note>", billing.CreditNoteView.as_view()),

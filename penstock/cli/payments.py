@@ -136,6 +136,62 @@ def payment_give_up(invoice: str, reason: str, token_file: Path | None, timeout:
 
 
 @payment.command(
+    "void",
+    short_help="Make a wholly credited invoice void, for operators.",
+    examples=["penstock payment void inv_... --token-file operator.token"],
+)
+@click.argument("invoice", metavar="INVOICE")
+@token_option
+@_timeout_option
+def payment_void(invoice: str, token_file: Path | None, timeout: float) -> None:
+    """Make an unpaid invoice with a credit note of the whole void now. Its number and its document stay."""
+    _note(invoice, "void", {}, token_file, timeout)
+
+
+@payment.command(
+    "retry",
+    short_help="Try to collect an invoice again, for operators.",
+    examples=["penstock payment retry inv_... --token-file operator.token"],
+)
+@click.argument("invoice", metavar="INVOICE")
+@token_option
+@_timeout_option
+def payment_retry(invoice: str, token_file: Path | None, timeout: float) -> None:
+    """Compare the invoice with Stripe at once, and charge the tenant's payment method once more."""
+    _note(invoice, "retry", {}, token_file, timeout)
+
+
+@payment.command(
+    "method",
+    short_help="Show how the tenant pays, or make a page to change it.",
+    examples=["penstock payment method", "penstock payment method --page setup"],
+)
+@click.option(
+    "--page",
+    type=click.Choice(("setup", "portal")),
+    help="Make a page at Stripe: setup names a payment method, portal changes or removes one.",
+)
+@_timeout_option
+def payment_method(page: str | None, timeout: float) -> None:
+    """Show how the tenant pays and whether Stripe collects at all, or make a page at Stripe to change it."""
+    with rest_client() as rest:
+        if page is None:
+            shown = rest.get("/v1/payment-method", timeout_s=timeout)
+        else:
+            shown = rest.post("/v1/payment-method/page", {"page": page}, timeout_s=timeout)
+    if current().json:
+        print_json(shown)
+    elif page is not None:
+        click.echo(shown["url"])
+    elif shown["collection"] == "off":
+        click.echo("Online payment is off: invoices are paid by bank.")
+    else:
+        click.echo(
+            shown["method"] or "No payment method is named. Name one: penstock payment method --page setup"
+        )
+
+
+@payment.command(
     "reconciliation",
     short_help="Show differences from Stripe, for operators.",
     examples=["penstock payment reconciliation --now --token-file operator.token"],
@@ -198,5 +254,13 @@ def _print_receivable(row: dict[str, Any]) -> None:
         say(f"{money(row, row['overpaid_micro'])} is to be refunded.")
     if row["pay_url"]:
         say(f"Pay at {row['pay_url']}")
+    if row.get("waits"):
+        say("It is less than Stripe charges, and waits for a later invoice that carries it.")
+    if row.get("carried_by"):
+        say(f"It is collected with {row['carried_by']}.")
     if row["problem"]:
         say(f"Not collected: {row['problem']}")
+    if row.get("retry_at"):
+        say(f"Stripe is tried again at {moment(row['retry_at'])}.")
+    if row.get("unsent"):
+        say("Stripe has not heard of its last change yet.")

@@ -231,6 +231,7 @@ MAY = {
     ("POST", "v1/billing/receivables/<str:invoice>/refunded"): OPERATOR,
     ("POST", "v1/billing/receivables/<str:invoice>/uncollectible"): OPERATOR,
     ("POST", "v1/billing/receivables/<str:invoice>/void"): OPERATOR,
+    ("POST", "v1/billing/receivables/<str:invoice>/retry"): OPERATOR,
     ("GET", "v1/billing/reconciliation"): OPERATOR,
     ("POST", "v1/billing/reconciliation"): OPERATOR,
     ("GET", "v1/credit-notes"): INVOICES,

@@ -3,9 +3,13 @@ payments, sessions, and idempotency keys as Stripe treats them.
 
 Faults are taken from `faults`, one a call that changes something: `timeout` (nothing was done), `timeout after commit`,
 `conflict` (409), `rate` (429), `fault` (500, kept under the idempotency key), `fault after commit`.
+
+Less than `LEAST` is not charged: such an invoice is paid when it is finalized, and its customer owes it beside the next
+one, as a positive balance.
 """
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +19,7 @@ import stripe
 
 Object = dict[str, Any]
 FAULTS = ("timeout", "timeout after commit", "conflict", "rate", "fault", "fault after commit")
-NOW_S = 1_790_000_000
+LEAST = 50
 
 
 class _Refused(Exception):
@@ -35,6 +39,8 @@ class FakeStripe:
     keys: dict[str, tuple[str, int, str]] = field(default_factory=dict)
     declines: bool = False
     """Whether payment methods are declined."""
+    refuses: str = ""
+    """Calls whose path has this in it are refused with 400; `key`: each call with 401."""
     number: int = 0
 
     @property
@@ -57,6 +63,33 @@ class FakeStripe:
         """The customer paid on the page of the invoice."""
         self._charge(self.objects[invoice], self.objects[invoice]["amount_remaining"])
 
+    def refund_by_hand(self, invoice: str, amount: int) -> Object:
+        """Someone has given back a part of what was paid, on Stripe's own pages, without a credit note."""
+        return self._make(
+            "re", "refund", payment_intent=self._intent_of(invoice), amount=amount, status="succeeded"
+        )
+
+    def dispute(self, invoice: str) -> Object:
+        """The payer's bank has taken back what was left of the payment."""
+        (paid,) = [one for one in self.all("invoice_payment") if one["invoice"] == invoice]
+        intent = self._intent_of(invoice)
+        back = sum(
+            one["amount"]
+            for one in self.all("refund")
+            if one["payment_intent"] == intent and one["status"] != "failed"
+        )
+        return self._make(
+            "dp",
+            "dispute",
+            payment_intent=intent,
+            amount=paid["amount_paid"] - back,
+            status="needs_response",
+        )
+
+    def _intent_of(self, invoice: str) -> str:
+        (paid,) = [one for one in self.all("invoice_payment") if one["invoice"] == invoice]
+        return str(paid["payment"]["payment_intent"])
+
     def charged(self, invoice: str) -> int:
         """What was charged for the invoice."""
         return sum(one["amount_paid"] for one in self.all("invoice_payment") if one["invoice"] == invoice)
@@ -66,6 +99,10 @@ class FakeStripe:
         parts = urlsplit(url)
         params = _form(body if method == "post" else parts.query)
         self.calls.append((method, parts.path))
+        if self.refuses == "key":
+            return _error(401, "invalid_request_error", "Invalid API Key provided: sk_test_****fake")
+        if self.refuses and self.refuses in parts.path:
+            return _error(400, "invalid_request_error", "This account cannot do that")
         if method == "get":
             return self._did(method, parts.path, params)
         key = headers.get("Idempotency-Key", "")
@@ -103,7 +140,7 @@ class FakeStripe:
         match (method, *path):
             case ("post", "customers"):
                 return self._make(
-                    "cus", "customer", invoice_settings={"default_payment_method": None}, **params
+                    "cus", "customer", invoice_settings={"default_payment_method": None}, balance=0, **params
                 )
             case ("get", "customers", "search"):
                 wanted = params["query"].split("'")[3]
@@ -125,7 +162,12 @@ class FakeStripe:
                 return self._new_invoice(params)
             case ("get", "invoices"):
                 return self._page(
-                    "invoice", params, lambda one: params.get("customer", one["customer"]) == one["customer"]
+                    "invoice",
+                    params,
+                    lambda one: (
+                        params.get("customer", one["customer"]) == one["customer"]
+                        and params.get("status", one["status"]) == one["status"]
+                    ),
                 )
             case ("get", "invoices", invoice):
                 return self._get(invoice)
@@ -145,7 +187,10 @@ class FakeStripe:
                 return self._page("invoiceitem", params, lambda one: one["invoice"] == params["invoice"])
             case ("post", "invoices", invoice, "finalize"):
                 row = self._in(invoice, "draft")
-                row["status"] = "open" if row["total"] > 0 else "paid"
+                self._sum(row)
+                due = row["total"] + row["starting_balance"]
+                row["ending_balance"] = self.objects[row["customer"]]["balance"] = 0 if due >= LEAST else due
+                row["status"] = "open" if row["amount_due"] > 0 else "paid"
                 row["hosted_invoice_url"] = f"https://invoice.stripe.example/{invoice}"
                 return row
             case ("post", "invoices", invoice, "pay"):
@@ -166,7 +211,15 @@ class FakeStripe:
                 return self._page("invoice_payment", params, lambda one: one["invoice"] == params["invoice"])
             case ("get", "refunds"):
                 return self._page(
-                    "refund", params, lambda one: one["payment_intent"] == params["payment_intent"]
+                    "refund",
+                    params,
+                    lambda one: params.get("payment_intent", one["payment_intent"]) == one["payment_intent"],
+                )
+            case ("get", "disputes"):
+                return self._page(
+                    "dispute",
+                    params,
+                    lambda one: params.get("payment_intent", one["payment_intent"]) == one["payment_intent"],
                 )
             case _:
                 raise _Refused(404, "invalid_request_error", f"Unrecognized request URL ({method} {path})")
@@ -176,7 +229,7 @@ class FakeStripe:
         made = {
             "id": f"{prefix}_{self.number}",
             "object": kind,
-            "date" if kind == "invoiceitem" else "created": NOW_S + self.number,
+            "date" if kind == "invoiceitem" else "created": int(time.time()),
             "livemode": False,
             "metadata": {},
             **members,
@@ -198,7 +251,10 @@ class FakeStripe:
         return row
 
     def _page(self, kind: str, params: dict[str, Any], wanted: Callable[[Object], bool]) -> Object:
-        rows = [one for one in reversed(self.all(kind)) if wanted(one)]
+        since_s = int(params.get("created", {}).get("gte", 0))
+        rows = [
+            one for one in reversed(self.all(kind)) if wanted(one) and one.get("created", since_s) >= since_s
+        ]
         after = params.get("starting_after")
         if after is not None:
             rows = rows[[one["id"] for one in rows].index(after) + 1 :]
@@ -213,6 +269,8 @@ class FakeStripe:
             status="draft",
             total=0,
             amount_due=0,
+            starting_balance=0,
+            ending_balance=None,
             amount_paid=0,
             amount_remaining=0,
             pre_payment_credit_notes_amount=0,
@@ -223,13 +281,20 @@ class FakeStripe:
 
     def _sum(self, invoice: Object) -> None:
         items = [one["amount"] for one in self.all("invoiceitem") if one["invoice"] == invoice["id"]]
-        invoice["total"] = invoice["amount_due"] = invoice["amount_remaining"] = sum(items)
+        invoice["starting_balance"] = self.objects.get(invoice["customer"], {}).get("balance", 0)
+        invoice["total"] = sum(items)
+        due = invoice["total"] + invoice["starting_balance"]
+        invoice["amount_due"] = invoice["amount_remaining"] = due if due >= LEAST else 0
 
     def _pay(self, invoice: str, params: dict[str, Any]) -> Object:
         row = self._in(invoice, "open", "uncollectible")
         if params.get("paid_out_of_band") == "true":
             row.update(status="paid", amount_remaining=0)
             return row
+        if row["amount_remaining"] < LEAST:
+            raise _Refused(
+                400, "invalid_request_error", "Amount must be at least $0.50 usd", "amount_too_small"
+            )
         if self.declines:
             raise _Refused(402, "card_error", "Your card was declined.", "card_declined")
         self._get(params["payment_method"])
@@ -246,7 +311,7 @@ class FakeStripe:
             amount_paid=amount,
             amount_requested=amount,
             payment={"type": "payment_intent", "payment_intent": intent["id"]},
-            status_transitions={"paid_at": NOW_S, "canceled_at": None},
+            status_transitions={"paid_at": int(time.time()), "canceled_at": None},
         )
         row.update(status="paid", amount_paid=amount, amount_remaining=0)
 
@@ -267,6 +332,7 @@ class FakeStripe:
         else:
             row["pre_payment_credit_notes_amount"] += amount
             row["amount_remaining"] -= amount
+            row["amount_due"] -= amount
             if row["amount_remaining"] == 0:
                 row["status"] = "paid"
         return self._make("cn", "credit_note", status="issued", **{**params, "amount": amount})

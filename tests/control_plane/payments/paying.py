@@ -7,17 +7,19 @@ from typing import Any
 import stripe
 from django.utils import timezone
 
-from billing.models import CreditNote, Cut, Invoice
+from billing.models import CreditNote, Cut, Invoice, InvoiceLine, PriceBook
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
-from payments import queries, tasks
-from payments.collecting import KIND_RECEIVABLE
+from payments import actions, queries, reconciling, sending, stripe_adapter, tasks
 from payments.models import Receivable
+from payments.sending import KIND_RECEIVABLE
+from tenants.models import Tenant
 from tests.control_plane.billing.world import Part, World
 
 KEY = "sk_test_fake"
 WEBHOOK_SECRET = "whsec_fake"
 DAY = timedelta(days=1)
+CENT = 10_000
 
 
 def issued(world: World, name: str, *, messages: int = 25_000) -> Invoice:
@@ -31,6 +33,36 @@ def issued(world: World, name: str, *, messages: int = 25_000) -> Invoice:
     world.bill()
     invoice = world.invoice(cut)
     assert invoice.status == "issued", invoice.gaps
+    return invoice
+
+
+def of_amount(tenant: Tenant, micro: int) -> Invoice:
+    """The tenant's next issued invoice: one line of this amount."""
+    number = Invoice.objects.filter(tenant=tenant).count() + 1
+    newest = Cut.objects.filter(tenant=tenant).order_by("-period_end").first()
+    start = timezone.now() if newest is None else newest.period_end
+    cut = Cut.objects.create(tenant=tenant, period_start=start, period_end=start + timedelta(seconds=1))
+    invoice = Invoice.objects.create(
+        tenant=tenant,
+        number=number,
+        cut=cut,
+        price_book=PriceBook.objects.order_by("pk")[0],
+        status=Invoice.Status.ISSUED,
+        total_micro=micro,
+        issued_at=timezone.now(),
+    )
+    InvoiceLine.objects.create(
+        invoice=invoice,
+        line_id=f"{invoice.public_id}.messages_in",
+        position=0,
+        meter="messages_in",
+        unit="",
+        unit_size=1,
+        quantity=5,
+        amount_micro=micro,
+        parts=[{"quantity": 5, "unit_price": "0.2"}],
+        price_book_sha256=invoice.price_book.sha256,
+    )
     return invoice
 
 
@@ -63,11 +95,31 @@ def worker(rounds: int = 1) -> None:
 
 
 def deliver() -> None:
-    """What waits for Stripe, at once."""
-    waiting = Delivery.objects.filter(kind=KIND_RECEIVABLE, delivered_at=None)
-    waiting.update(next_attempt_at=timezone.now(), lease_until=None)
-    for receivable in sorted(set(waiting.values_list("object_id", flat=True))):
-        delivery.deliver(KIND_RECEIVABLE, receivable)
+    """What waits for Stripe, each once, and what that has changed. What it refuses now waits for the next call."""
+    Receivable.objects.update(retry_at=None)
+    for _ in range(50):
+        waiting = Delivery.objects.filter(kind=KIND_RECEIVABLE, delivered_at=None)
+        for receivable in list(waiting.values_list("object_id", flat=True)):
+            delivery.deliver(KIND_RECEIVABLE, receivable)
+        if not sending.send_next():
+            return
+    raise AssertionError("deliveries go on without an end")
+
+
+def again(invoice: Invoice) -> None:
+    """Its receivable is compared with Stripe."""
+    with actions.locked(asked(invoice).public_id) as row:
+        actions.tell_stripe(row)
+    deliver()
+
+
+def differences() -> list[dict[str, Any]]:
+    """As an operator's comparison finds them now."""
+    gateway = stripe_adapter.configured()
+    assert gateway is not None
+    report = reconciling.reconcile(gateway, timezone.now())
+    assert report is not None and isinstance(report.differences, list)
+    return report.differences
 
 
 def asked(invoice: Invoice) -> Receivable:

@@ -4,34 +4,30 @@ from typing import Any
 
 import pytest
 import stripe
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from billing.models import Invoice, InvoiceLine
-from control_plane.outbox.models import Delivery
-from payments import actions, reconciling, stripe_adapter
-from payments.models import Payment, Receivable, StripeCustomer
+from payments import actions
+from payments.models import StripeCustomer
 from tests.control_plane.billing.world import TESTER, World
-from tests.control_plane.payments.fake_stripe import FAULTS, FakeStripe
-from tests.control_plane.payments.paying import asked, credit, deliver, due, issued, worker
+from tests.control_plane.payments.fake_stripe import FakeStripe
+from tests.control_plane.payments.paying import (
+    CENT,
+    again,
+    asked,
+    credit,
+    deliver,
+    differences,
+    due,
+    issued,
+    worker,
+)
 
-CENT = 10_000
 MONEY = ("payment", "refund")
 
 
 def customer_of(fake: FakeStripe) -> str:
     (one,) = fake.all("customer")
     return str(one["id"])
-
-
-def differences() -> list[dict[str, Any]]:
-    gateway = stripe_adapter.configured()
-    assert gateway is not None
-    from django.utils import timezone
-
-    found = reconciling.reconcile(gateway, timezone.now()).differences
-    assert isinstance(found, list)
-    return found
 
 
 def test_an_invoice_is_at_stripe_line_by_line_and_can_be_paid_on_its_page(
@@ -46,9 +42,7 @@ def test_an_invoice_is_at_stripe_line_by_line_and_can_be_paid_on_its_page(
     assert items == {line.line_id: line.amount_micro for line in invoice.lines.all() if line.amount_micro}
     assert (row.state, row.stripe_state, row.pay_url) == ("open", "open", theirs["hosted_invoice_url"])
     fake.pay_on_page(theirs["id"])
-    with actions.locked(row.public_id) as locked:
-        actions.tell_stripe(locked)
-    deliver()
+    again(invoice)
     row = asked(invoice)
     assert (row.state, row.open_micro, row.pay_url) == ("paid", 0, "")
     assert differences() == []
@@ -85,9 +79,7 @@ def test_of_an_invoice_with_charges_and_parts_of_cents_whole_cents_are_collected
     assert items.keys() == exact.keys()
     assert all(abs(items[name] - exact[name]) < CENT for name in exact)
     fake.pay_on_page(theirs["id"])
-    with actions.locked(asked(invoice).public_id) as locked:
-        actions.tell_stripe(locked)
-    deliver()
+    again(invoice)
     assert (asked(invoice).state, asked(invoice).open_micro) == ("paid", 0)
     assert differences() == []
 
@@ -167,9 +159,7 @@ def test_a_total_that_differs_keeps_the_draft_and_is_named(
     else:
         fake.all("invoiceitem")[0]["amount"] += 1
     fake._sum(theirs)
-    with actions.locked(asked(invoice).public_id) as row:
-        actions.tell_stripe(row)
-    deliver()
+    again(invoice)
     deliver()
     assert theirs["status"] == "draft"
     assert "not finalized" in asked(invoice).problem
@@ -200,9 +190,7 @@ def test_a_credit_note_before_and_after_finalization_and_after_payment(
     credit(invoice, 300 * CENT)
     worker()
     worker()
-    with actions.locked(asked(invoice).public_id) as row:
-        actions.tell_stripe(row)
-    deliver()
+    again(invoice)
     row = asked(invoice)
     assert (row.state, row.paid_micro, row.refunded_micro) == ("paid", total - 300 * CENT, 300 * CENT)
     assert [one["amount"] for one in fake.all("refund")] == [300]
@@ -298,69 +286,3 @@ def test_shapes_of_the_fake_are_members_of_the_librarys_types(world: World, fake
         if one["object"] in types:
             known = set(types[one["object"]].__annotations__)
             assert set(one) - known - asked_only <= {"livemode", "metadata"}, one["object"]
-
-
-@given(
-    faults=st.lists(st.sampled_from([*FAULTS, ""]), max_size=24),
-    method=st.booleans(),
-    credits_at=st.lists(st.integers(0, 3), max_size=3),
-    bank_at=st.integers(0, 6),
-)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_faults_and_restarts_leave_no_difference_and_no_invoice_is_paid_twice(
-    billed: Any, faults: list[str], method: bool, credits_at: list[int], bank_at: int
-) -> None:
-    from django.db import transaction
-
-    fake, invoice = billed
-    with transaction.atomic():
-        fake.objects.clear()
-        fake.keys.clear()
-        fake.calls.clear()
-        fake.faults[:] = []
-        customer = fake._make(
-            "cus", "customer", invoice_settings={}, metadata={"penstock_tenant": invoice.tenant.public_id}
-        )
-        if method:
-            fake.give_method(customer["id"])
-        fake.faults[:] = faults
-        for turn in range(4):
-            for at in credits_at:
-                if at == turn:
-                    credit(invoice, 50 * CENT)
-            worker()
-            if bank_at == turn and asked(invoice).open_micro:
-                actions.mark_paid(TESTER, invoice, reference="bank 1")
-        fake.faults[:] = []
-        worker(2)
-        row = asked(invoice)
-        if row.open_micro:
-            fake.pay_on_page(row.stripe_invoice)
-            with actions.locked(row.public_id) as locked:
-                actions.tell_stripe(locked)
-            deliver()
-        worker(2)
-        with actions.locked(row.public_id) as locked:
-            actions.tell_stripe(locked)
-        deliver()
-        row = asked(invoice)
-        theirs = fake.all("invoice")
-        assert row.state == "paid" and len(theirs) <= 1
-        by_stripe = sum(one.amount_micro for one in Payment.objects.filter(kind="payment", source="stripe"))
-        charged = sum(fake.charged(one["id"]) for one in theirs)
-        assert charged * CENT == by_stripe <= row.total_micro
-        assert len(fake.all("invoice_payment")) <= 1
-        refunded = sum(one["amount"] for one in fake.all("refund")) * CENT
-        assert refunded == row.refunded_micro
-        assert row.open_micro == 0
-        assert row.overpaid_micro == 0 or Payment.objects.filter(source="bank").exists()
-        assert not Delivery.objects.filter(kind="receivable", delivered_at=None).exists()
-        assert [one for one in differences() if one["kind"] != "to be refunded"] == []
-        transaction.set_rollback(True)
-
-
-@pytest.fixture
-def billed(world: World, fake: FakeStripe) -> tuple[FakeStripe, Any]:
-    invoice = issued(world, "acme")
-    assert not Receivable.objects.exists()
-    return fake, invoice

@@ -35,6 +35,7 @@ from control_plane.webhooks.models import Webhook, WebhookAttempt, WebhookPositi
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract import methods
 from data_plane.contract.admin_client import AdminClient
+from payments.models import Receivable
 from penstock.contract import documents
 from penstock.contract.limits import PRINCIPAL_GROUPS_PER_TENANT_MAX
 from penstock.contract.topic_settings import TopicSettings
@@ -399,6 +400,18 @@ def _invoices(tenant: Tenant, numbers: range) -> None:
     ]
     invoices = invoice_rows.add_drafts(numbers, cuts, [book] * len(cuts))
     invoice_rows.issue(invoices, BEGINNING, [(entry.sequence, entry.hash) for entry in entries])
+    Receivable.objects.bulk_create(
+        Receivable(
+            tenant=tenant,
+            invoice=invoice,
+            state="open",
+            currency="USD",
+            total_micro=invoice.total_micro or 0,
+            problem="visa was declined",
+            due_at=FAR,
+        )
+        for invoice in invoices
+    )
     first = Invoice.objects.get(public_id="inv_0")
     CutReading.objects.bulk_create(invoice_rows.reading(first.cut, _hex(number, 1), 0) for number in numbers)
     CutUsage.objects.bulk_create(

@@ -106,7 +106,7 @@ WITHOUT = {
     ),
     "placement plan": "is a dry run itself: a plan changes nothing until it is confirmed",
     **dict.fromkeys(
-        ["payment paid", "payment refunded", "payment give-up"],
+        ["payment paid", "payment refunded", "payment give-up", "payment void", "payment retry"],
         "operators note what happened elsewhere; a reference counts once",
     ),
     "billing finalize": "billing; a draft shows what would be finalized",

@@ -14,6 +14,7 @@ RECEIVABLE = {
     "total_micro": 49_010_000, "credited_micro": 1_000_000, "paid_micro": 0, "refunded_micro": 0,
     "open_micro": 48_010_000, "overpaid_micro": 0, "due_at": "2026-01-15T00:00:00+00:00",
     "pay_url": "https://invoice.example/1", "problem": "visa ending in 4242 was declined",
+    "waits": True, "carried_by": "inv_2", "unsent": True, "retry_at": "2026-01-15T00:00:00+00:00",
 }  # fmt: skip
 PAYMENT = {
     "at": "2026-01-15T00:00:00+00:00", "invoice": "inv_1", "kind": "payment", "source": "bank",
@@ -28,6 +29,10 @@ def answered(asked: Asked) -> Answer:
     if asked.path.startswith("/v1/billing/reconciliation"):
         found = [DIFFERENCE] if asked.method == "POST" else []
         return Answer(body={"collection": "stripe", "at": None, "compared": 1, "differences": found})
+    if asked.path == "/v1/payment-method":
+        return Answer(body={"collection": "stripe", "method": "visa ending in 4242"})
+    if asked.path == "/v1/payment-method/page":
+        return Answer(status=201, body={"url": "https://checkout.example/1"})
     if asked.path.startswith("/v1/payments"):
         return Answer(body={"items": [PAYMENT], "next": None})
     if asked.path.startswith("/v1/billing/receivables?"):
@@ -69,6 +74,15 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[LittleServer]:
             {"reason": "no"},
             "inv_1",
         ),
+        (["void", "inv_1"], "/v1/billing/receivables/inv_1/void", {}, "inv_1"),
+        (["retry", "inv_1"], "/v1/billing/receivables/inv_1/retry", {}, "inv_1"),
+        (["method"], "/v1/payment-method", None, "visa ending in 4242"),
+        (
+            ["method", "--page", "setup"],
+            "/v1/payment-method/page",
+            {"page": "setup"},
+            "https://checkout.example/1",
+        ),
         (["reconciliation", "--now"], "/v1/billing/reconciliation", {}, "amount\ttn_1\tinv_1\tin_1\t1\t2"),
     ],
 )
@@ -89,6 +103,8 @@ def test_what_keeps_an_invoice_from_being_paid_is_said(service: LittleServer) ->
     ran = CliRunner().invoke(cli, ["payment", "show", "inv_1"])
     assert "Pay at https://invoice.example/1" in ran.stderr
     assert "Not collected: visa ending in 4242 was declined" in ran.stderr
+    assert "waits for a later invoice" in ran.stderr and "It is collected with inv_2" in ran.stderr
+    assert "Stripe is tried again at" in ran.stderr and "has not heard of its last change" in ran.stderr
 
 
 def test_without_a_comparison_the_next_step_is_named(service: LittleServer) -> None:
