@@ -76,5 +76,4 @@ def test_tenants_that_a_person_joined_come_first_then_those_of_their_organisatio
 
 def _values(row: Person | Tenant) -> dict[str, object]:
     """Every column, as Django reads it."""
-    found: dict[str, object] = type(row)._default_manager.filter(pk=row.pk).values().get()
-    return found
+    return dict(type(row)._default_manager.filter(pk=row.pk).values().get())
