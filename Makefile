@@ -24,7 +24,7 @@ RUN := $(if $(COMPILED),$(COMPILE) && $(AS_COMPILED))
 RUNNING := .venv/.running-packages-ready .venv/.running-lock-ready .venv/.project-ready
 # What runs on compiled cores once more.
 COMPILED_TESTS := $(wildcard tests/compiled tests/golden tests/properties tests/integration/sdk \
-	tests/integration/operations/test_health.py $(addprefix tests/unit/,authz client contract \
+	tests/integration/operations/test_health.py tests/simulation/test_seeds.py $(addprefix tests/unit/,authz client contract \
 	controller disk groups log metadata metering node placement records replication rules throttling))
 READY := $(RUNNING) .venv/.packages-ready .venv/.lock-ready
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet

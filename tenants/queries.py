@@ -1,10 +1,11 @@
 """Reads tenants, people and keys: for a caller only in their own tenants, for the service by public id."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
+from django.db import connection
+from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from penstock.contract.api_keys import ApiKey as KeyText
@@ -47,17 +48,50 @@ class Belongs:
     """What they are in the tenant's organisation."""
 
 
+def _columns(model: type[Model], name: str) -> str:
+    return ", ".join(f'{name}."{field.column}"' for field in model._meta.concrete_fields)
+
+
+# Every request of a person asks who they are and what they are in a tenant. These statements stand here because Django
+# needs several times as long to make them of expressions as a database needs to answer them.
+_TENANT, _PERSON, _SESSION = (each._meta.db_table for each in (Tenant, Person, Session))
+_MEMBERSHIP, _MEMBER = (each._meta.db_table for each in (Membership, OrganisationMember))
+_OF_SESSION = f"""
+    SELECT {_columns(Person, "p")}
+    FROM {_SESSION} s JOIN {_PERSON} p ON p.id = s.person_id
+    WHERE s.token_hash = %s AND s.expires_at > %s AND p.is_active
+"""
+_WITH_ROLES = f"""
+    SELECT {_columns(Tenant, "t")}, m.id AS joined, m.role AS direct, o.role AS within
+    FROM {_TENANT} t
+    JOIN {_PERSON} p ON p.id = %s AND p.is_active
+    LEFT JOIN {_MEMBERSHIP} m ON m.tenant_id = t.id AND m.person_id = p.id
+    LEFT JOIN {_MEMBER} o ON o.organisation_id = t.organisation_id AND o.person_id = p.id
+"""
+"""Tenants, each with the role that the person has in it themselves, since when, and that in its organisation. None for
+a person who is not active.
+"""
+_BELONGING = f"{_WITH_ROLES} WHERE t.public_id = %s"
+_ROLE_IN = f"{_WITH_ROLES} WHERE t.id = %s"
+_BELONGINGS = f"""{_WITH_ROLES}
+    WHERE t.id IN (
+        SELECT tenant_id FROM {_MEMBERSHIP} WHERE person_id = %s
+        UNION
+        SELECT shared.id
+        FROM {_MEMBER} o JOIN {_TENANT} shared ON shared.organisation_id = o.organisation_id
+        WHERE o.person_id = %s
+    )
+    ORDER BY m.id IS NULL, m.id, t.id
+"""
+
+
 # -- who is calling -------------------------------------------------------------------------------------
 
 
 def person_of_session(token: str) -> Person | None:
     """Whose session it is; None if there is none or it has ended."""
-    session = (
-        Session.objects.select_related("person")
-        .filter(token_hash=tokens.token_hash(token), expires_at__gt=timezone.now(), person__is_active=True)
-        .first()
-    )
-    return None if session is None else session.person
+    now = connection.ops.adapt_datetimefield_value(timezone.now())
+    return next(iter(Person.objects.raw(_OF_SESSION, [tokens.token_hash(token), now])), None)
 
 
 def operator_of(token: str) -> OperatorToken | None:
@@ -111,14 +145,12 @@ def is_kept(email: str, *, but: Person | None = None) -> bool:
 
 def belongings(person: Person) -> list[Belonging]:
     """The tenants of a person: first those that they joined, then those of their organisations."""
-    rows = _with_roles(tenants_of(person), person=person, tenant=OuterRef("pk"))
-    return list(_belongings(rows.order_by(F("joined").asc(nulls_last=True), "pk")))
+    return list(_belongings(Tenant.objects.raw(_BELONGINGS, [person.pk] * 3)))
 
 
 def belonging(person: Person, tenant: str) -> Belonging:
     """One tenant of a person. Raises `NotFound`, for another's tenant too."""
-    rows = Tenant.objects.filter(public_id=tenant)
-    found = next(_belongings(_with_roles(rows, person=person, tenant=OuterRef("pk"))), None)
+    found = next(_belongings(Tenant.objects.raw(_BELONGING, [person.pk, tenant])), None)
     if found is None:
         raise tenant_missing(tenant)
     return found
@@ -126,8 +158,7 @@ def belonging(person: Person, tenant: str) -> Belonging:
 
 def role_in(tenant: Tenant, person: Person) -> Role | None:
     """What the person is in the tenant now; None = they do not belong to it."""
-    rows = Tenant.objects.filter(pk=tenant.pk)
-    found = next(_belongings(_with_roles(rows, person=person, tenant=OuterRef("pk"))), None)
+    found = next(_belongings(Tenant.objects.raw(_ROLE_IN, [person.pk, tenant.pk])), None)
     return None if found is None else found.role
 
 
@@ -162,7 +193,16 @@ def people_by_organisation(tenant: Tenant) -> QuerySet[OrganisationMember]:
 
 def people_with_roles(tenant: Tenant, among: Collection[Role] = tuple(Role)) -> list[Belongs]:
     """The people of a tenant who are active and have one of these roles in it: first those who joined it themselves."""
-    rows = _with_roles(people(tenant), person=OuterRef("pk"), tenant=tenant)
+    person: Any = OuterRef("pk")
+    own = Membership.objects.filter(tenant=tenant, person=person, person__is_active=True)
+    shared = OrganisationMember.objects.filter(
+        organisation__tenants=tenant, person=person, person__is_active=True
+    )
+    rows = people(tenant).annotate(
+        joined=Subquery(own.values("pk")[:1]),
+        direct=Subquery(own.values("role")[:1]),
+        within=Subquery(shared.values("role")[:1]),
+    )
     found = []
     for row in rows.order_by(F("joined").asc(nulls_last=True), "pk"):
         direct, within = _read(row)
@@ -172,22 +212,6 @@ def people_with_roles(tenant: Tenant, among: Collection[Role] = tuple(Role)) -> 
     return found
 
 
-def _with_roles(rows: QuerySet[Any], *, person: Any, tenant: Any) -> QuerySet[Any]:
-    """The rows, each with the role that the person has in the tenant themselves, since when, and that in its
-    organisation. Of a person who is not active it is none.
-    """
-    own = Membership.objects.filter(tenant=tenant, person=person, person__is_active=True)
-    shared = OrganisationMember.objects.filter(
-        organisation__tenants=tenant, person=person, person__is_active=True
-    )
-    annotated: QuerySet[Any] = rows.annotate(
-        joined=Subquery(own.values("pk")[:1]),
-        direct=Subquery(own.values("role")[:1]),
-        within=Subquery(shared.values("role")[:1]),
-    )
-    return annotated
-
-
 def _read(row: Any) -> tuple[Role | None, OrganisationRole | None]:
     return (
         None if row.direct is None else Role(row.direct),
@@ -195,7 +219,7 @@ def _read(row: Any) -> tuple[Role | None, OrganisationRole | None]:
     )
 
 
-def _belongings(rows: QuerySet[Any]) -> Iterator[Belonging]:
+def _belongings(rows: Iterable[Any]) -> Iterator[Belonging]:
     for row in rows:
         role = role_of(*_read(row))
         if role is not None:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -91,6 +91,8 @@ class Watched:
     house: House
     things: dict[str, str]
     """The name of an address's part -> the thing's id."""
+    ended: dict[str, str] = field(repr=False)
+    """Tokens that were good once, by what ended them."""
 
     @property
     def tenant(self) -> Tenant:
@@ -161,7 +163,34 @@ def watched_tenant() -> Watched:
             "invoice": invoice,
             "credit_note": credit_note,
         },
+        ended=_credentials_that_ended(tenant),
     )
+
+
+def _credentials_that_ended(tenant: Tenant) -> dict[str, str]:
+    now = timezone.now()
+    owner = Membership.objects.get(tenant=tenant, role="owner").person
+    expired, text_of_expired = access.create_key(ACTOR, tenant, name="expired")
+    revoked, text_of_revoked = access.create_key(ACTOR, tenant, name="revoked")
+    ApiKey.objects.filter(pk=expired.pk).update(expires_at=now - timedelta(seconds=1))
+    ApiKey.objects.filter(pk=revoked.pk).update(revoked_at=now)
+    session, signed_out = (tokens.new_token(tokens.SESSION_PREFIX) for _ in range(2))
+    Session.objects.create(
+        person=owner,
+        token_hash=tokens.token_hash(session),
+        source="192.0.2.1",
+        browser="test",
+        expires_at=now - timedelta(seconds=1),
+    )
+    operator = actions.create_operator(ACTOR, name="gone", tenant=tenant.public_id)
+    OperatorToken.objects.filter(name="gone").update(revoked_at=now)
+    return {
+        "expired key": text_of_expired.reveal(),
+        "revoked key": text_of_revoked.reveal(),
+        "expired session": session,
+        "session that was signed out": signed_out,
+        "revoked operator": operator,
+    }
 
 
 def _billed(tenant: Tenant) -> tuple[str, str]:
@@ -264,7 +293,6 @@ def test_the_matrix_holds_every_operation_of_the_table() -> None:
 @pytest.mark.parametrize("operation", MATRIX)
 def test_a_credential_that_does_not_hold_gets_nothing(operation: Operation, watched: Watched) -> None:
     address = operation.address(_any_things(watched))
-    ended = credentials_that_ended(watched)
     living = [watched.house.credentials[standing] for standing in (Standing.KEY, Standing.BOUND_KEY)]
     before = _state(watched.tenant)
 
@@ -277,7 +305,7 @@ def test_a_credential_that_does_not_hold_gets_nothing(operation: Operation, watc
     refused("anonymous")
     for text in MALFORMED:
         refused(f"malformed {text[:40]!r}", Authorization=text, Penstock_Tenant=watched.tenant.public_id)
-    for column, token in ended.items():
+    for column, token in watched.ended.items():
         refused(column, Authorization=f"Bearer {token}", Penstock_Tenant=watched.tenant.public_id)
     for column, stopped in (("suspended", {"suspended": True}), ("closed", {"closed_at": BEGINNING})):
         Tenant.objects.filter(pk=watched.tenant.pk).update(suspended=False, closed_at=None)
@@ -388,33 +416,6 @@ def _state(tenant: Tenant) -> tuple[int, int, int, int]:
     return entries, deliveries, keys, Session.objects.count()
 
 
-def credentials_that_ended(watched: Watched) -> dict[str, str]:
-    """Tokens that were good once, by what ended them."""
-    now = timezone.now()
-    owner = Membership.objects.get(tenant=watched.tenant, role="owner").person
-    expired, text_of_expired = access.create_key(ACTOR, watched.tenant, name="expired")
-    revoked, text_of_revoked = access.create_key(ACTOR, watched.tenant, name="revoked")
-    ApiKey.objects.filter(pk=expired.pk).update(expires_at=now - timedelta(seconds=1))
-    ApiKey.objects.filter(pk=revoked.pk).update(revoked_at=now)
-    session, signed_out = (tokens.new_token(tokens.SESSION_PREFIX) for _ in range(2))
-    Session.objects.create(
-        person=owner,
-        token_hash=tokens.token_hash(session),
-        source="192.0.2.1",
-        browser="test",
-        expires_at=now - timedelta(seconds=1),
-    )
-    operator = actions.create_operator(ACTOR, name="gone", tenant=watched.tenant.public_id)
-    OperatorToken.objects.filter(name="gone").update(revoked_at=now)
-    return {
-        "expired key": text_of_expired.reveal(),
-        "revoked key": text_of_revoked.reveal(),
-        "expired session": session,
-        "session that was signed out": signed_out,
-        "revoked operator": operator,
-    }
-
-
 # -- the console ----------------------------------------------------------------------------------------
 
 
@@ -474,9 +475,8 @@ def test_a_page_without_a_session_that_holds_leads_to_the_door(
     name: str, parts: list[str], watched: Watched
 ) -> None:
     address = page_of(watched, name, parts, tenant=CANARY)
-    ended = credentials_that_ended(watched)
     before = _state(watched.tenant)
-    cookies = ["", "nonsense", "pss_" + "x" * 5_000, "\u00e9", *ended.values()]
+    cookies = ["", "nonsense", "pss_" + "x" * 5_000, "\u00e9", *watched.ended.values()]
     cookies += [watched.house.credentials[standing] for standing in (Standing.KEY, Standing.OPERATOR)]
     for cookie in cookies:
         for method, status, leads_to, page in _both(_browser(cookie), address):

@@ -11,10 +11,13 @@ from tests.compiled.test_compiled_cores import SEEDS as SEEDS_OF_BOTH_CORES
 _SEEDS = 50
 
 
+@pytest.mark.compiled
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
 def test_seeds_hold_every_invariant(full: bool) -> None:
-    """The first ones run on pure Python in `tests/compiled`, beside the compiled cores: not twice in `make test`."""
+    """On compiled cores, in a fraction of the time. That these take the same steps as pure Python is shown in
+    `tests/compiled` with the first seeds, which therefore run on both, and in `make test` not a third time.
+    """
     command = [sys.executable, "-m", "data_plane.testkit.run", "--jobs", str(os.cpu_count() or 1)]
     if full:
         command += ["--seeds", "500"]

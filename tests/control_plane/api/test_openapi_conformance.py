@@ -173,6 +173,7 @@ def test_whatever_is_sent_the_answer_is_one_that_the_document_tells(
     operation = OPERATIONS[name]
     known = {"name": "orders", "tenant": house.tenant.public_id, "key": made[1]}
     known["person"] = Person.objects.get(email="developer@acme.example").public_id
+    checks = list(CHECKS)
 
     @settings(
         max_examples=_examples(operation),
@@ -193,8 +194,10 @@ def test_whatever_is_sent_the_answer_is_one_that_the_document_tells(
             headers["Penstock-Tenant"] = house.tenant.public_id
         counters().forget_all()
         with transaction.atomic():
-            case.call_and_validate(checks=CHECKS, headers=headers)
+            response = case.call_and_validate(checks=checks, headers=headers)
             transaction.set_rollback(True)
+        if response.status_code < 300 and ignored_auth in checks:
+            checks.remove(ignored_auth)  # two more requests, which depend on the operation alone
 
     try_it()
 

@@ -41,7 +41,8 @@ def serious(page: Page, only: Sequence[str] = ()) -> list[str]:
     """What axe finds that is serious or worse, by all of its rules or some: rule, and where."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE)
-    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    # Without `preload` axe does not fetch the styles again: it needs them for rules that are experimental, or moderate.
+    options: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
     if only:
         options["runOnly"] = {"type": "rule", "values": list(only)}
     found: list[dict[str, Any]] = page.evaluate("options => axe.run(options)", options)["violations"]
