@@ -15,14 +15,21 @@ from spark_usage.configuration import DEFAULT_ASSETS, SparkConfiguration
 from spark_usage.manifest import Catalog
 from spark_usage.rounds import Round, fold
 from spark_usage.session import start_session
+from tests.spark_usage.java_output import JavaOutput
 from tests.spark_usage.records import Stored, bronze_frame
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = start_session(
-        SparkConfiguration(), tmp_path_factory.mktemp("spark"), "tests of the usage pipeline"
-    )
+def java_output() -> JavaOutput:
+    """Of the session's Java."""
+    return JavaOutput()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, java_output: JavaOutput) -> Iterator[SparkSession]:
+    work = tmp_path_factory.mktemp("spark")
+    with java_output.taken():
+        session = start_session(SparkConfiguration(), work, "tests of the usage pipeline")
     yield session
     session.stop()
 
