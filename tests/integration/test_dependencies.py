@@ -23,41 +23,6 @@ from . import servers
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
-SPARK_JOB = """
-import json, sys
-import pyarrow as pa
-from pyspark.sql import SparkSession, functions as F
-
-folder = sys.argv[1]
-spark = (
-    SparkSession.builder.master("local[1]").appName("dependencies")
-    .config("spark.ui.enabled", "false")
-    .config("spark.driver.bindAddress", "127.0.0.1")
-    .config("spark.driver.memory", "512m")
-    .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    .config("spark.sql.codegen.wholeStage", "false")
-    .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    .config("spark.sql.shuffle.partitions", "1")
-    .config("spark.sql.warehouse.dir", folder + "/warehouse")
-    .getOrCreate()
-)
-try:
-    rows = [("orders", 3), ("orders", 4), ("returns", 5)]
-    usage = spark.createDataFrame(rows, "topic string, messages long")
-
-    def doubled(batches):
-        for batch in batches:
-            column = pa.array([2 * value for value in batch.column("messages").to_pylist()], pa.int64())
-            yield pa.RecordBatch.from_arrays([batch.column("topic"), column], names=["topic", "messages"])
-
-    usage.mapInArrow(doubled, usage.schema).write.parquet(folder + "/usage")
-    totals = spark.read.parquet(folder + "/usage").groupBy("topic").agg(F.sum("messages").alias("messages"))
-    rows = {row.topic: row.messages for row in totals.collect()}
-    print(json.dumps({"rows": rows, "java": spark._jvm.System.getProperty("java.specification.version")}))
-finally:
-    spark.stop()
-"""
-
 
 def is_gone(pid: int) -> bool:
     try:
@@ -91,29 +56,6 @@ def test_grpc_serves_a_stream_of_raw_frames() -> None:
             await server.stop(None)
 
     assert asyncio.run(asyncio.wait_for(main(), PATIENCE_S)) == [b"one", b"", b"\xff" * 100_000]
-
-
-def test_spark_folds_arrow_batches_on_debians_java(tmp_path: Path) -> None:
-    job = tmp_path / "job.py"
-    job.write_text(SPARK_JOB, encoding="utf-8")
-    ran = subprocess.run(
-        [sys.executable, str(job), str(tmp_path)],
-        cwd=tmp_path,
-        env={
-            "PATH": os.environ.get("PATH", ""),
-            "HOME": str(tmp_path),
-            "JAVA_HOME": servers.java_home(),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_LOCAL_DIRS": str(tmp_path),
-        },
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    assert json.loads(ran.stdout.splitlines()[-1]) == {"rows": {"orders": 14, "returns": 10}, "java": "17"}
 
 
 def test_postgresql_answers_a_query_and_stops() -> None:

@@ -1,6 +1,7 @@
 """One Spark session for all tests of this process, and data sets in a folder of the test's own."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,21 @@ from spark_usage.configuration import DEFAULT_ASSETS, SparkConfiguration
 from spark_usage.manifest import Catalog
 from spark_usage.rounds import Round, fold
 from spark_usage.session import start_session
-from tests.spark_usage.records import Stored, bronze_frame
+from tests.spark_usage.java_output import JavaOutput
+from tests.spark_usage.records import DAY, HOUR, Stored, Writer, bronze_frame, in_order, reading
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = start_session(
-        SparkConfiguration(), tmp_path_factory.mktemp("spark"), "tests of the usage pipeline"
-    )
+def java_output() -> JavaOutput:
+    """Of the session's Java."""
+    return JavaOutput()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, java_output: JavaOutput) -> Iterator[SparkSession]:
+    work = tmp_path_factory.mktemp("spark")
+    with java_output.taken():
+        session = start_session(SparkConfiguration(), work, "tests of the usage pipeline")
     yield session
     session.stop()
 
@@ -85,3 +93,27 @@ def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
 @pytest.fixture
 def make_pipeline(spark: SparkSession, tmp_path: Path) -> Callable[[str], Pipeline]:
     return lambda name: Pipeline(spark, tmp_path / name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldedHours:
+    """Five hours of one topic, folded in a folder once for all tests that only read what came of it."""
+
+    stored: Sequence[Stored]
+    pipeline: Pipeline
+    done: Round
+
+
+@pytest.fixture(scope="session")
+def folded_hours(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FoldedHours:
+    writer = Writer()
+    stored = in_order(
+        *(
+            writer.record(
+                reading(at * 7, DAY + at * HOUR, at * 7, at * 700, [(9, 7, 700)]), made_ms=DAY + at * HOUR
+            )
+            for at in range(1, 6)
+        )
+    )
+    pipeline = Pipeline(spark, tmp_path_factory.mktemp("folded-hours"))
+    return FoldedHours(stored=stored, pipeline=pipeline, done=pipeline.fold(stored))

@@ -13,8 +13,8 @@ from spark_usage.configuration import DEFAULT_ASSETS
 from spark_usage.manifest import Catalog
 from spark_usage.rounds import Round, fold
 from tests.integration.buckets import Bucket, bucket
-from tests.spark_usage.conftest import Pipeline
-from tests.spark_usage.records import DAY, HOUR, Stored, Writer, bronze_frame, in_order, reading
+from tests.spark_usage.conftest import FoldedHours
+from tests.spark_usage.records import bronze_frame
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
@@ -25,23 +25,10 @@ def storage(tmp_path: Path) -> Iterator[Bucket]:
         yield made
 
 
-def stored() -> list[Stored]:
-    writer = Writer()
-    return in_order(
-        *(
-            writer.record(
-                reading(at * 7, DAY + at * HOUR, at * 7, at * 700, [(9, 7, 700)]), made_ms=DAY + at * HOUR
-            )
-            for at in range(1, 6)
-        )
-    )
-
-
 def test_a_round_over_a_bad_way_ends_with_the_digests_of_a_folder(
-    spark: SparkSession, pipeline: Pipeline, storage: Bucket, tmp_path: Path
+    spark: SparkSession, folded_hours: FoldedHours, storage: Bucket, tmp_path: Path
 ) -> None:
-    records = stored()
-    in_folder = pipeline.fold(records)
+    records, in_folder = folded_hours.stored, folded_hours.done
     staging = tmp_path / "staging"
     lost: set[str] = set()
 

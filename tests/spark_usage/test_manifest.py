@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,8 +12,7 @@ from pyspark.sql import SparkSession
 from daemon.data_set_store import FolderStore
 from spark_usage import datasets
 from spark_usage.manifest import Catalog, Check, CheckFailed, canonical_line, code_version, run_id_of
-from tests.spark_usage.conftest import Pipeline
-from tests.spark_usage.records import MINUTE, Writer, in_order, reading
+from tests.spark_usage.conftest import FoldedHours, Pipeline
 
 pytestmark = [pytest.mark.slow]
 
@@ -127,10 +125,9 @@ def test_nothing_read_yet_gives_empty_data_sets(pipeline: Pipeline) -> None:
     assert {name: run.rows for name, run in done.runs.items()} == dict.fromkeys(done.runs, 0)
 
 
-def test_usage_day_and_cost_name_the_run_they_read(make_pipeline: Callable[[str], Pipeline]) -> None:
-    pipeline = make_pipeline("one")
-    done = pipeline.fold(in_order(Writer().record(reading(10, MINUTE, 10, 100))))
+def test_usage_day_and_cost_name_the_run_they_read(folded_hours: FoldedHours) -> None:
+    runs = folded_hours.done.runs
     for name in ("usage_day", "cost_hour"):
-        manifest = pipeline.catalog.current(name)
+        manifest = folded_hours.pipeline.catalog.current(name)
         assert manifest is not None
-        assert manifest["inputs"]["runs"] == {"usage_hour": done.runs["usage_hour"].run_id}
+        assert manifest["inputs"]["runs"] == {"usage_hour": runs["usage_hour"].run_id}
