@@ -188,7 +188,7 @@ def test_every_look_of_the_service_finds_nothing_at_rest() -> None:
     )  # imported, they have said which look they have
     app_tasks = {entry["task"] for entry in app.conf.beat_schedule.values()}
     assert schedule._rests.keys() <= app_tasks
-    assert len(schedule._rests) == 7
+    assert len(schedule._rests) == 8
     for task, rest in schedule._rests.items():
         rest.look()
         assert not rest.look(), task

@@ -144,7 +144,7 @@ def invoice_of(
     period = time_ms(START), time_ms(END)
     charged = charges.charge(
         book, terms, {line.meter: line.amount_micro for line in rated.lines}, period,
-        charges.rests_of(terms, {}),
+        {grant.id: grant.amount_micro for grant in terms.credits},
     )  # fmt: skip
     partitions: dict[tuple[str, int], list[documents.BilledDay]] = defaultdict(list)
     for (topic, partition, day), (messages, size) in sorted(usage.items()):
