@@ -16,6 +16,8 @@ from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules.timestamps import DAY_MS, time_ms
 from tenants.models import Tenant
 
+DAYS_MIN = 31
+"""A month always begins within these, so that there is a period that it lowers."""
 DAYS_MAX = 3_660
 USES_MAX = 1_000_000
 _CODE = re.compile(rf"[A-Z0-9][A-Z0-9-]{{5,{CODE_LENGTH_MAX - 1}}}")
@@ -54,8 +56,8 @@ def make_coupon(
         raise InvalidRequest(
             f"code: {code[:CODE_LENGTH_MAX]!r}; 6 to {CODE_LENGTH_MAX} of A to Z, 0 to 9 and - required"
         )
-    if not 1 <= days <= DAYS_MAX:
-        raise InvalidRequest(f"days: {days}; 1 to {DAYS_MAX} required")
+    if not DAYS_MIN <= days <= DAYS_MAX:
+        raise InvalidRequest(f"days: {days}; {DAYS_MIN} to {DAYS_MAX} required: periods are months")
     if not 1 <= uses_max <= USES_MAX:
         raise InvalidRequest(f"uses_max: {uses_max}; 1 to {USES_MAX} required")
     if until_at <= from_at:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.mail import actions as mails
-from payments import actions, former, letters
+from payments import actions, former, letters, queries
 from payments.models import Receivable
 from payments.states import ALERT_AFTER, OWED, State, reminders_due
 from tenants.actions import set_suspended
@@ -37,7 +37,13 @@ def remind(receivable: str, now: datetime) -> None:
                 extra={"tenant": row.tenant.public_id, "invoice": row.invoice.public_id},
             )
         at = _suspends_at(row)
-        suspend = at is not None and now >= at and row.suspended_at is None and not row.tenant.suspended
+        suspend = (
+            at is not None
+            and now >= at
+            and row.suspended_at is None
+            and not row.tenant.suspended
+            and not queries.may_be_paid_unknown(row)
+        )
         if suspend:
             row.suspended_at = now
             row.save(update_fields=["suspended_at"])

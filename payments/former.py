@@ -19,16 +19,16 @@ PAYERS = [role for role in Role if allowed(Standing(role.value), Permission.PAYM
 
 
 def remember(tenant: Tenant) -> None:
-    """Before the tenant is purged: who may pay its invoices now. Doing it again adds those who came since."""
+    """Before the tenant is purged: who may pay its invoices now. Doing it again puts them in the others' stead."""
     with transaction.atomic():
         owner = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
         if owner.purged_at is not None:
             return
+        now = [one.person for one in people_with_roles(owner, among=PAYERS)]
+        # An earlier purge may have failed after this, and someone may have left since.
+        FormerPayer.objects.filter(tenant=owner).exclude(person__in=now).delete()
         FormerPayer.objects.bulk_create(
-            (
-                FormerPayer(tenant=owner, person=one.person, tenant_name=owner.name)
-                for one in people_with_roles(owner, among=PAYERS)
-            ),
+            (FormerPayer(tenant=owner, person=person, tenant_name=owner.name) for person in now),
             ignore_conflicts=True,
         )
 

@@ -63,7 +63,7 @@ def process(gateway: Gateway | None, now: datetime, events_max: int) -> int:
     rows = queries.events_to_process()
     if gateway is None:
         for kind in METHOD_EVENTS:
-            rows = rows.exclude(type__startswith=kind)
+            rows = rows.exclude(queries.begins_with("type", kind))
     for event in rows[:events_max]:
         try:
             outcome = _processed(gateway, event)

@@ -90,7 +90,9 @@ def _counted(kind: Payment.Kind, reference: str, row: Receivable) -> list[Paymen
     """Rows of it: one, or one of each receivable that it was split to."""
     known = Payment.objects.filter(tenant=row.tenant, kind=kind, source=Source.STRIPE)
     return list(
-        known.filter(Q(reference=reference) | Q(reference__startswith=f"{reference}/")).order_by("pk")
+        known.filter(Q(reference=reference) | queries.begins_with("reference", f"{reference}/")).order_by(
+            "pk"
+        )
     )
 
 

@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
+from django.db.models import Q
+
 from payments import actions, queries
 from payments.actions import Kind, Source
 from payments.comparing import SETTLING, Difference, differences
@@ -165,10 +167,8 @@ def _miscounted(kind: Payment.Kind, given: list[Money]) -> list[str]:
 
 def _counted(paid: Payment, kind: Payment.Kind, reference: str) -> bool:
     known = Payment.objects.filter(tenant=paid.tenant_id, source=Source.STRIPE, kind=kind)
-    return (
-        known.filter(reference__in=[reference]).exists()
-        or known.filter(reference__startswith=f"{reference}/").exists()
-    )
+    its = Q(reference=reference) | queries.begins_with("reference", f"{reference}/")
+    return known.filter(its).exists()
 
 
 def _have_compared(run: ReconciliationRun) -> None:

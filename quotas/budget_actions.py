@@ -95,10 +95,12 @@ def change(actor: Actor, tenant: Tenant, public_id: str, given: Mapping[str, Any
         after = described(row)
         if after == before:
             return locked, row
+        written = [*CHANGEABLE]
         if (row.amount, row.thresholds) != (before["amount"], before["thresholds"]):
             # What was said was said of another amount.
             row.noted_percent = 0
-        row.save()
+            written.append("noted_percent")
+        row.save(update_fields=written)
         _record(actor, locked, "budget.change", row, before, after)
         return tenants.touch_tenant(actor, locked), row
 

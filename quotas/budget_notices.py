@@ -39,9 +39,11 @@ def note(rows: Iterable[Budget], seen: Mapping[tuple[str, str], BudgetUseSeen], 
     return written
 
 
-def reached(row: Budget, used: int) -> int:
-    """The highest threshold that was reached; 0 = none."""
-    return max((one for one in row.thresholds if used * 100 >= row.amount * one), default=0)
+def reached(row: Budget, used: int, *, spent: bool = False) -> int:
+    """The highest threshold that was reached; 0 = none. `spent`: what is left was too little for what came."""
+    return max(
+        (one for one in row.thresholds if used * 100 >= row.amount * one or (spent and one <= 100)), default=0
+    )
 
 
 def percent(row: Budget, used: int) -> int:
@@ -53,7 +55,7 @@ def _is_due(row: Budget, use: BudgetUseSeen) -> bool:
     if use.began_ms < row.noted_period_ms:
         return False  # a broker that is behind
     said = row.noted_percent if use.began_ms == row.noted_period_ms else 0
-    return reached(row, use.used) > said
+    return reached(row, use.used, spent=use.spent) > said
 
 
 def _say(pk: int, use: BudgetUseSeen, rates: Rates) -> bool:
@@ -68,7 +70,7 @@ def _say(pk: int, use: BudgetUseSeen, rates: Rates) -> bool:
             return False  # another worker was first, or it was changed
         row.noted_period_ms, row.noted_percent, row.noted_used = (
             use.began_ms,
-            reached(row, use.used),
+            reached(row, use.used, spent=use.spent),
             use.used,
         )
         row.save(update_fields=["noted_period_ms", "noted_percent", "noted_used"])

@@ -156,7 +156,7 @@ def budget_use(
         for first in range(0, len(tenants), BUDGET_TENANTS_MAX):
             for one in client().budgets(tenants[first : first + BUDGET_TENANTS_MAX], timeout_s):
                 found[one.tenant, one.budget_id] = view.BudgetUseSeen(
-                    began_ms=one.began_ms, ends_ms=one.ends_ms, used=one.used
+                    began_ms=one.began_ms, ends_ms=one.ends_ms, used=one.used, spent=one.spent
                 )
     except PenstockError:
         return None

@@ -75,6 +75,8 @@ class BudgetUseSeen:
     began_ms: int
     ends_ms: int
     used: int
+    spent: bool = False
+    """Something was refused, as too little was left for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

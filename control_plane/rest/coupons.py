@@ -33,7 +33,7 @@ class CouponInput(shapes.StrictSerializer):
         required=False, default="", allow_blank=True, max_length=3, help_text="Of the amount."
     )
     days = serializers.IntegerField(
-        min_value=1,
+        min_value=coupon_actions.DAYS_MIN,
         max_value=coupon_actions.DAYS_MAX,
         help_text="It lowers periods that begin within so many days of its redemption.",
     )

@@ -603,20 +603,22 @@ class DescribeBudgetsResponse(_message.Message):
     def __init__(self, budgets: _Optional[_Iterable[_Union[BudgetUsed, _Mapping]]] = ...) -> None: ...
 
 class BudgetUsed(_message.Message):
-    __slots__ = ("tenant", "budget_id", "began_ms", "ends_ms", "used", "unused")
+    __slots__ = ("tenant", "budget_id", "began_ms", "ends_ms", "used", "unused", "spent")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     BUDGET_ID_FIELD_NUMBER: _ClassVar[int]
     BEGAN_MS_FIELD_NUMBER: _ClassVar[int]
     ENDS_MS_FIELD_NUMBER: _ClassVar[int]
     USED_FIELD_NUMBER: _ClassVar[int]
     UNUSED_FIELD_NUMBER: _ClassVar[int]
+    SPENT_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     budget_id: str
     began_ms: int
     ends_ms: int
     used: int
     unused: int
-    def __init__(self, tenant: _Optional[str] = ..., budget_id: _Optional[str] = ..., began_ms: _Optional[int] = ..., ends_ms: _Optional[int] = ..., used: _Optional[int] = ..., unused: _Optional[int] = ...) -> None: ...
+    spent: bool
+    def __init__(self, tenant: _Optional[str] = ..., budget_id: _Optional[str] = ..., began_ms: _Optional[int] = ..., ends_ms: _Optional[int] = ..., used: _Optional[int] = ..., unused: _Optional[int] = ..., spent: _Optional[bool] = ...) -> None: ...
 
 class TopicDurabilityRequest(_message.Message):
     __slots__ = ("topic_id", "partitions")

@@ -351,14 +351,16 @@ class BudgetAnswerHead(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., refused: _Optional[bool] = ..., term: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[BudgetGrant, _Mapping]]] = ...) -> None: ...
 
 class BudgetGrant(_message.Message):
-    __slots__ = ("began_ms", "ends_ms", "total")
+    __slots__ = ("began_ms", "ends_ms", "total", "left")
     BEGAN_MS_FIELD_NUMBER: _ClassVar[int]
     ENDS_MS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
     began_ms: int
     ends_ms: int
     total: int
-    def __init__(self, began_ms: _Optional[int] = ..., ends_ms: _Optional[int] = ..., total: _Optional[int] = ...) -> None: ...
+    left: int
+    def __init__(self, began_ms: _Optional[int] = ..., ends_ms: _Optional[int] = ..., total: _Optional[int] = ..., left: _Optional[int] = ...) -> None: ...
 
 class LeaseGrantHead(_message.Message):
     __slots__ = ("sequence", "refused", "amounts")

@@ -24,6 +24,10 @@ SMALLEST = 20_000
 """The smallest part is one in so many of the amount: at the end not each message waits for an answer."""
 ACTIVE_MS = 5_000
 """A broker that asked within this time has a part of what is left kept for it."""
+REST = 100
+"""Where less than one part in so many is left, a batch that it is too little for has spent the budget."""
+_SWEEP_MS = 60_000
+"""Between looks for books whose budget is gone."""
 
 
 @dataclass(slots=True)
@@ -38,6 +42,8 @@ class _Account:
     owed: int = 0
     holds: int = 0
     wanted_ms: float = float("-inf")
+    heard: bool = False
+    """The broker has said totals of these books."""
 
     @property
     def unused(self) -> int:
@@ -67,6 +73,7 @@ class BudgetBooks:
         self.term = term
         self._budget, self._stored = budget, stored
         self._books: dict[BudgetKey, _Book] = {}
+        self._swept_ms = float("-inf")
 
     def asked(
         self, request: BudgetRequest, registered: Mapping[BrokerId, int], now_ms: float, wall_ms: int
@@ -75,6 +82,7 @@ class BudgetBooks:
         `registered`: the epoch of each registered broker."""
         if registered.get(request.holder) != request.registration:
             return None
+        self._sweep(now_ms)
         granted: dict[BudgetKey, Granted] = {}
         changes: dict[BudgetKey, BudgetUse] = {}
         for key, want in request.wants.items():
@@ -95,8 +103,20 @@ class BudgetBooks:
             book.use = replace(book.use, unused=sum(one.unused for one in book.accounts.values()))
             if book.use != before:
                 changes[key] = book.use
-            granted[key] = Granted(began_ms=book.use.began_ms, ends_ms=book.use.ends_ms, total=account.total)
+            granted[key] = Granted(
+                began_ms=book.use.began_ms,
+                ends_ms=book.use.ends_ms,
+                total=account.total,
+                left=max(0, budget.amount - book.use.granted),
+            )
         return BudgetAnswer(term=self.term, granted=granted), changes
+
+    def _sweep(self, now_ms: float) -> None:
+        if now_ms - self._swept_ms < _SWEEP_MS:
+            return
+        self._swept_ms = now_ms
+        for key in [one for one in self._books if self._budget(one) is None]:
+            del self._books[key]
 
     def use(self, key: BudgetKey) -> BudgetUse | None:
         """As these books have it; None: it was not asked for."""
@@ -124,8 +144,14 @@ class BudgetBooks:
         """What the broker used without a grant, and gave back. Totals of other books, or of another period, say
         nothing here: what was given back to them counts as used."""
         if want.term != self.term or want.began_ms != book.use.began_ms:
+            if account.heard:
+                # The broker forgot the budget meanwhile. It begins with nothing: what it knew it has used or given
+                # back, and what it had not heard of counts as used.
+                account.total = account.received = account.returned = account.owed = 0
+                account.heard = False
             account.holds = want.holds if want.began_ms == book.use.began_ms else 0
             return
+        account.heard = True
         owed, returned = max(0, want.owed - account.owed), max(0, want.returned - account.returned)
         account.owed, account.returned = account.owed + owed, account.returned + returned
         account.received = max(account.received, want.received)
@@ -136,12 +162,14 @@ class BudgetBooks:
     def _grant(self, book: _Book, account: _Account, want: Want, budget: Budget, now_ms: float) -> None:
         missing = want.wants - account.unused
         left = budget.amount - book.use.granted
+        if budget.refuses and account.unused + max(0, left) < want.needs and left * REST <= budget.amount:
+            book.use = replace(book.use, short_of=budget.amount)
         if not budget.refuses or missing <= 0 or left <= 0:
             return
         account.wanted_ms = now_ms
         active = sum(now_ms - one.wanted_ms <= ACTIVE_MS for one in book.accounts.values())
         if account.unused + left < want.needs:
-            return  # more would be of no use
+            return  # a part would be of no use
         smallest = max(1, want.needs - account.unused, budget.amount // SMALLEST)
         part = min(missing, left, max(smallest, left // (2 * active)))
         account.total += part

@@ -62,9 +62,20 @@ class _Own:
     measured_ms: float = 0.0
     per_s: float = 0.0
     said_ms: float = float("-inf")
-    answered_ms: float = float("-inf")
+    answered_wall_ms: int = 0
+    left: int = 0
+    """Units that the last answer left of `amount`, which came with it."""
+    amount: int = 0
+    heard: bool = False
+    """The books are known to have heard this broker's totals."""
     asks: bool = False
     """Something was refused, or used, since it was said last."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is lost when this is forgotten: else the books would give again what was used."""
+        known = self.returned == self.returned_known and (self.heard or not self.received)
+        return known and self.hold < PARTS and self.unknown_debt < PARTS
 
     @property
     def unknown_debt(self) -> int:
@@ -110,7 +121,10 @@ class BudgetHolder:
         own = self._of(key, now_ms)
         if not budget.refuses or parts <= own.hold:
             return Verdict.OPEN
-        left = self._left(key, budget, own, now_ms, wall_ms)
+        began_ms, left = self._left(key, budget, own, wall_ms)
+        if own.began_ms and began_ms == own.began_ms and budget.amount == own.amount:
+            # The image may be behind.
+            left = min(left, own.left)
         own.need, own.asks, own.used_ms = max(own.need, parts), True, now_ms
         if left * PARTS + own.hold < parts:
             return Verdict.SPENT
@@ -121,11 +135,13 @@ class BudgetHolder:
         return Verdict.AWAITED
 
     def is_spent(self, key: BudgetKey, budget: Budget, now_ms: float, wall_ms: int) -> bool:
-        """Whether nothing is left, wherever in the cluster it went. Of any policy."""
-        own = self._own.get(key)
-        if own is not None and own.hold > 0:
-            return False
-        return self._left(key, budget, own or _Own(), now_ms, wall_ms) == 0
+        """Whether nothing is left in the whole cluster, or too little for what was refused. Of any policy."""
+        own = self._own.get(key) or _Own()
+        began_ms, left = self._left(key, budget, own, wall_ms)
+        use = self._stored(key)
+        if use is not None and use.began_ms == began_ms and use.short_of == budget.amount:
+            return True
+        return left == 0 and own.hold < PARTS
 
     def use(self, key: BudgetKey, parts: int, now_ms: float) -> None:
         """So much was used, whatever the verdict was."""
@@ -143,18 +159,18 @@ class BudgetHolder:
             self.hurried = True
         return own
 
-    def _left(self, key: BudgetKey, budget: Budget, own: _Own, now_ms: float, wall_ms: int) -> int:
-        """Units that the record leaves in the present period. Whether that has ended is the controller's to say: this
-        broker's own clock counts only where it has not just heard."""
+    def _left(self, key: BudgetKey, budget: Budget, own: _Own, wall_ms: int) -> tuple[int, int]:
+        """The present period, 0 = one that this broker has not heard of, and units that the record leaves in it.
+
+        Whether a period has ended is the controller's to say: this broker's own clock counts only until it has heard
+        an answer at a later time of that clock.
+        """
         use = self._stored(key)
-        if use is None:
-            return budget.amount
-        answered = own.began_ms == use.began_ms and now_ms - own.answered_ms < 2 * REPORT_MS
-        if wall_ms >= use.ends_ms and not answered:
-            return budget.amount
-        if use.began_ms < own.began_ms:
-            return budget.amount  # the next period's record has not come here yet
-        return max(0, budget.amount - use.granted)
+        if use is None or use.began_ms < own.began_ms:
+            return own.began_ms, budget.amount  # the record has not come here yet
+        if wall_ms >= use.ends_ms and (use.began_ms != own.began_ms or own.answered_wall_ms < use.ends_ms):
+            return 0, budget.amount
+        return use.began_ms, max(0, budget.amount - use.granted)
 
     # -- requests ----------------------------------------------------------------------------------------
 
@@ -169,8 +185,7 @@ class BudgetHolder:
             if budget is None:
                 del self._own[key]
                 continue
-            idle_ms = now_ms - own.used_ms
-            if idle_ms > FORGET_MS and own.hold < PARTS and own.unknown_debt < PARTS:
+            if now_ms - own.used_ms > FORGET_MS and own.is_settled:
                 del self._own[key]
                 continue
             if len(wants) < ENTRIES_MAX and self._is_due(own, budget, now_ms):
@@ -189,7 +204,7 @@ class BudgetHolder:
             wants=wants,
         )
 
-    def answered(self, request: BudgetRequest, answer: BudgetAnswer, now_ms: float) -> None:
+    def answered(self, request: BudgetRequest, answer: BudgetAnswer, wall_ms: int) -> None:
         """The answer to that request."""
         if request.registration != self._registration:
             return
@@ -211,7 +226,10 @@ class BudgetHolder:
             if want.term == answer.term and want.began_ms == granted.began_ms:
                 own.owed_known = max(own.owed_known, want.owed)
                 own.returned_known = max(own.returned_known, want.returned)
-            own.answered_ms = now_ms
+                own.heard = True
+            own.answered_wall_ms = wall_ms
+            budget = self._budget(key)
+            own.left, own.amount = granted.left, 0 if budget is None else budget.amount
 
     def _is_due(self, own: _Own, budget: Budget, now_ms: float) -> bool:
         waited = now_ms - own.said_ms >= REPORT_MS
@@ -270,5 +288,5 @@ class BudgetHolder:
 def _begin_term(own: _Own, term: int) -> None:
     """Other books: what the ones before may not have heard is owed to these; what was given back to them is gone."""
     own.debt += (own.owed - own.owed_known) * PARTS
-    own.term = term
+    own.term, own.heard = term, False
     own.received = own.returned = own.owed = own.returned_known = own.owed_known = 0

@@ -58,6 +58,8 @@ class Granted:
     ends_ms: int
     total: int
     """Granted to this broker, in this term and period."""
+    left: int = 0
+    """Of the amount, once that is granted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,8 @@ class BudgetUse:
     """All that brokers have got of it, and what they used without. What is left is the amount less this."""
     unused: int = 0
     """What of it brokers said they still hold."""
+    short_of: int = 0
+    """The amount of which something was refused, as too little was left for it; 0: nothing was."""
 
     @property
     def used(self) -> int:
@@ -51,7 +53,8 @@ class BudgetUseRecord:
 
     def encode(self) -> bytes:
         rows = {
-            budget: [use.began_ms, use.ends_ms, use.granted, use.unused] for budget, use in self.uses.items()
+            budget: [use.began_ms, use.ends_ms, use.granted, use.unused, use.short_of]
+            for budget, use in self.uses.items()
         }
         return json.dumps({"uses": rows}, separators=(",", ":"), sort_keys=True).encode()
 
@@ -61,7 +64,9 @@ class BudgetUseRecord:
         rows = json.loads(value)["uses"]
         return cls(
             uses={
-                budget: BudgetUse(began_ms=row[0], ends_ms=row[1], granted=row[2], unused=row[3])
+                budget: BudgetUse(
+                    began_ms=row[0], ends_ms=row[1], granted=row[2], unused=row[3], short_of=row[4]
+                )
                 for budget, row in rows.items()
             }
         )

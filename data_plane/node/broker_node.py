@@ -374,7 +374,7 @@ class BrokerNode:
 
     def _stops_readers(self, event: Event) -> bool:
         whose = event.key.removeprefix("/budget_use/")
-        return whose != event.key and self.budgets.stops_readers(TenantId(whose))
+        return whose != event.key and self.budgets.stops_more_readers(TenantId(whose))
 
     def _registered(self) -> None:
         self.stats.registrations += 1

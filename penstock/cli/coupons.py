@@ -51,7 +51,7 @@ def coupon_list(token_file: Path | None, timeout: float) -> None:
 @click.option("--amount-micro", type=click.IntRange(1), help="Of each period, in millionths of --currency.")
 @click.option("--currency", default="", help="Of the amount, as USD.")
 @click.option(
-    "--days", type=click.IntRange(1), required=True, help="For periods that begin within so many days."
+    "--days", type=click.IntRange(31), required=True, help="For periods that begin within so many days."
 )
 @click.option("--uses", type=click.IntRange(1), required=True, help="So many tenants can redeem it.")
 @click.option("--from", "from_at", required=True, metavar="MOMENT", help="Redeemed from then on.")

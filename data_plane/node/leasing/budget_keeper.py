@@ -61,7 +61,7 @@ class BudgetKeeper:
                     if answer is None:
                         self._stats.budget_requests_unanswered += 1
                     else:
-                        self._holder.answered(request, answer, self._clock.monotonic_ms())
+                        self._holder.answered(request, answer, self._clock.now_ms())
                     await asyncio.sleep(_SPACING_MS / 1000)
                 elif not self._holder.is_active:
                     self._disconnect()

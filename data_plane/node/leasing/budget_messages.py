@@ -73,7 +73,9 @@ def answer_frame(request: BudgetRequest, answer: BudgetAnswer | None) -> bytes:
         head.term = answer.term
         for key in request.wants:
             granted = answer.granted[key]
-            head.grants.add(began_ms=granted.began_ms, ends_ms=granted.ends_ms, total=granted.total)
+            head.grants.add(
+                began_ms=granted.began_ms, ends_ms=granted.ends_ms, total=granted.total, left=granted.left
+            )
     return pack_frame(FrameKind.BUDGET_ANSWER, head.SerializeToString())
 
 
@@ -88,7 +90,7 @@ def read_answer(frame: bytes, request: BudgetRequest) -> BudgetAnswer | None:
     return BudgetAnswer(
         term=head.term,
         granted={
-            key: Granted(began_ms=one.began_ms, ends_ms=one.ends_ms, total=one.total)
+            key: Granted(began_ms=one.began_ms, ends_ms=one.ends_ms, total=one.total, left=one.left)
             for key, one in zip(request.wants, head.grants, strict=True)
         },
     )

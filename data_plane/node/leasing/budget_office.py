@@ -89,6 +89,10 @@ class BudgetOffice:
         image = self._view.image
         seen = (image.budget_use_revisions.get(tenant, 0), image.budget_use.get(tenant, BudgetUseRecord()))
         written = self._written.get(tenant)
+        if written is not None and not seen[0] and image.revision >= written[0]:
+            # It was removed since, with the tenant's last budget.
+            del self._written[tenant]
+            written = None
         return written if written is not None and written[0] > seen[0] else seen
 
     def _stored(self, key: BudgetKey) -> BudgetUse | None:

@@ -37,6 +37,8 @@ class Budgets:
         seated: Callable[[], bool],
     ) -> None:
         self._view, self._clock = view, environment.clock
+        self._stopping: dict[TenantId, frozenset[str]] = {}
+        """Budgets that refuse reads, by tenant: consumers are looked at again when one more does."""
         image = view.image
         self.holder = BudgetHolder(
             environment.config.broker_id,
@@ -69,12 +71,17 @@ class Budgets:
         ]
         return min(rates, default=0)
 
-    def stops_readers(self, tenant: TenantId) -> bool:
-        """Whether some budget of the tenant refuses reads now."""
-        return any(
-            budget.policy == REFUSE and self._is_spent(tenant, budget.budget_id)
+    def stops_more_readers(self, tenant: TenantId) -> bool:
+        """Whether a budget of the tenant refuses reads that did not when this was asked last."""
+        now = frozenset(
+            budget.budget_id
             for budget in self._view.image.budgets_of(tenant)
+            if budget.policy == REFUSE and self._is_spent(tenant, budget.budget_id)
         )
+        before = self._stopping.pop(tenant, frozenset())
+        if now:
+            self._stopping[tenant] = now
+        return bool(now - before)
 
     def _is_spent(self, tenant: TenantId, budget_id: str) -> bool:
         key = BudgetKey(tenant, budget_id)
@@ -113,5 +120,6 @@ class Budgets:
                         ends_ms=use.ends_ms,
                         used=use.used,
                         unused=use.unused,
+                        spent=use.short_of == budget.amount,
                     )
         return answer.SerializeToString()

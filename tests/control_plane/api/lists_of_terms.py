@@ -14,7 +14,7 @@ LATER = datetime.now(UTC) + timedelta(days=5)
 def coupons(house: House, said: object, numbers: range) -> None:
     Coupon.objects.bulk_create(
         Coupon(
-            code=f"COUPON-{n}", basis_points=100, amount_micro=0, days=30, uses_max=1, reason="test",
+            code=f"COUPON-{n}", basis_points=100, amount_micro=0, days=31, uses_max=1, reason="test",
             from_at=BEGINNING, until_at=LATER,
         )
         for n in numbers

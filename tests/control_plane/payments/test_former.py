@@ -69,6 +69,18 @@ def test_the_last_invoice_is_read_and_paid_by_who_could_pay_it_and_by_no_one_els
     assert '<span class="badge ok">paid</span>' in page(people["owner"][1])
 
 
+def test_who_left_between_two_tries_to_purge_is_no_former_payer(
+    world: World, people: dict[str, tuple[Person, str]]
+) -> None:
+    tenant = world.tenant("acme")
+    for name in ("owner", "left"):
+        Membership.objects.create(tenant=tenant, person=people[name][0], role=Role.OWNER)
+    former.remember(tenant)
+    Membership.objects.filter(person=people["left"][0]).delete()
+    former.remember(tenant)
+    assert [row.person for row in FormerPayer.objects.all()] == [people["owner"][0]]
+
+
 def test_reminders_go_to_who_could_pay_and_lead_to_the_page(
     world: World, fake: FakeStripe, people: dict[str, tuple[Person, str]]
 ) -> None:

@@ -1,5 +1,7 @@
 """Payment without Stripe: what is asked for, what operators note, and reminders."""
 
+from pathlib import Path
+
 import pytest
 from django.utils import timezone
 
@@ -148,6 +150,40 @@ def test_a_tenant_is_suspended_by_setting_only_and_after_the_letter_that_says_so
     worker()
     invoice.tenant.refresh_from_db()
     assert not invoice.tenant.suspended, "an operator has resumed it"
+
+
+def test_no_tenant_is_suspended_for_what_it_may_have_paid_at_stripe_unknown_to_us(
+    world: World, configure: Configure, tmp_path: Path
+) -> None:
+    key = tmp_path / "missing.key"
+    configure(days_to_suspend=21, stripe_key_file=key)
+    invoice = issued(world, "acme")
+    person, _ = make_person("owner@acme.example")
+    Membership.objects.create(tenant=invoice.tenant, person=person, role=Role.OWNER)
+    worker()
+    due(invoice, 20)
+    worker()
+    assert "are refused until it is paid" in Mail.objects.get(kind="payment-reminder").text
+    due(invoice, 300)
+    Receivable.objects.update(reminded_at=timezone.now() - 7 * DAY)
+    now = timezone.now()
+    for wrong in ({"unsent_since": now, "refused": False}, {"unsent_since": None, "refused": True}):
+        Receivable.objects.update(**wrong, retry_at=now + DAY)
+        assert not queries.to_remind(now, (0, 3, 7, 14), 21).exists(), "it holds up no other either"
+        dunning.remind(asked(invoice).public_id, now)
+        invoice.tenant.refresh_from_db()
+        assert not invoice.tenant.suspended, wrong
+    Receivable.objects.update(unsent_since=None, refused=False)
+    worker()
+    invoice.tenant.refresh_from_db()
+    assert invoice.tenant.suspended
+
+
+def test_the_round_rests_while_payment_through_stripe_is_off(world: World) -> None:
+    issued(world, "acme")
+    worker()
+    assert Receivable.objects.filter(unsent_since__isnull=False, retry_at=None).exists()
+    assert not queries.changed().exists()
 
 
 def test_a_tenant_is_not_suspended_without_a_letter() -> None:

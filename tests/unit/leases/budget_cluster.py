@@ -38,6 +38,10 @@ class Broker:
     registration: int
     sees: BudgetUse | None
     """The record, as its image has it: behind what is stored."""
+    ahead_ms: int = 0
+    """Its wall clock."""
+    is_blind: bool = False
+    """Its image gets nothing new."""
 
 
 @dataclass
@@ -69,6 +73,14 @@ class Cluster:
     def wall_ms(self) -> int:
         return BEGINS_MS + int(self.now_ms)
 
+    def wall_of(self, number: BrokerId) -> int:
+        return self.wall_ms + self.brokers[number].ahead_ms
+
+    def idle(self, ms: int) -> None:
+        """Nothing is produced for so long."""
+        for _ in range(ms // 1_000):
+            self.step(1_000)
+
     @property
     def floors(self) -> int:
         """What all brokers may use without a grant, once."""
@@ -93,17 +105,17 @@ class Cluster:
         self._term += 1
         self.books = BudgetBooks(self._term, budget=lambda key: self.budget, stored=lambda key: self.record)
 
-    def produce(self, number: BrokerId, count: int) -> int:
-        """Messages that the broker lets in, of so many that come one by one."""
+    def produce(self, number: BrokerId, count: int, size: int = 1) -> int:
+        """Messages that the broker lets in, of so many batches of `size` that come one by one."""
         let_in = 0
         broker = self.brokers[number]
         for _ in range(count):
-            verdict = broker.holder.verdict(KEY, self.budget, PARTS, self.now_ms, self.wall_ms)
+            verdict = broker.holder.verdict(KEY, self.budget, size * PARTS, self.now_ms, self.wall_of(number))
             self.verdicts[verdict] = self.verdicts.get(verdict, 0) + 1
             if verdict is not Verdict.OPEN:
                 break
-            broker.holder.use(KEY, PARTS, self.now_ms)
-            let_in += 1
+            broker.holder.use(KEY, size * PARTS, self.now_ms)
+            let_in += size
         self.used += let_in
         return let_in
 
@@ -115,8 +127,8 @@ class Cluster:
             return
         answer = self._answer(request)
         if answer is not None and not self._loses():
-            broker.holder.answered(request, answer, self.now_ms)
-        if self.rng.random() < 0.9:
+            broker.holder.answered(request, answer, self.wall_of(number))
+        if self.rng.random() < 0.9 and not broker.is_blind:
             broker.sees = self.record
 
     def step(self, ms: float) -> None:

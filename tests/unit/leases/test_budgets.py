@@ -52,6 +52,8 @@ def test_no_random_history_gives_more_than_the_amount_and_what_brokers_may_use_u
             cluster.fail_over()
         elif event < 0.04:
             cluster.away = not cluster.away
+        elif event < 0.05:
+            cluster.idle(70_000)
     # Of each restart what the process had not said is not known: at most its own floor.
     each = cluster.floors // 3 + 1
     assert cluster.used <= 20_000 + cluster.floors + restarts * each, f"seed {seed}"
@@ -140,12 +142,69 @@ def test_a_broker_whose_clock_is_ahead_opens_no_period_by_itself() -> None:
     cluster = Cluster(messages(100_000), 1, seed=9)
     run_dry(cluster, per_step=10_000)
     before = cluster.used
-    holder = cluster.brokers[ONE].holder
+    cluster.brokers[ONE].ahead_ms = ENDS_MS - cluster.wall_ms + 1
     for _ in range(40):
-        verdict = holder.verdict(KEY, cluster.budget, 10**9, cluster.now_ms, ENDS_MS + 1)
-        assert verdict is Verdict.SPENT, "the controller said a moment ago that the period goes on"
+        for _ in range(14):
+            cluster.produce(ONE, 1_000)
+            cluster.step(250)
+        cluster.idle(4_000)
+    assert cluster.used <= before + cluster.floors, "its floor, once"
+
+
+def test_a_broker_whose_image_is_behind_goes_by_the_answers() -> None:
+    cluster = Cluster(messages(100_000), 3, seed=13)
+    cluster.brokers[TWO].is_blind = True
+    run_dry(cluster, per_step=1_000)
+    for _ in range(40):
+        cluster.produce(TWO, 1_000)
+        cluster.step(1_000)
+    assert 99_000 <= cluster.used <= 100_000 + cluster.floors
+
+
+def test_a_budget_that_lay_idle_is_not_given_again() -> None:
+    cluster = Cluster(messages(10_000), 1, seed=14)
+    for _ in range(8):
+        for _ in range(200):
+            cluster.produce(ONE, 5)
+            cluster.step(50)
+        cluster.idle(62_000)
+        assert not cluster.brokers[ONE].holder.is_active
+        record = cluster.record
+        assert record is not None and record.granted == cluster.used, "all of it stays counted"
+    run_dry(cluster, per_step=1_000)
+    assert cluster.used <= 10_000 + cluster.floors
+    cluster.idle(70_000)
+    spent = cluster.used
+    for _ in range(5):
+        cluster.produce(ONE, 10)
+        cluster.idle(70_000)
+    assert cluster.used <= spent + cluster.floors
+
+
+def test_what_is_too_little_for_a_batch_spends_the_budget_everywhere() -> None:
+    cluster = Cluster(messages(10_005), 2, seed=15)
+    for _ in range(400):
+        cluster.produce(ONE, 50, size=10)
         cluster.step(250)
-    assert cluster.used == before
+    cluster.idle(5_000)
+    record = cluster.record
+    assert record is not None and 9_000 < record.granted < 10_005 and record.short_of == 10_005
+    cluster.brokers[TWO].sees = record
+    for number in cluster.brokers:
+        holder = cluster.brokers[number].holder
+        assert holder.is_spent(KEY, cluster.budget, cluster.now_ms, cluster.wall_ms)
+    cluster.raise_to(20_000)
+    assert not cluster.brokers[TWO].holder.is_spent(KEY, cluster.budget, cluster.now_ms, cluster.wall_ms)
+
+
+def test_a_large_batch_spends_no_budget_of_which_much_is_left() -> None:
+    cluster = Cluster(messages(10_000), 1, seed=16)
+    for _ in range(20):
+        cluster.produce(ONE, 1, size=8_000)
+        cluster.step(250)
+    record = cluster.record
+    assert record is not None and record.granted >= 8_000 and record.short_of == 0
+    assert not cluster.brokers[ONE].holder.is_spent(KEY, cluster.budget, cluster.now_ms, cluster.wall_ms)
 
 
 def test_an_idle_broker_gives_back_what_it_holds() -> None:
