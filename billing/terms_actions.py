@@ -4,7 +4,7 @@ A change enters the tenant's billing chain when a period is closed that ends aft
 (`price_actions`). Each change is a row of its own, so a period that is closed late has the terms of its beginning.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -17,7 +17,7 @@ from billing.models import BillingEntry, TenantTerms
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.contract import documents
-from penstock.contract.errors import InvalidRequest, NotFound
+from penstock.contract.errors import InvalidRequest, NotFound, PreconditionFailed
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules import charges
 from penstock.rules.timestamps import time_ms
@@ -54,14 +54,18 @@ def change_terms(
     terms: object,
     price_book_sha256: str | None,
     now: datetime,
+    revision: int | None = None,
 ) -> TenantTerms:
     """Set the terms of the tenant's periods that begin at `now` or later. The same terms again change nothing.
+    `revision`: of the terms that the change was made from; `PreconditionFailed` if they are others meanwhile.
 
     `price_book_sha256` assigns a published book to this tenant alone; None: the one that is in effect for all. A grant
     of credit that was given stays as it is until it expires, and its id is never another grant's. Raises `NotFound`
     and `InvalidRequest`.
     """
     wanted = documents.read_document(terms, documents.Terms, "terms")
+    if not all(text.isprintable() for text in _texts(documents.plain(wanted))):
+        raise InvalidRequest("terms: a text has a line end or another control character")
     with transaction.atomic():
         row = (
             Tenant.objects.select_for_update(no_key=True)
@@ -72,6 +76,10 @@ def change_terms(
         if row is None:
             raise NotFound(f"tenant {tenant[:64]!r}: not found")
         own = terms_of(row)
+        if revision not in (None, own.revision):
+            raise PreconditionFailed(
+                "the terms were changed meanwhile, by another operator or a coupon; load them again"
+            )
         before = documents.read_document(own.document, documents.Terms, "terms")
         book = None if price_book_sha256 is None else price_actions.book_of(price_book_sha256)
         if before == wanted and own.price_book == book:
@@ -95,6 +103,15 @@ def change_terms(
             after={"price_book_sha256": price_book_sha256, "terms": documents.plain(wanted)},
         )
         return changed
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (text for one in value.values() for text in _texts(one))
+    elif isinstance(value, list | tuple):
+        yield from (text for one in value for text in _texts(one))
 
 
 def _keeps_grants(before: documents.Terms, wanted: documents.Terms, now_ms: int) -> None:

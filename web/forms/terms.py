@@ -24,6 +24,8 @@ class TermsForm(ConsoleForm):
         max_length=TERMS_LENGTH_MAX,
         widget=forms.Textarea({"rows": 16, "spellcheck": "false", "class": "mono"}),
     )
+    revision = forms.IntegerField(min_value=0, max_value=2**31 - 1, widget=forms.HiddenInput())
+    """Of the terms that the page showed."""
     intent = forms.ChoiceField(
         choices=[(PREVIEW, PREVIEW), (SET, SET)], required=False, widget=forms.HiddenInput()
     )

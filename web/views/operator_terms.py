@@ -34,6 +34,7 @@ def terms(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpRes
         (book.sha256, f"{book.name} {book.version} in {book.currency}") for book in queries.price_books()
     ]
     present = {
+        "revision": own.revision,
         "price_book": GENERAL if own.price_book is None else own.price_book.sha256,
         # In the order of its fields, which a database does not keep.
         "terms": json.dumps(
@@ -55,6 +56,7 @@ def terms(request: HttpRequest, operator: OperatorToken, tenant: str) -> HttpRes
                     terms=form.cleaned_data["terms"],
                     price_book_sha256=form.book,
                     now=timezone.now(),
+                    revision=form.cleaned_data["revision"],
                 )
                 said = "Nothing was changed." if changed.revision == own.revision else _said(changed)
                 return notices.put(redirect("web:operator-terms", tenant), said)

@@ -115,6 +115,15 @@ def assert_proven(invoice: Invoice, previous: Invoice) -> documents.InvoiceDocum
     return issued
 
 
+@pytest.mark.parametrize("text", ["a\u0000b", "two\nlines", "\u202eabc"])
+@pytest.mark.parametrize("part", ["discounts", "credits"])
+def test_texts_that_no_database_or_line_takes_are_refused(acme: Tenant, part: str, text: str) -> None:
+    wanted = terms()
+    wanted[part][0]["reason"] = text
+    with pytest.raises(InvalidRequest, match="control character"):
+        change(acme, wanted)
+
+
 def test_terms_hold_from_the_next_period_and_every_charge_is_proven(world: World, acme: Tenant) -> None:
     price_actions.begin_chains(10)
     change(acme, terms())

@@ -11,7 +11,7 @@ from billing.models import PriceBook, TenantTerms
 from control_plane.audit.models import AuditEntry
 from tenants.models import Tenant
 from tenants.roles import Standing
-from tests.control_plane.billing.test_terms import FIRST, SECOND, cut, terms
+from tests.control_plane.billing.test_terms import FIRST, SECOND, change, cut, terms
 from tests.control_plane.billing.world import World
 from tests.control_plane.world import House, make_house
 
@@ -36,7 +36,8 @@ def address(house: House) -> str:
 
 
 def given(intent: str, **changes: Any) -> dict[str, str]:
-    return {"price_book": "general", "terms": json.dumps(terms()), "intent": intent, **changes}
+    plain = {"price_book": "general", "terms": json.dumps(terms()), "revision": "0", "intent": intent}
+    return {**plain, **changes}
 
 
 def test_an_operator_previews_and_sets_terms(world: World, house: House, operator: Client) -> None:
@@ -80,6 +81,16 @@ def test_what_cannot_be_is_refused_and_what_was_typed_stays(
     assert answer.status_code == 422 and said in page
     assert changes.get("terms", "di_1") in page
     assert not TenantTerms.objects.exists()
+
+
+def test_what_was_changed_since_the_page_was_shown_is_not_undone(house: House, operator: Client) -> None:
+    assert 'name="revision" value="0"' in operator.get(address(house)).content.decode()
+    change(house.tenant, terms(discounts=[]))
+    answer = operator.post(address(house), given("set"))
+    assert answer.status_code == 422 and "changed meanwhile" in unescape(answer.content.decode())
+    assert TenantTerms.objects.get().document["discounts"] == []
+    assert operator.post(address(house), given("set", revision="1")).status_code == 302
+    assert TenantTerms.objects.count() == 2
 
 
 def test_the_page_is_for_operators(house: House) -> None:
