@@ -161,6 +161,7 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
         cluster_id=answer.cluster_id,
         controller=answer.controller,
         revision=answer.revision,
+        objects_revision=answer.objects_revision,
         feature_level=answer.feature_level or 1,
         levels=tuple(
             view.LevelSeen(level=known.level, release=known.release, brings=known.brings)

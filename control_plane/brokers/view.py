@@ -209,6 +209,13 @@ class ClusterView:
     feature_level: int = 1
     """In force."""
     levels: tuple[LevelSeen, ...] = ()
+    objects_revision: int = 0
+    """Of the last change that was not of what budgets count; 0: a broker of a release before."""
+
+    @property
+    def changed_at(self) -> int:
+        """The revision that says whether a comparison could find something else."""
+        return self.objects_revision or self.revision
 
     @property
     def warnings(self) -> dict[int, tuple[str, ...]]:

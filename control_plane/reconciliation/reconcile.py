@@ -85,7 +85,7 @@ def reconcile() -> Comparison:
         findings.append(Finding(object_id=loss.topic_id, what=f"a loss was declared: {loss.kind}"))
     for finding in findings:
         _log.warning("reconciled", extra={"object": finding.object_id, "found": finding.what})
-    return Comparison(cluster_id=seen.cluster_id, revision=seen.revision, findings=tuple(findings))
+    return Comparison(cluster_id=seen.cluster_id, revision=seen.changed_at, findings=tuple(findings))
 
 
 def repair(seen: view.ClusterView) -> list[Finding]:

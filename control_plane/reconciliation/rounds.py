@@ -39,7 +39,7 @@ class Rounds:
         # Read before the comparison: a row that is written meanwhile is compared by the next round.
         row = queries.newest_row()
         seen = client.describe()
-        sides = _Sides(cluster_id=seen.cluster_id, revision=seen.revision, outbox_row=row)
+        sides = _Sides(cluster_id=seen.cluster_id, revision=seen.changed_at, outbox_row=row)
         if sides == self._compared and self._clock() < self._compared_at + COMPARED_S:
             actions.remember_brokers(seen.brokers)
             return []

@@ -97,6 +97,7 @@ class AdminClient:
             answer.keys.extend(more.keys)
             answer.partitions.extend(more.partitions)
             answer.revision = min(answer.revision, more.revision)
+            answer.objects_revision = min(answer.objects_revision, more.objects_revision)
             after = more.next
         self._calls.addresses.learn(
             [broker.internal_address for broker in answer.brokers if broker.state == "active"]

@@ -669,7 +669,7 @@ class DescribeClusterRequest(_message.Message):
     def __init__(self, partitions: _Optional[bool] = ..., objects: _Optional[bool] = ..., after: _Optional[str] = ..., min_revision: _Optional[int] = ...) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "controller", "brokers", "partitions", "revision", "tenants", "topics", "keys", "next", "losses", "feature_level", "levels")
+    __slots__ = ("cluster_id", "controller", "brokers", "partitions", "revision", "tenants", "topics", "keys", "next", "losses", "feature_level", "objects_revision", "levels")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
@@ -681,6 +681,7 @@ class DescribeClusterResponse(_message.Message):
     NEXT_FIELD_NUMBER: _ClassVar[int]
     LOSSES_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_REVISION_FIELD_NUMBER: _ClassVar[int]
     LEVELS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     controller: int
@@ -693,8 +694,9 @@ class DescribeClusterResponse(_message.Message):
     next: str
     losses: _containers.RepeatedCompositeFieldContainer[DeclaredLoss]
     feature_level: int
+    objects_revision: int
     levels: _containers.RepeatedCompositeFieldContainer[DescribedLevel]
-    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[DescribedPartition, _Mapping]]] = ..., revision: _Optional[int] = ..., tenants: _Optional[_Iterable[_Union[DescribedTenant, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[DescribedTopic, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[DescribedKey, _Mapping]]] = ..., next: _Optional[str] = ..., losses: _Optional[_Iterable[_Union[DeclaredLoss, _Mapping]]] = ..., feature_level: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[DescribedLevel, _Mapping]]] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., controller: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[DescribedPartition, _Mapping]]] = ..., revision: _Optional[int] = ..., tenants: _Optional[_Iterable[_Union[DescribedTenant, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[DescribedTopic, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[DescribedKey, _Mapping]]] = ..., next: _Optional[str] = ..., losses: _Optional[_Iterable[_Union[DeclaredLoss, _Mapping]]] = ..., feature_level: _Optional[int] = ..., objects_revision: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[DescribedLevel, _Mapping]]] = ...) -> None: ...
 
 class SetFeatureLevelRequest(_message.Message):
     __slots__ = ("level",)

@@ -69,6 +69,8 @@ class ClusterImage:
 
     def __init__(self) -> None:
         self.revision = 0
+        self.objects_revision = 0
+        """Of the last change that was not of what budgets count: those come each second."""
         self.cluster_id = ""
         self.cluster_revision = 0
         self.level = 1
@@ -138,7 +140,7 @@ class ClusterImage:
         self.__init__()  # type: ignore[misc]
         for item in items:
             self._set(item.key, item.value, item.mod_revision)
-        self.revision = self.loaded_at = revision
+        self.revision = self.objects_revision = self.loaded_at = revision
 
     def apply(self, batch: WatchBatch) -> None:
         """Apply one revision; an older one (already applied) changes nothing."""
@@ -146,6 +148,8 @@ class ClusterImage:
             return
         for event in batch.events:
             self._apply_event(event, batch.revision)
+            if not event.key.startswith("/budget_use/"):
+                self.objects_revision = batch.revision
         self.revision = batch.revision
 
     def _apply_event(self, event: Event, revision: int) -> None:

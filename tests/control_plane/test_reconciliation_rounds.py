@@ -38,7 +38,7 @@ class World:
             raise BrokerUnavailable("no broker answers")
         self.compared += 1
         read = self.read or self.seen
-        return Comparison(cluster_id=read.cluster_id, revision=read.revision, findings=tuple(self.findings))
+        return Comparison(cluster_id=read.cluster_id, revision=read.changed_at, findings=tuple(self.findings))
 
     def turns(self, count: int = 3) -> int:
         """Comparisons of so many rounds."""
@@ -66,6 +66,16 @@ def test_a_change_at_the_brokers_is_compared_once(world: World) -> None:
     world.seen = replace(SEEN, revision=6)  # restored from a backup
     assert world.turns() == 1
     world.seen = replace(world.seen, cluster_id="another")
+    assert world.turns() == 1
+
+
+def test_what_budgets_count_is_no_change(world: World) -> None:
+    world.seen = replace(SEEN, objects_revision=7)
+    world.turns()
+    for revision in range(8, 12):
+        world.seen = replace(SEEN, revision=revision, objects_revision=7)
+        assert world.turns(1) == 0
+    world.seen = replace(SEEN, revision=12, objects_revision=12)
     assert world.turns() == 1
 
 

@@ -386,6 +386,7 @@ class AdminCalls:
             cluster_id=image.cluster_id,
             controller=image.controller_id,
             revision=image.revision,
+            objects_revision=image.objects_revision,
             feature_level=image.level,
             levels=[
                 pb.DescribedLevel(level=known.level, release=known.release, brings=known.brings)

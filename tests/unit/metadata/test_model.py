@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 from data_plane.metadata import broker_records, model
+from data_plane.metadata.budget_use import BudgetUseRecord, budget_use_key
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import Event, WatchBatch
 from penstock.contract.ids import BrokerId, TenantId, TopicId
@@ -120,3 +121,14 @@ def test_quotas_that_are_not_set_are_left_out_so_that_earlier_brokers_read_the_t
         "produce_bytes_per_s": 7, "partitions_max": 9, "connections_max": 3, "groups_max": 4,
     }  # fmt: skip
     assert model.TenantRecord.decode(more.encode()) == more
+
+
+def test_what_budgets_count_changes_no_object() -> None:
+    image, record = ClusterImage(), BudgetUseRecord().encode()
+    image.load((), 5)
+    assert image.objects_revision == 5
+    image.apply(WatchBatch(6, (Event(budget_use_key("acme"), record, 6),)))
+    assert (image.revision, image.objects_revision) == (6, 5)
+    both = (Event(budget_use_key("acme"), None, 7), Event(broker_records.cordon_key(1), None, 7))
+    image.apply(WatchBatch(7, both))
+    assert (image.revision, image.objects_revision) == (7, 7)
