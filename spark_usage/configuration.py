@@ -148,6 +148,7 @@ OF_CONTROL_PLANE = frozenset(
             "mail",
             "webhooks",
             "operator_token_file",
+            "invoices",
             "payments",
             "price_book_file",
         ),
