@@ -60,7 +60,7 @@ class Budgets:
 
     def of(self, tenant: TenantId, key_id: str) -> KeyBudgets:
         """For the streams of one key."""
-        return KeyBudgets(self._view.image, self.holder, self._keeper, self._clock, tenant, key_id)
+        return KeyBudgets(self._view.image, self.holder, self._keeper.used, self._clock, tenant, key_id)
 
     def slowed(self, tenant: TenantId) -> int:
         """The produce rate that budgets leave the tenant now, in bytes a second; 0 = they leave it as it is."""

@@ -1,11 +1,11 @@
 """What the budgets of a tenant say to the streams of one of its keys."""
 
 import math
+from collections.abc import Callable
 
 from data_plane.leases.budget_holder import REPORT_MS, BudgetHolder, Verdict
 from data_plane.metadata.budget_use import BudgetKey
 from data_plane.metadata.image import ClusterImage
-from data_plane.node.leasing.budget_keeper import BudgetKeeper
 from data_plane.node.ports import Clock
 from penstock.contract.errors import LimitExceeded, PenstockError, Throttled
 from penstock.contract.ids import TenantId
@@ -25,12 +25,12 @@ class KeyBudgets:
         self,
         image: ClusterImage,
         holder: BudgetHolder,
-        keeper: BudgetKeeper,
+        was_used: Callable[[], None],
         clock: Clock,
         tenant: TenantId,
         key_id: str,
     ) -> None:
-        self._image, self._holder, self._keeper, self._clock = image, holder, keeper, clock
+        self._image, self._holder, self._was_used, self._clock = image, holder, was_used, clock
         self._tenant, self._key_id = tenant, key_id
 
     @property
@@ -49,7 +49,7 @@ class KeyBudgets:
             verdict = self._holder.verdict(key, budget, budget.produced(messages, size), now_ms, wall_ms)
             if verdict is Verdict.OPEN:
                 continue
-            self._keeper.used()
+            self._was_used()
             if verdict is Verdict.SPENT:
                 return LimitExceeded(self._spent(budget), limit=BUDGET)
             return Throttled(
@@ -85,7 +85,7 @@ class KeyBudgets:
     def _use(self, budget: Budget, parts: int) -> None:
         if parts:
             self._holder.use(BudgetKey(self._tenant, budget.budget_id), parts, self._clock.monotonic_ms())
-            self._keeper.used()
+            self._was_used()
 
     def _of(self, topic: str) -> list[Budget]:
         budgets = self._image.budgets_of(self._tenant)

@@ -214,7 +214,7 @@ revisions = st.lists(
 
 def contents(image: ClusterImage) -> dict[str, Any]:
     """All that the store said, without what the image notes of how it heard of it."""
-    noted = ("revision", "cluster_id", "loaded_at", "brokers_changed_at", "_changed_at")
+    noted = ("revision", "objects_revision", "cluster_id", "loaded_at", "brokers_changed_at", "_changed_at")
     said = {name: getattr(image, name) for name in dir(image) if name not in noted and name[:2] != "__"}
     return {name: value for name, value in said.items() if not callable(value)}
 

@@ -19,6 +19,8 @@ from penstock.contract.ids import BrokerId
 from penstock.rules.budgets import PARTS, Budget
 from tests.unit.controller.setup import ACME, Store
 
+pytestmark = pytest.mark.pure
+
 KEY = BudgetKey(ACME, "bud_1")
 BUDGET = Budget(
     budget_id="bud_1",

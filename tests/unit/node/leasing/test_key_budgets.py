@@ -37,8 +37,7 @@ class World:
             BrokerId(1), budget=image.budget, stored=image.budget_use_of, brokers=lambda: len(image.brokers)
         )
         clock = SimpleNamespace(monotonic_ms=lambda: 0.0, now_ms=lambda: NOW_MS)
-        keeper = SimpleNamespace(used=self._wake)
-        self.budgets = KeyBudgets(image, holder, cast(Any, keeper), cast(Any, clock), ACME, "k")
+        self.budgets = KeyBudgets(image, holder, self._wake, cast(Any, clock), ACME, "k")
 
     def _wake(self) -> None:
         self.woken += 1
