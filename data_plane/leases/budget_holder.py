@@ -122,12 +122,14 @@ class BudgetHolder:
         if not budget.refuses or parts <= own.hold:
             return Verdict.OPEN
         began_ms, left = self._left(key, budget, own, wall_ms)
-        if own.began_ms and began_ms == own.began_ms and budget.amount == own.amount:
-            # The image may be behind.
-            left = min(left, own.left)
         own.need, own.asks, own.used_ms = max(own.need, parts), True, now_ms
         if left * PARTS + own.hold < parts:
             return Verdict.SPENT
+        answered = own.began_ms and began_ms == own.began_ms and budget.amount == own.amount
+        if answered and own.left * PARTS + own.hold < parts:
+            # The image is behind the answer, or others have given back since: the next answer says which.
+            self.hurried = True
+            return Verdict.AWAITED
         floor = budget.amount * PARTS // (FLOOR * max(1, self._brokers()))
         if own.unknown_debt + parts - own.hold <= floor:
             return Verdict.OPEN

@@ -1,11 +1,13 @@
 """Budgets that brokers share: never much above the amount, whatever is lost or restarted; released by a higher amount
 and by the next period."""
 
+from dataclasses import replace
+
 import pytest
 
 from data_plane.leases.budget_holder import IDLE_MS, Verdict
 from penstock.contract.ids import BrokerId
-from penstock.rules.budgets import NOTIFY, SLOW
+from penstock.rules.budgets import NOTIFY, PARTS, SLOW
 from tests.unit.leases.budget_cluster import BEGINS_MS, ENDS_MS, KEY, Cluster, messages
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -159,6 +161,20 @@ def test_a_broker_whose_image_is_behind_goes_by_the_answers() -> None:
         cluster.produce(TWO, 1_000)
         cluster.step(1_000)
     assert 99_000 <= cluster.used <= 100_000 + cluster.floors
+
+
+def test_what_others_gave_back_is_waited_for_and_not_refused() -> None:
+    cluster = Cluster(messages(10_000), 2, seed=17)
+    run_dry(cluster, per_step=1_000)
+    one, record = cluster.brokers[ONE], cluster.record
+    assert record is not None
+
+    def verdict() -> Verdict:
+        return one.holder.verdict(KEY, cluster.budget, PARTS, cluster.now_ms, cluster.wall_ms)
+
+    assert verdict() is Verdict.SPENT
+    one.sees = replace(record, granted=9_900)
+    assert verdict() is Verdict.AWAITED and one.holder.hurried
 
 
 def test_a_budget_that_lay_idle_is_not_given_again() -> None:
