@@ -9,11 +9,9 @@ from data_plane.node.environment import Environment
 from data_plane.node.leasing.lease_office import LeaseOffice
 from data_plane.node.leasing.messages import read_answer, request_frame
 from data_plane.node.leasing.pacing import Pacing
+from data_plane.node.membership.controller_stream import ControllerStream
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
-from data_plane.node.ports import CallFailed, Connection, ConnectionLost, peer_of
-from penstock.contract.frames import FrameError
-from penstock.contract.ids import NO_BROKER, BrokerId
 
 _SPACING_MS = 20.0
 """Between requests, also where many tenants begin to send one after the other. Parts of a round go as often as one
@@ -33,14 +31,12 @@ class LeaseKeeper:
         pacing: Pacing,
         office: LeaseOffice,
     ) -> None:
-        self._me, self._stats = environment.config.broker_id, environment.stats
-        self._connect_ms = environment.config.timings.call_ms
-        self._transport, self._clock = environment.transport, environment.clock
+        self._stats = environment.stats
+        self._clock = environment.clock
         self._view, self._registration = view, registration
         self._holder, self._pacing, self._office = holder, pacing, office
         self._wake = asyncio.Event()
-        self._connection: Connection | None = None
-        self._connected_to: BrokerId = NO_BROKER
+        self._stream = ControllerStream(environment, view, LEASES)
 
     def observe(self) -> None:
         """The controller or this broker's registration may be another one."""
@@ -68,7 +64,7 @@ class LeaseKeeper:
                 now_ms = self._clock.monotonic_ms()
                 wants = self._pacing.wants(now_ms)
                 if wants or self._holder.owes:
-                    await self._connect()
+                    await self._stream.connect()
                     now_ms = self._clock.monotonic_ms()
                 request = self._holder.request(wants, now_ms)
                 if request is not None:
@@ -76,10 +72,10 @@ class LeaseKeeper:
                     await self._ask(request)
                     next_ms = now_ms + (self._holder.terms.renew_ms if request.partial else _SPACING_MS)
                 elif not self._holder.keys:
-                    self._disconnect()
+                    self._stream.close()
                 self._pacing.take_shares(self._clock.monotonic_ms())
         finally:
-            self._disconnect()
+            self._stream.close()
 
     async def _pause(self) -> None:
         """Until it is time to renew, or something begins. Without anything to look at only the latter."""
@@ -99,37 +95,8 @@ class LeaseKeeper:
             self._holder.unanswered(request)
 
     async def _granted(self, request: Request) -> dict[LimitKey, int] | None:
-        if self._view.image.controller_id == self._me:
+        if self._stream.is_here:
             return self._office.asked(request)
-        connection = self._connection
-        if connection is None:
-            return None
-        try:
-            async with asyncio.timeout(self._holder.terms.answer_ms / 1000):
-                await connection.send(request_frame(request))
-                return read_answer(await connection.receive(), request)
-        except (TimeoutError, ConnectionLost, CallFailed, FrameError):
-            # What still comes on this stream would be taken for the next answer.
-            self._disconnect()
-            return None
-
-    async def _connect(self) -> None:
-        """Have a stream to the controller, if it is another broker and answers. Not within the time of an answer:
-        a handshake may take long on a loaded machine.
-        """
-        controller = self._view.image.controller_id
-        if self._connected_to != controller:
-            self._disconnect()
-        known = self._view.image.brokers.get(controller)
-        if self._connection is not None or controller == self._me or known is None:
-            return
-        try:
-            self._connection = await self._transport.connect(peer_of(known.record), LEASES, self._connect_ms)
-            self._connected_to = controller
-        except (ConnectionLost, CallFailed):
-            pass  # the request is then unanswered, and made again
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection, self._connected_to = None, NO_BROKER
+        return await self._stream.ask(
+            request_frame(request), lambda frame: read_answer(frame, request), self._holder.terms.answer_ms
+        )

@@ -5,17 +5,16 @@ import asyncio
 from data_plane.contract.methods import STORAGE
 from data_plane.metadata.features import LEASES
 from data_plane.node.environment import Environment
+from data_plane.node.membership.controller_stream import ControllerStream
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.membership.registration import Registration
-from data_plane.node.ports import CallFailed, Connection, ConnectionLost, peer_of
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
 from data_plane.node.storage.messages import KEPT_MAX, read_answer, report_frame
 from data_plane.node.storage.storage_office import StorageOffice
 from data_plane.storage.reports import Full, Kept, Report
 from data_plane.storage.standing import StorageStanding
-from penstock.contract.frames import FrameError
-from penstock.contract.ids import NO_BROKER, BrokerId, TenantId
+from penstock.contract.ids import TenantId
 
 REPORT_MS = 1_000
 """Between reports. A partition that took nothing and lost nothing is in none."""
@@ -37,8 +36,7 @@ class StorageKeeper:
         office: StorageOffice,
     ) -> None:
         self._me, self._stats = environment.config.broker_id, environment.stats
-        self._connect_ms = environment.config.timings.call_ms
-        self._transport, self._clock = environment.transport, environment.clock
+        self._clock = environment.clock
         self._begin_turn = environment.begin_turn
         self._view, self._registration, self._replicas = view, registration, replicas
         self._standing, self._office = standing, office
@@ -49,8 +47,7 @@ class StorageKeeper:
         """Epochs of the controller and of this broker's registration under which all was reported or is due."""
         self._limited: frozenset[TenantId] = frozenset()
         self._sequence = 0
-        self._connection: Connection | None = None
-        self._connected_to: BrokerId = NO_BROKER
+        self._stream = ControllerStream(environment, view, STORAGE)
 
     async def run(self) -> None:
         try:
@@ -58,7 +55,7 @@ class StorageKeeper:
                 await asyncio.sleep(REPORT_MS / 1000)
                 await self._look()
         finally:
-            self._disconnect()
+            self._stream.close()
 
     async def _look(self) -> None:
         image = self._view.image
@@ -67,7 +64,7 @@ class StorageKeeper:
         )
         epochs = (image.controller_epoch, self._registration.epoch)
         if image.level < LEASES or not limited or image.controller is None or not epochs[1]:
-            self._disconnect()
+            self._stream.close()
             self._epochs = (0, 0)
             self._due.clear()
             self._changes.take()
@@ -127,36 +124,10 @@ class StorageKeeper:
         return True
 
     async def _answered(self, report: Report) -> list[Full] | None:
-        if self._view.image.controller_id == self._me:
+        if self._stream.is_here:
             return self._office.asked(report)
-        await self._connect()
-        connection = self._connection
-        if connection is None:
-            return None
-        try:
-            async with asyncio.timeout(ANSWER_MS / 1000):
-                await connection.send(report_frame(report, self._sequence))
-                return read_answer(await connection.receive(), self._sequence)
-        except (TimeoutError, ConnectionLost, CallFailed, FrameError):
-            # What still comes on this stream would be taken for the next answer.
-            self._disconnect()
-            return None
-
-    async def _connect(self) -> None:
-        """Have a stream to the controller, if it answers."""
-        controller = self._view.image.controller_id
-        if self._connected_to != controller:
-            self._disconnect()
-        known = self._view.image.brokers.get(controller)
-        if self._connection is not None or known is None:
-            return
-        try:
-            self._connection = await self._transport.connect(peer_of(known.record), STORAGE, self._connect_ms)
-            self._connected_to = controller
-        except (ConnectionLost, CallFailed):
-            pass  # the report is then unanswered, and made again
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection, self._connected_to = None, NO_BROKER
+        await self._stream.connect()
+        sequence = self._sequence
+        return await self._stream.ask(
+            report_frame(report, sequence), lambda frame: read_answer(frame, sequence), ANSWER_MS
+        )
