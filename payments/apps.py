@@ -11,7 +11,7 @@ class PaymentsConfig(AppConfig):
         from control_plane.api.metrics import from_database
         from control_plane.outbox.registry import register
         from payments import metrics
-        from payments.collecting import KIND_RECEIVABLE, Collector
+        from payments.stripe_deliverer import KIND_RECEIVABLE, Collector
 
         register(KIND_RECEIVABLE, Collector())
         from_database(metrics.refresh)

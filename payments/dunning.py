@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from control_plane import config
 from control_plane.audit import actions as audit
 from control_plane.mail import actions as mails
-from payments import actions, former, letters, queries
+from payments import actions, former_payers, letters, queries
 from payments.models import Receivable
 from payments.states import ALERT_AFTER, OWED, State, reminders_due
 from tenants.actions import set_suspended
@@ -67,7 +67,7 @@ def _send(row: Receivable, due: int, now: datetime, *, last: bool) -> None:
     row.reminders, row.reminded_at = due, now
     carried = [one for one in row.carries.select_related("invoice").order_by("pk") if one.state in OWED]
     letter = letters.reminder(
-        former.name_of(row.tenant),
+        former_payers.name_of(row.tenant),
         is_purged=row.tenant.purged_at is not None,
         number=row.invoice.number,
         carried=[one.invoice.number for one in carried],
@@ -78,7 +78,7 @@ def _send(row: Receivable, due: int, now: datetime, *, last: bool) -> None:
         due_at=row.due_at,
         suspended_at=_suspends_at(row) if last else None,
     )
-    for address in former.addresses(row.tenant):
+    for address in former_payers.addresses(row.tenant):
         mails.put(address, MAIL_KIND, letter)
     row.charge += 1
     row.save(update_fields=["reminders", "reminded_at", "charge"])

@@ -18,11 +18,11 @@ from django.db.models import Q
 
 from payments import actions, queries
 from payments.actions import Kind, Source
-from payments.comparing import SETTLING, Difference, differences
 from payments.models import Payment, Receivable, ReconciliationReport, ReconciliationRun, StripeCustomer
-from payments.money import RETURNS
 from payments.sending import KIND_RECEIVABLE
 from payments.stripe_adapter import Gateway
+from payments.stripe_differences import SETTLING, Difference, differences
+from payments.stripe_money import RETURNS
 from payments.stripe_shapes import Money, StripeInvoice
 
 DIFFERENCES_MAX = 1_000

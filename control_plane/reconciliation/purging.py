@@ -16,7 +16,7 @@ from control_plane.topics import actions as topics
 from control_plane.topics import bin_actions as bins
 from control_plane.topics import queries as topic_queries
 from control_plane.webhooks import actions as webhooks
-from payments import former
+from payments import former_payers
 from penstock.contract.errors import InvalidRequest, NotFound
 from tenants.closing import actions, queries
 from tenants.models import Tenant
@@ -80,7 +80,7 @@ def _drive(tenant: Tenant) -> bool:
         return False
     webhooks.delete_all(ACTOR, tenant)
     audit_topics.forget(tenant)
-    former.remember(tenant)
+    former_payers.remember(tenant)
     actions.purge(ACTOR, tenant)
     _log.info("a tenant is purged", extra={"tenant": tenant.public_id})
     return True

@@ -7,7 +7,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from control_plane import config
-from payments import former
+from payments import former_payers
 from penstock.contract.errors import PenstockError
 from tenants.accounts import actions, address_queries, queries
 from tenants.addresses import queries as addresses
@@ -56,7 +56,7 @@ def account(request: HttpRequest, person: Person) -> HttpResponse:
         "form": form,
         "page": page,
         "items": items,
-        "has_closed_invoices": bool(former.tenants_of(person)),
+        "has_closed_invoices": bool(former_payers.tenants_of(person)),
         "proved": proved,
         "waiting": address_queries.pending(person),
         "may_prove": not proved and config.current().mail is not None,

@@ -13,10 +13,10 @@ from django.utils import timezone
 
 from control_plane.outbox.registry import Delivered
 from payments import sending
-from payments.collection import Collection, Uncollected
 from payments.models import Receivable
 from payments.sending import KIND_RECEIVABLE
 from payments.stripe_adapter import Gateway, configured
+from payments.stripe_delivery import Collection, Uncollected
 from payments.stripe_shapes import AnsweredFault, KeyRefused, Refused
 from penstock.contract.errors import ConfigurationError, PenstockError
 

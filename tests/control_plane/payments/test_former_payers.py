@@ -7,7 +7,7 @@ from django.test import Client
 from django.utils import timezone
 
 from control_plane.mail.models import Mail
-from payments import former
+from payments import former_payers
 from payments.models import FormerPayer
 from tenants.closing import actions as closing
 from tenants.models import Membership, Person, Tenant
@@ -25,8 +25,8 @@ def purged(tenant: Tenant) -> Tenant:
         closed_at=now - timedelta(days=9), purge_at=now - timedelta(days=1)
     )
     tenant.refresh_from_db()
-    former.remember(tenant)
-    former.remember(tenant)
+    former_payers.remember(tenant)
+    former_payers.remember(tenant)
     closing.purge(TESTER, tenant)
     tenant.refresh_from_db()
     assert tenant.purged_at is not None
@@ -75,9 +75,9 @@ def test_who_left_between_two_tries_to_purge_is_no_former_payer(
     tenant = world.tenant("acme")
     for name in ("owner", "left"):
         Membership.objects.create(tenant=tenant, person=people[name][0], role=Role.OWNER)
-    former.remember(tenant)
+    former_payers.remember(tenant)
     Membership.objects.filter(person=people["left"][0]).delete()
-    former.remember(tenant)
+    former_payers.remember(tenant)
     assert [row.person for row in FormerPayer.objects.all()] == [people["owner"][0]]
 
 
@@ -95,7 +95,7 @@ def test_reminders_go_to_who_could_pay_and_lead_to_the_page(
     assert mail.to == "owner@acme.example"
     assert "/account/closed-invoices" in mail.text and "invoice no. 1 of acme" in mail.text.lower()
     Person.objects.filter(pk=people["owner"][0].pk).update(is_active=False)
-    assert former.addresses(tenant) == []
+    assert former_payers.addresses(tenant) == []
 
 
 def test_an_operator_reads_it_and_notes_its_payment(world: World) -> None:
@@ -112,5 +112,5 @@ def test_an_operator_reads_it_and_notes_its_payment(world: World) -> None:
 
 def test_a_tenant_that_is_purged_already_is_not_remembered_again(world: World) -> None:
     tenant = purged(world.tenant("acme"))
-    former.remember(tenant)
+    former_payers.remember(tenant)
     assert not FormerPayer.objects.exists()

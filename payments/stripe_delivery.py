@@ -5,14 +5,14 @@ and begin again, here or in another process. An invoice is finalized only when i
 asks for are ours.
 """
 
-from payments import carrying, money, queries
+from payments import carrying, queries, stripe_money
 from payments.actions import Source
 from payments.currencies import least_charge_micro, unit_micro
 from payments.customers import ensure_customer, refresh_method
 from payments.models import TEXT_LENGTH_MAX, Receivable
-from payments.parts import Part, parts_of
 from payments.states import OWED, State
 from payments.stripe_adapter import Gateway
+from payments.stripe_items import Part, parts_of
 from payments.stripe_shapes import Declined, StripeInvoice
 
 ENDED = ("paid", "uncollectible", "void")
@@ -79,7 +79,7 @@ class Collection:
             found = self._without_carried(found)
         found = self._settled(found)
         self._note_invoice(found)
-        money.follow(self._gateway, row.public_id, found)
+        stripe_money.follow(self._gateway, row.public_id, found)
         if found.status in ENDED:
             carrying.release(row.public_id)
         self._note_problem(self._declined, found)
@@ -275,7 +275,7 @@ class Collection:
         if row.state not in OWED:
             problem = ""
         if found is not None:
-            problem = money.trouble(row) or problem
+            problem = stripe_money.trouble(row) or problem
         if problem != row.problem:
             Receivable.objects.filter(pk=row.pk).update(problem=problem[:TEXT_LENGTH_MAX])
 
