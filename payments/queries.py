@@ -121,8 +121,8 @@ def to_send(now: datetime) -> QuerySet[Receivable]:
 
 
 def changed() -> QuerySet[Receivable]:
-    """Receivables that Stripe must hear of at once; none while payment through Stripe is off."""
-    return unsent().filter(retry_at=None) if is_through_stripe() else Receivable.objects.none()
+    """Receivables that Stripe must hear of at once."""
+    return unsent().filter(retry_at=None)
 
 
 def waiting_for_a_carrier() -> QuerySet[Receivable]:

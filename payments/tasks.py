@@ -79,13 +79,17 @@ def _guarded(what: str, object_id: str, step: Callable[[], object]) -> None:
         _log.exception(what, extra={"object": object_id})
 
 
-schedule.looks_first(
-    "payments.round",
-    schedule.any_row(
-        queries.invoices_to_open, lambda: StripeEvent.objects.filter(processed_at=None), queries.changed
-    ),
-    at_rest_s=AT_REST_S,
-)
+_OF_EVERY_ROUND = (queries.invoices_to_open, lambda: StripeEvent.objects.filter(processed_at=None))
+_something_to_do = schedule.any_row(*_OF_EVERY_ROUND)
+_something_for_stripe = schedule.any_row(*_OF_EVERY_ROUND, queries.changed)
+
+
+def round_has_work() -> bool:
+    """Without Stripe what it has to hear of waits, and wakes no round."""
+    return _something_for_stripe() if queries.is_through_stripe() else _something_to_do()
+
+
+schedule.looks_first("payments.round", round_has_work, at_rest_s=AT_REST_S)
 schedule.looks_first(
     "payments.reconcile",
     schedule.any_row(lambda: ReconciliationRun.objects.all()),

@@ -31,7 +31,7 @@ def test_a_process_that_does_not_read_is_given_up_and_the_next_batch_starts_anot
     try:
         with pytest.raises(NotSent, match="did not answer"):
             sending.send(TO, "__audit", LARGE)
-        sending._program = ANSWERS
+        sending._program, sending._write_s = ANSWERS, PATIENCE_S
         for batch in (SMALL, LARGE):
             for _ in range(3):
                 try:

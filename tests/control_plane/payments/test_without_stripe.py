@@ -10,7 +10,7 @@ from control_plane.config import PaymentsConfig
 from control_plane.mail.models import Mail
 from control_plane.outbox.models import Delivery
 from daemon.settings import Refused
-from payments import actions, dunning, queries
+from payments import actions, dunning, queries, tasks
 from payments.models import Payment, Receivable
 from penstock.contract.errors import InvalidRequest, NotFound
 from tenants.actions import set_suspended
@@ -179,11 +179,16 @@ def test_no_tenant_is_suspended_for_what_it_may_have_paid_at_stripe_unknown_to_u
     assert invoice.tenant.suspended
 
 
-def test_the_round_rests_while_payment_through_stripe_is_off(world: World) -> None:
+def test_the_round_rests_while_payment_through_stripe_is_off(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     issued(world, "acme")
     worker()
     assert Receivable.objects.filter(unsent_since__isnull=False, retry_at=None).exists()
-    assert not queries.changed().exists()
+    assert not tasks.round_has_work()
+    with monkeypatch.context() as patch:
+        patch.setattr(queries, "is_through_stripe", lambda: True)
+        assert tasks.round_has_work()
 
 
 def test_a_tenant_is_not_suspended_without_a_letter() -> None:

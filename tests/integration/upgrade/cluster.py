@@ -252,9 +252,9 @@ class Cluster:
         assert (ran.returncode == 0) == good, f"{arguments}: {ran.returncode}: {ran.stdout}{ran.stderr}"
         return json.loads(ran.stdout if good else ran.stderr)
 
-    def last_line(self, number: int) -> str:
-        """What a broker printed last."""
-        return self.directory.output_file(number).read_text().splitlines()[-1]
+    def output_of(self, number: int) -> str:
+        """All that a broker printed."""
+        return self.directory.output_file(number).read_text()
 
     def operator(self, tenant: str) -> RestClient:
         """REST of an operator in a tenant's name."""
