@@ -11,16 +11,30 @@ from tests.waiting import PATIENCE_S
 def test_a_loop_that_stands_still_is_told_while_it_does_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    age, told = [0.0], threading.Semaphore(0)
-    dog = Watchdog(0.02, lambda: age[0], told.release)
+    age, told, turning = [0.0], threading.Semaphore(0), threading.Semaphore(0)
+
+    def age_s() -> float:
+        if not age[0]:
+            turning.release()
+        return age[0]
+
+    def it_has_seen_that_the_loop_turns() -> None:
+        while turning.acquire(blocking=False):
+            pass
+        for _ in range(2):  # with the second look, what it did after the first one is done
+            assert turning.acquire(timeout=PATIENCE_S)
+
+    dog = Watchdog(0.02, age_s, told.release)
     try:
-        assert not told.acquire(timeout=0.1)
+        it_has_seen_that_the_loop_turns()
+        assert not told.acquire(blocking=False)
         age[0] = 5.0
         for _ in range(3):
             assert told.acquire(timeout=PATIENCE_S)
         assert dog.stalls == 1
         age[0] = 0.0
-        while told.acquire(timeout=0.1):
+        it_has_seen_that_the_loop_turns()
+        while told.acquire(blocking=False):
             pass
         age[0] = 5.0
         assert told.acquire(timeout=PATIENCE_S)
