@@ -4,7 +4,7 @@ An event is a hint, not a fact. It names what may have changed; that is asked of
 twice, late or in another order does no harm, and none changes anything of another tenant.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
 
@@ -17,6 +17,8 @@ from penstock.contract.errors import ErrorKind, Forbidden, InvalidRequest, Penst
 
 BODY_BYTES_MAX = 256 * 1024
 """Stripe's largest events are smaller."""
+KEPT = timedelta(days=90)
+"""After an event was processed. Stripe sends one again for three days, and its signature is believed for minutes."""
 METHOD_EVENTS = (
     "checkout.session.completed",
     "customer.updated",
@@ -76,6 +78,12 @@ def process(gateway: Gateway | None, now: datetime, events_max: int) -> int:
         StripeEvent.objects.filter(pk=event.pk, processed_at=None).update(processed_at=now, outcome=outcome)
         count += 1
     return count
+
+
+def forget(now: datetime, events_max: int) -> int:
+    """Remove the oldest processed events, of those that have been kept long enough. Returns how many were."""
+    old = StripeEvent.objects.filter(processed_at__lte=now - KEPT).order_by("pk")
+    return StripeEvent.objects.filter(pk__in=list(old.values_list("pk", flat=True)[:events_max])).delete()[0]
 
 
 def _processed(gateway: Gateway | None, event: StripeEvent) -> str:

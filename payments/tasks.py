@@ -17,6 +17,8 @@ from penstock.contract.errors import PenstockError
 
 ROUND_MAX = 500
 """Of each kind in one round; the rest comes with the next."""
+FORGOTTEN_MAX = 10_000
+"""Of Stripe's events at once."""
 AT_REST_S = 60.0
 """Between rounds while nothing is new: reminders, credit notes."""
 RECONCILED_AT_REST_S = 1_800.0
@@ -51,8 +53,9 @@ def payment_round() -> None:
 
 @shared_task(name="payments.reconcile")
 def reconcile() -> None:
-    """Compare with Stripe, once a day, in steps: this one goes on where the last one ended."""
+    """Compare with Stripe, once a day, in steps: this one goes on where the last one ended. Old events go."""
     now, last = timezone.now(), queries.newest_report()
+    inbox.forget(now, FORGOTTEN_MAX)
     gateway = _gateway()
     is_due = last is None or now - last.at >= RECONCILE_EVERY or queries.run_under_way() is not None
     if gateway is None or not is_due:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from payments import inbox
+from payments import inbox, tasks
 from payments.models import StripeCustomer, StripeEvent
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tests.control_plane.billing.world import World
@@ -71,6 +71,29 @@ def test_events_twice_and_in_any_order_pay_an_invoice_once(world: World, fake: F
     outcomes = {one.event_id: one.outcome for one in StripeEvent.objects.all()}
     assert outcomes["evt_3"].startswith("ignored")
     assert not StripeEvent.objects.filter(processed_at=None).exists()
+
+
+@pytest.mark.django_db
+def test_events_are_kept_for_ninety_days_after_they_were_processed() -> None:
+    now = timezone.now()
+    for days, processed in ((200, None), (200, 91), (150, 90), (120, 89), (0, 0)):
+        StripeEvent.objects.create(
+            event_id=f"evt_{days}_{processed}",
+            type="some.thing",
+            received_at=now - timedelta(days=days),
+            processed_at=None if processed is None else now - timedelta(days=processed),
+        )
+    assert [inbox.forget(now, 1) for _ in range(3)] == [1, 1, 0]
+    left = StripeEvent.objects.order_by("pk").values_list("event_id", flat=True)
+    assert list(left) == ["evt_200_None", "evt_120_89", "evt_0_0"]
+
+
+@pytest.mark.django_db
+def test_the_nightly_task_forgets_old_events(fake: FakeStripe) -> None:
+    at = timezone.now() - inbox.KEPT
+    StripeEvent.objects.create(event_id="evt_1", type="some.thing", received_at=at, processed_at=at)
+    tasks.reconcile()
+    assert not StripeEvent.objects.exists()
 
 
 def test_an_event_does_not_pay_what_stripe_says_is_open(world: World, fake: FakeStripe) -> None:
