@@ -146,7 +146,18 @@ def _check(row: Budget) -> None:
         raise InvalidRequest("slow_bytes_per_s: it goes with the policy slow, and the policy needs it")
     if row.policy == SLOW and (row.topic or row.account):
         raise InvalidRequest("policy: slow is of the whole tenant; a budget of a topic or account may refuse")
-    if Budget.objects.filter(tenant=row.tenant, name=row.name).exclude(pk=row.pk).exists():
+    same = (
+        Budget.objects.filter(tenant=row.tenant, name=row.name)
+        .exclude(pk=row.pk)
+        .select_related("account")
+        .first()
+    )
+    if same is not None and same.account is not None and same.account.ended_at is not None:
+        raise AlreadyExists(
+            f"budget {row.name!r} is of the service account {same.account.name!r}, which has ended and may be restored"
+            " with it; choose another name"
+        )
+    if same is not None:
         raise AlreadyExists(f"budget {row.name!r} exists")
 
 

@@ -151,6 +151,8 @@ def test_brokers_get_budgets_with_prices_of_a_byte_and_a_message() -> None:
     account.ended_at = timezone.now()
     account.save()
     assert [one.name for one in queries.on_brokers(tenant, unit_rates)] == ["m", "c"]
+    with pytest.raises(AlreadyExists, match="'robot', which has ended"):
+        made(tenant, name="b")
 
 
 def test_each_threshold_is_said_once_a_period_and_the_highest_alone() -> None:
