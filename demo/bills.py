@@ -23,7 +23,7 @@ from penstock.profiles import CA_FILE
 from penstock.rest.client import RestClient
 from penstock.rules.rating import shown_amount
 
-_SETTLED_S = 300.0
+_SETTLED_S = 600.0
 _POLL_S = 0.5
 _CALL_S = 60.0
 _VERIFY_S = 120.0
