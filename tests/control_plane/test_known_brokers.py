@@ -54,6 +54,11 @@ def test_brokers_that_are_not_configured_are_found_when_those_that_are_have_gone
         return AdminClient(configured, cluster.operator, queries.broker_addresses)
 
     first = client()
+    # Each learns of the others by itself; those that it has not seen are not remembered.
+    cluster.wait_until(
+        "the first one knows the others",
+        lambda: [one.state for one in first.describe_cluster().brokers] == ["active"] * 3,
+    )
     monkeypatch.setattr(brokers, "client", lambda: first)
     reconcile()
     assert queries.broker_addresses() == [addresses[1], addresses[2], addresses[3]]

@@ -106,7 +106,8 @@ def test_a_stranger_is_not_believed_to_have_come_by_tls(port: int) -> None:
 
 
 def sign_in(port: int, source: str, forwarded_for: str, email: str) -> int:
-    body = json.dumps({"email": email, "password": "a horse, a battery"})
+    """Without a password: nothing is hashed, so that a busy machine takes them within a minute too; each counts."""
+    body = json.dumps({"email": email})
     answer, _ = ask(
         port,
         source,
@@ -124,7 +125,7 @@ def sign_in(port: int, source: str, forwarded_for: str, email: str) -> int:
 def test_attempts_to_sign_in_are_counted_by_the_clients_address(port: int) -> None:
     ann, bob = "ann@example.com", "bob@example.com"
     tries = [sign_in(port, PROXY, "203.0.113.1", ann) for _ in range(2 * PERSON_PER_MINUTE)]
-    assert set(tries) == {401, 429}, "one address is slowed down"
-    assert sign_in(port, PROXY, "203.0.113.2", ann) == 401, "and another behind the same proxy is not"
+    assert set(tries) == {400, 429}, "one address is slowed down"
+    assert sign_in(port, PROXY, "203.0.113.2", ann) == 400, "and another behind the same proxy is not"
     tries = [sign_in(port, STRANGER, f"203.0.113.{n}", bob) for n in range(2 * PERSON_PER_MINUTE)]
-    assert set(tries) == {401, 429}, "a stranger's header makes no new client"
+    assert set(tries) == {400, 429}, "a stranger's header makes no new client"

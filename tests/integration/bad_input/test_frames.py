@@ -252,7 +252,7 @@ def test_positions_and_handles_that_nobody_gave_are_refused_to_a_follower(
     assert all(answer.error for answer in answers)
     with cluster.client(tenant) as client, client.producer() as producer:
         assert producer.send("followed", b"x").result(PATIENCE_S).offset == 0
-    assert cluster.whole(topic_id)
+    cluster.wait_until("all replicas are in sync", lambda: cluster.whole(topic_id))
 
 
 def test_a_broker_cannot_speak_for_another(cluster: Brokers, tenant: Tenant) -> None:
@@ -273,4 +273,4 @@ def test_a_broker_cannot_speak_for_another(cluster: Brokers, tenant: Tenant) -> 
             ended = stream.end()
         assert ended.code is ErrorCode.FORBIDDEN
         assert ended.message.endswith("/broker/2 speaks for broker 3, which it is not")
-    assert cluster.whole(topic_id)
+    cluster.wait_until("all replicas are in sync", lambda: cluster.whole(topic_id))

@@ -11,7 +11,7 @@ from local.layout import DataDirectory
 from penstock.contract import limits
 from tests.integration.bad_input.small_disk import Ballast, may_mount, small_disk
 from tests.integration.brokers import Brokers, Tenant, brokers
-from tests.integration.cli.test_doctor import examined
+from tests.integration.cli.test_doctor import examined, examined_until
 from tests.integration.enforcement.test_access import Key
 
 pytestmark = [
@@ -62,10 +62,10 @@ def test_writes_that_are_taken_are_found_so_and_nothing_is_stored(
 ) -> None:
     tenant = cluster.tenant("tn_well")
     show(tenant)
-    assert examined(capsys)[1]["writes"]["state"] == "skipped"
+    examined_until(capsys, lambda found: found["writes"]["state"] == "skipped")
     cluster.create_topic(tenant, "orders", assignments=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
-    code, found = examined(capsys)
-    assert (code, found["writes"]["fact"]) == (0, "taken by 3 brokers: 1, 2, 3")
+    cluster.wait_until("it is well", lambda: examined(capsys)[0] == 0)
+    examined_until(capsys, lambda found: found["writes"]["fact"] == "taken by 3 brokers: 1, 2, 3")
     with cluster.client(tenant) as client, client.consumer(["orders"]) as consumer:
         assert set(consumer.end_offsets().values()) == {0}
 
@@ -80,10 +80,10 @@ def test_a_disk_without_room_is_found(
     ballast = Ballast(cluster.directory.log_directory(SMALL))
     ballast.leave(SOFT_BYTES // 2)
     try:
-        cluster.wait_until("it is found", lambda: examined(capsys)[1]["writes"]["code"] == "DISK_FULL")
-        code, found = examined(capsys)
-        assert code == 6 and "orders-0: the disk has" in found["writes"]["fact"]
+        found = examined_until(capsys, lambda found: found["writes"]["code"] == "DISK_FULL")
+        assert "orders-0: the disk has" in found["writes"]["fact"]
         assert "Free space" in found["writes"]["remedy"]
+        cluster.wait_until("the command ends so", lambda: examined(capsys)[0] == 6)
     finally:
         ballast.drop()
     cluster.wait_until("it is well again", lambda: examined(capsys)[0] == 0)
@@ -95,14 +95,12 @@ def test_too_few_copies_in_sync_are_found(
     tenant = cluster.tenant("tn_few")
     cluster.create_topic(tenant, "orders", assignments=[[2, 3, 1]], min_insync_replicas=3)
     show(tenant)
-    assert examined(capsys)[0] == 0
+    cluster.wait_until("it is well", lambda: examined(capsys)[0] == 0)
     cluster.kill(3)
     try:
-        cluster.wait_until(
-            "it is found", lambda: examined(capsys)[1]["writes"]["code"] == "NOT_ENOUGH_REPLICAS"
-        )
-        code, found = examined(capsys)
-        assert code == 6 and "orders-0: 2 in sync, 3 required" in found["writes"]["fact"]
+        found = examined_until(capsys, lambda found: found["writes"]["code"] == "NOT_ENOUGH_REPLICAS")
+        assert "orders-0: 2 in sync, 3 required" in found["writes"]["fact"]
+        cluster.wait_until("the command ends so", lambda: examined(capsys)[0] == 6)
     finally:
         cluster.start(3)
 

@@ -1,6 +1,6 @@
 """A group member as a process of its own, which can be killed: tells on its output what it is given and reads.
 
-Usage: python -m tests.integration.groups.member ADDRESSES KEY TOPIC GROUP. Ends when its input ends.
+Usage: python -m tests.integration.groups.member ADDRESSES KEY TOPIC GROUP SESSION_MS. Ends when its input ends.
 """
 
 import json
@@ -15,7 +15,7 @@ def tell(**what: object) -> None:
     sys.stdout.flush()
 
 
-def main(addresses: str, key: str, topic: str, group: str) -> None:
+def main(addresses: str, key: str, topic: str, group: str, session_timeout_ms: str) -> None:
     ended = threading.Event()
 
     def wait_for_the_end() -> None:
@@ -29,7 +29,7 @@ def main(addresses: str, key: str, topic: str, group: str) -> None:
             topic,
             group=group,
             auto_commit_interval_ms=100,
-            session_timeout_ms=3_000,
+            session_timeout_ms=int(session_timeout_ms),
             on_assigned=lambda places: tell(event="assigned", partitions=[p for _, p in places]),
             on_revoked=lambda places: tell(event="revoked", partitions=[p for _, p in places]),
         ) as consumer,

@@ -11,7 +11,7 @@ import pytest
 import penstock
 import penstock.asyncio
 from tests.integration.brokers import Brokers, Tenant
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -60,8 +60,10 @@ def filled(cluster: Brokers, name: str, partitions: int = 2, messages: int = 20)
     tenant = cluster.tenant(name)
     cluster.create_topic(tenant, "orders", partitions)
     with cluster.client(tenant) as client, client.producer() as producer:
-        for number in range(messages):
-            producer.send("orders", b"%d" % number, partition=number % partitions)
+        for partition in range(partitions):
+            # At once, so that they are one batch and one poll can return any number of them.
+            values = [b"%d" % number for number in range(partition, messages, partitions)]
+            producer.send_many("orders", values, partition=partition)
         producer.flush(PATIENCE_S)
     return tenant
 
@@ -88,11 +90,13 @@ def test_members_share_commit_and_hand_over(cluster: Brokers, surface: Surface) 
         assert surface(one.committed()) == {("orders", 0): 10, ("orders", 1): 10}
 
         two = client.consumer("orders", group="readers")
-        for _ in range(300):
+
+        def shared() -> bool:
             surface(one.poll(timeout=0.05))
             surface(two.poll(timeout=0.05))
-            if surface(two.assignment()):
-                break
+            return bool(surface(two.assignment()))
+
+        wait_until("the second member has a partition", shared)
         assert surface(one.assignment()) == [("orders", 0)]
         assert surface(two.assignment()) == [("orders", 1)]
         assert told[1:] == [("revoked", [("orders", 1)])]
@@ -186,12 +190,12 @@ def test_a_silent_application_leaves_and_its_late_commit_is_refused(
         )
         assert surface(slow.poll(timeout=PATIENCE_S))
         quick = client.consumer("orders", group="readers", auto_commit=False)
-        read = []
-        for _ in range(200):
-            read += surface(quick.poll(timeout=0.05))
-            if len(surface(quick.assignment())) == 2:
-                break
-        assert len(surface(quick.assignment())) == 2
+
+        def has_all() -> bool:
+            surface(quick.poll(timeout=0.05))
+            return len(surface(quick.assignment())) == 2
+
+        wait_until("the other one has all", has_all)
         assert surface(slow.assignment()) == []
         with pytest.raises(penstock.UnknownMember, match="was away too long and lost its partitions"):
             surface(slow.commit())

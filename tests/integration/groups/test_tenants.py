@@ -9,7 +9,7 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.v1 import groups_pb2 as pb
 from tests.integration.brokers import Brokers, Tenant
 from tests.integration.groups.watching import coordinator_of
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -126,12 +126,15 @@ def test_a_revoked_key_ends_its_membership(cluster: Brokers) -> None:
     cluster.create_topic(tenant, "orders", 1)
     other = cluster.another_key(tenant.name)
     with cluster.client(other) as client, client.consumer("orders", group="readers") as consumer:
-        consumer.poll(timeout=2)
-        assert consumer.assignment() == [("orders", 0)]
+
+        def assigned() -> bool:
+            consumer.poll(timeout=0.2)
+            return consumer.assignment() == [("orders", 0)]
+
+        wait_until("it is a member", assigned)
         cluster.revoke(other)
         with pytest.raises(penstock.Unauthenticated):
-            for _ in range(100):
-                consumer.poll(timeout=0.2)
+            wait_until("it is refused", lambda: bool(consumer.poll(timeout=0.2)))
 
 
 def test_clients_cannot_write_the_coordinators_log(cluster: Brokers) -> None:

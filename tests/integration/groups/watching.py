@@ -105,7 +105,9 @@ def produced(cluster: Brokers, tenant: Tenant, topic: str, per_s: int = 400) -> 
 class MemberProcess:
     """One member in its own process, and all that it told."""
 
-    def __init__(self, cluster: Brokers, tenant: Tenant, topic: str, group: str) -> None:
+    def __init__(
+        self, cluster: Brokers, tenant: Tenant, topic: str, group: str, session_timeout_ms: int
+    ) -> None:
         self.events: list[tuple[str, tuple[int, ...]]] = []
         self.read: dict[int, set[int]] = {}
         self._process = subprocess.Popen(
@@ -117,6 +119,7 @@ class MemberProcess:
                 tenant.api_key,
                 topic,
                 group,
+                str(session_timeout_ms),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -145,17 +148,17 @@ class MemberProcess:
 
     def kill(self) -> None:
         self._process.kill()
-        self._wait(20)
+        self._wait()
 
     def end(self) -> None:
         """It commits and leaves."""
         if self._process.stdin is not None and not self._process.stdin.closed:
             self._process.stdin.close()
-        self._wait(30)
+        self._wait()
 
-    def _wait(self, timeout_s: float) -> None:
+    def _wait(self) -> None:
         try:
-            self._process.wait(timeout_s)
+            self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(PATIENCE_S)

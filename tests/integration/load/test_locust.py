@@ -77,6 +77,8 @@ def _stored(cluster: Brokers, tenant: Tenant, at_least: int) -> set[str]:
     """What a consumer finds that has read nothing before."""
     found: set[str] = set()
     with cluster.client(tenant) as client, client.consumer(TOPIC) as consumer:
-        while messages := consumer.poll(max_messages=10_000, timeout=3.0 if len(found) >= at_least else 15.0):
+        while messages := consumer.poll(
+            max_messages=10_000, timeout=3.0 if len(found) >= at_least else PATIENCE_S
+        ):
             found.update((message.value or b"").partition(b" ")[0].decode() for message in messages)
     return found

@@ -38,6 +38,7 @@ class Load:
     """Clients that count by compare-and-set, list and watch, and what they were told."""
 
     def __init__(self, servers: EtcdServers) -> None:
+        self._endpoints = servers.endpoints
         self.history = StoreHistory(now=time.monotonic)
         self.applied = self.unknown = self.refused = 0
         self._stopping = False
@@ -87,13 +88,19 @@ class Load:
 
     async def verdict(self) -> list[str]:
         """Sentences about what cannot have been, over the whole history of a store that is whole again."""
-        items = (await self.stores[0].range("/n/")).items
-        last = max(item.mod_revision for item in items)
-        witness: list[WatchBatch] = []
-        async for batch in self.stores[0].watch("", 0):
-            witness.append(batch)
-            if batch.revision >= last:
-                break
+        patient = EtcdStore(
+            EtcdConfig(endpoints=self._endpoints, call_s=PATIENCE_S, progress_s=PATIENCE_S), "cell"
+        )
+        try:
+            items = (await patient.range("/n/")).items
+            last = max(item.mod_revision for item in items)
+            witness: list[WatchBatch] = []
+            async for batch in patient.watch("", 0):
+                witness.append(batch)
+                if batch.revision >= last:
+                    break
+        finally:
+            await patient.close()
         return self.history.violations(witness)
 
     async def under(self, faults: Callable[["Load"], Awaitable[None]]) -> None:

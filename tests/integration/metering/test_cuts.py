@@ -78,9 +78,9 @@ def test_a_cut_counts_what_was_accepted_before_its_end_and_repeats_itself(usage:
         end_ms = now_ms()
         time.sleep(0.005)
         produce(client, 300, 3)
-        first = vector(usage.cluster.admin.cut("cut_one", "tn_cut", end_ms).readings)
+        first = vector(answered(usage, "cut_one", "tn_cut", end_ms))
         produce(client, 300, 3)
-        again = vector(usage.cluster.admin.cut("cut_one", "tn_cut", end_ms).readings)
+        again = vector(answered(usage, "cut_one", "tn_cut", end_ms))
     assert first == again
     assert {first[topic_id, partition] for partition in range(3)} == {300}
     assert sorted(first.values()) == [0, 300, 300, 300]
@@ -103,7 +103,7 @@ def test_a_cut_stays_where_it_is_when_a_leader_is_killed_after_it(usage: Metered
         produce(client, 100, 1)
         time.sleep(0.005)
         end_ms = now_ms()
-        before = vector(usage.cluster.admin.cut("cut_moved", "tn_moved", end_ms).readings)
+        before = vector(answered(usage, "cut_moved", "tn_moved", end_ms))
         killed = usage.cluster.leader(topic_id)
         usage.cluster.kill(killed)
         produce(client, 100, 1)
@@ -142,10 +142,10 @@ def test_a_cut_under_traffic_parts_what_was_accepted_before_from_what_came_after
     topic_id = usage.cluster.create_topic(tenant, "orders")
     with usage.cluster.client(tenant) as client, client.producer(linger_ms=0) as producer:
         sent = [producer.send("orders", b"%d" % number) for number in range(1_000)]
-        first = vector(usage.cluster.admin.cut("cut_busy", "tn_busy", end_ms := now_ms()).readings)
+        first = vector(answered(usage, "cut_busy", "tn_busy", end_ms := now_ms()))
         sent += [producer.send("orders", b"%d" % number) for number in range(1_000)]
         producer.flush()
-    assert vector(usage.cluster.admin.cut("cut_busy", "tn_busy", end_ms).readings) == first
+    assert vector(answered(usage, "cut_busy", "tn_busy", end_ms)) == first
     assert sorted(delivery.result(PATIENCE_S).offset for delivery in sent) == list(range(2_000))
     where = TopicPartition(topic_id, 0)
     directory = usage.cluster.directory.log_directory(usage.cluster.leader(topic_id))
@@ -193,7 +193,7 @@ def test_a_partition_without_a_leader_is_told_as_an_error_of_its_own(usage: Mete
 
 def kept(usage: Metered, tenant: Tenant) -> Commitments:
     settings = ConnectionSettings(bootstrap=tuple(usage.cluster.bootstrap), api_key=tenant.api_key)
-    with StampedReads(settings, patience_s=20) as reads:
+    with StampedReads(settings, patience_s=PATIENCE_S) as reads:
         return reads.commitments()
 
 
@@ -293,7 +293,7 @@ def test_seals_and_batches_of_another_tenant_do_not_exist(usage: Metered) -> Non
 
     def reads(tenant: Tenant) -> StampedReads:
         settings = ConnectionSettings(bootstrap=tuple(usage.cluster.bootstrap), api_key=tenant.api_key)
-        return StampedReads(settings, patience_s=5)
+        return StampedReads(settings, patience_s=PATIENCE_S)
 
     empty = usage.cluster.create_topic(owner, "empty")
     with reads(owner) as own:
@@ -324,7 +324,7 @@ def test_a_last_reading_that_forgot_what_a_cut_has_counted_adds_nothing(usage: M
         produce(client, 400, 1)
     time.sleep(0.005)
     first_ms = now_ms()
-    assert list(vector(admin.cut("cut_f1", "tn_forgot", first_ms).readings).values()) == [410]
+    assert list(vector(answered(usage, "cut_f1", "tn_forgot", first_ms)).values()) == [410]
     admin.delete_topic("tn_forgot", "orders")
     cluster.kill(1, 2, 3)
     cluster.start(1, 2, 3)

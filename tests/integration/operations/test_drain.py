@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -19,7 +20,6 @@ TOPIC = "drained"
 PARTITIONS = 6
 PAUSE_S = 0.002
 """Between two messages: some hundred a second."""
-DRAINED_WITHIN_S = 15.0
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,8 @@ def test_brokers_restarted_in_turn_are_noticed_by_no_producer_and_no_consumer(
             floor = len(sender.deliveries)
             cluster.wait_until("sending goes on", partial(goes_on, floor))
             cluster.stop(number)
-            assert cluster.wait_until("it has ended", partial(has_ended, number)) < DRAINED_WITHIN_S
+            # With status 0: one that could not drain in its time ends with another one by itself.
+            cluster.wait_until("it has ended", partial(has_ended, number))
             assert cluster.status(number) == 0, cluster.output(number)[-4_000:]
             assert led == 0 or number not in leaders(cluster, topic_id)
             clean = cluster.directory.log_directory(number) / "clean"
@@ -118,24 +119,42 @@ def test_a_broker_that_drains_says_so_and_leads_nothing(cluster: Brokers, tenant
     try:
         assert cluster.leader(topic_id) in (1, 3)
         lines = [json.loads(line)["message"] for line in cluster.output(2).splitlines()]
-        # A look at the cluster that falls into the drain finds its zone without a broker, and says so.
-        assert [line for line in lines if line != "condition"][-2:] == ["draining", "drained"]
-        assert lines[-1] == "drained"
-        state = {broker.id: broker.state for broker in cluster.admin.describe_cluster().brokers}
-        assert state == {1: "active", 2: "fenced", 3: "active"}
+        # Between the two it may tell what it sees of the cluster.
+        assert "draining" in lines and lines[-1] == "drained"
+        wanted = {1: "active", 2: "fenced", 3: "active"}
+        cluster.wait_until(
+            "it is fenced, and the others are not",
+            lambda: {one.id: one.state for one in cluster.admin.describe_cluster().brokers} == wanted,
+        )
     finally:
         cluster.start(2)
 
 
+@contextmanager
+def as_slow_to_drain(cluster: Brokers) -> Iterator[None]:
+    """Brokers that are started within the block would wait for others to take over longer than any test waits."""
+    before = cluster.settings
+    cluster.settings = {**before, "timings": {"drain_ms": int(2 * PATIENCE_S * 1000)}}
+    try:
+        yield
+    finally:
+        cluster.settings = before
+
+
 def test_a_second_signal_ends_a_broker_at_once_and_nothing_is_lost(cluster: Brokers, tenant: Tenant) -> None:
-    topic_id = cluster.create_topic(tenant, "cut-short")
-    victim = cluster.leader(topic_id)
+    victim = 1
+    with as_slow_to_drain(cluster):
+        cluster.kill(victim)
+        cluster.start(victim)
+    topic_id = cluster.create_topic(tenant, "cut-short", assignments=[[1, 2, 3]])
+    cluster.wait_until("it leads", lambda: cluster.leader(topic_id) == victim)
     with cluster.client(tenant) as client:
         producer = client.producer(linger_ms=0)
         producer.send("cut-short", b"before").result(PATIENCE_S)
         with cluster.paused(*(number for number in cluster.ids if number != victim)):
+            before = cluster.output(victim).count('"draining"')
             cluster.stop(victim)
-            cluster.wait_until("it drains", lambda: '"draining"' in cluster.output(victim).splitlines()[-1])
+            cluster.wait_until("it drains", lambda: cluster.output(victim).count('"draining"') > before)
             cluster.stop(victim)
             assert cluster.status(victim) == 1
         assert not (cluster.directory.log_directory(victim) / "clean").exists()
@@ -149,7 +168,7 @@ def test_all_brokers_stopped_at_once_end_cleanly_and_serve_again(
 ) -> None:
     with brokers(tmp_path_factory.mktemp("cluster")) as cluster, Bystander(cluster) as bystander:
         cluster.signal(signal.SIGTERM)
-        assert [cluster.status(number, DRAINED_WITHIN_S) for number in cluster.ids] == [0, 0, 0]
+        assert [cluster.status(number) for number in cluster.ids] == [0, 0, 0]
         for number in cluster.ids:
             assert (cluster.directory.log_directory(number) / "clean").exists()
         cluster.start()

@@ -130,7 +130,7 @@ def test_a_certificate_that_runs_out_is_a_metric_and_a_warning(cluster: Brokers)
     folder = cluster.directory.certificates.folder
     assert metric(cluster, 1, EXPIRES) > 300 * 86_400
     authority.renew(folder, ["broker-1"], now=datetime.now(UTC), days=5)
-    cluster.wait_until("it is taken up", lambda: taken_up(cluster, 1) == 1)
+    cluster.wait_until("it is taken up", lambda: taken_up(cluster, 1) > 0)
     left_s = metric(
         cluster, 1, 'penstock_certificate_expires_seconds{certificate="identity.certificate_file"}'
     )
@@ -198,7 +198,7 @@ def test_brokers_listen_beyond_loopback(tmp_path: Path) -> None:
 
 def test_a_renewed_operator_goes_on(cluster: Brokers) -> None:
     authority.renew(cluster.directory.certificates.folder, ["operator", "broker-1"], now=datetime.now(UTC))
-    cluster.wait_until("it is taken up", lambda: taken_up(cluster, 1) == 1)
+    cluster.wait_until("it is taken up", lambda: taken_up(cluster, 1) > 0)
     before = cluster.operator.current
     cluster.wait_until(
         "so does the operator",

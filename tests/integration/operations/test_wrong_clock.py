@@ -33,6 +33,6 @@ def test_a_broker_far_behind_leads_nothing_until_its_clock_is_right(
         cluster.wait_until("an operator is told", lambda: told in cluster.http(1, "/readyz")[1])
         with cluster.client(tenant) as client, client.producer(linger_ms=0) as producer:
             assert producer.send("orders", b"taken").result(PATIENCE_S).offset == 0
-        assert cluster.whole(topic_id), "it stays a replica in sync"
+        cluster.wait_until("it is a replica in sync", lambda: cluster.whole(topic_id))
         step(clock, 0)
         cluster.wait_until("broker 1 leads again", lambda: cluster.leader(topic_id) == 1)

@@ -22,6 +22,7 @@ from tests.integration.installed import Installation, build_wheel, install
 from tests.integration.metering.usage import TIMINGS, Metered
 from tests.integration.proof.evidence import Billing, served
 from tests.unit.verification.honest import sha256_of
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -46,7 +47,7 @@ class Billed:
         self.billing.end_period({self.orders: "orders", self.empty: "empty"})
 
     def verify(self, invoice: str = "inv_1") -> Report:
-        with StampedReads(self.settings(), patience_s=20) as reads:
+        with StampedReads(self.settings(), patience_s=PATIENCE_S) as reads:
             return prove(invoice, self.billing, reads)
 
     def altered(self) -> "Billed":

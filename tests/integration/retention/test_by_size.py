@@ -177,6 +177,7 @@ def test_a_follower_that_missed_the_deletion_starts_over_at_the_leaders_start(
     assert segment_bases(cluster, topic_id)[absent][0] == 0
     cluster.start(absent)
     cluster.wait_until("all replicas are in sync", lambda: cluster.whole(topic_id))
+    wait_until_ended(cluster, topic_id)
     start, end = bounds(client, "missed")
     assert read_all(client, "missed") == list(range(start, end))
     wait_until_trimmed(cluster, topic_id, 60)

@@ -13,12 +13,16 @@ import pytest
 import penstock.asyncio
 from penstock import MessageBatch
 from penstock.asyncio import Client
+from penstock.client.producing.producer import STALL_MS
 from penstock.contract.errors import ErrorCode
 from tests.integration.sdk.fake_brokers import FakeBrokers
 from tests.unit.client.test_truncated_answers import Truncation
 from tests.waiting import PATIENCE_S
 
 Scene = Callable[[Client], Coroutine[None, None, None]]
+
+LEFT_FOR_SILENCE_S = STALL_MS / 2_000
+"""Half of the time after which a broker is left that owes an answer and says nothing."""
 
 
 @pytest.fixture
@@ -171,7 +175,7 @@ def test_a_silent_leader_is_left_as_soon_as_another_broker_says_so(brokers: Fake
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(delivery, 0.3)
             await asyncio.to_thread(brokers.act, lambda cluster: cluster.unregister(0))
-            assert (await asyncio.wait_for(delivery, 20)).offset == 1
+            assert (await asyncio.wait_for(delivery, LEFT_FOR_SILENCE_S)).offset == 1
 
     play(brokers, scene)
 
@@ -190,7 +194,9 @@ def test_offsets_that_a_silent_leader_does_not_tell_fail_in_time_and_hold_nothin
 ) -> None:
     async def scene(client: Client) -> None:
         async with client.consumer(["orders"]) as consumer:
-            assert await consumer.end_offsets(10) == {("orders", partition): 0 for partition in range(3)}
+            assert await consumer.end_offsets(PATIENCE_S) == {
+                ("orders", partition): 0 for partition in range(3)
+            }
             await asyncio.to_thread(brokers.act, lambda cluster: cluster.silent.update({0: None}))
             began = time.monotonic()
             with pytest.raises(penstock.PenstockError, match="in time"):
@@ -274,8 +280,22 @@ def test_a_full_buffer_makes_send_wait_then_fail(brokers: FakeBrokers) -> None:
             with pytest.raises(penstock.BufferFull, match="buffer_bytes=10000"):
                 await producer.send("orders", bytes(1_000), partition=0)
             assert time.monotonic() - began >= 1.4
+
+    play(brokers, scene)
+
+
+def test_a_send_into_a_full_buffer_goes_on_when_there_is_room(brokers: FakeBrokers) -> None:
+    async def scene(client: Client) -> None:
+        async with client.producer(
+            buffer_bytes=10_000, max_block_ms=PATIENCE_S * 1000, batch_messages=1
+        ) as producer:
+            await (await producer.send("orders", b"x", partition=0))
+            await asyncio.to_thread(brokers.act, lambda cluster: cluster.silent.update({0: None}))
+            for _ in range(9):
+                await producer.send("orders", bytes(1_000), partition=0)
             waiting = asyncio.create_task(producer.send("orders", bytes(1_000), partition=0))
             await asyncio.sleep(0.1)
+            assert not waiting.done()
             await asyncio.to_thread(brokers.act, lambda cluster: cluster.unregister(0))
             assert (await asyncio.wait_for(await waiting, PATIENCE_S)).offset == 10
 

@@ -210,4 +210,4 @@ def test_a_broker_that_was_stopped_takes_the_first_message_of_a_topic_made_meanw
         sending = pool.submit(producer.send, "meanwhile", b"first")
         assert wait([sending], timeout=3.0).not_done, "the only broker that the client knows stands still"
         cluster.signal(signal.SIGCONT, last)
-        assert sending.result(30).result(30).offset == 0
+        assert sending.result(PATIENCE_S).result(PATIENCE_S).offset == 0
