@@ -109,7 +109,10 @@ class Asset:
 
     def __post_init__(self) -> None:
         invariant(self.amount >= 0 and self.price_micro >= 0, "no cost is negative")
-        invariant(self.ends is None or self.begins < self.ends, "an asset ends after it begins")
+        invariant(
+            self.ends is None or time_ms(self.begins) < time_ms(self.ends),
+            "an asset ends a ms after it begins",
+        )
         invariant(self.per is not Per.PERIOD or self.ends is not None, "a price for a period has its end")
         invariant(self.capacity_month is None or self.capacity_month > 0, "a capacity is above 0")
         invariant(self.capacity_month is None or self.driver is not Driver.NONE, "overhead has no capacity")
