@@ -151,6 +151,7 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/v1",
     "DISABLE_ERRORS_AND_WARNINGS": False,
     "ENUM_NAME_OVERRIDES": {
+        "CostKindEnum": "control_plane.rest.unit_costs.KINDS",
         "EffectEnum": "control_plane.rest.access_shapes.EFFECTS",
         "ReceivableStateEnum": "control_plane.rest.payments.STATES",
         "SwitchEnum": ["on", "off"],

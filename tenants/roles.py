@@ -74,6 +74,9 @@ class Permission(StrEnum):
     CLUSTER_WRITE = "cluster.write"
     BILLING_CUT = "billing.cut"
     PRICES_WRITE = "prices.write"
+    COSTS_READ = "costs.read"
+    """What the service itself costs, and its margins."""
+    COSTS_WRITE = "costs.write"
 
 
 _S = Standing
@@ -131,6 +134,8 @@ TABLE = MappingProxyType(
         Permission.CLUSTER_WRITE: frozenset({_S.OPERATOR}),
         Permission.BILLING_CUT: frozenset({_S.OPERATOR}),
         Permission.PRICES_WRITE: frozenset({_S.OPERATOR}),
+        Permission.COSTS_READ: frozenset({_S.OPERATOR}),
+        Permission.COSTS_WRITE: frozenset({_S.OPERATOR}),
     }
 )
 

@@ -33,6 +33,7 @@ from control_plane.rest import (
     tenants,
     terms,
     topics,
+    unit_costs,
     webhooks,
 )
 
@@ -190,6 +191,10 @@ urlpatterns = [
     path("redeemed-coupons", coupons.RedeemView.as_view()),
     path("prices", terms.PricesView.as_view()),
     path("price-books", billing.PriceBooksView.as_view()),
+    path("billing/costs", unit_costs.InfrastructureCostsView.as_view()),
+    path("billing/costs:import", unit_costs.InfrastructureCostImportView.as_view()),
+    path("billing/costs/<str:cost>", unit_costs.InfrastructureCostView.as_view()),
+    path("margins", unit_costs.MarginsView.as_view()),
     path("billing/focus", billing.FocusView.as_view()),
     path("billing/chain", billing.ChainView.as_view()),
     path("billing/cuts", billing.CutsView.as_view()),

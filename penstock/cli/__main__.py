@@ -38,6 +38,7 @@ COMMANDS = {
     "price-book": "penstock.cli.price_books:price_book",
     "terms": "penstock.cli.terms:terms",
     "coupon": "penstock.cli.coupons:coupon",
+    "margins": "penstock.cli.margins:margins",
     "billing": "penstock.cli.billing:billing",
     "invoice": "penstock.cli.invoice:invoice",
     "payment": "penstock.cli.payments:payment",

@@ -13,7 +13,7 @@ from django.urls import get_resolver
 from django.utils import timezone
 from pytest_django.plugin import DjangoDbBlocker
 
-from billing import price_actions
+from billing import price_actions, unit_cost_actions
 from billing.models import PriceBook
 from control_plane.access import list_actions
 from control_plane.access.actions import create_key
@@ -55,6 +55,10 @@ ENTRY = {
     "pattern": "prefix",
     "operations": ["consume"],
 }
+COST = {
+    "name": "fresh", "kind": "hosts", "amount": 3, "price_micro": 100, "per": "hour", "currency": "USD",
+    "from_at": "2026-01-01T00:00:00Z",
+}  # fmt: skip
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("PATCH", "v1/tenants/<str:tenant>"): {"deletion_protection": True},
     ("PUT", "v1/tenants/<str:tenant>/terms"): {
@@ -131,6 +135,10 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "v1/billing/receivables/<str:invoice>/uncollectible"): {"reason": "insolvent"},
     ("POST", "v1/billing/receivables/<str:invoice>/void"): {},
     ("POST", "v1/billing/receivables/<str:invoice>/retry"): {},
+    ("POST", "v1/billing/costs"): COST,
+    ("POST", "v1/billing/costs:import"): {"source": "cloud", "costs": [COST]},
+    ("PATCH", "v1/billing/costs/<str:cost>"): {"amount": 4},
+    ("DELETE", "v1/billing/costs/<str:cost>"): {},
 }
 """Operations with a dry run, each with a body that changes something."""
 WITHOUT = {
@@ -258,6 +266,7 @@ class _World:
             "<str:acl>": acl.public_id,
             "<str:webhook>": webhook.public_id,
             "<str:budget>": budget.public_id,
+            "<str:cost>": unit_cost_actions.enter(ACTOR, COST | {"from_at": timezone.now()}).public_id,
         }
         self.acl = acl
         self.invoices = _receivables(tenant)

@@ -384,6 +384,7 @@ def _any_things(watched: Watched) -> dict[str, str]:
         "plan": "pln_none",
         "cell": "none",
         "coupon": "NONE-00",
+        "cost": "cost_none",
     }
     return {**watched.things, **of_operators}
 

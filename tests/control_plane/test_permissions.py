@@ -241,6 +241,13 @@ MAY = {
     ("GET", "v1/coupons/<str:coupon>"): OPERATOR,
     ("DELETE", "v1/coupons/<str:coupon>"): OPERATOR,
     ("POST", "v1/redeemed-coupons"): frozenset({S.OWNER, S.ADMIN, S.BILLING}),
+    ("GET", "v1/billing/costs"): OPERATOR,
+    ("POST", "v1/billing/costs"): OPERATOR,
+    ("POST", "v1/billing/costs:import"): OPERATOR,
+    ("GET", "v1/billing/costs/<str:cost>"): OPERATOR,
+    ("PATCH", "v1/billing/costs/<str:cost>"): OPERATOR,
+    ("DELETE", "v1/billing/costs/<str:cost>"): OPERATOR,
+    ("GET", "v1/margins"): OPERATOR,
     ("GET", "v1/price-books"): EVERYBODY,
     ("POST", "v1/price-books"): OPERATOR,
     ("GET", "v1/billing/chain"): INVOICES,
@@ -371,6 +378,7 @@ def _things(house: House) -> dict[str, str]:
         "<str:move>": "mov_none",
         "<str:plan>": "plc_none",
         "<str:cell>": "none",
+        "<str:cost>": "cost_none",
     }
 
 

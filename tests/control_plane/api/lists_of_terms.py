@@ -1,10 +1,12 @@
-"""What fills the lists of tenants' terms and of coupons."""
+"""What fills the lists of tenants' terms, of coupons, of the service's costs and of margins."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from billing.coupon_models import Coupon
-from billing.models import TenantTerms
+from billing.models import TenantTerms, UsageDay
+from billing.unit_cost_models import InfrastructureCost
 from penstock.contract import documents
+from tenants.models import Tenant
 from tests.control_plane.world import House
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,4 +32,30 @@ def terms(house: House, said: object, numbers: range) -> None:
             changed_at=BEGINNING + timedelta(days=n),
         )
         for n in numbers
+    )
+
+
+def infrastructure_costs(house: House, said: object, numbers: range) -> None:
+    InfrastructureCost.objects.bulk_create(
+        InfrastructureCost(
+            name=f"host-{n}", kind="hosts", driver="bytes", amount=1, price_micro=n, per="month", currency="USD",
+            from_at=BEGINNING,
+        )
+        for n in numbers
+    )  # fmt: skip
+
+
+def margins(house: House, said: object, numbers: range) -> None:
+    """Of tenants that used something in January: none of their periods runs."""
+    made = Tenant.objects.bulk_create(Tenant(public_id=f"ten_{n}", name=f"tenant-{n}") for n in numbers)
+    UsageDay.objects.bulk_create(
+        UsageDay(
+            tenant=tenant,
+            topic_id="0" * 32,
+            topic="orders",
+            day=date(2026, 1, 2),
+            meter="bytes_in",
+            quantity=5,
+        )
+        for tenant in made
     )

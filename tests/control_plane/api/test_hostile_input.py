@@ -193,6 +193,21 @@ VALID: dict[str, Any] = {
     "thresholds": [50, 100],
     "slow_bytes_per_s": 0,
     "topic": "",
+    "driver": "bytes",
+    "price_micro": 1_000,
+    "per": "month",
+    "capacity_month": None,
+    "source": "cloud",
+    "costs": [
+        {
+            "name": "fresh",
+            "kind": "hosts",
+            "price_micro": 1,
+            "per": "month",
+            "currency": "USD",
+            "from_at": "2026-01-01T00:00:00Z",
+        }
+    ],
 }
 """Of every field of every request: a new field without a value here is a failure of the test below."""
 
@@ -242,7 +257,7 @@ def credential(house: House, method: str, path: str) -> dict[str, Any]:
     if path in ("/v1/sign-up", "/v1/sign-in"):
         return {}
     operators = (
-        path.startswith(("/v1/billing", "/v1/cluster", "/v1/coupons", "/v1/placement"))
+        path.startswith(("/v1/billing", "/v1/cluster", "/v1/coupons", "/v1/margins", "/v1/placement"))
         or (method, path)
         in (
             ("PATCH", "/v1/quotas"),
