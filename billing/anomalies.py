@@ -37,9 +37,9 @@ def find(quantities: Sequence[int], *, first: date, since: date) -> list[Anomaly
     """
     found = []
     begin = max(HISTORY_DAYS_MIN, (since - first).days)
-    for place in range(begin, len(quantities)):
-        before = quantities[max(0, place - HISTORY_DAYS_MAX) : place]
-        one = _judged(before, quantities[place], first + timedelta(days=place))
+    for position in range(begin, len(quantities)):
+        before = quantities[max(0, position - HISTORY_DAYS_MAX) : position]
+        one = _judged(before, quantities[position], first + timedelta(days=position))
         if one is not None:
             found.append(one)
     return found
@@ -48,7 +48,7 @@ def find(quantities: Sequence[int], *, first: date, since: date) -> list[Anomaly
 def _judged(before: Sequence[int], quantity: int, day: date) -> Anomaly | None:
     first_weekday = (day.weekday() - len(before)) % WEEK
     shares = weekday_shares(before, first_weekday) or (SHARE,) * WEEK
-    share_of = [shares[(first_weekday + place) % WEEK] for place in range(len(before) + 1)]
+    share_of = [shares[(first_weekday + position) % WEEK] for position in range(len(before) + 1)]
     level = _usual(before[-_LEVEL_DAYS:], share_of[len(before) - _LEVEL_DAYS : len(before)])
     expected = level * share_of[-1] // SHARE
     differences = [

@@ -181,24 +181,24 @@ def fit(history: Sequence[int], *, last: date) -> Fit:
 def _differences(
     history: Sequence[int], first_weekday: int, shares: tuple[int, ...] | None, weight: int, level: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Weeks of differences, from what was expected of each day when the week began; their mean is 0 in each place."""
+    """Weeks of differences, from what was expected of each day when the week began, with a mean of 0."""
     count = len(history)
     week_sums = _week_sums(history)
     weeks = []
     for begin in range(WEEK, count):
         then = max(0, _level(week_sums, begin, weight))
         week = []
-        for place in range(WEEK):
+        for position in range(WEEK):
             # Where the days end, a week goes on with the first ones that were expected.
-            at = begin + place if begin + place < count else begin + place - count + WEEK
+            at = begin + position if begin + position < count else begin + position - count + WEEK
             share = SHARE if shares is None else shares[(first_weekday + at) % WEEK]
             week.append(_at_size(history[at] * _ONE - then * share // SHARE, then, level))
         weeks.append(week)
     if count >= _WHOLE_WEEKS_FROM:
         weeks = weeks[: count - 2 * WEEK + 1]
-    # What all weeks have in a place is a trend within the week. And the weeks that chose level, shares and weight fit
-    # them better than the next ones will.
-    means = [sum(place) // len(weeks) for place in zip(*weeks, strict=True)]
+    # What all weeks have at a position is a trend within the week. And the weeks that chose level, shares and weight
+    # fit them better than the next ones will.
+    means = [sum(position) // len(weeks) for position in zip(*weeks, strict=True)]
     apart = count // WEEK - 1
     return tuple(
         tuple((one - mean) * (apart + 2) // apart for one, mean in zip(week, means, strict=True))
@@ -261,8 +261,8 @@ def weekday_shares(history: Sequence[int], first_weekday: int) -> tuple[int, ...
 
 
 def _median_shares(weeks: Sequence[Sequence[int]]) -> list[int]:
-    """By the place in the week. Their mean is `SHARE`, but for what rounding takes."""
-    of_day = [_middle([week[place] for week in weeks]) for place in range(WEEK)]
+    """By the position in the week. Their mean is `SHARE`, but for what rounding takes."""
+    of_day = [_middle([week[position] for week in weeks]) for position in range(WEEK)]
     total = sum(of_day)
     return [share * WEEK * SHARE // total for share in of_day] if total else [SHARE] * WEEK
 
@@ -354,13 +354,13 @@ def _path_sums(found: Fit, coming: Sequence[date], means: Sequence[int], today_l
         total = moved = 0
         week: Sequence[int] = ()
         for index in range(len(coming)):
-            place = index % WEEK
-            if not place:
+            position = index % WEEK
+            if not position:
                 # A week's difference moves the level, as far as the week counts in it.
                 moved += sum(week) * (_QUARTERS - kept) // (_QUARTERS * WEEK)
                 state = (state * 6364136223846793005 + 1442695040888963407) & ((1 << 64) - 1)
                 week = found.differences[(state >> 33) % len(found.differences)]
-            total += means[index] + (week[place] + moved) * (today_left if index == 0 else _ONE) // _ONE
+            total += means[index] + (week[position] + moved) * (today_left if index == 0 else _ONE) // _ONE
             sums[index].append(max(0, total))
     return sums
 
