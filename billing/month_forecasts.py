@@ -23,6 +23,7 @@ from penstock.rules.timestamps import DAY_MS, time_ms
 from tenants.models import Tenant
 
 ANOMALY_DAYS_MAX = 92
+ANOMALIES_MAX = 100
 TOPICS_NAMED = 3
 PARTS_OF_DAY = 1024
 _TOPIC_DAYS = 14
@@ -174,9 +175,11 @@ def what_if(tenant: Tenant, book: rating.PriceBook, now: datetime) -> WhatIf:
     )
 
 
-def tenant_anomalies(tenant: Tenant, *, days: int, now: datetime) -> list[TenantAnomaly]:
-    """Anomalies among the last whole days, at most `ANOMALY_DAYS_MAX`, the oldest first. None of a tenant with less
-    than `anomalies.HISTORY_DAYS_MIN` days before.
+def tenant_anomalies(
+    tenant: Tenant, *, days: int, now: datetime, most: int = ANOMALIES_MAX
+) -> list[TenantAnomaly]:
+    """The newest anomalies among the last whole days, at most `ANOMALY_DAYS_MAX`, the oldest first. None of a tenant
+    with less than `anomalies.HISTORY_DAYS_MIN` days before. Each asks the database for its topics.
     """
     today = now.astimezone(UTC).date()
     since = today - timedelta(days=days)
@@ -192,7 +195,7 @@ def tenant_anomalies(tenant: Tenant, *, days: int, now: datetime) -> list[Tenant
         )
     }
     named = []
-    for (day, meter), one in sorted(found.items()):
+    for (day, meter), one in sorted(found.items())[-most:]:
         topics = _topics(tenant, day, meter, upwards=one.quantity > one.expected)
         usual = {name: _middle_day(rows, day, name) for name in ("messages_in", "bytes_in")}
         reason = _reason(one, meter, topics, _size_text(rows.get(day, {}), usual, meter))

@@ -127,7 +127,9 @@ class AnomaliesShape(serializers.Serializer[Any]):
     history_days_min = serializers.IntegerField(
         default=anomalies.HISTORY_DAYS_MIN, help_text="A day with fewer days of use before it is none."
     )
-    anomalies = AnomalyShape(many=True, help_text="Oldest first.")
+    anomalies = AnomalyShape(
+        many=True, help_text=f"The newest {month_forecasts.ANOMALIES_MAX}, oldest first."
+    )
 
 
 class WhatIfShape(serializers.Serializer[Any]):

@@ -164,6 +164,8 @@ def test_an_anomaly_names_the_topic_and_whether_there_were_more_messages_or_larg
     assert "Messages had their usual size; there were 10,000" in many.reason
     assert large.topics[0].topic == "images" and "A message had 2,079 bytes" in large.reason
     assert "expected 1,000" in named[3, "messages_in"].reason
+    newest = month_forecasts.tenant_anomalies(acme, days=31, now=NOW, most=1)
+    assert newest == [named[3, "messages_in"]]
 
 
 def test_a_topic_that_fell_silent_is_the_reason_of_a_day_below(acme: Tenant) -> None:
