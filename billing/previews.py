@@ -1,6 +1,6 @@
 """What a tenant's last invoiced periods would have cost by another price book or other terms. Writes nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -61,27 +61,16 @@ class Preview:
     @property
     def lines(self) -> list[PreviewLine]:
         """Meters first, then charges, each in the order of the preview; what the preview no longer has is last."""
-        after = _amounts(
-            ((line.meter, line.amount_micro) for line in self.rated.lines),
-            ((one.key, one.amount_micro) for one in self.charged.charges),
-        )
-        before = _amounts(
-            ((line.meter, line.amount_micro) for line in self.invoice.lines.all()),
-            (
-                ((one["kind"], one["name"], one["meter"]), int(one["amount_micro"]))
-                for one in self.invoice.charges
+        return compared(
+            amounts(
+                ((line.meter, line.amount_micro) for line in self.invoice.lines.all()),
+                (
+                    ((one["kind"], one["name"], one["meter"]), int(one["amount_micro"]))
+                    for one in self.invoice.charges
+                ),
             ),
+            amounts_of(self.rated, self.charged),
         )
-        return [
-            PreviewLine(
-                kind=key[0],
-                name=key[1],
-                meter=key[2],
-                billed_micro=before.get(key, 0),
-                preview_micro=after.get(key, 0),
-            )
-            for key in dict.fromkeys([*after, *before])
-        ]
 
 
 def last_periods(
@@ -165,7 +154,32 @@ def _as_of(terms: documents.Terms, now_ms: int, period_start_ms: int) -> documen
     )
 
 
-def _amounts(
-    meters: Iterator[tuple[str, int]], others: Iterator[tuple[tuple[str, str, str], int]]
-) -> dict[tuple[str, str, str], int]:
+Amounts = dict[tuple[str, str, str], int]
+"""By kind, name and meter of a line."""
+
+
+def amounts_of(rated: rating.Rated, charged: charges.Charged) -> Amounts:
+    """The amount of each line."""
+    return amounts(
+        ((line.meter, line.amount_micro) for line in rated.lines),
+        ((one.key, one.amount_micro) for one in charged.charges),
+    )
+
+
+def amounts(meters: Iterable[tuple[str, int]], others: Iterable[tuple[tuple[str, str, str], int]]) -> Amounts:
+    """Meters first, then charges."""
     return {(USAGE, meter, meter): amount for meter, amount in meters} | dict(others)
+
+
+def compared(before: Amounts, after: Amounts) -> list[PreviewLine]:
+    """In the order of what is after; what is no longer there is last."""
+    return [
+        PreviewLine(
+            kind=key[0],
+            name=key[1],
+            meter=key[2],
+            billed_micro=before.get(key, 0),
+            preview_micro=after.get(key, 0),
+        )
+        for key in dict.fromkeys([*after, *before])
+    ]

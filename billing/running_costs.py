@@ -50,20 +50,13 @@ def running_cost(tenant: Tenant, now: datetime) -> RunningCost | None:
     groups = queries.usage(tenant, by=[], first=None, end=None)
     meters = groups[0]["meters"] if groups else {}
     rated = rating.rate(book, {name: max(0, numbers["provisional"]) for name, numbers in meters.items()})
-    last = Cut.objects.filter(tenant=tenant).order_by("-period_end").first()
-    running = price_actions.tenant_begins(tenant) if last is None else last.period_end
-    terms = _running_terms(tenant, running)
     invoiced = (
         Cut.objects.filter(tenant=tenant, invoice__status=Invoice.Status.ISSUED)
         .order_by("-period_end")
         .first()
     )
     begins = price_actions.tenant_begins(tenant) if invoiced is None else invoiced.period_end
-    credit = (
-        charges.StandingCredit(terms=documents.NO_TERMS, rests={})
-        if terms is None
-        else credit_queries.standing(tenant, terms, running)
-    )
+    credit = running_credit(tenant, running_begins(tenant))
     return RunningCost(
         begins=begins,
         book=book,
@@ -77,6 +70,20 @@ def running_cost(tenant: Tenant, now: datetime) -> RunningCost | None:
             credit.rests,
         ),
     )
+
+
+def running_begins(tenant: Tenant) -> datetime:
+    """Where the newest closed period ended, issued or not; the tenant's beginning before there is one."""
+    last = Cut.objects.filter(tenant=tenant).order_by("-period_end").first()
+    return price_actions.tenant_begins(tenant) if last is None else last.period_end
+
+
+def running_credit(tenant: Tenant, running: datetime) -> charges.StandingCredit:
+    """The terms of the period that began then, and what is left of each grant before it."""
+    terms = _running_terms(tenant, running)
+    if terms is None:
+        return charges.StandingCredit(terms=documents.NO_TERMS, rests={})
+    return credit_queries.standing(tenant, terms, running)
 
 
 def _running_terms(tenant: Tenant, running: datetime) -> documents.Terms | None:

@@ -202,7 +202,7 @@ class InfrastructureCostImportView(OperatorView):
     )
     def post(self, request: Request) -> Response:
         """Operators: take in the costs of an export. Of each month that it has, they replace what the same source had
-        before, so the same again changes nothing. `penstock costs import` reads FOCUS for this.
+        before, so the same again changes nothing.
         """
         given = CostImportInput(data=request.data)
         given.is_valid(raise_exception=True)

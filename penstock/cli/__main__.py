@@ -34,6 +34,7 @@ COMMANDS = {
     "consume": "penstock.cli.consume:consume",
     "usage": "penstock.cli.usage:usage",
     "prices": "penstock.cli.prices:prices",
+    "cost": "penstock.cli.cost:cost",
     "partition": "penstock.cli.partitions:partition",
     "price-book": "penstock.cli.price_books:price_book",
     "terms": "penstock.cli.terms:terms",

@@ -65,7 +65,7 @@ def price_book_list(token_file: Path | None, timeout: float) -> None:
 def price_book_show(book: str, token_file: Path | None, timeout: float) -> None:
     """Show the prices of a published book: NAME (its newest version), NAME:VERSION, or the beginning of its sha256."""
     with operator_client(token_file) as rest:
-        found = _found(list(rest.items(_ADDRESS, timeout_s=timeout)), book)
+        found = found_book(list(rest.items(_ADDRESS, timeout_s=timeout)), book)
     if current().json:
         print_json(found)
         return
@@ -108,7 +108,7 @@ def price_book_assign(
     if general == (book is not None):
         raise click.UsageError("Name a price book, or --general for the one that is in effect for all")
     with operator_client(token_file) as rest:
-        found = None if book is None else _found(list(rest.items(_ADDRESS, timeout_s=timeout)), book)
+        found = None if book is None else found_book(list(rest.items(_ADDRESS, timeout_s=timeout)), book)
         sha256 = None if found is None else found["sha256"]
         answer = rest.patch(terms_path(tenant_id), {"price_book_sha256": sha256}, timeout_s=timeout)
     if current().json:
@@ -157,13 +157,16 @@ def price_book_preview(
         if book is not None and Path(book).is_file():
             body["document"] = read_json(Path(book), "price book")
         elif book is not None:
-            body["price_book_sha256"] = _found(list(rest.items(_ADDRESS, timeout_s=timeout)), book)["sha256"]
+            body["price_book_sha256"] = found_book(list(rest.items(_ADDRESS, timeout_s=timeout)), book)[
+                "sha256"
+            ]
         answer = rest.post(f"{terms_path(tenant_id)}/preview", body, timeout_s=timeout)
     if current().json:
         print_json(answer)
         return
     for period in answer["periods"]:
-        _print_preview(period)
+        start, end = moment(period["period_start"]), moment(period["period_end"])
+        print_comparison(period, f"{period['invoice']}, {start} to {end}")
 
 
 @price_book.command(
@@ -231,7 +234,7 @@ def _name(book: dict[str, Any]) -> str:
     return f"{book['document']['name']} {book['document']['version']}"
 
 
-def _found(books: list[dict[str, Any]], asked: str) -> dict[str, Any]:
+def found_book(books: list[dict[str, Any]], asked: str) -> dict[str, Any]:
     """The book of NAME, NAME:VERSION or the beginning of a hash. Raises `NotFound`."""
     name, _, version = asked.partition(":")
     named = [
@@ -249,8 +252,8 @@ def _found(books: list[dict[str, Any]], asked: str) -> dict[str, Any]:
     )
 
 
-def _print_preview(period: dict[str, Any]) -> None:
-    start, end = moment(period["period_start"]), moment(period["period_end"])
+def print_comparison(period: dict[str, Any], title: str) -> None:
+    """A period's lines by the prices that it has and by others."""
     billed, then = (
         {"minor_digits": period["minor_digits"], "currency": period[name]}
         for name in ("billed_currency", "currency")
@@ -277,7 +280,7 @@ def _print_preview(period: dict[str, Any]) -> None:
                 _difference(then, period["difference_micro"]) if same else "other currency",
             ],
         ],
-        title=f"{period['invoice']}, {start} to {end}",
+        title=title,
     )
 
 

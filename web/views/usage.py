@@ -8,7 +8,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from billing import queries
+from billing import month_forecasts, queries
 from tenants.roles import Permission
 from web import charts
 from web.costs import cost_so_far, prices_of
@@ -17,6 +17,7 @@ from web.tenant_access import TenantAccess, in_tenant
 
 PER_PAGE = 50
 SPANS = (7, 30, 90)
+ANOMALY_DAYS, ANOMALIES_SHOWN = 31, 5
 METERS = {"messages_in": "Messages in", "bytes_in": "Bytes in"}
 
 
@@ -53,6 +54,11 @@ def usage(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         "by_day": [_flat(row, "day") for row in reversed(by_day)],
         "cost": cost,
         "prices": prices_of(cost),
+        "forecast": month_forecasts.month_forecast(access.tenant, timezone.now()),
+        "anomalies": month_forecasts.tenant_anomalies(
+            access.tenant, days=ANOMALY_DAYS, now=timezone.now(), most=ANOMALIES_SHOWN
+        ),
+        "anomaly_days": ANOMALY_DAYS,
         "availability": queries.availability(access.tenant, first=None, end=None),
     }
     return render(request, "web/usage.html", context)

@@ -1,0 +1,306 @@
+"""What a tenant's running period will hold and cost at the end of the month, and days that were unlike others.
+
+Usage is forecast by meter from the tenant's whole days (`billing.forecasting`), and priced as an invoice is: by the
+book and the terms of the running period, or by another book.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from statistics import median_low
+from typing import Any
+
+from django.db.models import F, Q, Sum
+from django.db.models.functions import Abs, Coalesce
+
+from billing import anomalies, forecasting, previews, price_actions, queries
+from billing.forecasting import Basis, Forecast, Range
+from billing.models import UsageDay
+from billing.running_costs import running_begins, running_credit
+from penstock.contract.errors import NotFound
+from penstock.rules import charges, rating
+from penstock.rules.timestamps import DAY_MS, time_ms
+from tenants.models import Tenant
+
+ANOMALY_DAYS_MAX = 92
+ANOMALIES_MAX = 100
+TOPICS_NAMED = 3
+PARTS_OF_DAY = 1024
+_TOPIC_DAYS = 14
+"""Whole days before a day whose mean a topic is compared with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeterForecast:
+    """One meter in the running period. `so_far` is counted, `total` has the rest of the period, too."""
+
+    meter: str
+    so_far: int
+    total: Range
+    coming: Forecast
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priced:
+    """Quantities at the prices of a period."""
+
+    rated: rating.Rated
+    charged: charges.Charged
+
+    @property
+    def total_micro(self) -> int:
+        return self.charged.total_micro
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostForecast:
+    """All meters low, as expected, and high at once: rather too wide where they do not move together."""
+
+    book: rating.PriceBook
+    low: Priced
+    expected: Priced
+    high: Priced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthForecast:
+    """Of a period [begins, ends): from where the last one was closed, or the month began, to the month's end."""
+
+    begins: datetime
+    ends: datetime
+    meters: tuple[MeterForecast, ...]
+    cost: CostForecast | None
+    """None while there are no prices."""
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether all of it stands on enough days."""
+        return bool(self.meters) and all(one.coming.basis is not Basis.RUN_RATE for one in self.meters)
+
+    @property
+    def expected(self) -> Mapping[str, int]:
+        return {one.meter: one.total.expected for one in self.meters}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """The running period to the month's end, by its own prices and by another book with the same terms."""
+
+    forecast: MonthForecast
+    own: rating.PriceBook
+    book: rating.PriceBook
+    own_cost: Priced
+    cost: Priced
+
+    @property
+    def lines(self) -> list[previews.PreviewLine]:
+        return previews.compared(
+            previews.amounts_of(self.own_cost.rated, self.own_cost.charged),
+            previews.amounts_of(self.cost.rated, self.cost.charged),
+        )
+
+    @property
+    def difference_micro(self) -> int | None:
+        """None where the currencies differ."""
+        same = self.own.currency == self.book.currency
+        return self.cost.total_micro - self.own_cost.total_micro if same else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPart:
+    """A topic's part in an anomaly: its day, and its mean day of the two weeks before."""
+
+    topic: str
+    quantity: int
+    mean: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantAnomaly:
+    meter: str
+    found: anomalies.Anomaly
+    topics: tuple[TopicPart, ...]
+    reason: str
+
+
+def month_forecast(tenant: Tenant, now: datetime) -> MonthForecast:
+    """The tenant's running period to the end of the UTC month of `now`."""
+    now = now.astimezone(UTC)
+    today = now.date()
+    month = datetime(today.year, today.month, 1, tzinfo=UTC)
+    begins = max(running_begins(tenant), month)
+    ends = (month + timedelta(days=32)).replace(day=1)
+    first = today - timedelta(days=forecasting.HISTORY_DAYS_MAX)
+    days = _days(tenant, min(first, begins.date()), today)
+    history_from = _history_from(tenant, days, first)
+    passed_ms = time_ms(now) % DAY_MS
+    meters = []
+    for meter in sorted({name for row in days.values() for name in row}):
+        history = [
+            days.get(history_from + timedelta(days=at), {}).get(meter, (0, 0))[0]
+            for at in range((today - history_from).days)
+        ]
+        so_far = sum(row.get(meter, (0, 0))[1] for day, row in days.items() if day >= begins.date())
+        coming = forecasting.forecast(
+            history,
+            today=today,
+            days=(ends.date() - today).days,
+            today_left=PARTS_OF_DAY - PARTS_OF_DAY * passed_ms // DAY_MS,
+            today_so_far=days.get(today, {}).get(meter, (0, 0))[0],
+        )
+        rest = coming.rest
+        total = Range(low=so_far + rest.low, expected=so_far + rest.expected, high=so_far + rest.high)
+        meters.append(MeterForecast(meter=meter, so_far=so_far, total=total, coming=coming))
+    return MonthForecast(
+        begins=begins,
+        ends=ends,
+        meters=tuple(meters),
+        cost=_cost(tenant, (begins, ends), meters),
+    )
+
+
+def what_if(tenant: Tenant, book: rating.PriceBook, now: datetime) -> WhatIf:
+    """What the running period would cost by another book, as far as usage is expected. Raises `NotFound` while there
+    are no prices to compare with. Of a period that is over ask `previews.last_periods`.
+    """
+    forecast = month_forecast(tenant, now)
+    if forecast.cost is None:
+        raise NotFound("there are no prices yet; the first round of billing publishes them")
+    return WhatIf(
+        forecast=forecast,
+        own=forecast.cost.book,
+        book=book,
+        own_cost=forecast.cost.expected,
+        cost=_priced(tenant, book, (forecast.begins, forecast.ends), forecast.expected),
+    )
+
+
+def tenant_anomalies(
+    tenant: Tenant, *, days: int, now: datetime, most: int = ANOMALIES_MAX
+) -> list[TenantAnomaly]:
+    """The newest anomalies among the last whole days, at most `ANOMALY_DAYS_MAX`, the oldest first. None of a tenant
+    with less than `anomalies.HISTORY_DAYS_MIN` days before. Each asks the database for its topics.
+    """
+    today = now.astimezone(UTC).date()
+    since = today - timedelta(days=days)
+    first = since - timedelta(days=forecasting.HISTORY_DAYS_MAX)
+    rows = _days(tenant, first, today)
+    begin = _history_from(tenant, rows, first)
+    whole = [begin + timedelta(days=at) for at in range((today - begin).days)]
+    found = {
+        (one.day, meter): one
+        for meter in sorted({name for row in rows.values() for name in row})
+        for one in anomalies.find(
+            [rows.get(day, {}).get(meter, (0, 0))[0] for day in whole], first=begin, since=since
+        )
+    }
+    named = []
+    for (day, meter), one in sorted(found.items())[-most:]:
+        topics = _topics(tenant, day, meter, upwards=one.quantity > one.expected)
+        usual = {name: _middle_day(rows, day, name) for name in ("messages_in", "bytes_in")}
+        reason = _reason(one, meter, topics, _size_text(rows.get(day, {}), usual, meter))
+        named.append(TenantAnomaly(meter=meter, found=one, topics=topics, reason=reason))
+    return named
+
+
+_Days = dict[date, dict[str, tuple[int, int]]]
+"""By day and meter: what was counted, and what of it is on no invoice yet."""
+
+
+def _days(tenant: Tenant, first: date, last: date) -> _Days:
+    rows = queries.usage(tenant, by=["day"], first=first, end=last + timedelta(days=1))
+    return {
+        row["day"]: {
+            meter: (max(0, numbers["quantity"]), max(0, numbers["provisional"]))
+            for meter, numbers in row["meters"].items()
+        }
+        for row in rows
+    }
+
+
+def _history_from(tenant: Tenant, days: _Days, first: date) -> date:
+    """The first whole day that says something: after the tenant's first day, from its first use on."""
+    used = min((day for day, row in days.items() if any(count for count, _ in row.values())), default=None)
+    begun = price_actions.tenant_begins(tenant)
+    whole = (
+        begun.date()
+        if begun == datetime(begun.year, begun.month, begun.day, tzinfo=UTC)
+        else begun.date() + timedelta(days=1)
+    )
+    return max(whole, first) if used is None else max(whole, first, used)
+
+
+def _cost(
+    tenant: Tenant, period: tuple[datetime, datetime], meters: Sequence[MeterForecast]
+) -> CostForecast | None:
+    row = price_actions.running_prices_of(tenant)
+    if row is None:
+        return None
+    book = rating.PriceBook.read(row.document)
+    low = _priced(tenant, book, period, {one.meter: one.total.low for one in meters})
+    expected = _priced(tenant, book, period, {one.meter: one.total.expected for one in meters})
+    high = _priced(tenant, book, period, {one.meter: one.total.high for one in meters})
+    return CostForecast(book=book, low=low, expected=expected, high=high)
+
+
+def _priced(
+    tenant: Tenant,
+    book: rating.PriceBook,
+    period: tuple[datetime, datetime],
+    quantities: Mapping[str, int],
+) -> Priced:
+    credit = running_credit(tenant, running_begins(tenant))
+    rated = rating.rate(book, quantities)
+    amounts = {line.meter: line.amount_micro for line in rated.lines}
+    period_ms = (time_ms(period[0]), time_ms(period[1]))
+    return Priced(rated=rated, charged=charges.charge(book, credit.terms, amounts, period_ms, credit.rests))
+
+
+def _topics(tenant: Tenant, day: date, meter: str, *, upwards: bool) -> tuple[TopicPart, ...]:
+    """Those that made the most of the difference."""
+    before = day - timedelta(days=_TOPIC_DAYS)
+    rows: Any = (
+        UsageDay.objects.filter(tenant=tenant, meter=meter, day__gte=before, day__lte=day)
+        .values("topic")
+        .annotate(
+            then=Coalesce(Sum("quantity", filter=Q(day=day)), 0),
+            earlier=Coalesce(Sum("quantity", filter=Q(day__lt=day)), 0),
+        )
+        .annotate(apart=F("then") * _TOPIC_DAYS - F("earlier"))
+    )
+    rows = rows.filter(apart__gt=0) if upwards else rows.filter(apart__lt=0)
+    return tuple(
+        TopicPart(topic=row["topic"], quantity=row["then"], mean=row["earlier"] // _TOPIC_DAYS)
+        for row in rows.order_by(Abs("apart").desc(), "topic")[:TOPICS_NAMED]
+    )
+
+
+def _middle_day(rows: _Days, day: date, meter: str) -> int:
+    before = (day - timedelta(days=back) for back in range(1, _TOPIC_DAYS + 1))
+    return median_low(rows.get(one, {}).get(meter, (0, 0))[0] for one in before)
+
+
+def _size_text(row: Mapping[str, tuple[int, int]], usual: Mapping[str, int], meter: str) -> str:
+    """Whether more messages or larger ones made a difference of bytes."""
+    messages, size = row.get("messages_in", (0, 0))[0], row.get("bytes_in", (0, 0))[0]
+    if meter != "bytes_in" or not messages or not usual.get("messages_in"):
+        return ""
+    now, then = size // messages, usual["bytes_in"] // usual["messages_in"]
+    if now * 10 > then * 13 or now * 13 < then * 10:
+        return f" A message had {now:,} bytes, on the middle day before {then:,}."
+    return (
+        f" Messages had their usual size; there were {messages:,}, on the middle day before"
+        f" {usual['messages_in']:,}."
+    )
+
+
+def _reason(one: anomalies.Anomaly, meter: str, topics: Sequence[TopicPart], size: str) -> str:
+    apart = abs(one.deviations_tenths)
+    text = (
+        f"{meter}: {one.quantity:,}, expected {one.expected:,}; usual is {one.low:,} to {one.high:,}."
+        f" That is {apart // 10}.{apart % 10} deviations {'above' if one.deviations_tenths > 0 else 'below'}."
+    )
+    if topics:
+        parts = (f"{part.topic} {part.quantity:,} (mean day before {part.mean:,})" for part in topics)
+        text += f" Topics: {', '.join(parts)}."
+    return text + size

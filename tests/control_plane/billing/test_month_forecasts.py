@@ -1,0 +1,260 @@
+"""A tenant's month: forecast, its cost, anomalies with their topics, and the month by another book, by REST."""
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from billing import month_forecasts, price_actions
+from billing.forecasting import Basis
+from billing.models import PriceBook, UsageDay
+from billing.terms_actions import change_terms
+from penstock.rules import rating
+from tenants.models import Tenant
+from tenants.roles import Standing
+from tests.control_plane.billing.test_terms import terms
+from tests.control_plane.billing.world import STANDARD_1, TESTER, World, topic_id
+from tests.control_plane.world import Answer, House, call, make_house
+
+pytestmark = pytest.mark.django_db
+
+NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def acme(world: World) -> Tenant:
+    return made(world, "acme")
+
+
+def made(world: World, name: str, age_days: int = 400) -> Tenant:
+    tenant = world.tenant(name)
+    Tenant.objects.filter(pk=tenant.pk).update(created_at=NOW - timedelta(days=age_days))
+    tenant.refresh_from_db()
+    return tenant
+
+
+def used(tenant: Tenant, day: date, messages: int, size: int | None = None, topic: str = "orders") -> None:
+    UsageDay.objects.bulk_create(
+        UsageDay(
+            tenant=tenant, topic_id=topic_id(topic), topic=topic, day=day, meter=meter, quantity=quantity
+        )
+        for meter, quantity in (("messages_in", messages), ("bytes_in", messages * 100 if size is None else size))
+    )  # fmt: skip
+
+
+def used_evenly(tenant: Tenant, days: int, messages: int = 1000, until: datetime = NOW) -> None:
+    for back in range(1, days + 1):
+        used(tenant, until.date() - timedelta(days=back), messages)
+
+
+def meters(found: month_forecasts.MonthForecast) -> dict[str, month_forecasts.MeterForecast]:
+    return {one.meter: one for one in found.meters}
+
+
+def other_book(**changes: Any) -> PriceBook:
+    dear = [
+        {**meter, "tiers": [{"up_to": None, "unit_price": "0.010000000000"}]}
+        for meter in STANDARD_1["meters"]
+    ]
+    return price_actions.publish_price_book(
+        TESTER,
+        document={**STANDARD_1, "name": "dear", "version": 1, "meters": dear, **changes},
+        effective_from=timezone.now() + timedelta(days=300),
+        now=timezone.now(),
+    )
+
+
+# -- the forecast -------------------------------------------------------------------------------------------
+
+
+def test_the_month_is_what_was_used_and_what_is_to_come_of_today_and_the_days_after_it(acme: Tenant) -> None:
+    used_evenly(acme, 60)
+    used(acme, NOW.date(), 400)
+    found = month_forecasts.month_forecast(acme, NOW)
+    assert (found.begins, found.ends) == (
+        datetime(2026, 11, 1, tzinfo=UTC),
+        datetime(2026, 12, 1, tzinfo=UTC),
+    )
+    one = meters(found)["messages_in"]
+    assert one.so_far == 15 * 1000 + 400
+    assert one.total.low == one.total.expected == one.total.high == 15_400 + 500 + 14 * 1000
+    assert one.coming.basis is Basis.LEVEL and found.is_tested
+
+
+def test_the_cost_is_that_of_an_invoice_over_the_same_quantities(acme: Tenant) -> None:
+    used_evenly(acme, 60, messages=1_000_000)
+    found = month_forecasts.month_forecast(acme, NOW)
+    assert found.cost is not None
+    assert found.cost.expected.rated == rating.rate(found.cost.book, found.expected)
+    assert found.cost.expected.total_micro == found.cost.expected.rated.total_micro > 0
+    low, expected, high = (getattr(found.cost, name).total_micro for name in ("low", "expected", "high"))
+    assert low <= expected <= high
+
+
+def test_discounts_credit_and_tax_of_the_tenant_are_in_the_cost(world: World, acme: Tenant) -> None:
+    used_evenly(acme, 60, messages=1_000_000)
+    plain = month_forecasts.month_forecast(acme, NOW)
+    change_terms(TESTER, acme.public_id, terms=terms(), price_book_sha256=None, now=NOW - timedelta(days=50))
+    world.cut(acme, [], end=datetime(2026, 11, 1, tzinfo=UTC))
+    found = month_forecasts.month_forecast(acme, NOW)
+    assert found.cost is not None and plain.cost is not None
+    assert found.cost.expected.charged.charges != ()
+    assert found.cost.expected.rated.lines == plain.cost.expected.rated.lines
+
+
+def test_a_new_tenant_has_a_run_rate_and_it_says_so(world: World) -> None:
+    new = made(world, "new", age_days=6)
+    used_evenly(new, 5)
+    found = month_forecasts.month_forecast(new, NOW)
+    assert found.begins == NOW - timedelta(days=6)
+    one = meters(found)["messages_in"]
+    assert (one.coming.basis, one.coming.history_days) == (Basis.RUN_RATE, 5)
+    assert one.total.low < one.total.expected < one.total.high
+    assert not found.is_tested
+
+
+def test_a_tenant_that_used_nothing_has_no_meters_and_costs_what_nothing_costs(acme: Tenant) -> None:
+    found = month_forecasts.month_forecast(acme, NOW)
+    assert found.meters == () and not found.is_tested
+    assert found.cost is not None and found.cost.high.total_micro == 0
+
+
+def test_days_before_the_first_use_are_no_history(acme: Tenant) -> None:
+    used_evenly(acme, 15)
+    assert meters(month_forecasts.month_forecast(acme, NOW))["messages_in"].coming.history_days == 15
+
+
+def test_what_a_closed_part_of_the_month_used_is_not_in_the_running_period(
+    world: World, acme: Tenant
+) -> None:
+    used_evenly(acme, 60)
+    world.cut(acme, [], end=datetime(2026, 11, 10, tzinfo=UTC))
+    found = month_forecasts.month_forecast(acme, NOW)
+    assert found.begins == datetime(2026, 11, 10, tzinfo=UTC)
+    assert meters(found)["messages_in"].so_far == 6 * 1000
+    assert meters(found)["messages_in"].coming.history_days == 60, "but it is history"
+
+
+def test_without_prices_there_is_a_forecast_and_no_cost(db: None) -> None:
+    house = make_house("bare")
+    assert month_forecasts.month_forecast(house.tenant, NOW).cost is None
+
+
+def test_the_last_moment_of_a_month_has_a_last_day(acme: Tenant) -> None:
+    used_evenly(acme, 60, until=datetime(2026, 12, 31, tzinfo=UTC))
+    found = month_forecasts.month_forecast(acme, datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC))
+    assert found.ends == datetime(2027, 1, 1, tzinfo=UTC)
+    assert [day.day for day in found.meters[0].coming.days] == [date(2026, 12, 31)]
+
+
+# -- anomalies ----------------------------------------------------------------------------------------------
+
+
+def test_an_anomaly_names_the_topic_and_whether_there_were_more_messages_or_larger_ones(acme: Tenant) -> None:
+    used_evenly(acme, 60)
+    used(acme, NOW.date() - timedelta(days=3), 9000, topic="imports")
+    used(acme, NOW.date() - timedelta(days=6), 10, size=2_000_000, topic="images")
+    found = month_forecasts.tenant_anomalies(acme, days=31, now=NOW)
+    named = {((NOW.date() - one.found.day).days, one.meter): one for one in found}
+    assert named.keys() == {(3, "messages_in"), (3, "bytes_in"), (6, "bytes_in")}
+    many, large = named[3, "bytes_in"], named[6, "bytes_in"]
+    part = many.topics[0]
+    assert (part.topic, part.quantity, part.mean) == ("imports", 900_000, 0)
+    assert "Messages had their usual size; there were 10,000" in many.reason
+    assert large.topics[0].topic == "images" and "A message had 2,079 bytes" in large.reason
+    assert "expected 1,000" in named[3, "messages_in"].reason
+    newest = month_forecasts.tenant_anomalies(acme, days=31, now=NOW, most=1)
+    assert newest == [named[3, "messages_in"]]
+
+
+def test_a_topic_that_fell_silent_is_the_reason_of_a_day_below(acme: Tenant) -> None:
+    for back in range(1, 60):
+        day = NOW.date() - timedelta(days=back)
+        used(acme, day, 100, topic="small")
+        if back != 2:
+            used(acme, day, 900, topic="large")
+    found = month_forecasts.tenant_anomalies(acme, days=31, now=NOW)
+    assert {one.found.day for one in found} == {NOW.date() - timedelta(days=2)}
+    assert [part.topic for part in found[0].topics] == ["large"]
+    assert found[0].found.deviations_tenths < 0 and "below" in found[0].reason
+
+
+def test_today_and_tenants_with_little_history_have_no_anomalies(world: World, acme: Tenant) -> None:
+    used_evenly(acme, 60)
+    used(acme, NOW.date(), 10**6)
+    new = made(world, "new", age_days=20)
+    used_evenly(new, 18)
+    used(new, NOW.date() - timedelta(days=1), 10**6, topic="other")
+    assert month_forecasts.tenant_anomalies(acme, days=31, now=NOW) == []
+    assert month_forecasts.tenant_anomalies(new, days=31, now=NOW) == []
+
+
+# -- by REST ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def house(world: World) -> House:
+    found = make_house("acme")
+    Tenant.objects.filter(pk=found.tenant.pk).update(created_at=timezone.now() - timedelta(days=200))
+    found.tenant.refresh_from_db()
+    return found
+
+
+def ask(house: House, rest: str) -> Answer:
+    return call("GET", f"/v1/usage/{rest}", token=house.credentials[Standing.OWNER], tenant=house.tenant)
+
+
+def test_rest_gives_the_forecast_with_its_cost_and_only_of_the_own_tenant(world: World, house: House) -> None:
+    used_evenly(house.tenant, 60, until=timezone.now())
+    other = made(world, "other")
+    used_evenly(other, 60, messages=10**9, until=timezone.now())
+    body = ask(house, "forecast").body
+    assert (body["interval_percent"], body["history_days_min"], body["too_little_history"]) == (80, 14, False)
+    assert [one["meter"] for one in body["meters"]] == ["bytes_in", "messages_in"]
+    assert body["meters"][1]["total"]["high"] <= 31_000
+    cost = body["cost"]
+    assert cost["expected"]["total_micro"] == sum(line["amount_micro"] for line in cost["expected"]["lines"])
+
+
+def test_rest_names_anomalies_and_refuses_other_days(house: House) -> None:
+    used_evenly(house.tenant, 60, until=timezone.now())
+    used(house.tenant, timezone.now().date() - timedelta(days=2), 9000, topic="imports")
+    body = ask(house, "anomalies?days=7").body
+    assert {one["topics"][0]["topic"] for one in body["anomalies"]} == {"imports"}
+    assert ask(house, "anomalies?days=1").body["anomalies"] == []
+    for days in ("0", "93", "-1", "x", "1.5", "%D9%A3", "9" * 30):
+        assert ask(house, f"anomalies?days={days}").status == 400, days
+
+
+def test_what_if_compares_the_running_month_line_by_line(house: House) -> None:
+    used_evenly(house.tenant, 60, messages=100_000, until=timezone.now())
+    book = other_book()
+    body = ask(house, f"what-if?price_book_sha256={book.sha256}").body
+    assert body["period"] == "running"
+    assert body["difference_micro"] == body["preview_micro"] - body["billed_micro"] > 0
+    assert sum(line["difference_micro"] for line in body["lines"]) == body["difference_micro"]
+    assert body["billed_micro"] == ask(house, "forecast").body["cost"]["expected"]["total_micro"]
+    own = price_actions.running_prices_of(house.tenant)
+    assert own is not None
+    same = ask(house, f"what-if?price_book_sha256={own.sha256}").body
+    assert {line["difference_micro"] for line in same["lines"]} == {0}
+
+
+def test_what_if_in_another_currency_has_no_difference(house: House) -> None:
+    used_evenly(house.tenant, 60, until=timezone.now())
+    body = ask(house, f"what-if?price_book_sha256={other_book(currency='EUR').sha256}").body
+    assert (body["billed_currency"], body["currency"], body["difference_micro"]) == ("USD", "EUR", None)
+
+
+def test_what_if_of_the_last_invoice_needs_one_and_a_published_book(house: House) -> None:
+    book = other_book()
+    assert ask(house, f"what-if?price_book_sha256={book.sha256}&period=last").status == 404
+    assert ask(house, f"what-if?price_book_sha256={'0' * 64}").status == 404
+    assert ask(house, "what-if").status == 400
+    assert ask(house, f"what-if?price_book_sha256={book.sha256}&period=next").status == 400
+
+
+def test_a_reader_without_the_right_to_usage_is_refused(house: House) -> None:
+    for rest in ("forecast", "anomalies", "what-if"):
+        assert call("GET", f"/v1/usage/{rest}", token="pso_wrong", tenant=house.tenant).status == 401
