@@ -145,7 +145,7 @@ def wait_issued(
                 done[tenant.carrier] = bill
                 continue
             open_now.append(f"{tenant.carrier}: {why}")
-            # One round makes everybody's invoices: while one tenant waits the others are not asked.
+            # One round makes the invoices of all: while one tenant waits the others are not asked.
             if not late:
                 break
         tell(len(done))

@@ -4,6 +4,8 @@ Django's `flush` truncates every table, each of which is then a new file for its
 content types and permissions again.
 """
 
+from typing import Any
+
 from django.db import connections, transaction
 from django.test import TransactionTestCase
 
@@ -29,8 +31,8 @@ def empty(alias: str) -> None:
 def use() -> None:
     """Instead of Django's own way, for all tests of this process."""
 
-    def teardown(case: TransactionTestCase) -> None:
+    def teardown(case: Any) -> None:
         for alias in case._databases_names(include_mirrors=False):
             empty(alias)
 
-    TransactionTestCase._fixture_teardown = teardown  # type: ignore[method-assign]
+    TransactionTestCase._fixture_teardown = teardown  # type: ignore[attr-defined]

@@ -50,11 +50,14 @@ def written(key: ApiKey) -> list[list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("standing", [Standing.KEY, Standing.BOUND_KEY])
 def test_a_houses_key_is_as_the_control_plane_makes_it(house: House, standing: Standing) -> None:
-    given = {"topic_prefix": "orders", "operations": ["produce"]} if standing is Standing.BOUND_KEY else {}
-    made, _ = access.create_key(
-        ACTOR, house.tenant, name="all" if standing is Standing.KEY else "bound", **given
-    )
+    bound = standing is Standing.BOUND_KEY
+    if bound:
+        made, _ = access.create_key(
+            ACTOR, house.tenant, name="bound", topic_prefix="orders", operations=["produce"]
+        )
+    else:
+        made, _ = access.create_key(ACTOR, house.tenant, name="all")
     (key,) = ApiKey.objects.filter(tenant=house.tenant, name=made.name).exclude(pk=made.pk)
     assert written(key) == written(made)
-    assert sorted(map(len, written(key))) == [int(standing is Standing.BOUND_KEY), 1, 1, 1]
+    assert sorted(map(len, written(key))) == [int(bound), 1, 1, 1]
     assert queries.key_of(parse_api_key(house.credentials[standing])) == key
