@@ -135,32 +135,37 @@ def wait_issued(
         if time.monotonic() - woken > 5:
             (datasets / _WAKE).touch()
             woken = time.monotonic()
+        late = time.monotonic() > deadline
         open_now: list[str] = []
         for tenant in tenants:
-            if tenant.carrier not in done:
-                bill, why = _bill(api_url, tenant)
-                if why is None:
-                    done[tenant.carrier] = bill
-                else:
-                    open_now.append(f"{tenant.carrier}: {why}")
+            if tenant.carrier in done:
+                continue
+            bill, why = _bill(api_url, tenant)
+            if bill is not None:
+                done[tenant.carrier] = bill
+                continue
+            open_now.append(f"{tenant.carrier}: {why}")
+            # One round makes the invoices of all: while one tenant waits the others are not asked.
+            if not late:
+                break
         tell(len(done))
         if not open_now:
             return [done[tenant.carrier] for tenant in tenants]
-        if time.monotonic() > deadline:
+        if late:
             raise NotSettled("\n".join([f"{len(open_now)} tenants have no invoice yet", *open_now[:20]]))
         time.sleep(_POLL_S)
 
 
-def _bill(api_url: str, tenant: Tenant) -> tuple[Bill, str | None]:
+def _bill(api_url: str, tenant: Tenant) -> tuple[Bill | None, str]:
+    """None and why while there is no invoice, or a draft."""
     with RestClient(api_url, tenant.api_key, ca_file(), timeout_s=_CALL_S) as rest:
         invoices = Admin(rest).invoices()
         if not invoices:
-            return Bill(tenant=tenant, invoices=(), cost_micro_per_million=None, valid=0, bad=0), "no invoice"
+            return None, "no invoice"
         drafts = [invoice for invoice in invoices if invoice["issued_at"] is None]
-        why = None
         if drafts:
             gaps = "; ".join(drafts[0]["gaps"][:3])
-            why = f"{drafts[0]['id']} is a {drafts[0]['status']}" + (f": {gaps}" if gaps else "")
+            return None, f"{drafts[0]['id']} is a {drafts[0]['status']}" + (f": {gaps}" if gaps else "")
         costs = rest.get("/v1/costs")
         availability = list(rest.items("/v1/availability"))
     bill = Bill(
@@ -170,7 +175,7 @@ def _bill(api_url: str, tenant: Tenant) -> tuple[Bill, str | None]:
         valid=sum(int(item["valid"]) for item in availability),
         bad=sum(int(item["bad"]) for item in availability),
     )
-    return bill, why
+    return bill, ""
 
 
 def verify_all(

@@ -78,7 +78,7 @@ class DevService:
             started = [process for process in PROCESSES if self._find(process) is None]
             if started:
                 report(1, steps, "preparing the database")
-                self._run("migrate")
+                self._run("migrate", "--skip-checks")
                 report(2, steps, "making the system's tenant and topics")
                 self._run("bootstrap")
             self.directory.want(*(process.name for process in PROCESSES))
@@ -157,7 +157,7 @@ class DevService:
         self._written_before[process.name] = output.stat().st_size if output.exists() else 0
         self._children[process.name] = service_processes.start(self.service, process)
 
-    def _run(self, command: str) -> None:
+    def _run(self, command: str, *options: str) -> None:
         """Run one of the control plane's commands to its end."""
         name = "control_plane"
         output = self.service.output_file(name)
@@ -165,7 +165,7 @@ class DevService:
         with processes.open_output(output) as out:
             try:
                 ended = subprocess.run(
-                    [sys.executable, "-m", "control_plane", command],
+                    [sys.executable, "-m", "control_plane", command, *options],
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=subprocess.STDOUT,

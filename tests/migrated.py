@@ -80,7 +80,7 @@ def _key() -> str:
 def _migrate(folder: Path, database_url: str) -> None:
     file = configuration.write(folder, database_url)
     subprocess.run(
-        [sys.executable, "-m", "control_plane", "migrate", "-v0"],
+        [sys.executable, "-m", "control_plane", "migrate", "-v0", "--skip-checks"],
         cwd=folder,
         env={
             **os.environ,

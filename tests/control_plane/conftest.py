@@ -45,6 +45,9 @@ def _configure() -> None:
         # Static files are looked for when they are asked for: each test's client would look through all of them first.
         settings.WHITENOISE_AUTOREFRESH = True
         django.setup()
+        from tests.control_plane import emptying
+
+        emptying.use()
     finally:
         # Programs that other tests start are not configured by this.
         for name, value in before.items():

@@ -17,6 +17,12 @@ def test_no_model_has_changed_without_a_migration() -> None:
 
 
 @pytest.mark.django_db
+def test_django_finds_nothing_wrong() -> None:
+    """Commands of the service do not ask it again."""
+    call_command("check", fail_level="WARNING")
+
+
+@pytest.mark.django_db
 def test_a_database_that_was_copied_has_every_migration() -> None:
     executor = MigrationExecutor(connection)
     assert executor.migration_plan(executor.loader.graph.leaf_nodes()) == []

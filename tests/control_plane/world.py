@@ -3,19 +3,25 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
+from django.db import transaction
 from django.test.client import Client, ClientHandler
 from django.utils import timezone
 
 from control_plane import config
-from control_plane.access import actions as access
+from control_plane.access.models import KeyBinding
+from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, ActorKind
 from control_plane.config import Config
+from control_plane.outbox import actions as outbox
 from control_plane.outbox.models import Delivery
+from penstock.contract.api_keys import ApiKey as KeyText
 from penstock.contract.ids import SYSTEM_TENANT
-from tenants import actions, tokens
-from tenants.models import Membership, Organisation, OrganisationMember, Person, Session, Tenant
+from penstock.rules.credentials import secret_hmac
+from tenants import actions, credentials, tokens
+from tenants.models import ApiKey, Membership, Organisation, OrganisationMember, Person, Session, Tenant
 from tenants.roles import OrganisationRole, Role, Standing
 
 ACTOR = Actor(kind=ActorKind.SYSTEM, id="test", request_id="r1", source="127.0.0.1")
@@ -65,13 +71,58 @@ def make_house(name: str) -> House:
     Membership.objects.bulk_create(
         Membership(tenant=tenant, person=person, role=role) for role, (person, _) in people.items()
     )
-    credentials = {Standing(role.value): token for role, (_, token) in people.items()}
-    _, text = access.create_key(ACTOR, tenant, name="all")
-    credentials[Standing.KEY] = text.reveal()
-    _, text = access.create_key(ACTOR, tenant, name="bound", topic_prefix="orders", operations=["produce"])
-    credentials[Standing.BOUND_KEY] = text.reveal()
-    credentials[Standing.OPERATOR] = actions.create_operator(ACTOR, name="op", tenant=SYSTEM_TENANT)
-    return House(tenant=tenant, credentials=credentials)
+    given = {Standing(role.value): token for role, (_, token) in people.items()}
+    given |= _make_keys(tenant)
+    given[Standing.OPERATOR] = actions.create_operator(ACTOR, name="op", tenant=SYSTEM_TENANT)
+    return House(tenant=tenant, credentials=given)
+
+
+def _make_keys(tenant: Tenant) -> dict[Standing, str]:
+    """A key and a bound one, with the rows that `access.create_key` writes for each (`test_world.py` compares them), in
+    few statements.
+    """
+    all_of, bound = credentials.new_key(), credentials.new_key()
+    with transaction.atomic():
+        keys = ApiKey.objects.bulk_create([_key(tenant, "all", all_of), _key(tenant, "bound", bound)])
+        scope = {"topic_prefix": "orders", "operations": ["produce"]}
+        KeyBinding.objects.create(key=keys[1], **scope)
+        audit.record_all(
+            ACTOR,
+            tenant=tenant.public_id,
+            entries=[
+                audit.Entry(
+                    action="key.create",
+                    object_id=key.public_id,
+                    after={"name": key.name, "expires_at": None, **said},
+                )
+                for key, said in zip(keys, ({}, scope), strict=True)
+            ],
+        )
+        outbox.enqueue_all(
+            kind=actions.KIND_KEY,
+            tenant=tenant.public_id,
+            generations={key.public_id: key.generation for key in keys},
+        )
+    return {Standing.KEY: all_of.reveal(), Standing.BOUND_KEY: bound.reveal()}
+
+
+def _key(tenant: Tenant, name: str, text: KeyText) -> ApiKey:
+    version = credentials.current_version()
+    return ApiKey(
+        public_id=f"key_{text.key_id}",
+        tenant=tenant,
+        key_id=text.key_id,
+        name=name,
+        pepper_version=version,
+        secret_hmac=secret_hmac(credentials.peppers_for(version)[version], text.secret).hex(),
+        scram=_scram(),
+    )
+
+
+@cache
+def _scram() -> dict[str, object]:
+    """Of some key, for all of them: only brokers look at it, and to compute it takes as long as all rows of a key."""
+    return credentials.credential_of(credentials.new_key()).scram
 
 
 def make_organisation(house: House, name: str, *, owning: bool = False) -> Organisation:

@@ -109,7 +109,7 @@ def make_table(folder: Path, database_url: str) -> None:
     folder.mkdir()
     file = configuration.write(folder, database_url)
     subprocess.run(
-        [sys.executable, "-m", "control_plane", "migrate", "processes", "-v0"],
+        [sys.executable, "-m", "control_plane", "migrate", "processes", "-v0", "--skip-checks"],
         cwd=PROJECT,
         env={**os.environ, "PENSTOCK_CONFIG": str(file)},
         check=True,

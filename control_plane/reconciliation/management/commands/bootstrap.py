@@ -10,6 +10,7 @@ from penstock.contract.errors import PenstockError
 
 class Command(BaseCommand):
     help = "Make what the service itself needs on the brokers and in the database; may be repeated."
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--within", type=float, default=WITHIN_S, help="seconds to wait for the brokers")

@@ -11,6 +11,7 @@ from tenants.actions import create_operator
 
 class Command(BaseCommand):
     help = "Make an operator's token and show it once."
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")

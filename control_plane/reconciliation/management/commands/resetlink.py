@@ -12,6 +12,7 @@ from tenants.accounts.links import reset_link
 
 class Command(BaseCommand):
     help = "Make a link by which a person chooses a new password, and show it once. It is valid for 24 hours."
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")

@@ -13,6 +13,7 @@ from tenants.queries import operators
 
 class Command(BaseCommand):
     help = "Refuse an operator's token from now on. Without an id: list the operators."
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("id", nargs="?")

@@ -11,6 +11,7 @@ from tenants.accounts import actions, queries
 
 class Command(BaseCommand):
     help = "Set how many tenants a person may own."
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")
