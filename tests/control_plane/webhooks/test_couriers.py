@@ -25,7 +25,7 @@ from local import guardian
 from tests.control_plane import configuration
 from tests.control_plane.webhooks.hooked import happen, make, turn, types
 from tests.control_plane.world import ACTOR, make_house
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 from tests.webhook_receiver import Got, Receiver, Reply, receiver
 
 ROOT = Path(__file__).parents[3]
@@ -67,7 +67,7 @@ def test_a_slow_endpoint_holds_up_no_other_one(endpoint: Receiver) -> None:
             assert len(slow.got) <= 2, "two of one tenant at a time"
         finally:
             slow.ended.set()
-            running.stop(10.0)
+            running.stop(PATIENCE_S)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -83,7 +83,7 @@ def test_two_workers_send_each_event_once(endpoint: Receiver) -> None:
         wait_until("all of it noted", lambda: queries.waiting(Webhook.objects.get(pk=row.pk)) == 0)
     finally:
         for one in both:
-            one.stop(10.0)
+            one.stop(PATIENCE_S)
     assert types(endpoint, secret) == [f"audit.topic.n{n}" for n in range(12)]
 
 
@@ -101,7 +101,7 @@ def test_couriers_that_end_at_once_do_not_make_it_look_without_a_rest(
     monkeypatch.setattr(running, "_hand_out", look)
     running.start()
     wait_until("some looks", lambda: len(looks) >= 4)
-    running.stop(10.0)
+    running.stop(PATIENCE_S)
     assert all(later - sooner >= REST_S * 0.9 for sooner, later in pairwise(looks))
 
 

@@ -25,6 +25,7 @@ from playwright.sync_api import (
 )
 
 from tests.end_to_end.console.service import Service, running_service
+from tests.waiting import wait_until
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = (
@@ -77,6 +78,14 @@ class Visitor:
         self.page.get_by_label("Partitions").fill(str(partitions))
         self.page.get_by_role("button", name="Create topic").click()
         self.page.wait_for_url(f"**/topics/{name}")
+        wait_until(f"the brokers have {name}", self._can_be_written)
+
+    def _can_be_written(self) -> bool:
+        """A request waits for two seconds; what a busy machine does not deliver in them the worker delivers."""
+        if self.page.get_by_text("every partition can be written").count():
+            return True
+        self.page.reload()
+        return False
 
     def make_key(self, name: str) -> str:
         self.here("/new-key")

@@ -20,12 +20,11 @@ from local.profile import read_api_key
 from local.provisioning import admin_of
 from penstock.contract.topic_settings import TopicSettings
 from tests.integration.installed import ROOT
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
-COMMAND_S = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class CommandLine:
             env=self.environment,
             input=b"" if stdin is None else stdin,
             capture_output=True,
-            timeout=COMMAND_S,
+            timeout=PATIENCE_S,
             check=False,
         )
         ended = Ended(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
@@ -94,7 +93,14 @@ class CommandLine:
         spec = directory.load()
         wanted = TopicSettings(replication=spec.replication, min_insync_replicas=spec.min_insync, **settings)
         with admin_of(directory) as admin:
-            brokers = [BrokerView(id=b.id, state=b.state) for b in admin.describe_cluster().brokers]
+            brokers: list[BrokerView] = []
+
+            def enough() -> bool:
+                # One that a busy machine held up may be suspected for a moment.
+                brokers[:] = [BrokerView(id=b.id, state=b.state) for b in admin.describe_cluster().brokers]
+                return sum(broker.state == "active" for broker in brokers) >= spec.replication
+
+            wait_until("enough brokers are active", enough)
             assignments = plan(partitions, spec.replication, brokers)
             admin.wait_until_seen(admin.create_topic(spec.tenant, name, wanted, assignments).outcome)
 

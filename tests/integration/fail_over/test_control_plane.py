@@ -10,9 +10,10 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -113,9 +114,15 @@ def all_delivered(world: World, tenant: SignedUp, names: list[str]) -> None:
         "everything is delivered",
         lambda: service.sql("SELECT count(*) FROM outbox_delivery WHERE delivered_at IS NULL") == [(0,)],
     )
-    listed = [item["name"] for item in tenant.rest.items("/v1/topics")]
+    listed: list[str] = []
+
+    def agree() -> bool:
+        # A request whose caller gave up may still be at work.
+        listed[:] = [item["name"] for item in tenant.rest.items("/v1/topics")]
+        return set(service.topics_on_brokers(tenant.tenant)) == set(listed)
+
+    service.wait_until("the brokers have what is listed", agree)
     assert len(listed) == len(set(listed)) and set(names) <= set(listed)
-    assert set(service.topics_on_brokers(tenant.tenant)) == set(listed)
 
 
 def asked(url: str, path: str, token: str, method: str = "GET") -> tuple[int, str, dict[str, Any]]:
@@ -181,6 +188,10 @@ def test_a_session_and_an_idempotency_key_hold_on_both_web_processes(world: Worl
         assert repeated[0] == repeated[1]
 
 
+def more_than(counted: Callable[[], float], number: float) -> bool:
+    return counted() > number
+
+
 def test_one_schedule_runs_whatever_the_number_of_workers(world: World) -> None:
     keeper(world)
     workers = world.service.workers()
@@ -191,11 +202,14 @@ def test_one_schedule_runs_whatever_the_number_of_workers(world: World) -> None:
         )
 
     world.service.wait_until("tasks are counted", lambda: received() > 0)
-    before, began = received(), time.monotonic()
-    world.service.wait_until("the schedule goes on", lambda: received() - before >= 12)
-    counted, seconds = received() - before, time.monotonic() - began
-    # Every second; two schedules would send twice as many. A busy machine sends fewer.
-    assert counted <= seconds + 3, f"{counted} in {seconds:.1f} s"
+    surplus: list[float] = []
+    while not surplus or (min(surplus) > 3 and len(surplus) < 5):
+        before, began = received(), time.monotonic()
+        world.service.wait_until("the schedule goes on", partial(more_than, received, before + 11))
+        surplus.append(received() - before - (time.monotonic() - began))
+    # Every second; two schedules would send twice as many, each time. A busy machine sends fewer, and takes several
+    # at once that have waited.
+    assert min(surplus) <= 3, f"more than one a second: {surplus}"
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])

@@ -22,7 +22,7 @@ from tests.integration.brokers import Brokers, Tenant, brokers
 from tests.integration.etcd_servers import EtcdNode, EtcdServers, control, etcd_servers
 from tests.integration.fail_over.sending import TOPIC, Sending, check_everything_is_there
 from tests.integration.metadata.test_brokers_on_etcd import seen
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -47,12 +47,19 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def leader_of(etcd: EtcdServers) -> EtcdNode:
     """The member that leads the others."""
-    for node in etcd.nodes:
-        if node.process is not None and node.process.poll() is None:
-            (found,) = json.loads(control((node.endpoint,), "endpoint", "status", "-w", "json"))
-            if found["Status"]["leader"] == found["Status"]["header"]["member_id"]:
-                return node
-    raise AssertionError("etcd has no leader")
+    leading: list[EtcdNode] = []
+
+    def found() -> bool:
+        # While they elect one, there is none.
+        for node in etcd.nodes:
+            if node.process is not None and node.process.poll() is None:
+                (said,) = json.loads(control((node.endpoint,), "endpoint", "status", "-w", "json"))
+                if said["Status"]["leader"] == said["Status"]["header"]["member_id"]:
+                    leading[:] = [node]
+        return bool(leading)
+
+    wait_until("etcd has a leader", found)
+    return leading[0]
 
 
 def change(world: World, name: str) -> None:

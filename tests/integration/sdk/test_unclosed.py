@@ -23,6 +23,8 @@ NOTHING_IS_SENT = {
     "asyncio_loop_that_stopped": "closed before this message was sent",
 }
 """Endings after which the messages are told as lost, and what is said beside it."""
+TRIES = 5
+"""A program has three seconds; on a busy machine they may pass before a broker has refused anything."""
 
 
 @pytest.fixture
@@ -66,8 +68,12 @@ def test_what_cannot_be_sent_any_more_is_told_with_its_number(
             [(ErrorCode.NOT_ENOUGH_REPLICAS, "wait for a replica")] * 10_000
         )
     )
-    said, arrived = end(ending, brokers, tmp_path / "receipts")
-    assert arrived == 0
-    assert said.count(f"penstock: {COUNT} messages were not acknowledged before") == 2, said
-    assert "ResourceWarning" in said
+    said = ""
+    for number in range(TRIES):
+        said, arrived = end(ending, brokers, tmp_path / f"receipts-{number}")
+        assert arrived == 0
+        assert said.count(f"penstock: {COUNT} messages were not acknowledged before") == 2, said
+        assert "ResourceWarning" in said
+        if NOTHING_IS_SENT[ending] in said:
+            break
     assert NOTHING_IS_SENT[ending] in said

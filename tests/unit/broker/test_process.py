@@ -201,7 +201,7 @@ def test_a_broker_starts_serves_and_drains(broker: Broker) -> None:
 def streams_of_a_connection(address: str, tls: ssl.SSLContext | None = None) -> int:
     """What the listener says in its first HTTP/2 frame, SETTINGS: so many streams at once."""
     host, _, port = address.rpartition(":")
-    plain = socket.create_connection((host, int(port)), 10)
+    plain = socket.create_connection((host, int(port)), PATIENCE_S)
     with tls.wrap_socket(plain, server_hostname=host) if tls else plain as connection:
         said = connection.makefile("rb")
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
@@ -331,7 +331,7 @@ def test_two_brokers_cannot_have_one_log_directory(broker: Broker) -> None:
     process = broker.start_ready()
     refused(broker, "another process holds the log directory", **of_broker(broker, 2))
     assert json.loads(broker.address_file.read_text())["pid"] == process.pid
-    assert broker.get("/readyz") == 200
+    wait_for("it is ready, or registers again", lambda: broker.get("/readyz") == 200, process)
 
 
 def test_a_log_directory_of_another_broker_is_refused(broker: Broker) -> None:
@@ -370,7 +370,7 @@ def test_an_identity_that_is_not_there_is_named(broker: Broker) -> None:
 
 def test_a_clients_listener_with_a_certificate_speaks_tls_and_nothing_else(broker: Broker) -> None:
     certificate, key = make_certificate(broker.directory)
-    broker.start_ready(tls_certificate_file=str(certificate), tls_key_file=str(key))
+    process = broker.start_ready(tls_certificate_file=str(certificate), tls_key_file=str(key))
     address = broker.address("client")
     credentials = grpc.ssl_channel_credentials(certificate.read_bytes())
     with grpc.secure_channel(address, credentials) as channel, pytest.raises(grpc.RpcError) as refusal:
@@ -380,7 +380,7 @@ def test_a_clients_listener_with_a_certificate_speaks_tls_and_nothing_else(broke
     with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as lost:
         method_of(channel, methods.METADATA)(b"", timeout=PATIENCE_S)
     assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert broker.get("/readyz") == 200
+    wait_for("it is ready, or registers again", lambda: broker.get("/readyz") == 200, process)
 
 
 def test_each_certificate_of_a_broker_has_its_time_left_in_a_metric(broker: Broker) -> None:
@@ -411,7 +411,7 @@ def test_garbage_on_every_port_leaves_the_broker_ready(broker: Broker) -> None:
         ):
             with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as peer:
                 peer.sendall(garbage)
-    assert broker.get("/readyz") == 200
+    wait_for("it is ready, or registers again", lambda: broker.get("/readyz") == 200, process)
     with grpc.secure_channel(
         broker.address("internal"), channel_credentials(identity("operator"))
     ) as channel:

@@ -96,7 +96,7 @@ def test_a_process_is_found_by_its_service_and_name(service: ServiceDirectory, t
     assert find(service, sleeper("stubborn", _FORKS)) is None
     other = ServiceDirectory(DataDirectory(tmp_path / "other"))
     assert find(other, process) is None
-    assert stop(service, [process], 5.0) == ()
+    assert stop(service, [process], PATIENCE_S) == ()
     child.wait(PATIENCE_S)
     assert members(child.pid) == []
     assert find(service, process) is None
@@ -122,7 +122,7 @@ def test_what_a_killed_process_left_behind_ends_before_the_next_one_starts(servi
     while find(service, process) is None:  # the system shows its environment a moment after it has begun
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    stop(service, [process], 5.0)
+    stop(service, [process], PATIENCE_S)
     again.wait(PATIENCE_S)
 
 
@@ -145,6 +145,6 @@ def test_states_are_told_from_outside(service: ServiceDirectory) -> None:
     while look(service, spec, process).state is not ServiceState.PAUSED:
         assert time.monotonic() < deadline, "a stopped process is told as paused"
         time.sleep(0.01)
-    stop(service, [process], 5.0)
+    stop(service, [process], PATIENCE_S)
     assert child.wait(PATIENCE_S) == -signal.SIGTERM
     assert sys.executable in process.command_line(service.config_file)
