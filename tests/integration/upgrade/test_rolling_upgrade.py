@@ -7,6 +7,7 @@ which brokers of the release before cannot give.
 import json
 import re
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from penstock import Client
 from penstock.cli.exit_codes import ProcessEnd
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rest.client import RestClient
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 from .cluster import HERE, Cluster, cluster
 from .release import CURRENT, Release, previous_release
@@ -130,12 +131,20 @@ def upgrade(service: Cluster, now: Release) -> None:
     for number in service.numbers:
         service.change_broker(number, now)
         upgraded = [other for other in service.numbers if other <= number]
-        assert service.versions() == {
-            other: now.version if other in upgraded else "" for other in service.numbers
-        }
+        wanted = {other: now.version if other in upgraded else "" for other in service.numbers}
+        # One that a busy machine held up registers again.
+        wait_until(
+            "each broker says what it runs",
+            partial(says, service, wanted),
+            instead=service.versions,
+        )
     service.stop_control_plane()
     service.manage(now, "migrate")
     service.start_control_plane(now)
+
+
+def says(service: Cluster, versions: dict[int, str]) -> bool:
+    return service.versions() == versions
 
 
 def raise_the_level(service: Cluster, before: Release, now: Release) -> None:
@@ -195,4 +204,4 @@ def go_back(service: Cluster, before: Release, now: Release) -> None:
     service.start_control_plane(before)
     for number in reversed(service.numbers):
         service.change_broker(number, before)
-    assert set(service.versions().values()) == {""}
+    wait_until("none says what it runs", lambda: set(service.versions().values()) == {""})
