@@ -28,7 +28,8 @@ Rates = Callable[[Tenant], UnitRates | None]
 
 
 def budgets(tenant: Tenant) -> QuerySet[Budget]:
-    return _present().filter(tenant=tenant)
+    """Oldest first."""
+    return _present().filter(tenant=tenant).order_by("pk")
 
 
 def budget(tenant: Tenant, public_id: str) -> Budget:

@@ -14,18 +14,20 @@ KEPT = {"django_content_type", "auth_permission"}
 
 
 def empty(alias: str) -> None:
-    """Delete all rows of the database's tables but those of `KEPT`."""
+    """Remove all rows of the database's tables but those of `KEPT`."""
     connection = connections[alias]
     names = [name for name in connection.introspection.django_table_names() if name not in KEPT]
     quoted = {name: connection.ops.quote_name(name) for name in names}
     looks = [f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {table})" for name, table in quoted.items()]
     with transaction.atomic(using=alias), connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            # Whether rows refer to one another is not asked while all of them go.
-            cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(" UNION ALL ".join(looks))
-        for (name,) in cursor.fetchall():
-            cursor.execute(f"DELETE FROM {quoted[name]}")
+        held = [quoted[name] for (name,) in cursor.fetchall()]
+        if held and connection.vendor == "postgresql":
+            # Not DELETE: later rows would fill its holes, in another order than that in which they come.
+            cursor.execute(f"TRUNCATE {', '.join(held)} CASCADE")
+        else:
+            for table in held:
+                cursor.execute(f"DELETE FROM {table}")
 
 
 def use() -> None:

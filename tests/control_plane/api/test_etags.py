@@ -203,6 +203,8 @@ def test_the_document_tells_of_conditions_where_they_are_heeded() -> None:
         ("post", "/v1/service-accounts/{account}/restore"),
         ("patch", "/v1/webhooks/{webhook}"),
         ("delete", "/v1/webhooks/{webhook}"),
+        ("patch", "/v1/billing/costs/{cost}"),
+        ("delete", "/v1/billing/costs/{cost}"),
         ("patch", "/v1/budgets/{budget}"),
         ("delete", "/v1/budgets/{budget}"),
         ("patch", "/v1/audit-topic"),
