@@ -18,6 +18,7 @@ from tenants.roles import Permission
 
 ANOMALY_DAYS = 31
 RUNNING, LAST = "running", "last"
+_DIGITS_MAX = 9
 _DAYS = OpenApiParameter(
     "days",
     int,
@@ -177,7 +178,8 @@ class AnomaliesView(TenantView):
         if (
             not text.isascii()
             or not text.isdigit()
-            or not 1 <= int(text[:9]) <= month_forecasts.ANOMALY_DAYS_MAX
+            or len(text) > _DIGITS_MAX
+            or not 1 <= int(text) <= month_forecasts.ANOMALY_DAYS_MAX
         ):
             raise InvalidRequest(f"days: {text[:20]!r}, 1 to {month_forecasts.ANOMALY_DAYS_MAX} required")
         days = int(text)
