@@ -29,7 +29,7 @@ COMPILED_TESTS := $(wildcard tests/compiled tests/golden tests/properties tests/
 READY := $(RUNNING) .venv/.packages-ready .venv/.lock-ready
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: help setup dev demo check test compile wheel sim planted mutants bench load cluster chaos fresh proto docs terraform .lint
+.PHONY: help setup dev demo check test compile wheel sim planted mutants reconcile bench load cluster chaos fresh proto docs terraform .lint
 
 help:  ## List the commands
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -47,7 +47,7 @@ check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fas
 
 test: $(READY) .lint  ## Everything that must pass; FULL=1 runs the long forms, JOBS=1 one test after another
 	$(BIN)/pytest --numprocesses $(JOBS) --durations 40 --durations-min 3
-	$(COMPILE)
+	OPTIMISATION=0 $(COMPILE)
 	$(AS_COMPILED) $(BIN)/pytest --numprocesses $(JOBS) $(COMPILED_TESTS)
 
 compile: $(READY)  ## Compile the hot cores to native modules; COMPILED=1 runs dev, demo, sim, bench, cluster and chaos on them
@@ -59,6 +59,9 @@ wheel: $(if $(COMPILED),$(READY),$(RUNNING))  ## Build the SDK's wheel into dist
 
 sim: $(READY)  ## Run the simulator: SEED=7 repeats one seed, SEEDS=500 runs that many; SHRINK=1 makes a failure small
 	$(RUN) $(BIN)/python -m data_plane.testkit.run $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20)) $(if $(SHRINK),--shrink)
+
+reconcile: $(READY)  ## Bill a made-up quarter with faults and compare with an oracle, to the micro-unit; SEED=1
+	$(BIN)/python -m tests.reconcile $(if $(SEED),--seed $(SEED))
 
 planted: $(READY)  ## Show that every planted bug is found; SEARCH=1 searches anew
 	$(BIN)/python tests/simulation/planted.py

@@ -56,7 +56,8 @@ PURE = {
 _GROUP = "penstock_compiled"
 """The one shared library: with several, mypyc 2.4 reads properties of another one's exceptions from the wrong place.
 It stands beside the packages: mypyc 2.4 takes the folder of a library in a package for the root of its modules."""
-_OPTIMISATION = "2"
+_OPTIMISATION = os.environ.get("OPTIMISATION", "2")
+"""gcc's level. `make test` asks for a lower one: what it runs is to be right, and is compiled for one run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

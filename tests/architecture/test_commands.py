@@ -18,6 +18,7 @@ COMMANDS = [
     "compile",
     "wheel",
     "sim",
+    "reconcile",
     "planted",
     "mutants",
     "bench",

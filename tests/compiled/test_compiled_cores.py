@@ -15,7 +15,7 @@ from tests.architecture.house import ROOT
 
 pytestmark = [pytest.mark.compiled, pytest.mark.slow]
 
-SEEDS = 20
+SEEDS = 8
 _TREE = ROOT / "build" / "compiled"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.compiled.test_compiled_cores import SEEDS as SEEDS_OF_BOTH_CORES
 
-_SEEDS = 50
+_SEEDS = 40
 
 
 @pytest.mark.compiled
