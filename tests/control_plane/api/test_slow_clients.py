@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from control_plane import http_server
+from control_plane.api.held_answers import hold
 from control_plane.config import Network
 from control_plane.http_server import BODY_BYTES_MAX, CONNECTIONS_OF_ADDRESS_MAX, Server, counted_address
 from tests.control_plane.api.web_process import Web, running_web
@@ -274,6 +276,86 @@ def test_a_trusted_proxy_may_have_more_connections() -> None:
         finally:
             for client in held:
                 client.close()
+
+
+# -- answers that are held, on a clock that the test sets -----------------------------------------------------------
+
+HELD = b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n"
+HELD_S = 60.0
+
+
+@dataclass
+class Clock:
+    now: float = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def hold_some(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """An application whose answers for one path are held."""
+        held = environ["PATH_INFO"] == "/held" and hold(environ, self.now + HELD_S)
+        start_response("200 OK", [("Content-Length", "4")])
+        return [b"held" if held else b"told"]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(http_server, "time", clock)
+    return clock
+
+
+def test_a_held_answer_leaves_in_time_and_takes_no_thread(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "THREADS", 1)
+    with serving(clock.hold_some) as port, connected(port) as first:
+        first.sendall(HELD)
+        assert ask(port, "GET", "/") == 200
+        clock.now += HELD_S - 1.0
+        assert ask(port, "GET", "/") == 200, "the only thread answers somebody else"
+        assert not has_answer(first)
+        clock.now += 1.0
+        assert body(first) == b"held"
+        first.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert body(first) == b"told", "the connection goes on"
+
+
+def body(client: socket.socket) -> bytes:
+    """The four bytes behind the headers of one answer."""
+    answer = b""
+    while not answer.partition(b"\r\n\r\n")[2]:
+        part = client.recv(65_536)
+        assert part, answer
+        answer += part
+    return answer.partition(b"\r\n\r\n")[2]
+
+
+def has_answer(client: socket.socket) -> bool:
+    client.setblocking(False)
+    try:
+        return client.recv(1) != b""
+    except BlockingIOError:
+        return False
+    finally:
+        client.settimeout(PATIENCE_S)
+
+
+def test_requests_that_came_along_with_a_held_one_are_not_made(clock: Clock) -> None:
+    with serving(clock.hold_some) as port, connected(port) as client:
+        client.sendall(HELD * 50)
+        assert ask(port, "GET", "/") == 200
+        clock.now += HELD_S
+        assert everything(client).count(b"HTTP/1.1 200") == 1
+
+
+def test_so_many_answers_are_held_and_others_leave_at_once(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "HELD_MAX", 0)
+    with serving(clock.hold_some) as port, connected(port) as client:
+        client.sendall(HELD)
+        assert body(client) == b"told"
 
 
 @pytest.mark.parametrize(
