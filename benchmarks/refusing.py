@@ -8,8 +8,8 @@ neighbour is seen without the service's own part.
 
 import asyncio
 
-HELD_S = 1.0
-"""As long as the web application holds a refusal at most."""
+DELAY_S = 1.0
+"""As long as the web application delays a refusal at most."""
 _ANSWER = (
     b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Type: application/problem+json\r\n"
     b"Content-Length: 2\r\n\r\n{}"
@@ -26,7 +26,7 @@ class _Refusing(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """One call of `benchmarks.hostile` comes at once, and the next after the answer."""
-        asyncio.get_running_loop().call_later(HELD_S, self._refuse)
+        asyncio.get_running_loop().call_later(DELAY_S, self._refuse)
 
     def _refuse(self) -> None:
         if self._transport is not None and not self._transport.is_closing():

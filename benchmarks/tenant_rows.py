@@ -16,7 +16,7 @@ from typing import Any
 PREFIX = "many-"
 _POLL_S = 0.1
 _WITHIN_S = 200.0
-_TOLD_EVERY_S = 10.0
+_SAID_EVERY_S = 10.0
 
 
 def main() -> None:
@@ -32,14 +32,14 @@ def main() -> None:
     print(json.dumps(_run(arguments)), file=sys.stdout)
 
 
-class _Told:
+class _Progress:
     """Says now and then how far it is."""
 
     def __init__(self) -> None:
         self._at = time.monotonic()
 
-    def tell(self, what: str) -> None:
-        if time.monotonic() - self._at >= _TOLD_EVERY_S:
+    def say(self, what: str) -> None:
+        if time.monotonic() - self._at >= _SAID_EVERY_S:
             self._at = time.monotonic()
             print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
@@ -60,12 +60,12 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
 
     actor = system("benchmark")
     began = time.monotonic()
-    told = _Told()
+    progress = _Progress()
     with transaction.atomic():
         for number in range(arguments.tenants):
             tenant = create_tenant(actor, name=f"{PREFIX}{number:05d}")
             create_key(actor, tenant, name="app")
-            told.tell(f"{number + 1} of {arguments.tenants} tenants are written")
+            progress.say(f"{number + 1} of {arguments.tenants} tenants are written")
         if arguments.topics:
             asked = [
                 TopicAsked(name=f"topic-{number}", partitions=arguments.partitions, settings={})
@@ -73,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
             ]
             tenants = Tenant.objects.filter(name__startswith=PREFIX).order_by("pk")
             for number, tenant in enumerate(tenants):
-                told.tell(f"the topics of {number} tenants are written")
+                progress.say(f"the topics of {number} tenants are written")
                 for made in create_topics(actor, tenant, asked):
                     if isinstance(made, PenstockError):
                         raise made
@@ -82,7 +82,7 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     while left := Delivery.objects.filter(delivered_at=None).count():
         if time.monotonic() > began + _WITHIN_S:
             raise TimeoutError(f"{left} deliveries are left after {_WITHIN_S:g} s")
-        told.tell(f"{left} deliveries are left")
+        progress.say(f"{left} deliveries are left")
         time.sleep(_POLL_S)
     delivered_s = time.monotonic() - began
     began = time.monotonic()

@@ -3,7 +3,7 @@
 waitress reads requests and sends answers on one thread for all connections, so only whole requests take a thread of the
 pool. Its only own limit is a time without traffic. Here a client that sends or reads too slowly loses its connection,
 an address can open a bounded number of connections, and a request that two readers could split differently is refused.
-An answer may be held: it waits on its connection, and takes no thread.
+An answer may be delayed: it waits on its connection, and takes no thread.
 """
 
 import logging
@@ -22,7 +22,7 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher, WSGITask
 
 from control_plane.api.client_address import is_trusted
-from control_plane.api.held_answers import HOLD
+from control_plane.api.delayed_answers import DELAY
 from control_plane.config import Network
 
 THREADS = 32
@@ -39,8 +39,8 @@ RECEIVED_S = 60.0
 """For the whole request with its body, from the first byte on."""
 WHOLE_S = 120.0
 """For request and answer together: no request of this service takes nearly as long."""
-HELD_MAX = 256
-"""Answers that are held at once, about: a quarter of the connections. Others leave as soon as they are made."""
+DELAYED_MAX = 256
+"""Answers that are delayed at once, about: a quarter of the connections. Others leave as soon as they are made."""
 HEADERS_BYTES_MAX = 32 * 1024
 BODY_BYTES_MAX = 3 * 1024 * 1024
 """More than pages (2.5 MiB) and REST operations (1 MiB) take: their own refusals explain more."""
@@ -83,16 +83,16 @@ def refuse_ambiguous(head: bytes) -> None:
 
 
 class Task(WSGITask):
-    """One request at work. Its application may ask for the answer to be held."""
+    """One request at work. Its application may ask for the answer to be delayed."""
 
     def get_environment(self) -> dict[str, Any]:
         environ: dict[str, Any] = super().get_environment()
-        environ[HOLD] = self._hold
+        environ[DELAY] = self._delay
         return environ
 
-    def _hold(self, until: float) -> bool:
+    def _delay(self, until: float) -> bool:
         channel = cast(Channel, self.channel)
-        if not channel.hold(until):
+        if not channel.delay(until):
             return False
         # Requests that came along with this one would be made meanwhile.
         self.close_on_finish = len(channel.requests) > 1
@@ -104,7 +104,7 @@ class Channel(HTTPChannel):
 
     parser_class = Request
     task_class = Task
-    held_until = 0.0
+    delayed_until = 0.0
     """By the monotonic clock: nothing is sent before, nor read while an answer waits."""
     _answered: Request | None = None
 
@@ -113,18 +113,20 @@ class Channel(HTTPChannel):
         self._answered = cast(Request, self.requests[0])
         super().service()
 
-    def hold(self, until: float) -> bool:
-        """Send nothing before then. False: the server holds enough. In a thread of the pool."""
-        if cast(Listener, self.server).held >= HELD_MAX:
+    def delay(self, until: float) -> bool:
+        """Send nothing before then. False: enough are delayed. In a thread of the pool."""
+        if cast(Listener, self.server).delayed >= DELAYED_MAX:
             return False
-        self.held_until = until
+        self.delayed_until = until
         return True
 
     def writable(self) -> bool:
-        return time.monotonic() >= self.held_until and bool(super().writable())
+        return time.monotonic() >= self.delayed_until and bool(super().writable())
 
     def _flush_some(self, do_close: bool = True) -> bool:
-        return time.monotonic() >= self.held_until and bool(cast(Any, super())._flush_some(do_close=do_close))
+        return time.monotonic() >= self.delayed_until and bool(
+            cast(Any, super())._flush_some(do_close=do_close)
+        )
 
     @property
     def idle(self) -> bool:
@@ -147,8 +149,8 @@ class Listener(TcpWSGIServer):
 
     channel_class = Channel
     trusted_proxies: Sequence[Network] = ()
-    held = 0
-    """Answers of all listeners that were held when the loop turned last."""
+    delayed = 0
+    """Answers of all listeners that were delayed when the loop turned last."""
 
     def accept(self) -> tuple[socket.socket, Any] | None:
         """A new connection; None if there is none, or its address has enough."""
@@ -254,11 +256,11 @@ class Server:
 
     def _turn(self) -> None:
         now = time.monotonic()
-        held = [channel.held_until - now for channel in self._channels() if channel.held_until > now]
+        left = [channel.delayed_until - now for channel in self._channels() if channel.delayed_until > now]
         for listener in self._listeners:
-            listener.held = len(held)
+            listener.delayed = len(left)
         # Whole milliseconds are waited for, so that it wakes up once for each.
-        pause_s = min([_LOOK_S, *(left_s + 0.001 for left_s in held)])
+        pause_s = min([_LOOK_S, *(left_s + 0.001 for left_s in left)])
         wasyncore.loop(timeout=pause_s, use_poll=True, map=self._map, count=1)
         now = time.monotonic()
         for channel in self._channels():

@@ -23,7 +23,7 @@ from django.urls import Resolver404, ResolverMatch, resolve
 from rest_framework.views import APIView
 
 from control_plane.api import addresses, metrics
-from control_plane.api.held_answers import hold
+from control_plane.api.delayed_answers import delay
 from control_plane.api.middleware import HEADER, request_id_of
 from control_plane.rest.throttles import CallerThrottle
 from control_plane.rest.views import REFUSED_BY_RATE, CallerView, RefusedByRate, TenantView
@@ -69,7 +69,7 @@ class EarlyRefusals:
             metrics.count(environ["REQUEST_METHOD"], match.route, 429, self._clock() - began)
             metrics.count_limit(answer.refused.tenant, answer.refused.limit)
             if answer.times > AT_ONCE:
-                hold(environ, answer.until)
+                delay(environ, answer.until)
             start_response(_STATUS, [*answer.headers, (HEADER, request_id_of(environ))])
             return [answer.body]
         headers: list[tuple[str, str]] = []

@@ -14,7 +14,7 @@ from django.test import RequestFactory
 
 from control_plane.access import actions as access
 from control_plane.api import metrics
-from control_plane.api.held_answers import HOLD
+from control_plane.api.delayed_answers import DELAY
 from control_plane.rate_counters import counters
 from control_plane.rest import early_refusals
 from control_plane.rest.early_refusals import AT_ONCE, KEPT_S_MAX, EarlyRefusals
@@ -35,7 +35,7 @@ class Seen:
     body: dict[str, Any]
     early: bool
     """Whether Django was not asked."""
-    held_until: float | None
+    delayed_until: float | None
 
 
 @dataclass
@@ -63,8 +63,8 @@ class Entry:
             headers["Authorization"] = f"Bearer {token}"
         started: list[Any] = []
         environ = RequestFactory().generic(method, path, headers=headers).environ
-        held: list[float] = []
-        environ[HOLD] = held.append
+        delays: list[float] = []
+        environ[DELAY] = delays.append
         before = self.asked
         response = self.application(environ, lambda *given: started.append(given))
         body = b"".join(response)
@@ -74,7 +74,7 @@ class Entry:
             headers=dict(given),
             body=json.loads(body) if body[:1] == b"{" else {},
             early=self.asked == before,
-            held_until=held[0] if held else None,
+            delayed_until=delays[0] if delays else None,
         )
 
     def refused(self, token: str, path: str = "/v1/topics", **headers: str) -> Seen:
@@ -249,11 +249,11 @@ def test_who_goes_on_asking_hears_it_when_the_count_has_ended(entry: Entry, slow
     for _ in range(2):
         first = entry.refused(owner)
         ends = entry.now + KEPT_S_MAX
-        assert first.held_until is None
+        assert first.delayed_until is None
         entry.now += KEPT_S_MAX / 2
         seen = [entry.call(owner) for _ in range(AT_ONCE + 2)]
         assert all(one.early for one in seen)
-        assert [one.held_until for one in seen] == [None] * AT_ONCE + [ends] * 2
+        assert [one.delayed_until for one in seen] == [None] * AT_ONCE + [ends] * 2
         entry.now = ends
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from control_plane import http_server
-from control_plane.api.held_answers import hold
+from control_plane.api.delayed_answers import delay
 from control_plane.config import Network
 from control_plane.http_server import BODY_BYTES_MAX, CONNECTIONS_OF_ADDRESS_MAX, Server, counted_address
 from tests.control_plane.api.web_process import Web, running_web
@@ -278,10 +278,10 @@ def test_a_trusted_proxy_may_have_more_connections() -> None:
                 client.close()
 
 
-# -- answers that are held, on a clock that the test sets -----------------------------------------------------------
+# -- delayed answers, on a clock that the test sets -----------------------------------------------------------
 
-HELD = b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n"
-HELD_S = 60.0
+LATE = b"GET /late HTTP/1.1\r\nHost: a\r\n\r\n"
+DELAY_S = 60.0
 
 
 @dataclass
@@ -291,11 +291,11 @@ class Clock:
     def monotonic(self) -> float:
         return self.now
 
-    def hold_some(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """An application whose answers for one path are held."""
-        held = environ["PATH_INFO"] == "/held" and hold(environ, self.now + HELD_S)
+    def delay_some(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """An application whose answers for one path are delayed."""
+        late = environ["PATH_INFO"] == "/late" and delay(environ, self.now + DELAY_S)
         start_response("200 OK", [("Content-Length", "4")])
-        return [b"held" if held else b"told"]
+        return [b"late" if late else b"told"]
 
 
 @pytest.fixture
@@ -305,18 +305,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_a_held_answer_leaves_in_time_and_takes_no_thread(
+def test_a_delayed_answer_leaves_in_time_and_takes_no_thread(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_server, "THREADS", 1)
-    with serving(clock.hold_some) as port, connected(port) as first:
-        first.sendall(HELD)
+    with serving(clock.delay_some) as port, connected(port) as first:
+        first.sendall(LATE)
         assert ask(port, "GET", "/") == 200
-        clock.now += HELD_S - 1.0
+        clock.now += DELAY_S - 1.0
         assert ask(port, "GET", "/") == 200, "the only thread answers somebody else"
         assert not has_answer(first)
         clock.now += 1.0
-        assert body(first) == b"held"
+        assert body(first) == b"late"
         first.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert body(first) == b"told", "the connection goes on"
 
@@ -341,20 +341,20 @@ def has_answer(client: socket.socket) -> bool:
         client.settimeout(PATIENCE_S)
 
 
-def test_requests_that_came_along_with_a_held_one_are_not_made(clock: Clock) -> None:
-    with serving(clock.hold_some) as port, connected(port) as client:
-        client.sendall(HELD * 50)
+def test_requests_that_came_along_with_a_delayed_one_are_not_made(clock: Clock) -> None:
+    with serving(clock.delay_some) as port, connected(port) as client:
+        client.sendall(LATE * 50)
         assert ask(port, "GET", "/") == 200
-        clock.now += HELD_S
+        clock.now += DELAY_S
         assert everything(client).count(b"HTTP/1.1 200") == 1
 
 
-def test_so_many_answers_are_held_and_others_leave_at_once(
+def test_so_many_answers_are_delayed_and_others_leave_at_once(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "HELD_MAX", 0)
-    with serving(clock.hold_some) as port, connected(port) as client:
-        client.sendall(HELD)
+    monkeypatch.setattr(http_server, "DELAYED_MAX", 0)
+    with serving(clock.delay_some) as port, connected(port) as client:
+        client.sendall(LATE)
         assert body(client) == b"told"
 
 

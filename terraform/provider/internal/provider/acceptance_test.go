@@ -369,6 +369,8 @@ resource "penstock_account_limits" "each" { %s }
 		} `json:"effective"`
 	}
 	tested(t,
+		resource.TestStep{Config: limits("", "requests_per_s = 500"), ExpectError: regexp.MustCompile(`(?i)at least one`)},
+		resource.TestStep{Config: limits("requests_per_s = 1", ""), ExpectError: regexp.MustCompile(`(?i)at least one`)},
 		resource.TestStep{
 			Config: first,
 			Check: resource.ComposeTestCheckFunc(
@@ -405,8 +407,6 @@ resource "penstock_account_limits" "each" { %s }
 			PreConfig: func() { elsewhere(t, http.MethodDelete, path, nil, nil) },
 			Config:    limits("produce_bytes_per_s = 0", "requests_per_s = 500"), ConfigPlanChecks: action(it, plancheck.ResourceActionCreate),
 		},
-		resource.TestStep{Config: limits("", "requests_per_s = 500"), ExpectError: regexp.MustCompile(`(?i)at least one`)},
-		resource.TestStep{Config: limits("requests_per_s = 1", ""), ExpectError: regexp.MustCompile(`(?i)at least one`)},
 	)
 }
 

@@ -6,11 +6,11 @@ The HTTP server puts a callable into the environment of each request; another se
 from collections.abc import Mapping
 from typing import Any
 
-HOLD = "penstock.hold_answer"
-"""Takes a time of the monotonic clock, before the answer begins. The server may refuse it where many are held."""
+DELAY = "penstock.delay_answer"
+"""Takes a time of the monotonic clock, before the answer begins. The server may refuse it where many are delayed."""
 
 
-def hold(environ: Mapping[str, Any], until: float) -> bool:
+def delay(environ: Mapping[str, Any], until: float) -> bool:
     """Keep the answer to this request until then. False: it leaves as soon as it is made."""
-    asked = environ.get(HOLD)
+    asked = environ.get(DELAY)
     return asked is not None and bool(asked(until))
