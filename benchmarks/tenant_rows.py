@@ -15,7 +15,7 @@ from typing import Any
 
 PREFIX = "many-"
 _POLL_S = 0.1
-_WITHIN_S = 200.0
+_WITHIN_S = 600.0
 _SAID_EVERY_S = 10.0
 
 

@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -471,6 +472,51 @@ func TestAccBudget(t *testing.T) {
 			},
 			Config: budget(plain), ConfigPlanChecks: action(it, plancheck.ResourceActionCreate),
 		},
+	)
+}
+
+// Plans and price books are published by operators, and stay.
+func TestAccPlansAndPricesArePublished(t *testing.T) {
+	operator := fmt.Sprintf("%s\nprovider \"penstock\" { token = %q }\n", head, os.Getenv("PENSTOCK_OPERATOR_TOKEN"))
+	plan := func(limits string) string {
+		return operator + fmt.Sprintf("resource \"penstock_plan\" \"it\" {\n  name = \"tf-plan\"\n  limits = { %s }\n}\n", limits)
+	}
+	const it = "penstock_plan.it"
+	tested(t,
+		resource.TestStep{Config: plan("no_such_limit = 1"), ExpectError: regexp.MustCompile(`no_such_limit`)},
+		resource.TestStep{
+			Config: plan("topics_max = 5, groups_max = 0"),
+			Check:  resource.ComposeTestCheckFunc(resource.TestCheckResourceAttr(it, "version", "1"), resource.TestCheckResourceAttr(it, "limits.%", "2")),
+		},
+		resource.TestStep{ResourceName: it, ImportState: true, ImportStateVerify: true, ImportStateVerifyIgnore: []string{"limits.%", "limits.groups_max"}},
+		resource.TestStep{
+			Config: plan("topics_max = 6"), ConfigPlanChecks: action(it, plancheck.ResourceActionUpdate),
+			Check: resource.TestCheckResourceAttr(it, "version", "2"),
+		},
+	)
+	var books struct {
+		Items []struct {
+			Document map[string]any `json:"document"`
+		} `json:"items"`
+	}
+	elsewhere(t, http.MethodGet, "/price-books", nil, &books)
+	document := books.Items[0].Document
+	document["version"] = 1000
+	text, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	book := func(from string) string {
+		return operator + fmt.Sprintf("resource \"penstock_price_book\" \"it\" {\n  document = %q\n  effective_from = %q\n}\n", text, from)
+	}
+	tested(t,
+		resource.TestStep{Config: book("2001-01-01T00:00:00Z"), ExpectError: regexp.MustCompile(`(?s)effective_from = "2001.*in the past`)},
+		resource.TestStep{Config: book("2090-01-01T00:00:00Z"), Check: resource.TestCheckResourceAttrSet("penstock_price_book.it", "sha256")},
+		resource.TestStep{
+			ResourceName: "penstock_price_book.it", ImportState: true, ImportStateVerify: true, ImportStateVerifyIgnore: []string{"document"},
+		},
+		// The same document does not begin to hold at another time.
+		resource.TestStep{Config: book("2091-01-01T00:00:00Z"), ExpectError: regexp.MustCompile(`holds from 2090-01-01`)},
 	)
 }
 

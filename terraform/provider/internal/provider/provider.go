@@ -106,7 +106,7 @@ func (p *penstock) Configure(ctx context.Context, req provider.ConfigureRequest,
 func (p *penstock) Resources(context.Context) []func() resource.Resource {
 	return []func() resource.Resource{
 		newTopic, newServiceAccount, newPrincipalGroup, newACL, newAPIKey, newInvitation, newTenant, newQuota, newPlanAssignment,
-		newAccountLimits, newBudget, newWebhook,
+		newAccountLimits, newBudget, newPlan, newPriceBook, newWebhook,
 	}
 }
 
