@@ -33,6 +33,7 @@ from benchmarks.placement import BENCHMARK as PLACEMENT
 from benchmarks.planned_moves import planned_moves
 from benchmarks.quotas import BENCHMARK as QUOTAS
 from benchmarks.recovery import BENCHMARK as RECOVERY
+from benchmarks.rest_flood import BENCHMARK as REST_FLOOD
 from benchmarks.ten_thousand_topics import BENCHMARK as TEN_THOUSAND_TOPICS
 from benchmarks.throughput import floor_ratios, full_batches, small_batches
 from benchmarks.topic_creation import BENCHMARK as TOPIC_CREATION
@@ -83,6 +84,7 @@ BENCHMARKS = (
     LINKS,
     CURVES,
     NOISY_NEIGHBOUR,
+    REST_FLOOD,
     QUOTAS,
     BUDGETS,
     KEY_CHANGES,

@@ -5,6 +5,7 @@ the median of the ratios of these pairs. The service's work is judged, not that 
 stand in a session of the lowest priority, and a process for each processor that only spins stands in another, in peace
 as beside the load. So processors are never idle and never cold, and what clients use is taken from the spinning. The
 neighbour's own clients are the same in both. `spinning` is one more such process and no call: the measure's own noise.
+`rest_floor` are the clients of `rest` before a server that only refuses: what no service could do better.
 
 `KINDS=rest,storm` in the environment measures only these.
 """
@@ -57,6 +58,10 @@ TOPIC = "victim"
 _WARM_UP_S = 2.0
 _END_S = 60.0
 _DELIVERED_S = 120.0
+FLOOR = "rest_floor"
+FLOODED = "rest"
+"""The load whose clients it has."""
+KINDS = (*LOADS, FLOOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,8 @@ class House:
     api_key: str
     hostile_key: str
     hostile_topics: list[str]
+    refusing_url: str
+    """Of the server that refuses every call."""
 
     def make_topic(self, name: str, partitions: int) -> None:
         """A topic of the victim's, known to every broker on return."""
@@ -79,10 +86,10 @@ class House:
 def chosen_kinds() -> list[str]:
     """All, or those that `KINDS` in the environment names."""
     wanted = [kind for kind in os.environ.get("KINDS", "").split(",") if kind]
-    unknown = [kind for kind in wanted if kind not in LOADS]
+    unknown = [kind for kind in wanted if kind not in KINDS]
     if unknown:
-        raise ValueError(f"KINDS: {', '.join(unknown)}: not one of {', '.join(LOADS)}")
-    return wanted or list(LOADS)
+        raise ValueError(f"KINDS: {', '.join(unknown)}: not one of {', '.join(KINDS)}")
+    return wanted or list(KINDS)
 
 
 def noisy_neighbour(folder: Path) -> list[Measured]:
@@ -111,11 +118,17 @@ def noisy_neighbour(folder: Path) -> list[Measured]:
                 f"{kind}_peace_ms": median([one.peace.p99_ms for one in rounds]),
             }
             print(_line(kind, rounds, slower[kind], kept[kind]), file=sys.stderr, flush=True)
+    judged = [kind for kind in kinds if kind != FLOOR] or kinds
     return [
-        Measured(name="noisy_neighbour", value=max(slower.values()), unit="x of p99 in peace", beside=beside),
+        Measured(
+            name="noisy_neighbour",
+            value=max(slower[kind] for kind in judged),
+            unit="x of p99 in peace",
+            beside=beside,
+        ),
         Measured(
             name="noisy_neighbour_throughput",
-            value=min(kept.values()),
+            value=min(kept[kind] for kind in judged),
             unit="x of bytes a second in peace",
             beside={f"{kind}_ratio": ratio for kind, ratio in kept.items()},
         ),
@@ -146,7 +159,12 @@ def _service(folder: Path) -> Iterator[House]:
     os.environ["PENSTOCK_PROFILE_FILE"] = str(folder / "profiles.toml")
     directory = DataDirectory(folder / "service")
     service = DevService(directory)
+    refusing = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.refusing"], stdout=subprocess.PIPE, start_new_session=True
+    )
     try:
+        assert refusing.stdout is not None
+        port = int(refusing.stdout.readline())
         up = service.up(BROKERS, lambda done, steps, note: None)
         service_processes.stop(service.service, [RUNNER], _END_S)
         operator = service.service.operator_token_file.read_text(encoding="ascii").strip()
@@ -158,8 +176,11 @@ def _service(folder: Path) -> Iterator[House]:
             api_key=str(read_api_key(directory)),
             hostile_key=key,
             hostile_topics=topics,
+            refusing_url=f"http://127.0.0.1:{port}",
         )
     finally:
+        refusing.kill()
+        refusing.communicate()
         service.down()
 
 
@@ -216,10 +237,11 @@ def _spinning(house: House) -> Iterator[None]:
 
 
 def _hostile(house: House, kind: str) -> subprocess.Popen[bytes]:
+    load, api_url = (FLOODED, house.refusing_url) if kind == FLOOR else (kind, house.api_url)
     return subprocess.Popen(
         [
-            *(sys.executable, "-m", "benchmarks.hostile", kind),
-            *("--bootstrap", ",".join(house.bootstrap), "--api-url", house.api_url),
+            *(sys.executable, "-m", "benchmarks.hostile", load),
+            *("--bootstrap", ",".join(house.bootstrap), "--api-url", api_url),
             *("--api-key", house.hostile_key, "--topics", ",".join(house.hostile_topics)),
         ],
         stdout=subprocess.PIPE,
@@ -237,17 +259,20 @@ def _times(house: House, *, changing: bool) -> Times:
 
 
 def _processor_s() -> dict[str, float]:
-    """Processor time so far of the service's processes and of the hostile clients."""
-    spent = dict.fromkeys(("brokers", "web", "worker", "hostile"), 0.0)
+    """Processor time so far of the service's processes, of the hostile clients, and of what this process is itself: the
+    neighbour's clients.
+    """
+    spent = dict.fromkeys(("brokers", "web", "worker", "hostile", "refusing", "neighbour"), 0.0)
+    own = time.process_time()
     for process in psutil.Process().children(recursive=True):
         try:
             times, arguments = process.cpu_times(), " ".join(process.cmdline())
         except psutil.Error:
             continue  # it has just ended
         who = next((who for who in ("hostile", "web", "worker") if f" {who}" in arguments), "brokers")
-        who = "hostile" if "benchmarks.hostile" in arguments else who
+        who = next((own for own in ("hostile", "refusing") if f"benchmarks.{own}" in arguments), who)
         spent[who] += times.user + times.system
-    return spent
+    return spent | {"neighbour": own}
 
 
 def _hostile_tenant(api_url: str, operator: str, bootstrap: list[str]) -> tuple[str, list[str]]:

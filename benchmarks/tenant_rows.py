@@ -15,7 +15,8 @@ from typing import Any
 
 PREFIX = "many-"
 _POLL_S = 0.1
-_WITHIN_S = 200.0
+_WITHIN_S = 600.0
+_SAID_EVERY_S = 10.0
 
 
 def main() -> None:
@@ -29,6 +30,18 @@ def main() -> None:
 
     django.setup()
     print(json.dumps(_run(arguments)), file=sys.stdout)
+
+
+class _Progress:
+    """Says now and then how far it is."""
+
+    def __init__(self) -> None:
+        self._at = time.monotonic()
+
+    def say(self, what: str) -> None:
+        if time.monotonic() - self._at >= _SAID_EVERY_S:
+            self._at = time.monotonic()
+            print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
 
 def _run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -47,16 +60,20 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
 
     actor = system("benchmark")
     began = time.monotonic()
+    progress = _Progress()
     with transaction.atomic():
         for number in range(arguments.tenants):
             tenant = create_tenant(actor, name=f"{PREFIX}{number:05d}")
             create_key(actor, tenant, name="app")
+            progress.say(f"{number + 1} of {arguments.tenants} tenants are written")
         if arguments.topics:
             asked = [
                 TopicAsked(name=f"topic-{number}", partitions=arguments.partitions, settings={})
                 for number in range(arguments.topics)
             ]
-            for tenant in Tenant.objects.filter(name__startswith=PREFIX).order_by("pk"):
+            tenants = Tenant.objects.filter(name__startswith=PREFIX).order_by("pk")
+            for number, tenant in enumerate(tenants):
+                progress.say(f"the topics of {number} tenants are written")
                 for made in create_topics(actor, tenant, asked):
                     if isinstance(made, PenstockError):
                         raise made
@@ -65,6 +82,7 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     while left := Delivery.objects.filter(delivered_at=None).count():
         if time.monotonic() > began + _WITHIN_S:
             raise TimeoutError(f"{left} deliveries are left after {_WITHIN_S:g} s")
+        progress.say(f"{left} deliveries are left")
         time.sleep(_POLL_S)
     delivered_s = time.monotonic() - began
     began = time.monotonic()

@@ -49,7 +49,7 @@ class WholeService:
         try:
             self.up = self.dev.up(BROKERS, lambda done, steps, note: None, backends=backends)
             time.sleep(_SETTLED_S)
-            for process in self._processes("runner"):
+            for process in self.processes("runner"):
                 process.suspend()
         except BaseException:
             self._end()
@@ -99,7 +99,7 @@ class WholeService:
 
     def rest(self, seconds: float) -> Rest:
         """Watch it for so long without asking for anything."""
-        parts = {name: self._processes(name) for name in ("web", "worker")}
+        parts = {name: self.processes(name) for name in ("web", "worker")}
         for broker in self.up.cluster.spec.brokers:
             found = self.dev.cluster.process_of(broker.id)
             parts[f"broker {broker.id}"] = [] if found is None else [found.process]
@@ -117,7 +117,7 @@ class WholeService:
             },
         )
 
-    def _processes(self, name: str) -> list[psutil.Process]:
+    def processes(self, name: str) -> list[psutil.Process]:
         """A process of the service with what it forked."""
         leader = next(status.pid for status in self.dev.look() if status.process.name == name)
         if leader is None:

@@ -3,6 +3,7 @@
 waitress reads requests and sends answers on one thread for all connections, so only whole requests take a thread of the
 pool. Its only own limit is a time without traffic. Here a client that sends or reads too slowly loses its connection,
 an address can open a bounded number of connections, and a request that two readers could split differently is refused.
+An answer may be delayed: it waits on its connection, and takes no thread.
 """
 
 import logging
@@ -18,9 +19,10 @@ from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
-from waitress.task import ThreadedTaskDispatcher
+from waitress.task import ThreadedTaskDispatcher, WSGITask
 
 from control_plane.api.client_address import is_trusted
+from control_plane.api.delayed_answers import DELAY
 from control_plane.config import Network
 
 THREADS = 32
@@ -37,6 +39,8 @@ RECEIVED_S = 60.0
 """For the whole request with its body, from the first byte on."""
 WHOLE_S = 120.0
 """For request and answer together: no request of this service takes nearly as long."""
+DELAYED_MAX = 256
+"""Answers that are delayed at once, about: a quarter of the connections. Others leave as soon as they are made."""
 HEADERS_BYTES_MAX = 32 * 1024
 BODY_BYTES_MAX = 3 * 1024 * 1024
 """More than pages (2.5 MiB) and REST operations (1 MiB) take: their own refusals explain more."""
@@ -78,16 +82,51 @@ def refuse_ambiguous(head: bytes) -> None:
         raise ParsingError("Transfer-Encoding and Content-Length")
 
 
+class Task(WSGITask):
+    """One request at work. Its application may ask for the answer to be delayed."""
+
+    def get_environment(self) -> dict[str, Any]:
+        environ: dict[str, Any] = super().get_environment()
+        environ[DELAY] = self._delay
+        return environ
+
+    def _delay(self, until: float) -> bool:
+        channel = cast(Channel, self.channel)
+        if not channel.delay(until):
+            return False
+        # Requests that came along with this one would be made meanwhile.
+        self.close_on_finish = len(channel.requests) > 1
+        return True
+
+
 class Channel(HTTPChannel):
     """One connection, with its deadlines. What it does now is in waitress's own fields."""
 
     parser_class = Request
+    task_class = Task
+    delayed_until = 0.0
+    """By the monotonic clock: nothing is sent before, nor read while an answer waits."""
     _answered: Request | None = None
 
     def service(self) -> None:
         """Answer a request, in a thread of the pool."""
         self._answered = cast(Request, self.requests[0])
         super().service()
+
+    def delay(self, until: float) -> bool:
+        """Send nothing before then. False: enough are delayed. In a thread of the pool."""
+        if cast(Listener, self.server).delayed >= DELAYED_MAX:
+            return False
+        self.delayed_until = until
+        return True
+
+    def writable(self) -> bool:
+        return time.monotonic() >= self.delayed_until and bool(super().writable())
+
+    def _flush_some(self, do_close: bool = True) -> bool:
+        return time.monotonic() >= self.delayed_until and bool(
+            cast(Any, super())._flush_some(do_close=do_close)
+        )
 
     @property
     def idle(self) -> bool:
@@ -110,6 +149,8 @@ class Listener(TcpWSGIServer):
 
     channel_class = Channel
     trusted_proxies: Sequence[Network] = ()
+    delayed = 0
+    """Answers of all listeners that were delayed when the loop turned last."""
 
     def accept(self) -> tuple[socket.socket, Any] | None:
         """A new connection; None if there is none, or its address has enough."""
@@ -214,7 +255,13 @@ class Server:
         return unfinished
 
     def _turn(self) -> None:
-        wasyncore.loop(timeout=_LOOK_S, use_poll=True, map=self._map, count=1)
+        now = time.monotonic()
+        left = [channel.delayed_until - now for channel in self._channels() if channel.delayed_until > now]
+        for listener in self._listeners:
+            listener.delayed = len(left)
+        # Whole milliseconds are waited for, so that it wakes up once for each.
+        pause_s = min([_LOOK_S, *(left_s + 0.001 for left_s in left)])
+        wasyncore.loop(timeout=pause_s, use_poll=True, map=self._map, count=1)
         now = time.monotonic()
         for channel in self._channels():
             if channel.is_late(now):

@@ -1,6 +1,7 @@
 """Query parameters of REST: the OpenAPI document names them, and any other is refused instead of ignored."""
 
 import re
+import threading
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
@@ -14,6 +15,7 @@ TENANT_HEADER = "Penstock-Tenant"
 
 _PATH_PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
 _NAME_SHOWN = 50
+_making = threading.Lock()
 
 
 def check(request: Request) -> None:
@@ -33,9 +35,18 @@ def check(request: Request) -> None:
             raise InvalidRequest(f"{_shown(name)}: given {len(given.getlist(name))} times, once allowed")
 
 
-@cache
 def by_operation() -> Mapping[tuple[str, str], tuple[str, ...]]:
-    """(method, path as the document has it) -> names of query parameters, sorted. Made from the document once."""
+    """(method, path as the document has it) -> names of query parameters, sorted. Made from the document once.
+
+    The first requests of a process wait for each other: what makes documents loads its extensions meanwhile, and breaks
+    where two threads do so.
+    """
+    with _making:
+        return _by_operation()
+
+
+@cache
+def _by_operation() -> Mapping[tuple[str, str], tuple[str, ...]]:
     from drf_spectacular.generators import SchemaGenerator
 
     document = SchemaGenerator().get_schema(public=True)  # type: ignore[no-untyped-call]

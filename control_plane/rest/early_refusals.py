@@ -3,6 +3,9 @@
 Who is over a rate often asks again at once, and each refusal would cost the way through middleware, database and view.
 So the answer is remembered by process, for the credential and, where the rate is the tenant's, for the tenant that the
 request names. Nothing is let in by it: a credential that ended meanwhile hears of it when the count has ended.
+
+Even so each call costs its way through the HTTP server. Who goes on asking therefore gets the answer only when the
+count has ended: a client that waits for its answers then asks once a count on each connection, however quick it is.
 """
 
 import hashlib
@@ -20,6 +23,7 @@ from django.urls import Resolver404, ResolverMatch, resolve
 from rest_framework.views import APIView
 
 from control_plane.api import addresses, metrics
+from control_plane.api.delayed_answers import delay
 from control_plane.api.middleware import HEADER, request_id_of
 from control_plane.rest.throttles import CallerThrottle
 from control_plane.rest.views import REFUSED_BY_RATE, CallerView, RefusedByRate, TenantView
@@ -28,6 +32,8 @@ KEPT_S_MAX = 1.0
 """Until the whole way is gone again, however long the count lasts: a limit that was raised counts from then on."""
 REMEMBERED_MAX = 10_000
 """Answers, of about 1 KiB each; beyond it the oldest are removed, and those callers refused the long way."""
+AT_ONCE = 10
+"""Answers of a count that leave at once: calls that were under way when the rate was reached are not slowed down."""
 _STATUS = "429 Too Many Requests"
 _log = logging.getLogger("control_plane.requests")
 
@@ -62,6 +68,8 @@ class EarlyRefusals:
             answer, match = again
             metrics.count(environ["REQUEST_METHOD"], match.route, 429, self._clock() - began)
             metrics.count_limit(answer.refused.tenant, answer.refused.limit)
+            if answer.times > AT_ONCE:
+                delay(environ, answer.until)
             start_response(_STATUS, [*answer.headers, (HEADER, request_id_of(environ))])
             return [answer.body]
         headers: list[tuple[str, str]] = []

@@ -2,7 +2,6 @@
 
 from django.urls import path
 from drf_spectacular.renderers import OpenApiJsonRenderer
-from drf_spectacular.views import SpectacularAPIView
 
 from control_plane.rest import (
     access,
@@ -17,6 +16,7 @@ from control_plane.rest import (
     budgets,
     cluster,
     coupons,
+    document,
     forecasts,
     history,
     hot_keys,
@@ -208,7 +208,7 @@ urlpatterns = [
     path("billing/data-sets", billing.DataSetsView.as_view()),
     path(
         "openapi.json",
-        SpectacularAPIView.as_view(
+        document.DocumentView.as_view(
             authentication_classes=[], throttle_classes=[], renderer_classes=[OpenApiJsonRenderer]
         ),
     ),

@@ -14,9 +14,10 @@ from django.test import RequestFactory
 
 from control_plane.access import actions as access
 from control_plane.api import metrics
+from control_plane.api.delayed_answers import DELAY
 from control_plane.rate_counters import counters
 from control_plane.rest import early_refusals
-from control_plane.rest.early_refusals import KEPT_S_MAX, EarlyRefusals
+from control_plane.rest.early_refusals import AT_ONCE, KEPT_S_MAX, EarlyRefusals
 from control_plane.rest.tenant_rates import tenant_rates
 from control_plane.rest.throttles import CallerThrottle
 from quotas import actions
@@ -34,6 +35,7 @@ class Seen:
     body: dict[str, Any]
     early: bool
     """Whether Django was not asked."""
+    delayed_until: float | None
 
 
 @dataclass
@@ -61,6 +63,8 @@ class Entry:
             headers["Authorization"] = f"Bearer {token}"
         started: list[Any] = []
         environ = RequestFactory().generic(method, path, headers=headers).environ
+        delays: list[float] = []
+        environ[DELAY] = delays.append
         before = self.asked
         response = self.application(environ, lambda *given: started.append(given))
         body = b"".join(response)
@@ -70,6 +74,7 @@ class Entry:
             headers=dict(given),
             body=json.loads(body) if body[:1] == b"{" else {},
             early=self.asked == before,
+            delayed_until=delays[0] if delays else None,
         )
 
     def refused(self, token: str, path: str = "/v1/topics", **headers: str) -> Seen:
@@ -237,6 +242,19 @@ def test_early_refusals_are_counted_by_tenant_and_logged_together(
         entry.refused(owner)
     (line,) = [record for record in caplog.records if record.msg == "requests refused early"]
     assert (line.tenant, line.limit, line.requests) == (*labels.values(), 5)  # type: ignore[attr-defined]
+
+
+def test_who_goes_on_asking_hears_it_when_the_count_has_ended(entry: Entry, slow_caller: None) -> None:
+    owner = make_house("acme").credentials[Standing.OWNER]
+    for _ in range(2):
+        first = entry.refused(owner)
+        ends = entry.now + KEPT_S_MAX
+        assert first.delayed_until is None
+        entry.now += KEPT_S_MAX / 2
+        seen = [entry.call(owner) for _ in range(AT_ONCE + 2)]
+        assert all(one.early for one in seen)
+        assert [one.delayed_until for one in seen] == [None] * AT_ONCE + [ends] * 2
+        entry.now = ends
 
 
 def test_what_is_remembered_is_bounded(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:

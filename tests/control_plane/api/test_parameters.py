@@ -1,7 +1,11 @@
 """A query parameter that an operation does not have, or that is given twice, is refused and named."""
 
-import pytest
+import threading
 
+import pytest
+from drf_spectacular import generators
+
+from control_plane.api import parameters
 from control_plane.api.parameters import by_operation
 from control_plane.rate_counters import counters
 from tenants.roles import Standing
@@ -52,3 +56,28 @@ def test_every_documented_parameter_is_taken() -> None:
             assert "no such parameter" not in str(answer.body), (path, name)
             tried += 1
     assert tried > 10
+
+
+def test_requests_that_come_together_make_the_document_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    both = threading.Event()
+
+    class Generator:
+        def get_schema(self, public: bool) -> dict[str, dict[str, object]]:
+            made.append("once")
+            if len(made) > 1:
+                both.set()
+            both.wait(0.2)
+            return {"paths": {}}
+
+    monkeypatch.setattr(generators, "SchemaGenerator", Generator)
+    parameters._by_operation.cache_clear()
+    try:
+        threads = [threading.Thread(target=by_operation) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        parameters._by_operation.cache_clear()
+    assert made == ["once"]

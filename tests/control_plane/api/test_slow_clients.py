@@ -6,13 +6,17 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from waitress.adjustments import Adjustments
 
 from control_plane import http_server
+from control_plane.api.delayed_answers import delay
 from control_plane.config import Network
 from control_plane.http_server import BODY_BYTES_MAX, CONNECTIONS_OF_ADDRESS_MAX, Server, counted_address
 from tests.control_plane.api.web_process import Web, running_web
@@ -274,6 +278,101 @@ def test_a_trusted_proxy_may_have_more_connections() -> None:
         finally:
             for client in held:
                 client.close()
+
+
+# -- delayed answers, on a clock that the test sets -----------------------------------------------------------
+
+LATE = b"GET /late HTTP/1.1\r\nHost: a\r\n\r\n"
+DELAY_S = 60.0
+
+
+@dataclass
+class Clock:
+    now: float = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def delay_some(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """An application whose answers for one path are delayed."""
+        late = environ["PATH_INFO"] == "/late" and delay(environ, self.now + DELAY_S)
+        start_response("200 OK", [("Content-Length", "4")])
+        return [b"late" if late else b"told"]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    clock = Clock()
+    monkeypatch.setattr(http_server, "time", clock)
+    yield clock
+    clock.now += 1e6  # a server that a failed test left behind ends
+
+
+def test_a_delayed_answer_leaves_in_time_and_takes_no_thread(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "THREADS", 1)
+    with serving(clock.delay_some) as port, connected(port) as first:
+        first.sendall(LATE)
+        assert ask(port, "GET", "/") == 200
+        clock.now += DELAY_S - 1.0
+        assert ask(port, "GET", "/") == 200, "the only thread answers somebody else"
+        assert not has_answer(first)
+        clock.now += 1.0
+        assert body(first) == b"late"
+        first.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert body(first) == b"told", "the connection goes on"
+
+
+def test_the_loop_does_not_look_at_a_connection_whose_answer_is_delayed(clock: Clock) -> None:
+    server = SimpleNamespace(active_channels={}, delayed=0)
+    one, other = socket.socketpair()
+    with other:
+        channel = http_server.Channel(server, one, ("127.0.0.1", 1), Adjustments(), map={})  # type: ignore[arg-type]
+        channel.total_outbufs_len = 5
+        assert channel.writable()
+        assert channel.delay(clock.now + DELAY_S)
+        assert not channel.writable() and not channel.readable()
+        clock.now += DELAY_S
+        assert channel.writable()
+        channel.handle_close()
+
+
+def body(client: socket.socket) -> bytes:
+    """The four bytes behind the headers of one answer."""
+    answer = b""
+    while not answer.partition(b"\r\n\r\n")[2]:
+        part = client.recv(65_536)
+        assert part, answer
+        answer += part
+    return answer.partition(b"\r\n\r\n")[2]
+
+
+def has_answer(client: socket.socket) -> bool:
+    client.setblocking(False)
+    try:
+        return client.recv(1) != b""
+    except BlockingIOError:
+        return False
+    finally:
+        client.settimeout(PATIENCE_S)
+
+
+def test_requests_that_came_along_with_a_delayed_one_are_not_made(clock: Clock) -> None:
+    with serving(clock.delay_some) as port, connected(port) as client:
+        client.sendall(LATE * 50)
+        assert ask(port, "GET", "/") == 200
+        clock.now += DELAY_S
+        assert everything(client).count(b"HTTP/1.1 200") == 1
+
+
+def test_so_many_answers_are_delayed_and_others_leave_at_once(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "DELAYED_MAX", 0)
+    with serving(clock.delay_some) as port, connected(port) as client:
+        client.sendall(LATE)
+        assert body(client) == b"told"
 
 
 @pytest.mark.parametrize(

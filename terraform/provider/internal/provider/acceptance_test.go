@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -344,6 +345,178 @@ data "penstock_plans" "all" {}
 			Config:      limits("committed", "no_such_limit = 1"),
 			ExpectError: regexp.MustCompile(`no_such_limit`),
 		},
+	)
+}
+
+func TestAccLimitsOfServiceAccounts(t *testing.T) {
+	limits := func(own, each string) string {
+		return head + fmt.Sprintf(`
+resource "penstock_service_account" "it" { name = "tf-bounded" }
+resource "penstock_account_limits" "it" {
+  service_account = penstock_service_account.it.id
+  %s
+}
+resource "penstock_account_limits" "each" { %s }
+`, own, each)
+	}
+	const it, each = "penstock_account_limits.it", "penstock_account_limits.each"
+	first := limits("produce_bytes_per_s = 1000000\n  requests_per_s = 200", "requests_per_s = 500")
+	var path string
+	var seen struct {
+		Produce   *int64 `json:"produce_bytes_per_s"`
+		Requests  *int64 `json:"requests_per_s"`
+		Effective struct {
+			Requests int64 `json:"requests_per_s"`
+		} `json:"effective"`
+	}
+	tested(t,
+		resource.TestStep{Config: limits("", "requests_per_s = 500"), ExpectError: regexp.MustCompile(`(?i)at least one`)},
+		resource.TestStep{Config: limits("requests_per_s = 1", ""), ExpectError: regexp.MustCompile(`(?i)at least one`)},
+		resource.TestStep{
+			Config: first,
+			Check: resource.ComposeTestCheckFunc(
+				resource.TestCheckResourceAttrPair(it, "id", "penstock_service_account.it", "id"),
+				resource.TestCheckResourceAttr(each, "id", "default"),
+				resource.TestCheckNoResourceAttr(it, "consume_bytes_per_s"),
+				func(state *terraform.State) error {
+					path = "/service-accounts/" + state.RootModule().Resources[it].Primary.ID + "/limits"
+					return nil
+				},
+			),
+		},
+		resource.TestStep{ResourceName: it, ImportState: true, ImportStateVerify: true},
+		resource.TestStep{ResourceName: each, ImportState: true, ImportStateVerify: true},
+		resource.TestStep{
+			PreConfig: func() {
+				elsewhere(t, http.MethodPut, path, map[string]any{"produce_bytes_per_s": 5, "consume_bytes_per_s": 7}, nil)
+			},
+			RefreshState: true, ExpectNonEmptyPlan: true, Check: resource.TestCheckResourceAttr(it, "consume_bytes_per_s", "7"),
+		},
+		resource.TestStep{Config: first, ConfigPlanChecks: action(it, plancheck.ResourceActionUpdate)},
+		// What is named no more is what each has; 0 is a limit, and not the same as none.
+		resource.TestStep{
+			Config: limits("produce_bytes_per_s = 0", "requests_per_s = 500"),
+			Check: func(*terraform.State) error {
+				elsewhere(t, http.MethodGet, path, nil, &seen)
+				if seen.Produce == nil || *seen.Produce != 0 || seen.Requests != nil || seen.Effective.Requests != 500 {
+					return fmt.Errorf("the account has %+v", seen)
+				}
+				return nil
+			},
+		},
+		resource.TestStep{
+			PreConfig: func() { elsewhere(t, http.MethodDelete, path, nil, nil) },
+			Config:    limits("produce_bytes_per_s = 0", "requests_per_s = 500"), ConfigPlanChecks: action(it, plancheck.ResourceActionCreate),
+		},
+	)
+}
+
+func TestAccBudget(t *testing.T) {
+	budget := func(more string) string {
+		return head + fmt.Sprintf(`resource "penstock_budget" "it" {
+  name   = "tf-month"
+  period = "month"
+%s
+}`, more)
+	}
+	const it = "penstock_budget.it"
+	plain := "measure = \"bytes\"\namount = 9000000000\npolicy = \"refuse_produce\""
+	higher := "measure = \"bytes\"\namount = 9000000000000\npolicy = \"slow\"\nslow_bytes_per_s = 1000\nthresholds = [120, 90]"
+	var first string
+	same := func(state *terraform.State) error {
+		if id := state.RootModule().Resources[it].Primary.ID; id != first {
+			return fmt.Errorf("%s is another budget than %s", id, first)
+		}
+		return nil
+	}
+	tested(t,
+		resource.TestStep{
+			Config: budget(plain),
+			Check: resource.ComposeTestCheckFunc(
+				resource.TestCheckResourceAttr(it, "thresholds.#", "3"), resource.TestCheckResourceAttr(it, "slow_bytes_per_s", "0"),
+				func(state *terraform.State) error {
+					first = state.RootModule().Resources[it].Primary.ID
+					return nil
+				}),
+		},
+		resource.TestStep{ResourceName: it, ImportState: true, ImportStateVerify: true},
+		resource.TestStep{
+			Config: budget(higher), ConfigPlanChecks: action(it, plancheck.ResourceActionUpdate),
+			Check: resource.ComposeTestCheckFunc(same, resource.TestCheckTypeSetElemAttr(it, "thresholds.*", "120")),
+		},
+		resource.TestStep{
+			PreConfig: func() { elsewhere(t, http.MethodPatch, "/budgets/"+first, map[string]any{"amount": 1}, nil) },
+			Config:    budget(higher), ConfigPlanChecks: action(it, plancheck.ResourceActionUpdate),
+		},
+		resource.TestStep{
+			Config:      budget(strings.Replace(higher, "\"slow\"", "\"stop\"", 1)),
+			ExpectError: regexp.MustCompile(`(?s)policy = "stop".*answered 400`),
+		},
+		// Another topic is counted from zero.
+		resource.TestStep{
+			Config:           budget(plain + "\ntopic = \"tf-counted\""),
+			ConfigPlanChecks: action(it, plancheck.ResourceActionDestroyBeforeCreate),
+		},
+		resource.TestStep{ResourceName: it, ImportState: true, ImportStateVerify: true},
+		resource.TestStep{
+			PreConfig: func() {
+				var all struct {
+					Items []struct {
+						ID string `json:"id"`
+					} `json:"items"`
+				}
+				elsewhere(t, http.MethodGet, "/budgets", nil, &all)
+				for _, one := range all.Items {
+					elsewhere(t, http.MethodDelete, "/budgets/"+one.ID, nil, nil)
+				}
+			},
+			Config: budget(plain), ConfigPlanChecks: action(it, plancheck.ResourceActionCreate),
+		},
+	)
+}
+
+// Plans and price books are published by operators, and stay.
+func TestAccPlansAndPricesArePublished(t *testing.T) {
+	operator := fmt.Sprintf("%s\nprovider \"penstock\" { token = %q }\n", head, os.Getenv("PENSTOCK_OPERATOR_TOKEN"))
+	plan := func(limits string) string {
+		return operator + fmt.Sprintf("resource \"penstock_plan\" \"it\" {\n  name = \"tf-plan\"\n  limits = { %s }\n}\n", limits)
+	}
+	const it = "penstock_plan.it"
+	tested(t,
+		resource.TestStep{Config: plan("no_such_limit = 1"), ExpectError: regexp.MustCompile(`no_such_limit`)},
+		resource.TestStep{
+			Config: plan("topics_max = 5, groups_max = 0"),
+			Check:  resource.ComposeTestCheckFunc(resource.TestCheckResourceAttr(it, "version", "1"), resource.TestCheckResourceAttr(it, "limits.%", "2")),
+		},
+		resource.TestStep{ResourceName: it, ImportState: true, ImportStateVerify: true, ImportStateVerifyIgnore: []string{"limits.%", "limits.groups_max"}},
+		resource.TestStep{
+			Config: plan("topics_max = 6"), ConfigPlanChecks: action(it, plancheck.ResourceActionUpdate),
+			Check: resource.TestCheckResourceAttr(it, "version", "2"),
+		},
+	)
+	var books struct {
+		Items []struct {
+			Document map[string]any `json:"document"`
+		} `json:"items"`
+	}
+	elsewhere(t, http.MethodGet, "/price-books", nil, &books)
+	document := books.Items[0].Document
+	document["version"] = 1000
+	text, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	book := func(from string) string {
+		return operator + fmt.Sprintf("resource \"penstock_price_book\" \"it\" {\n  document = %q\n  effective_from = %q\n}\n", text, from)
+	}
+	tested(t,
+		resource.TestStep{Config: book("2001-01-01T00:00:00Z"), ExpectError: regexp.MustCompile(`(?s)effective_from = "2001.*in the past`)},
+		resource.TestStep{Config: book("2090-01-01T00:00:00Z"), Check: resource.TestCheckResourceAttrSet("penstock_price_book.it", "sha256")},
+		resource.TestStep{
+			ResourceName: "penstock_price_book.it", ImportState: true, ImportStateVerify: true, ImportStateVerifyIgnore: []string{"document"},
+		},
+		// The same document does not begin to hold at another time.
+		resource.TestStep{Config: book("2091-01-01T00:00:00Z"), ExpectError: regexp.MustCompile(`holds from 2090-01-01`)},
 	)
 }
 

@@ -105,7 +105,8 @@ func (p *penstock) Configure(ctx context.Context, req provider.ConfigureRequest,
 
 func (p *penstock) Resources(context.Context) []func() resource.Resource {
 	return []func() resource.Resource{
-		newTopic, newServiceAccount, newPrincipalGroup, newACL, newAPIKey, newInvitation, newTenant, newQuota, newPlanAssignment, newWebhook,
+		newTopic, newServiceAccount, newPrincipalGroup, newACL, newAPIKey, newInvitation, newTenant, newQuota, newPlanAssignment,
+		newAccountLimits, newBudget, newPlan, newPriceBook, newWebhook,
 	}
 }
 
