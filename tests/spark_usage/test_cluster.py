@@ -31,8 +31,8 @@ Digests = dict[str, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """One folder of data sets on one cluster: bronze read from real brokers over TLS; a driver killed in the middle of
-    its round; a round in whose middle the whole cluster was lost; one in whose middle a worker and the master were.
+    """One folder of data sets on one cluster: bronze read from real brokers over TLS; a round in whose middle the whole
+    cluster was lost; one in whose middle a worker and the master were. (Killed drivers: `test_killed_rounds.py`.)
     """
 
     events: Path
@@ -40,9 +40,9 @@ class Story:
     """Of what one machine makes of the same bronze."""
     one_machine: Path
     at_the_gate: Digests
-    """What the killed driver had published."""
+    """What the first round had published when it stood still."""
     command_lines: set[str]
-    """Of driver and executors while the killed one's round stood still."""
+    """Of driver and executors meanwhile."""
     api_key: str
     lost_status: int
     lost_output: str
@@ -144,9 +144,6 @@ class Round:
         """Exit status and output."""
         return self._process.wait(PATIENCE_S), self._output.read_text()
 
-    def kill(self) -> None:
-        end(self._process)
-
 
 @pytest.fixture(scope="module")
 def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
@@ -174,27 +171,24 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         certificate = make_certificate(folder, "broker")
         with service(folder, metering=True, certificate=certificate, spark=settings) as running:
             use_the_service(running)
-            with Round(folder, running.config_file, "killed") as first:
+            with Round(folder, running.config_file, "lost") as first:
                 first.wait_at_the_gate()
                 command_lines = {*cluster.command_lines(), *first.command_lines()}
-            at_the_gate = digests(first.out)
-
-        with Round(folder, running.config_file, "lost") as second:
-            second.wait_at_the_gate()
-            cluster.kill_master()
-            for number in range(WORKERS):
-                cluster.kill_worker(number)
-            second.open()
-            lost_status, lost_output = second.result()
-        after_the_loss = digests(second.out)
+                at_the_gate = digests(first.out)
+                cluster.kill_master()
+                for number in range(WORKERS):
+                    cluster.kill_worker(number)
+                first.open()
+                lost_status, lost_output = first.result()
+            after_the_loss = digests(first.out)
 
         cluster.start()
-        with Round(folder, running.config_file, "last") as third:
-            waiting = third.wait_at_the_gate()
+        with Round(folder, running.config_file, "last") as second:
+            waiting = second.wait_at_the_gate()
             cluster.kill_worker(next(one for one in range(WORKERS) if cluster.has(one, waiting[0])))
             cluster.kill_master()
-            third.open()
-            last_status, last_output = third.result()
+            second.open()
+            last_status, last_output = second.result()
     here = running.configuration.datasets
     one_machine = folder / "one-machine"
     rows, ends = bronze.read(spark, here), bronze.committed_offsets(here)
@@ -211,8 +205,8 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         after_the_loss=after_the_loss,
         last_status=last_status,
         last_output=last_output,
-        last=digests(third.out),
-        pending=list(third.out.glob("*/.pending-*")),
+        last=digests(second.out),
+        pending=list(second.out.glob("*/.pending-*")),
     )
 
 
@@ -237,7 +231,7 @@ def test_the_usage_key_is_in_no_event_log_and_on_no_command_line(story: Story) -
     assert not any(story.api_key in line for line in story.command_lines)
 
 
-def test_what_a_killed_driver_had_published_stays_and_is_right(story: Story) -> None:
+def test_what_a_round_had_published_before_its_cluster_was_lost_is_right(story: Story) -> None:
     assert 0 < len(story.at_the_gate) < len(datasets.ALL)
     assert story.at_the_gate.items() <= story.expected.items()
 
