@@ -120,7 +120,7 @@ COST_HOUR = _of(
     window=_day_of("hour"),
 )
 ALL = (
-    REJECTED, WAIVED, COVERAGE_ISSUE, USAGE_HOUR, USAGE_DAY, USAGE_MINUTE, SLA_5M, COST_HOUR, SEAL, CHAIN,
+    REJECTED, WAIVED, COVERAGE_ISSUE, USAGE_HOUR, USAGE_DAY, USAGE_MINUTE, COST_HOUR, SLA_5M, SEAL, CHAIN,
     CUT_USAGE, CUT_COVERAGE,
 )  # fmt: skip
 """In the order in which a round publishes them: `cut_coverage`, which invoices wait for, is the last."""

@@ -36,7 +36,7 @@ def at_rest(folder: Path, catalog: Catalog, ends: Mapping[str, int], assets: Seq
             run_id=manifest["run_id"],
             rows=manifest["rows"],
             digest=manifest["digest"],
-            folder=None,
+            manifest=manifest,
         )
     holes = [(partition, first, count) for partition, first, count in read["holes"]]
     return _round(ends, read["records"], runs, rejected["rows"], evidence.named(holes))
