@@ -11,7 +11,7 @@ from spark_usage.manifest import windows_of
 from tests.conftest import FULL
 from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.random_logs import START_MS, arrivals, random_log
-from tests.spark_usage.records import MINUTE, Stored, Writer, topic_id
+from tests.spark_usage.records import DAY, MINUTE, Stored, Writer, in_order, reading, topic_id
 
 pytestmark = [pytest.mark.slow]
 
@@ -63,6 +63,58 @@ def test_rounds_over_parts_of_many_histories_end_with_the_digests_of_one_over_al
     whole.fold(stored)
     assert digests(parts) == digests(whole)
     assert parts.fold(stored, again=True).recomputed, "and `again` finds the digests that are published"
+
+
+def test_a_late_reading_touches_its_window_and_those_after_it_until_totals_agree_again(
+    make_pipeline: Callable[[str], Pipeline], caplog: pytest.LogCaptureFixture
+) -> None:
+    """And records that come again: the same one counts once, another one of its identity has all folded again."""
+    writer = Writer()
+    days = [
+        writer.record(
+            *(
+                reading(day * 10, day * DAY, day * 10, day * 1_000, tenant=tenant)
+                for tenant in ("tn_a", "tn_b")
+            )
+        )
+        for day in (1, 2, 4, 5)
+    ]
+    late = writer.record(reading(25, 3 * DAY, 25, 2_500, tenant="tn_a"))
+    parts = make_pipeline("parts")
+    parts.fold(in_order(*days), again=False)
+    before = hours_of(parts)
+    parts.fold(in_order(*days, late, days[0]), again=False)
+    after = hours_of(parts)
+    assert before["1970-01-02"] == after["1970-01-02"] and before["1970-01-06"] == after["1970-01-06"]
+    assert {name for name in after if after[name] != before.get(name)} == {"1970-01-04", "1970-01-05"}
+    manifest = parts.catalog.current("usage_hour")
+    assert manifest is not None
+    of_earlier_runs = {file["window"] for file in manifest["files"] if "run" in file}
+    assert of_earlier_runs == {"1970-01-02", "1970-01-03", "1970-01-06"}
+    assert "all of bronze" not in caplog.text
+
+    writer.sequence = 0
+    another = writer.record(reading(90, 6 * DAY, 90, 9_000, tenant="tn_c"))
+    stored = in_order(*days, late, days[0], another)
+    done = parts.fold(stored, again=False)
+    assert "another record with the boot and sequence" in caplog.text and done.rejected == 1
+    whole = make_pipeline("whole")
+    whole.fold(stored)
+    assert digests(parts) == digests(whole)
+    sums = dict.fromkeys(parts.rows("usage_day", "tenant", "meter"), 0)
+    for tenant, meter, quantity in parts.rows("usage_day", "tenant", "meter", "quantity"):
+        sums[tenant, meter] += int(quantity)
+    assert sums == {
+        ("tn_a", "messages_in"): 50, ("tn_a", "bytes_in"): 5_000, ("tn_b", "messages_in"): 50,
+        ("tn_b", "bytes_in"): 5_000, ("tn_c", "messages_in"): 90, ("tn_c", "bytes_in"): 9_000,
+    }  # fmt: skip
+
+
+def hours_of(pipeline: Pipeline) -> dict[str, str]:
+    """Window of `usage_hour` -> digest."""
+    return {
+        name: window.digest for name, window in windows_of(pipeline.catalog.current("usage_hour")).items()
+    }
 
 
 def increments_and_damage(random: Random, stored: list[Stored]) -> list[Stored]:
