@@ -135,7 +135,7 @@ class Catalog:
 
     def path(self, dataset: str, run_id: str, file: Mapping[str, Any]) -> Path:
         """A file of a run on a disk that Spark's workers see. Raises `StoreUnavailable`."""
-        run, name = file.get("run", run_id), file["name"]
+        run, name = str(file.get("run", run_id)), str(file["name"])
         if (dataset, run) in self._here and (self._here[dataset, run] / name).exists():
             return self._here[dataset, run] / name
         if isinstance(self.store, FolderStore):

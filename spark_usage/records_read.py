@@ -79,7 +79,7 @@ class GivenSource:
         return {}
 
     def follows(self, mark: Any) -> bool:
-        return mark == {}
+        return isinstance(mark, Mapping) and not mark
 
     def after(self, offsets: Mapping[str, int]) -> DataFrame:
         return self._rows.where(~_below(offsets)) if offsets else self._rows

@@ -354,7 +354,7 @@ class _Fold:
     def _same_assets(self) -> bool:
         assert self._base is not None
         before = self._base.manifests[datasets.COST_HOUR.name]["inputs"]
-        return before.get("assets") == self._inputs_of[datasets.COST_HOUR.name].get("assets")
+        return bool(before.get("assets") == self._inputs_of[datasets.COST_HOUR.name].get("assets"))
 
     def _write_minutes(self, by_minute: DataFrame, *, late: bool) -> None:
         dataset = datasets.USAGE_MINUTE

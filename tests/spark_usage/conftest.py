@@ -78,7 +78,7 @@ class Pipeline:
             for file in manifest["files"]
         ]
         if not tables:
-            return to_arrow_schema(of.struct).empty_table()
+            return to_arrow_schema(of.struct, timezone="UTC").empty_table()
         return pa.concat_tables(tables).sort_by([(name, "ascending") for name in of.key_names])
 
     def rows(self, dataset: str, *columns: str) -> list[tuple[Any, ...]]:
