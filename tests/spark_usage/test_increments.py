@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from billing.data_sets import cut_window
 from data_plane.contract import usage_pb2 as pb
 from spark_usage import datasets
 from spark_usage.manifest import windows_of
@@ -62,6 +63,8 @@ def test_rounds_over_parts_of_many_histories_end_with_the_digests_of_one_over_al
     assert carried is not None and any("run" in file for file in carried["files"]), "it went on from a round"
     whole.fold(stored)
     assert digests(parts) == digests(whole)
+    cuts = {cut_window(cut_id) for (cut_id,) in whole.rows("cut_usage", "cut_id")}
+    assert set(digests(whole)["cut_usage"][2]) == cuts, "billing finds a cut's window as Spark does"
     assert parts.fold(stored, again=True).recomputed, "and `again` finds the digests that are published"
 
 
