@@ -5,8 +5,9 @@ from pathlib import Path
 
 from spark_usage import bronze, datasets, evidence
 from spark_usage.configuration import Asset
+from spark_usage.inputs import inputs_of
 from spark_usage.manifest import Catalog, Run, run_id_of
-from spark_usage.rounds import Round, inputs_of
+from spark_usage.rounds import Round
 
 
 def at_rest(folder: Path, catalog: Catalog, ends: Mapping[str, int], assets: Sequence[Asset]) -> Round | None:
