@@ -283,8 +283,8 @@ def _manifest(store: DataSetStore, name: str, run_id: str) -> Manifest:
 
 def _windows(run_id: str, fields: Mapping[str, Any]) -> dict[str, Window]:
     """Raises `KeyError`, `TypeError` and `ValueError` for a manifest that is incomplete."""
-    told = fields["windows"] if fields["format"] == 2 else [{"window": ALL_ROWS, **fields}]
-    files: dict[str, list[tuple[str, str, int, str]]] = {str(window["window"]): [] for window in told}
+    given = fields["windows"] if fields["format"] == 2 else [{"window": ALL_ROWS, **fields}]
+    files: dict[str, list[tuple[str, str, int, str]]] = {str(window["window"]): [] for window in given}
     for file in fields["files"]:
         of = str(file["window"]) if fields["format"] == 2 else ALL_ROWS
         files[of].append(
@@ -294,7 +294,7 @@ def _windows(run_id: str, fields: Mapping[str, Any]) -> dict[str, Window]:
         str(window["window"]): Window(
             rows=int(window["rows"]), digest=str(window["digest"]), files=tuple(files[str(window["window"])])
         )
-        for window in told
+        for window in given
     }
 
 

@@ -59,7 +59,7 @@ def _day_of(column: str) -> str:
 PLACES_A_WINDOW = 20_000
 """Offsets of `__usage` that share a window of `chain` or `rejected`."""
 CUT_WINDOWS = 64
-_BY_PLACE = f"format_string('%05d-%012d', src_partition, src_offset div {PLACES_A_WINDOW})"
+_BY_POSITION = f"format_string('%05d-%012d', src_partition, src_offset div {PLACES_A_WINDOW})"
 _BY_CUT = f"format_string('%02d', crc32(cut_id) % {CUT_WINDOWS})"
 _SEAL_ENDS_MS = "CAST(conv(hex(substring(seal, 71, 8)), 16, 10) AS BIGINT)"
 """When the last batch of a segment was accepted: the eight bytes from 70 on of its seal."""
@@ -103,8 +103,8 @@ SEAL = _of(
     f"end_offset bigint; seal binary; {_SOURCE}",
     window=_day_of_ms(_SEAL_ENDS_MS),
 )
-CHAIN = _of("chain", _SOURCE, "sha256 string", window=_BY_PLACE)
-REJECTED = _of("rejected", f"{_SOURCE}; row int", "reason string; record binary", window=_BY_PLACE)
+CHAIN = _of("chain", _SOURCE, "sha256 string", window=_BY_POSITION)
+REJECTED = _of("rejected", f"{_SOURCE}; row int", "reason string; record binary", window=_BY_POSITION)
 WAIVED = _of("waived", "broker_id int; boot_id string", "first_missing bigint; missing bigint; open boolean")
 COVERAGE_ISSUE = _of("coverage_issue", "src_partition int; first_missing bigint", "missing bigint")
 SLA_5M = _of(

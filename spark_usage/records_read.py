@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from spark_usage import bronze
 
-_PLACE = ["src_partition", "src_offset"]
+_POSITION = ["src_partition", "src_offset"]
 Identity = tuple[int, str, int]
 """Of a record: broker, boot, sequence."""
 
@@ -65,7 +65,7 @@ class BronzeSource:
         return bronze.read(self._spark, self._folder).where(named & _below(offsets))
 
     def at(self, places: DataFrame) -> DataFrame:
-        return bronze.read(self._spark, self._folder).join(places.distinct(), _PLACE, "left_semi")
+        return bronze.read(self._spark, self._folder).join(places.distinct(), _POSITION, "left_semi")
 
 
 class GivenSource:
@@ -88,7 +88,7 @@ class GivenSource:
         return self._rows.where(_below(offsets))
 
     def at(self, places: DataFrame) -> DataFrame:
-        return self._rows.join(places.distinct(), _PLACE, "left_semi")
+        return self._rows.join(places.distinct(), _POSITION, "left_semi")
 
 
 def _below(offsets: Mapping[str, int]) -> Column:

@@ -220,10 +220,10 @@ class _Fold:
 
     def _side(self, read: DataFrame, bases: DataFrame | None = None) -> "_Side":
         """Readings folded, after the states in `bases`."""
-        told = read
+        given = read
         if bases is not None:
-            told = read.unionByName(states.as_readings(bases, read.columns))
-        points = readings.points_of(told)
+            given = read.unionByName(states.as_readings(bases, read.columns))
+        points = readings.points_of(given)
         seen = self._keep(readings.viewed(points))
         intervals = readings.intervals_of(seen)
         if bases is not None:
@@ -265,16 +265,20 @@ class _Fold:
             *_SOURCE_ROW, F.lit("another record with the same boot and sequence").alias("reason")
         )
         found = self._keep(now.rejections().unionByName(repeated).unionByName(seal_conflicts))
-        place = ["src_partition", "src_offset"]
-        source = self._new if then is None else self._source.at(found.select(*place))
-        recorded = found.join(source.select(*place, "record"), place)
+        position = ["src_partition", "src_offset"]
+        source = self._new if then is None else self._source.at(found.select(*position))
+        recorded = found.join(source.select(*position, "record"), position)
         new = self._keep(
             facts.where("kind = 'rejected'")
             .select(*_SOURCE_ROW, "reason", "record")
             .unionByName(recorded.select(*_SOURCE_ROW, "reason", "record"))
         )
         gone = None if then is None else self._keep(then.rejections().select(*_SOURCE_ROW))
-        changed = new.select(*place) if gone is None else new.select(*place).unionByName(gone.select(*place))
+        changed = (
+            new.select(*position)
+            if gone is None
+            else new.select(*position).unionByName(gone.select(*position))
+        )
         earlier, carried = self._windows(datasets.REJECTED, changed)
         if gone is not None:
             earlier = earlier.join(gone, list(_SOURCE_ROW), "left_anti")
@@ -386,11 +390,11 @@ class _Fold:
     def _tenants_of_cuts(self, new: DataFrame, touched: DataFrame) -> list[str]:
         """Tenants with a gap, a new reading of a cut or of a deleted topic, or cuts and a late log."""
         coverage = self._keep(self._before(datasets.CUT_COVERAGE).select("tenant", "status").distinct())
-        told = new.where(F.col("reading_kind").isin(CUT, FINAL)).select("tenant")
+        reported = new.where(F.col("reading_kind").isin(CUT, FINAL)).select("tenant")
         gaps = coverage.where("status = 'gap'").select("tenant")
         late = new.join(touched.where("NOT goes_on"), list(PARTITION), "left_semi").select("tenant")
         with_cuts = late.join(coverage.select("tenant"), ["tenant"], "left_semi")
-        rows = told.unionByName(gaps).unionByName(with_cuts).distinct().collect()
+        rows = reported.unionByName(gaps).unionByName(with_cuts).distinct().collect()
         return sorted(row["tenant"] for row in rows)
 
     def _write_states(

@@ -111,10 +111,10 @@ def as_readings(logs: DataFrame, columns: list[str]) -> DataFrame:
 def of_logs(seen: DataFrame, logs: DataFrame) -> DataFrame:
     """The data set `log`: the states after these points, and those before (`logs`) of logs that have none."""
     own = seen.where((F.col("view") == F.col("log_generation")) & ~F.col("below"))
-    place = F.struct("log_generation", "end_offset")
+    position = F.struct("log_generation", "end_offset")
     values = F.struct(*POINT[2:], "tenant", "topic", "accepted_ms", "totals", "principal_rows")
     good = F.col("current") & ~F.col("void") & ~F.col("below")
-    last = seen.where(good).groupBy(*PARTITION).agg(F.max_by(values, place).alias("last"))
+    last = seen.where(good).groupBy(*PARTITION).agg(F.max_by(values, position).alias("last"))
     rough = seen.groupBy(*PARTITION).agg(F.max("below").alias("rough"))
     began = own.groupBy(*PARTITION).agg(
         F.min(F.when(F.col("accepted_ms") >= 0, F.col("accepted_ms"))).alias("began_now")
