@@ -39,6 +39,7 @@ from benchmarks.throughput import floor_ratios, full_batches, small_batches
 from benchmarks.topic_creation import BENCHMARK as TOPIC_CREATION
 from benchmarks.topic_creation import TOGETHER_BENCHMARK
 from benchmarks.usage_rounds import FOLDS, ROUNDS
+from benchmarks.usage_scale import SCALE
 from local import guardian
 
 BENCHMARKS = (
@@ -96,6 +97,7 @@ BENCHMARKS = (
     IDLE_CLIENTS,
     FOLDS,
     ROUNDS,
+    SCALE,
     PEERS,
     PEERS_QUICK,
 )

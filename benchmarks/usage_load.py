@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -142,22 +142,23 @@ class Bronze:
             table = pa.Table.from_pylist(list(self.load.rows(self._ended_ms)), schema=bronze.SCHEMA)
             pq.write_table(table, file, compression="zstd")
             self._files.append(file)
-        self._tell_files()
+        tell_files(self._data, self._files)
 
-    def _tell_files(self) -> None:
-        """Spark's own log of the folder, as one entry."""
-        entries = [
-            json.dumps(
-                {
-                    "path": file.absolute().as_uri(),
-                    "size": file.stat().st_size,
-                    "isDir": False,
-                    "modificationTime": int(time.time() * 1000),
-                    "blockReplication": 1,
-                    "blockSize": 33_554_432,
-                    "action": "add",
-                }
-            )
-            for file in self._files
-        ]
-        (self._data / "_spark_metadata" / "0").write_text("\n".join(["v1", *entries]))
+
+def tell_files(data: Path, files: Sequence[Path]) -> None:
+    """Spark's own log of the folder, as one entry."""
+    entries = [
+        json.dumps(
+            {
+                "path": file.absolute().as_uri(),
+                "size": file.stat().st_size,
+                "isDir": False,
+                "modificationTime": int(time.time() * 1000),
+                "blockReplication": 1,
+                "blockSize": 33_554_432,
+                "action": "add",
+            }
+        )
+        for file in files
+    ]
+    (data / "_spark_metadata" / "0").write_text("\n".join(["v1", *entries]))

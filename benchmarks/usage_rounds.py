@@ -41,7 +41,7 @@ def folds(folder: Path) -> list[Measured]:
     wall = {count: median([seconds for seconds, _ in took[count]]) for count in READINGS}
     busy = {count: median([seconds for _, seconds in took[count]]) for count in READINGS}
     beside = {f"{count // 1_000}k_s": wall[count] for count in READINGS[:-1]}
-    beside |= {f"{count // 1_000}k_processor_s": busy[count] for count in READINGS}
+    beside |= {f"{count // 1_000}kprocessor_s": busy[count] for count in READINGS}
     return [Measured(name="usage_fold_100k_s", value=wall[100_000], unit="s", beside=beside)]
 
 
@@ -52,10 +52,10 @@ def _fold_s(spark: SparkSession, count: int) -> tuple[float, float]:
     while load.readings < count:
         rows += load.rows((len(rows) + 1) * 10_000)
     facts = decode(spark.createDataFrame(pa.Table.from_pylist(rows, schema=bronze.SCHEMA))).localCheckpoint()
-    began, busy = time.monotonic(), _processor_s()
+    began, busy = time.monotonic(), processor_s()
     seen = readings.viewed(readings.points_of(facts)).localCheckpoint()
     intervals = readings.intervals_of(seen).localCheckpoint()
-    took, busy = time.monotonic() - began, _processor_s() - busy
+    took, busy = time.monotonic() - began, processor_s() - busy
     if intervals.count() < count:
         raise AssertionError(f"{count} readings required, {intervals.count()} intervals found")
     return took, busy
@@ -72,9 +72,9 @@ def rounds(folder: Path, days: Sequence[int] = DAYS, file_ms: int = FILE_MS) -> 
         measured = []
         for age in days:
             made.grow(age)
-            busy = _processor_s()
+            busy = processor_s()
             with_news = _round(spark, datasets, made.load.offsets)
-            busy = _processor_s() - busy
+            busy = processor_s() - busy
             at_rest = _round(spark, datasets, made.load.offsets)
             beside = {
                 "processor_s": busy, "at_rest_s": at_rest, "readings": made.load.readings, "files": made.files,
@@ -93,7 +93,7 @@ def _round(spark: SparkSession, datasets: Path, offsets: dict[str, int]) -> floa
     return fold(spark, datasets, DEFAULT_ASSETS, offsets=offsets).seconds
 
 
-def _processor_s() -> float:
+def processor_s() -> float:
     """That this process, Spark's Java process and its Python workers have used, ended workers too: it tells more than
     the clock beside busy neighbours.
     """

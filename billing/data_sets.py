@@ -6,7 +6,8 @@ It does not depend on who wrote them. A data set with one wrong file, row or che
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+import zlib
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -17,7 +18,11 @@ import pyarrow.parquet as pq
 
 from daemon.data_set_store import DataSetStore, StoreUnavailable
 
-FORMAT = 1
+FORMATS = (1, 2)
+"""Of manifests. In the first one a data set is one window, and all files are of the run itself."""
+ALL_ROWS = ""
+"""The window of a manifest without windows."""
+CUT_WINDOWS = 64
 _POINTER = re.compile(r"current(?:-(\d{1,18}))?\.json")
 _RUN = re.compile(r"[0-9a-f]{32}\Z")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,199}\.parquet\Z")
@@ -106,7 +111,7 @@ class DataSetRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSet:
-    """One run of one data set, checked. Rows come as dictionaries of Python values."""
+    """Windows of one run of one data set, checked. Rows come as dictionaries of Python values."""
 
     name: str
     run_id: str
@@ -114,6 +119,12 @@ class DataSet:
     code_version: str
     inputs: Mapping[str, Any]
     rows: list[dict[str, Any]]
+    windows: Collection[str] | None
+    """The windows that were read; None: all of the data set."""
+
+    def has(self, window: str) -> bool:
+        """Whether the rows of this window were read."""
+        return self.windows is None or window in self.windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +136,17 @@ class Manifest:
     digest: str
     code_version: str
     inputs: Mapping[str, Any]
-    row_count: int
-    files: tuple[tuple[str, int, str], ...]
-    """(name, bytes, sha256)."""
+    windows: Mapping[str, "Window"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A part of a data set. Equal digests mean equal rows."""
+
+    rows: int
+    digest: str
+    files: tuple[tuple[str, str, int, str], ...]
+    """(run that it rests in, name, bytes, sha256)."""
 
 
 def current_manifest(store: DataSetStore, name: str) -> Manifest | None:
@@ -144,37 +163,34 @@ def current_manifest(store: DataSetStore, name: str) -> Manifest | None:
     return _manifest(store, name, run_id)
 
 
-def read_data_set(store: DataSetStore, manifest: Manifest) -> DataSet:
-    """The rows of a run, after every file was compared with its manifest. Raises `DataSetRefused`."""
-    wanted = SCHEMAS[manifest.name]
-    named = f"{manifest.name} run {manifest.run_id}"
+def cut_window(cut_id: str) -> str:
+    """The window of `cut_usage` and `cut_coverage` that a cut's rows are in."""
+    return f"{zlib.crc32(cut_id.encode()) % CUT_WINDOWS:02}"
+
+
+def changed_windows(manifest: Manifest, imported: Mapping[str, str]) -> frozenset[str]:
+    """The windows whose digests differ from those that were imported, with those that are gone."""
+    digests = {name: window.digest for name, window in manifest.windows.items()}
+    return frozenset(name for name in {*digests, *imported} if digests.get(name) != imported.get(name))
+
+
+def read_data_set(store: DataSetStore, manifest: Manifest, windows: Collection[str] | None = None) -> DataSet:
+    """The rows of a run, or of these windows of it, after every file was compared with its manifest. Raises
+    `DataSetRefused`.
+    """
     rows: list[dict[str, Any]] = []
-    for file_name, size, sha256 in manifest.files:
-        try:
-            content = store.file(manifest.name, manifest.run_id, file_name)
-        except StoreUnavailable as error:
-            raise DataSetRefused(f"{named}: file {file_name} cannot be read: {error}") from error
-        if content is None:
-            raise DataSetRefused(f"{named}: file {file_name}: No such file")
-        if len(content) != size or hashlib.sha256(content).hexdigest() != sha256:
-            raise DataSetRefused(
-                f"{named}: file {file_name} is not the one of its manifest (bytes or sha256 differ)"
-            )
-        try:
-            # The path's `run=…` is no column: the file alone is read.
-            table = _in_microseconds(pq.ParquetFile(pa.BufferReader(content)).read())
-        except (pa.ArrowException, OSError) as error:
-            raise DataSetRefused(f"{named}: file {file_name}: no Parquet: {error}") from error
-        columns = tuple((field.name, _type_name(field.type)) for field in table.schema)
-        if columns != wanted:
-            raise DataSetRefused(
-                f"{named}: file {file_name} has the columns {_shown(columns)}; {_shown(wanted)} required"
-            )
-        rows.extend(_plain(row) for row in table.to_pylist())
-        if len(rows) > ROWS_MAX:
-            raise DataSetRefused(f"{named}: over {ROWS_MAX} rows")
-    if len(rows) != manifest.row_count:
-        raise DataSetRefused(f"{named}: {len(rows)} rows, its manifest says {manifest.row_count}")
+    for name, window in sorted(manifest.windows.items()):
+        if windows is None or name in windows:
+            before = len(rows)
+            for file in window.files:
+                rows += _rows_of_file(store, manifest, *file)
+                if len(rows) > ROWS_MAX:
+                    raise DataSetRefused(f"{manifest.name} run {manifest.run_id}: over {ROWS_MAX} rows")
+            if len(rows) - before != window.rows:
+                raise DataSetRefused(
+                    f"{manifest.name} run {manifest.run_id}: {len(rows) - before} rows, "
+                    f"its manifest says {window.rows}{f' in the window {name}' if name else ''}"
+                )
     return DataSet(
         name=manifest.name,
         run_id=manifest.run_id,
@@ -182,7 +198,36 @@ def read_data_set(store: DataSetStore, manifest: Manifest) -> DataSet:
         code_version=manifest.code_version,
         inputs=manifest.inputs,
         rows=rows,
+        windows=windows,
     )
+
+
+def _rows_of_file(
+    store: DataSetStore, manifest: Manifest, run_id: str, file_name: str, size: int, sha256: str
+) -> Iterator[dict[str, Any]]:
+    wanted = SCHEMAS[manifest.name]
+    named = f"{manifest.name} run {manifest.run_id}"
+    try:
+        content = store.file(manifest.name, run_id, file_name)
+    except StoreUnavailable as error:
+        raise DataSetRefused(f"{named}: file {file_name} cannot be read: {error}") from error
+    if content is None:
+        raise DataSetRefused(f"{named}: file {file_name}: No such file")
+    if len(content) != size or hashlib.sha256(content).hexdigest() != sha256:
+        raise DataSetRefused(
+            f"{named}: file {file_name} is not the one of its manifest (bytes or sha256 differ)"
+        )
+    try:
+        # The path's `run=…` is no column: the file alone is read.
+        table = _in_microseconds(pq.ParquetFile(pa.BufferReader(content)).read())
+    except (pa.ArrowException, OSError) as error:
+        raise DataSetRefused(f"{named}: file {file_name}: no Parquet: {error}") from error
+    columns = tuple((field.name, _type_name(field.type)) for field in table.schema)
+    if columns != wanted:
+        raise DataSetRefused(
+            f"{named}: file {file_name} has the columns {_shown(columns)}; {_shown(wanted)} required"
+        )
+    return (_plain(row) for row in table.to_pylist())
 
 
 def _manifest(store: DataSetStore, name: str, run_id: str) -> Manifest:
@@ -196,11 +241,13 @@ def _manifest(store: DataSetStore, name: str, run_id: str) -> Manifest:
         raise DataSetRefused(f"{named}: its manifest cannot be read: {error}") from error
     if not isinstance(fields, dict):
         raise DataSetRefused(f"{named}: its manifest is no object")
-    for field, required in (("dataset", name), ("format", FORMAT), ("run_id", run_id)):
+    for field, required in (("dataset", name), ("run_id", run_id)):
         if fields.get(field) != required:
             raise DataSetRefused(
                 f"{named}: its manifest says {field} {fields.get(field)!r}, {required!r} required"
             )
+    if fields.get("format") not in FORMATS:
+        raise DataSetRefused(f"{named}: its manifest says format {fields.get('format')!r}, 1 or 2 required")
     try:
         schema = tuple(
             (str(column["name"]), _SAME_TYPES.get(column["type"], str(column["type"])))
@@ -208,17 +255,14 @@ def _manifest(store: DataSetStore, name: str, run_id: str) -> Manifest:
         )
         checks = list(fields["conservation"])
         failed = [check for check in checks if check["holds"] is not True]
-        files = tuple(
-            (str(file["name"]), int(file["bytes"]), str(file["sha256"])) for file in fields["files"]
-        )
+        windows = _windows(run_id, fields)
         manifest = Manifest(
             name=name,
             run_id=run_id,
             digest=str(fields["digest"]),
             code_version=str(fields["code_version"]),
             inputs=dict(fields["inputs"]),
-            row_count=int(fields["rows"]),
-            files=files,
+            windows=windows,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataSetRefused(
@@ -228,10 +272,30 @@ def _manifest(store: DataSetStore, name: str, run_id: str) -> Manifest:
         raise DataSetRefused(f"{named}: columns {_shown(schema)}; {_shown(SCHEMAS[name])} required")
     if failed:
         raise DataSetRefused(f"{named}: does not conserve: {json.dumps(failed[0], default=str)[:300]}")
-    for file_name, _, _ in files:
-        if not _FILE.match(file_name):
-            raise DataSetRefused(f"{named}: {file_name!r} is no name of one of its files")
+    for window in windows.values():
+        for run, file_name, _, _ in window.files:
+            if not _FILE.match(file_name) or not _RUN.match(run):
+                raise DataSetRefused(f"{named}: {file_name!r} is no name of one of its files")
+    if sum(window.rows for window in windows.values()) != int(fields["rows"]):
+        raise DataSetRefused(f"{named}: its windows do not have the rows that its manifest says")
     return manifest
+
+
+def _windows(run_id: str, fields: Mapping[str, Any]) -> dict[str, Window]:
+    """Raises `KeyError`, `TypeError` and `ValueError` for a manifest that is incomplete."""
+    given = fields["windows"] if fields["format"] == 2 else [{"window": ALL_ROWS, **fields}]
+    files: dict[str, list[tuple[str, str, int, str]]] = {str(window["window"]): [] for window in given}
+    for file in fields["files"]:
+        of = str(file["window"]) if fields["format"] == 2 else ALL_ROWS
+        files[of].append(
+            (str(file.get("run", run_id)), str(file["name"]), int(file["bytes"]), str(file["sha256"]))
+        )
+    return {
+        str(window["window"]): Window(
+            rows=int(window["rows"]), digest=str(window["digest"]), files=tuple(files[str(window["window"])])
+        )
+        for window in given
+    }
 
 
 def _in_microseconds(table: pa.Table) -> pa.Table:

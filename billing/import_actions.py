@@ -1,17 +1,28 @@
 """Imports data sets: each run once, in one transaction, identified by its run id and digest.
 
-A run contains its whole data set. The import writes rows that differ and removes rows that are gone, with two
-exceptions: the usage of cuts whose invoice is issued, and seals, never change.
+A run says its whole data set, in windows with a digest each. The import reads the windows whose digests are not those
+of the last imported run, writes rows of them that differ and removes rows that are gone, with two exceptions: the usage
+of cuts whose invoice is issued, and seals, never change.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from django.db import models, transaction
 from django.utils import timezone
 
-from billing.data_sets import DataSet, DataSetRefused, current_manifest, read_data_set
+from billing.data_sets import (
+    ALL_ROWS,
+    DataSet,
+    DataSetRefused,
+    Manifest,
+    changed_windows,
+    current_manifest,
+    cut_window,
+    read_data_set,
+)
 from billing.models import (
     CostHour,
     CoverageIssue,
@@ -79,11 +90,14 @@ def _import_one(store: DataSetStore, name: str) -> bool:
         )
     if state.run_id == manifest.run_id and not state.error:
         return False
-    data = read_data_set(store, manifest)
+    windows = _to_import(manifest, state)
+    data = read_data_set(store, manifest, windows)
     with transaction.atomic():
         state = DataSetState.objects.select_for_update(no_key=True).get(dataset=name)
         if state.run_id == manifest.run_id and not state.error:
             return False
+        if windows != _to_import(manifest, state):
+            return False  # another worker has imported a run meanwhile; the next import finds what is left
         changed, skipped, disagreements = _IMPORTERS[name](data, _tenants(data))
         DataSetRun.objects.update_or_create(
             dataset=name,
@@ -92,14 +106,15 @@ def _import_one(store: DataSetStore, name: str) -> bool:
                 "digest": data.digest,
                 "code_version": data.code_version[:64],
                 "inputs": dict(data.inputs),
-                "rows": len(data.rows),
+                "rows": sum(window.rows for window in manifest.windows.values()),
                 "skipped": skipped,
                 "disagreements": disagreements[:_DISAGREEMENTS_MAX],
                 "imported_at": timezone.now(),
             },
         )
         state.run_id, state.error = data.run_id, ""
-        state.save(update_fields=["run_id", "error"])
+        state.windows = {name: window.digest for name, window in manifest.windows.items()}
+        state.save(update_fields=["run_id", "error", "windows"])
         _forget_runs(name)
         if changed or disagreements:
             audit.record(
@@ -110,6 +125,12 @@ def _import_one(store: DataSetStore, name: str) -> bool:
                 after={"changed": changed, "digest": data.digest, "disagreements": len(disagreements)},
             )
     return True
+
+
+def _to_import(manifest: Manifest, state: DataSetState) -> frozenset[str] | None:
+    """The windows that are not as they were imported; None: all rows, whatever windows they were imported in."""
+    windows = changed_windows(manifest, state.windows)
+    return windows if state.windows and ALL_ROWS not in windows else None
 
 
 def _note_refused(name: str, message: str) -> None:
@@ -137,15 +158,25 @@ def _import_usage_days(data: DataSet, tenants: Mapping[str, Tenant]) -> _Importe
         tenants,
         key=("topic_id", "topic", "day", "meter"),
         values=("quantity",),
+        time="day",
     )
 
 
 def _import_sla(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
-    return _sync(SlaWindow, data, tenants, key=("operation", "window"), values=("valid", "bad"))
+    return _sync(
+        SlaWindow, data, tenants, key=("operation", "window"), values=("valid", "bad"), time="window"
+    )
 
 
 def _import_costs(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
-    return _sync(CostHour, data, tenants, key=("asset", "hour", "method"), values=("bytes", "cost_micro"))
+    return _sync(
+        CostHour,
+        data,
+        tenants,
+        key=("asset", "hour", "method"),
+        values=("bytes", "cost_micro"),
+        time="hour",
+    )
 
 
 def _import_issues(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
@@ -179,9 +210,11 @@ def _import_cut_coverage(data: DataSet, tenants: Mapping[str, Tenant]) -> _Impor
 def _import_seals(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
     """Adds new seals. No seal is changed or removed."""
     key = ("topic_id", "partition", "log_generation", "base_offset")
+    topics = sorted({str(row["topic_id"]) for row in data.rows})
     known = {
         (seal.tenant_id, *(getattr(seal, name) for name in key)): bytes(seal.seal)
-        for seal in Seal.objects.iterator()
+        for at in range(0, len(topics), _CHUNK)
+        for seal in Seal.objects.filter(topic_id__in=topics[at : at + _CHUNK]).iterator()
     }
     skipped, disagreements, fresh = 0, [], []
     for row in data.rows:
@@ -247,8 +280,9 @@ def _sync(
     *,
     key: Sequence[str],
     values: Sequence[str],
+    time: str,
 ) -> _Imported:
-    """Make the whole table what the run says."""
+    """Make the table what the run says, on the days that were read: windows are days of the column `time`."""
     skipped = 0
     wanted: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in data.rows:
@@ -256,21 +290,45 @@ def _sync(
         if tenant is None:
             skipped += 1
             continue
+        if not data.has(_day_of(row[time])):
+            raise DataSetRefused(f"{data.name} run {data.run_id}: a row of {row[time]} is in another window")
         wanted[tenant.pk, *(row[name] for name in key)] = _checked(data, row, key, values) | {
             "tenant": tenant
         }
     manager = model._default_manager
     known = {
         (row["tenant_id"], *(row[name] for name in key)): row
-        for row in manager.values("pk", "tenant_id", *key, *values).iterator()
+        for row in manager.filter(_on_days(data, time)).values("pk", "tenant_id", *key, *values).iterator()
     }
     return _write(model, wanted, known, values), skipped, []
+
+
+def _day_of(moment: date) -> str:
+    return f"{moment:%Y-%m-%d}"
+
+
+def _on_days(data: DataSet, time: str) -> models.Q:
+    """Rows of the windows that were read."""
+    if data.windows is None:
+        return models.Q()
+    rows = models.Q(pk__in=())
+    for name in sorted(data.windows):
+        try:
+            day = date.fromisoformat(name)
+        except ValueError as error:
+            raise DataSetRefused(f"{data.name} run {data.run_id}: the window {name!r} is no day") from error
+        if time == "day":
+            rows |= models.Q(day=day)
+        else:
+            begin = datetime.combine(day, datetime.min.time(), UTC)
+            rows |= models.Q(**{f"{time}__gte": begin, f"{time}__lt": begin + timedelta(days=1)})
+    return rows
 
 
 def _import_of_cuts(
     model: type[CutUsage] | type[CutCoverage], data: DataSet, *, key: Sequence[str], values: Sequence[str]
 ) -> _Imported:
-    """Rows by cut. A cut whose invoice is issued is compared only."""
+    """Rows by cut, of those whose window was read. A cut whose invoice is issued is compared only."""
     changed = skipped = 0
     disagreements: list[str] = []
     by_cut: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
@@ -284,7 +342,9 @@ def _import_of_cuts(
         .filter(invoice__status=Invoice.Status.DRAFT)
         .order_by("pk")
     )
-    cuts = {cut.public_id: cut for cut in drafts.select_related("tenant")}
+    cuts = {
+        cut.public_id: cut for cut in drafts.select_related("tenant") if data.has(cut_window(cut.public_id))
+    }
     issued = {
         cut.public_id: cut
         for cut in _by_public_id(sorted(by_cut)).select_related("tenant")

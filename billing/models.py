@@ -493,4 +493,6 @@ class DataSetState(models.Model):
 
     dataset = models.CharField(max_length=63, unique=True)
     run_id = models.CharField(max_length=32, blank=True)
+    windows = models.JSONField(default=dict)
+    """Digest of each window of that run by its name; empty when they are not known."""
     error = models.TextField(blank=True)

@@ -22,6 +22,7 @@ from daemon.data_set_store import (
     BucketSettings,
     Published,
     StoreUnavailable,
+    named_files,
 )
 
 _DELETED_AT_ONCE_MAX = 1_000
@@ -115,10 +116,20 @@ class BucketStore:
     def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
         runs = self._runs(dataset)
         newest = sorted(runs, key=lambda run: runs[run][0], reverse=True)
-        for run in newest[kept:]:
-            if run != current:
-                names = sorted(runs[run][1], key=lambda name: not name.endswith(f"/{MANIFEST}"))
-                self._delete(names)
+        whole = [run for run in newest if any(name.endswith(f"/{MANIFEST}") for name in runs[run][1])]
+        left = {run for run in runs if run in whole[:kept] or run == current}
+        # What has no manifest may be a run that is being written: it goes when it is old.
+        left |= {run for run in newest[:kept] if run not in whole}
+        if len(left) == len(runs):
+            return
+        stays = {
+            f"{self._prefix}{dataset}/{RUN}{of}/{name}"
+            for of, name in named_files(self.manifest(dataset, run) for run in left)
+        }
+        for run in newest:
+            if run not in left:
+                names = [name for name in runs[run][1] if name not in stays]
+                self._delete(sorted(names, key=lambda name: not name.endswith(f"/{MANIFEST}")))
 
     def published(self, datasets: Sequence[str]) -> object | None:
         return None

@@ -1,16 +1,19 @@
 """Where published data sets rest: a folder, or a bucket of S3-style storage. The usage pipeline writes, billing reads.
 
 A run is there once its manifest is there. Its files come first, the manifest once and for good, and a pointer names the
-run that counts. Pointers have the number of the runner that wrote them, and the one with the greatest counts: a runner
-that was paused while another took over changes nothing that is read (RL9). In a folder that number is in the pointer's
-name, in a bucket in its content, which is replaced on the condition that it is as it was seen.
+run that counts. A manifest may name files of earlier runs of its data set (`run` of an entry of `files`): they stay as
+long as a kept manifest names them. Pointers have the number of the runner that wrote them, and the one with the
+greatest counts: a runner that was paused while another took over changes nothing that is read (RL9). In a folder that
+number is in the pointer's name, in a bucket in its content, which is replaced on the condition that it is as it was
+seen.
 """
 
+import json
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,7 +118,9 @@ class DataSetStore(Protocol):
         """
 
     def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
-        """Remove all runs but the newest `kept` and the current one, and what was never published."""
+        """Remove all runs but the newest `kept` and the current one, and what was never published. Of the files of a
+        removed run those stay that a kept run names.
+        """
 
     def published(self, datasets: Sequence[str]) -> object | None:
         """Another value after each `make_current` of one of them; None where only reading the pointers shows it."""
@@ -171,8 +176,7 @@ class FolderStore:
             if earlier is not None:
                 shutil.rmtree(pending)
                 return Published(manifest=earlier, folder=final)
-            _remove_whole(final)
-            pending.rename(final)
+            _fill(final, pending)
         return Published(manifest=manifest, folder=final)
 
     def make_current(self, dataset: str, content: bytes, number: int = 0) -> None:
@@ -190,12 +194,16 @@ class FolderStore:
 
     def remove_old_runs(self, dataset: str, current: str, kept: int) -> None:
         with _unavailable(self.folder / dataset):
-            runs = sorted(
-                (self.folder / dataset).glob(f"{RUN}*"), key=lambda run: run.stat().st_mtime_ns, reverse=True
-            )
-            for run in runs[kept:]:
-                if run.name != f"{RUN}{current}":
-                    _remove_whole(run)
+            folders = list((self.folder / dataset).glob(f"{RUN}*"))
+            made = {run: _made_ns(run / MANIFEST) for run in folders}
+            runs = sorted((run for run in folders if made[run]), key=lambda run: made[run], reverse=True)
+            left = [run for run in runs if run in runs[:kept] or run.name == f"{RUN}{current}"]
+            if len(left) == len(folders):
+                return
+            named = named_files(_content(run / MANIFEST) for run in left)
+            for run in folders:
+                if run not in left:
+                    _remove_but(run, {name for of, name in named if f"{RUN}{of}" == run.name})
         for gone in (self.folder / dataset).glob(f"{_GONE}*"):
             shutil.rmtree(gone, ignore_errors=True)
 
@@ -249,6 +257,42 @@ def _pointer_number(name: str) -> int | None:
         return 0
     found = _NUMBERED.fullmatch(name)
     return None if found is None else int(found[1])
+
+
+def named_files(manifests: Iterable[bytes | None]) -> set[tuple[str, str]]:
+    """(run id, name) of the files of other runs that these manifests name."""
+    return {
+        (str(file["run"]), str(file["name"]))
+        for manifest in manifests
+        for file in json.loads(manifest or b"{}").get("files", ())
+        if isinstance(file, dict) and "run" in file
+    }
+
+
+def _made_ns(manifest: Path) -> int:
+    """When a manifest was written; 0 for none."""
+    try:
+        return manifest.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _fill(run: Path, pending: Path) -> None:
+    """Make a run of a folder that has none, and may have files that other runs name: its manifest comes last."""
+    for file in sorted(pending.iterdir(), key=lambda file: file.name == MANIFEST):
+        file.rename(run / file.name)
+    pending.rmdir()
+
+
+def _remove_but(run: Path, kept: set[str]) -> None:
+    """All files but these; the manifest first: what has none is no run."""
+    if not kept:
+        _remove_whole(run)
+        return
+    (run / MANIFEST).unlink(missing_ok=True)
+    for file in run.iterdir():
+        if file.name not in kept:
+            file.unlink(missing_ok=True)
 
 
 def _remove_whole(run: Path) -> None:

@@ -93,7 +93,9 @@ def data_set_sums(datasets: Path, tenants: Sequence[Tenant]) -> dict[str, int]:
     sums: dict[str, int] = {}
     for file in manifest["files"]:
         table = pyarrow.parquet.read_table(
-            folder / f"run={run}" / file["name"], columns=["tenant", "meter", "quantity"], partitioning=None
+            folder / f"run={file.get('run', run)}" / file["name"],
+            columns=["tenant", "meter", "quantity"],
+            partitioning=None,
         )
         for row in table.to_pylist():
             if row["tenant"] in wanted:

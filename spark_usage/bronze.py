@@ -4,8 +4,10 @@ Bronze is read through the log that Spark's file sink keeps in the folder (`read
 batch, and files without an entry in that log are never read.
 """
 
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -77,27 +79,76 @@ def read(spark: SparkSession, datasets: Path) -> DataFrame:
     return spark.read.schema(schema).parquet(str(data))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A file that the sink's log names."""
+
+    path: Path
+    size: int
+    added: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """How much of the sink's log was read: its first entries, and SHA-256 over their names and sizes."""
+
+    files: int = 0
+    sha256: str = hashlib.sha256().hexdigest()
+
+
+def entries(datasets: Path) -> list[Entry]:
+    """What the sink's log names, the oldest first. It only grows. Without Spark."""
+    log = BronzeFolders(datasets).data / _LOG
+    if not log.exists():
+        return []
+    files = {file.name: file for file in log.iterdir() if file.name.split(".")[0].isdigit()}
+    merged = max((_number(name) for name in files if name.endswith(_MERGED)), default=-1)
+    found = []
+    for name in sorted(files, key=_number):
+        if _number(name) < merged or (_number(name) == merged and name.isdigit()):
+            continue
+        for line in files[name].read_text(encoding="utf-8").splitlines()[1:]:
+            named = json.loads(line)
+            path = Path(unquote(urlsplit(named["path"]).path))
+            found.append(Entry(path=path, size=named["size"], added=named["action"] == "add"))
+    return found
+
+
+def mark_of(some: Sequence[Entry]) -> Mark:
+    """The mark after these entries, which are the log's first ones."""
+    digest = hashlib.sha256()
+    for entry in some:
+        digest.update(f"{entry.path.name} {entry.size} {entry.added}\n".encode())
+    return Mark(files=len(some), sha256=digest.hexdigest())
+
+
+def read_files(spark: SparkSession, some: Sequence[Entry]) -> DataFrame:
+    """The rows of these files."""
+    schema = from_arrow_schema(SCHEMA)
+    if not some:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*(str(entry.path) for entry in some))
+
+
 def is_whole(datasets: Path, records: int) -> bool:
     """Whether every file that the sink's log names is there with its size. Only of no record no file has to be named.
     Without Spark.
     """
-    log = BronzeFolders(datasets).data / _LOG
-    if not log.exists():
+    named = entries(datasets)
+    if not named and not (BronzeFolders(datasets).data / _LOG).exists():
         return records == 0
-    entries = {file.name: file for file in log.iterdir() if file.name.split(".")[0].isdigit()}
-    merged = max((int(name.split(".")[0]) for name in entries if name.endswith(_MERGED)), default=-1)
-    for name, entry in entries.items():
-        if int(name.split(".")[0]) < merged or (int(name.split(".")[0]) == merged and name.isdigit()):
-            continue
-        for line in entry.read_text(encoding="utf-8").splitlines()[1:]:
-            named = json.loads(line)
-            try:
-                size = Path(unquote(urlsplit(named["path"]).path)).stat().st_size
-            except OSError:
-                return False
-            if named["action"] != "add" or size != named["size"]:
-                return False
+    for entry in named:
+        try:
+            size = entry.path.stat().st_size
+        except OSError:
+            return False
+        if not entry.added or size != entry.size:
+            return False
     return True
+
+
+def _number(name: str) -> int:
+    return int(name.split(".")[0])
 
 
 def committed_offsets(datasets: Path) -> dict[str, int]:

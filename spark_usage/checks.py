@@ -55,8 +55,10 @@ def readings_accounted(readings: DataFrame, seen: DataFrame, rejected: DataFrame
     )
 
 
-def hours_equal_totals(hours: DataFrame, seen: DataFrame) -> Check:
-    """By partition and generation, usage is the last reading's totals less those where the generation began."""
+def hours_equal_totals(hours: DataFrame, seen: DataFrame, bases: DataFrame) -> Check:
+    """By partition and generation, usage is the last reading's totals less those where the generation began, or those
+    of the partition's point in `bases`.
+    """
     good = seen.where(F.col("current") & ~F.col("void") & ~F.col("below"))
     older = (
         Window.partitionBy(*PARTITION).orderBy("log_generation").rowsBetween(Window.unboundedPreceding, -1)
@@ -67,6 +69,14 @@ def hours_equal_totals(hours: DataFrame, seen: DataFrame) -> Check:
     for name in ("messages", "bytes"):
         gained = F.col(name) - F.coalesce(F.max(name).over(older), F.lit(0))
         wanted = wanted.withColumn(f"{name}_wanted", gained)
+    before = bases.select(
+        *PARTITION, F.col("totals")[0].alias("before_messages"), F.col("totals")[1].alias("before_bytes")
+    )
+    wanted = wanted.join(before, list(PARTITION), "left")
+    for name in ("messages", "bytes"):
+        gained = F.col(f"{name}_wanted") - F.coalesce(F.col(f"before_{name}"), F.lit(0))
+        wanted = wanted.withColumn(f"{name}_wanted", gained)
+    wanted = wanted.drop("before_messages", "before_bytes")
     return _as_read(
         "sums by partition and generation equal the readings' totals",
         wanted,

@@ -14,6 +14,10 @@ class DataSet:
     name: str
     key: int
     columns: tuple[tuple[str, str], ...]
+    window: str
+    """Spark's expression for the window that a row belongs to, as text in which windows are in order."""
+    internal: bool = False
+    """What the next round goes on from. Its rows may be any of several that say the same, so it has no digest."""
 
     @property
     def key_names(self) -> list[str]:
@@ -30,9 +34,9 @@ class DataSet:
         return parsed
 
 
-def _of(name: str, key: str, values: str) -> DataSet:
+def _of(name: str, key: str, values: str, *, window: str = "'all'", internal: bool = False) -> DataSet:
     keys, rest = _columns(key), _columns(values)
-    return DataSet(name=name, key=len(keys), columns=(*keys, *rest))
+    return DataSet(name=name, key=len(keys), columns=(*keys, *rest), window=window, internal=internal)
 
 
 def _columns(text: str) -> tuple[tuple[str, str], ...]:
@@ -40,6 +44,25 @@ def _columns(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, kind) for name, kind in pairs)
 
 
+_LAST_DAY_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
+
+def _day_of_ms(value: str) -> str:
+    return f"date_format(timestamp_millis(greatest(-1, least({value}, {_LAST_DAY_MS}))), 'yyyy-MM-dd')"
+
+
+def _day_of(column: str) -> str:
+    return f"date_format({column}, 'yyyy-MM-dd')"
+
+
+PLACES_A_WINDOW = 20_000
+"""Offsets of `__usage` that share a window of `chain` or `rejected`."""
+CUT_WINDOWS = 64
+_BY_POSITION = f"format_string('%05d-%012d', src_partition, src_offset div {PLACES_A_WINDOW})"
+_BY_CUT = f"format_string('%02d', crc32(cut_id) % {CUT_WINDOWS})"
+_SEAL_ENDS_MS = "CAST(conv(hex(substring(seal, 71, 8)), 16, 10) AS BIGINT)"
+"""When the last batch of a segment was accepted: the eight bytes from 70 on of its seal."""
 _TOPIC = "tenant string; topic_id string; topic string"
 _LOG = f"{_TOPIC}; partition int; log_generation bigint"
 _SOURCE = "src_partition int; src_offset bigint"
@@ -48,36 +71,83 @@ USAGE_HOUR = _of(
     "usage_hour",
     f"{_LOG}; hour timestamp; principal bigint; group string; meter string",
     f"quantity {QUANTITY}",
+    window=_day_of("hour"),
 )
-USAGE_DAY = _of("usage_day", f"{_TOPIC}; day date; meter string", f"quantity {QUANTITY}; partitions int")
-USAGE_MINUTE = _of("usage_minute", f"{_TOPIC}; minute bigint; meter string", f"quantity {QUANTITY}")
+USAGE_DAY = _of(
+    "usage_day",
+    f"{_TOPIC}; day date; meter string",
+    f"quantity {QUANTITY}; partitions int",
+    window=_day_of("day"),
+)
+USAGE_MINUTE = _of(
+    "usage_minute",
+    f"{_TOPIC}; minute bigint; meter string",
+    f"quantity {QUANTITY}",
+    window=_day_of("timestamp_seconds(minute * 60)"),
+)
 CUT_USAGE = _of(
     "cut_usage",
     f"cut_id string; {_LOG}; day date; meter string",
     f"quantity {QUANTITY}; first_offset bigint; end_offset bigint",
+    window=_BY_CUT,
 )
 CUT_COVERAGE = _of(
     "cut_coverage",
     f"cut_id string; {_LOG}",
     "start_offset bigint; end_offset bigint; status string; reason string; missing string",
+    window=_BY_CUT,
 )
 SEAL = _of(
     "seal",
     "tenant string; topic_id string; partition int; log_generation bigint; base_offset bigint",
     f"end_offset bigint; seal binary; {_SOURCE}",
+    window=_day_of_ms(_SEAL_ENDS_MS),
 )
-CHAIN = _of("chain", _SOURCE, "sha256 string")
-REJECTED = _of("rejected", f"{_SOURCE}; row int", "reason string; record binary")
+CHAIN = _of("chain", _SOURCE, "sha256 string", window=_BY_POSITION)
+REJECTED = _of("rejected", f"{_SOURCE}; row int", "reason string; record binary", window=_BY_POSITION)
 WAIVED = _of("waived", "broker_id int; boot_id string", "first_missing bigint; missing bigint; open boolean")
 COVERAGE_ISSUE = _of("coverage_issue", "src_partition int; first_missing bigint", "missing bigint")
-SLA_5M = _of("sla_5m", "tenant string; operation string; window timestamp", "valid bigint; bad bigint")
+SLA_5M = _of(
+    "sla_5m",
+    "tenant string; operation string; window timestamp",
+    "valid bigint; bad bigint",
+    window=_day_of("window"),
+)
 COST_HOUR = _of(
     "cost_hour",
     "tenant string; asset string; hour timestamp; method string",
     f"bytes {QUANTITY}; cost_micro {QUANTITY}",
+    window=_day_of("hour"),
 )
 ALL = (
-    REJECTED, WAIVED, COVERAGE_ISSUE, USAGE_HOUR, USAGE_DAY, USAGE_MINUTE, SLA_5M, COST_HOUR, SEAL, CHAIN,
+    REJECTED, WAIVED, COVERAGE_ISSUE, USAGE_HOUR, USAGE_DAY, USAGE_MINUTE, COST_HOUR, SLA_5M, SEAL, CHAIN,
     CUT_USAGE, CUT_COVERAGE,
 )  # fmt: skip
 """In the order in which a round publishes them: `cut_coverage`, which invoices wait for, is the last."""
+
+_PRINCIPAL_ROWS = "array<struct<principal:bigint,messages:bigint,bytes:bigint>>"
+_POINT = "topic_id string; partition int; log_generation bigint; end_offset bigint"
+READING = _of(
+    "reading",
+    f"{_POINT}; {_SOURCE}; row int",
+    f"made_ms bigint; tenant string; topic string; accepted_ms bigint; totals array<bigint>; "
+    f"principal_rows {_PRINCIPAL_ROWS}; reading_kind int; cut_id string; cut_end_ms bigint; last boolean",
+    window=_day_of_ms("accepted_ms"),
+    internal=True,
+)
+LOG = _of(
+    "log",
+    "topic_id string; partition int",
+    f"log_generation bigint; end_offset bigint; tenant string; topic string; accepted_ms bigint; "
+    f"totals array<bigint>; principal_rows {_PRINCIPAL_ROWS}; began_ms bigint; rough boolean",
+    internal=True,
+)
+BOOT = _of(
+    "boot",
+    "broker_id int; boot_id string; first bigint",
+    "end bigint; began_ms bigint; ends boolean",
+    internal=True,
+)
+STATES = (READING, LOG, BOOT)
+"""Where a round ends, so that the next goes on from there; published after all others, `boot` last."""
+EVERY = (*ALL, *STATES)

@@ -1,7 +1,7 @@
 """Evidence: seals of segments, the hash chain over `__usage`, and the offsets of it that are not there."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -34,30 +34,46 @@ def seals(facts: DataFrame) -> tuple[DataFrame, DataFrame]:
     return ranked.where("rank = 1"), conflicts
 
 
-def chain(bronze: DataFrame) -> DataFrame:
-    """The data set `chain`. A partition's chain ends before the first offset that is not there."""
+def chain(bronze: DataFrame, ends: Mapping[int, tuple[int, bytes]]) -> DataFrame:
+    """New rows of the data set `chain`. A partition's chain ends before the first offset that is not there; `ends` are
+    those of earlier rounds: partition -> (next offset, last link).
+    """
     ordered = (
         bronze.select("src_partition", "src_offset", "record")
         .repartition("src_partition")
         .sortWithinPartitions("src_partition", "src_offset")
     )
-    return ordered.mapInArrow(_linked, from_arrow_schema(_CHAIN)).to(CHAIN.struct)
+    return ordered.mapInArrow(_linking(dict(ends)), from_arrow_schema(_CHAIN)).to(CHAIN.struct)
 
 
-def _linked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    partition, expected, last = -1, 0, CHAIN_START
-    for batch in batches:
-        rows = []
-        columns = [batch.column(name).to_pylist() for name in ("src_partition", "src_offset", "record")]
-        for number, offset, record in zip(*columns, strict=True):
-            if number != partition:
-                partition, expected, last = number, 0, CHAIN_START
-            if offset != expected:
-                continue  # behind a hole: `expected` stays where the chain ended
-            last = link(last, record)
-            expected += 1
-            rows.append({"src_partition": number, "src_offset": offset, "sha256": last.hex()})
-        yield pa.RecordBatch.from_pylist(rows, schema=_CHAIN)
+def _linking(
+    ends: Mapping[int, tuple[int, bytes]],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def linked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partition, expected, last = -1, 0, CHAIN_START
+        for batch in batches:
+            rows = []
+            columns = [batch.column(name).to_pylist() for name in ("src_partition", "src_offset", "record")]
+            for number, offset, record in zip(*columns, strict=True):
+                if number != partition:
+                    partition = number
+                    expected, last = ends.get(number, (0, CHAIN_START))
+                if offset != expected:
+                    continue  # behind a hole: `expected` stays where the chain ended
+                last = link(last, record)
+                expected += 1
+                rows.append({"src_partition": number, "src_offset": offset, "sha256": last.hex()})
+            yield pa.RecordBatch.from_pylist(rows, schema=_CHAIN)
+
+    return linked
+
+
+def chain_ends(links: DataFrame) -> dict[int, tuple[int, bytes]]:
+    """Partition -> (next offset, last link) of rows of `chain`."""
+    rows = links.groupBy("src_partition").agg(
+        F.max("src_offset").alias("last"), F.max_by("sha256", "src_offset").alias("link")
+    )
+    return {row["src_partition"]: (row["last"] + 1, bytes.fromhex(row["link"])) for row in rows.collect()}
 
 
 def link(previous: bytes, record: bytes | None) -> bytes:
@@ -76,8 +92,8 @@ class Extent:
     holes: list[tuple[int, int, int]]
 
 
-def extent(bronze: DataFrame, ends: Mapping[str, int]) -> Extent:
-    """Holes are looked for below `ends` of each partition of `__usage`."""
+def extent(bronze: DataFrame, ends: Mapping[str, int], begins: Mapping[str, int]) -> Extent:
+    """Holes are looked for in each partition of `__usage` from `begins` (0 where it does not say) up to `ends`."""
     counted = (
         bronze.groupBy("src_partition")
         .agg(
@@ -87,12 +103,16 @@ def extent(bronze: DataFrame, ends: Mapping[str, int]) -> Extent:
         )
         .collect()
     )
+    first = {int(name): at for name, at in begins.items()}
     found = []
-    if any(row["distinct"] != row["last"] + 1 for row in counted):
+    if any(row["distinct"] != row["last"] + 1 - first.get(row["src_partition"], 0) for row in counted):
         order = Window.partitionBy("src_partition").orderBy("src_offset")
-        first = (F.coalesce(F.lag("src_offset").over(order), F.lit(-1)) + 1).alias("first_missing")
+        begin = F.lit(0)
+        for number, at in first.items():
+            begin = F.when(F.col("src_partition") == number, F.lit(at)).otherwise(begin)
+        missing = F.coalesce(F.lag("src_offset").over(order) + 1, begin).cast("long").alias("first_missing")
         inner = (
-            bronze.select("src_partition", "src_offset", first)
+            bronze.select("src_partition", "src_offset", missing)
             .withColumn("missing", F.col("src_offset") - F.col("first_missing"))
             .where("missing > 0")
             .collect()
@@ -100,7 +120,7 @@ def extent(bronze: DataFrame, ends: Mapping[str, int]) -> Extent:
         found = [(row["src_partition"], row["first_missing"], row["missing"]) for row in inner]
     last = {row["src_partition"]: row["last"] for row in counted}
     for name, end in ends.items():
-        reached = last.get(int(name), -1) + 1
+        reached = last.get(int(name), first.get(int(name), 0) - 1) + 1
         if reached < end:
             found.append((int(name), reached, end - reached))
     return Extent(

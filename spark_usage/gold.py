@@ -1,6 +1,7 @@
 """Gold: usage by day and by minute for people, and what each tenant's traffic cost."""
 
 from collections.abc import Sequence
+from datetime import date, timedelta
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -10,7 +11,8 @@ from spark_usage.configuration import Asset
 from spark_usage.datasets import QUANTITY
 
 _PRICES = pa.schema([("asset", pa.string()), ("price", pa.int64())])
-MINUTES_KEPT = 2 * 24 * 60
+DAYS_BEFORE = 2
+"""Days before the newest one of which there are minutes."""
 METHOD = "bytes"
 _TOPIC = ("tenant", "topic_id", "topic")
 
@@ -24,16 +26,15 @@ def usage_day(hours: DataFrame) -> DataFrame:
 
 
 def usage_minute(by_minute: DataFrame) -> DataFrame:
-    """The data set `usage_minute`: the last two days before the newest minute."""
-    sums = by_minute.groupBy(*_TOPIC, "minute", "meter").agg(
+    """The data set `usage_minute`, of which the newest days are kept."""
+    return by_minute.groupBy(*_TOPIC, "minute", "meter").agg(
         F.sum("quantity").cast(QUANTITY).alias("quantity")
     )
-    newest = by_minute.agg(F.max("minute").alias("newest"))
-    return (
-        sums.crossJoin(F.broadcast(newest))
-        .where(F.col("minute") > F.col("newest") - MINUTES_KEPT)
-        .drop("newest")
-    )
+
+
+def oldest_minute_window(newest: str) -> str:
+    """The oldest window of `usage_minute` that is kept beside the newest."""
+    return (date.fromisoformat(newest) - timedelta(days=DAYS_BEFORE)).isoformat()
 
 
 def cost_hour(spark: SparkSession, hours: DataFrame, assets: Sequence[Asset]) -> DataFrame:

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -19,18 +19,22 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from daemon.data_set_store import DataSetStore, FolderStore
+from daemon.data_set_store import DataSetStore, FolderStore, StoreUnavailable, write_durably
 from spark_usage import datasets
 from spark_usage.datasets import DataSet
 
-FORMAT = 1
+FORMAT = 2
 RUN_ID_DIGITS = 32
 KEPT_RUNS = 5
 """Runs of a data set that are kept, so that a reader has several rounds of time."""
 _PENDING = ".pending-"
 _PENDING_OF = re.compile(r"\.pending-(\d+)-")
+_FETCHED = ".fetched"
 _BATCH_ROWS = 10_000
+_WINDOW = "_window"
+"""The column that rows are put into windows by."""
 _NUMBER_DIGITS = 18
 """Of a runner's number; pending runs of older versions begin with a run id of 32 hex digits."""
 
@@ -59,8 +63,7 @@ class Run:
     run_id: str
     rows: int
     digest: str
-    folder: Path | None = field(compare=False)
-    """Where this round reads its rows; None when it was published before. The run is the same either way."""
+    manifest: Mapping[str, Any] = field(compare=False)
 
 
 @cache
@@ -87,14 +90,16 @@ class Catalog:
         """`number`: of the runner that writes. Readers need none."""
         self.folder, self._number = folder, number
         self.store = FolderStore(folder) if store is None else store
+        self._here: dict[tuple[str, str], Path] = {}
+        """Where the rows of runs are that this catalog has published, by data set and run."""
 
     def greatest_number(self) -> int:
         """Of the runners that have made a run current; 0 before the first. Raises `StoreUnavailable`."""
-        return max(self.store.number(dataset.name) for dataset in datasets.ALL)
+        return max(self.store.number(dataset.name) for dataset in datasets.EVERY)
 
     def take_over(self) -> None:
         """From now on nothing counts that an earlier runner makes current. What counts now goes on counting."""
-        for dataset in datasets.ALL:
+        for dataset in datasets.EVERY:
             current = self.store.current(dataset.name)
             if current is not None:
                 self.make_current(dataset.name, json.loads(current)["run_id"])
@@ -112,22 +117,63 @@ class Catalog:
         content = self.store.current(dataset)
         return None if content is None else self.manifest(dataset, json.loads(content)["run_id"])
 
-    def read_folder(self, spark: SparkSession, dataset: DataSet, folder: Path) -> DataFrame:
-        """The rows in the folder of a run."""
-        return spark.read.schema(dataset.struct).parquet(str(folder / "*.parquet"))
+    def read(
+        self,
+        spark: SparkSession,
+        dataset: DataSet,
+        manifest: Mapping[str, Any] | None,
+        windows: Collection[str] | None = None,
+    ) -> DataFrame:
+        """The rows of a published run, or of these windows of it; none without a run."""
+        files = () if manifest is None else manifest["files"]
+        paths = [
+            self.path(dataset.name, manifest["run_id"] if manifest else "", file)
+            for file in files
+            if windows is None or file["window"] in windows
+        ]
+        return read_files(spark, dataset, paths)
 
-    def write(self, dataset: DataSet, rows: DataFrame, inputs: Mapping[str, Any]) -> "PendingRun":
-        """Write the rows in the order of their key, under a name that readers do not know yet."""
+    def path(self, dataset: str, run_id: str, file: Mapping[str, Any]) -> Path:
+        """A file of a run on a disk that Spark's workers see. Raises `StoreUnavailable`."""
+        run, name = str(file.get("run", run_id)), str(file["name"])
+        if (dataset, run) in self._here and (self._here[dataset, run] / name).exists():
+            return self._here[dataset, run] / name
+        if isinstance(self.store, FolderStore):
+            return self.store.run_folder(dataset, run) / name
+        here = self.folder / _FETCHED / dataset / f"{run}-{name}"
+        if not here.exists():
+            content = self.store.file(dataset, run, name)
+            if content is None:
+                raise StoreUnavailable(f"{dataset} run {run}: file {name} is not there")
+            here.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(here, content)
+        return here
+
+    def forget_fetched(self) -> None:
+        """Remove copies of published files."""
+        shutil.rmtree(self.folder / _FETCHED, ignore_errors=True)
+
+    def write(
+        self,
+        dataset: DataSet,
+        rows: DataFrame,
+        inputs: Mapping[str, Any],
+        carried: Sequence["Window"] = (),
+    ) -> "PendingRun":
+        """Write the rows by window in the order of their key, under a name that readers do not know yet. `carried`:
+        windows of earlier runs that are windows of this one, too.
+        """
         run_id = run_id_of(dataset.name, inputs)
         folder = self.folder / dataset.name / f"{_PENDING}{self._number}-{run_id}-{os.getpid()}"
         shutil.rmtree(folder, ignore_errors=True)
         ordered = rows.select(*(f"`{name}`" for name in dataset.names)).to(dataset.struct)
-        ordered = ordered.repartition(1).sortWithinPartitions(*(f"`{name}`" for name in dataset.key_names))
-        ordered.write.mode("overwrite").parquet(str(folder))
-        for leftover in folder.iterdir():
-            if leftover.suffix != ".parquet":
-                leftover.unlink()
-        return PendingRun(self, dataset, run_id, folder, inputs)
+        ordered = (
+            ordered.withColumn(_WINDOW, F.expr(dataset.window))
+            .repartition(_WINDOW)
+            .sortWithinPartitions(_WINDOW, *(f"`{name}`" for name in dataset.key_names))
+        )
+        ordered.write.mode("overwrite").partitionBy(_WINDOW).parquet(str(folder))
+        return PendingRun(self, dataset, run_id, folder, inputs, carried)
 
     def known(self, dataset: DataSet, inputs: Mapping[str, Any]) -> Run | None:
         """The published run of these inputs; it becomes the current one."""
@@ -137,8 +183,17 @@ class Catalog:
             return None
         self.make_current(dataset.name, run_id)
         return Run(
-            dataset=dataset.name, run_id=run_id, rows=manifest["rows"], digest=manifest["digest"], folder=None
+            dataset=dataset.name,
+            run_id=run_id,
+            rows=manifest["rows"],
+            digest=manifest["digest"],
+            manifest=manifest,
         )
+
+    def published(self, dataset: str, run_id: str, folder: Path) -> None:
+        """A run is there, and its rows are in this folder until old runs are removed; it becomes the current one."""
+        self._here[dataset, run_id] = folder
+        self.make_current(dataset, run_id)
 
     def make_current(self, dataset: str, run_id: str) -> None:
         content = _json({"run_id": run_id, "number": self._number})
@@ -155,16 +210,98 @@ class Catalog:
                 shutil.rmtree(pending, ignore_errors=True)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A part of a data set: its name, its rows and their digest, and the files that hold them in order."""
+
+    name: str
+    rows: int
+    digest: str
+    files: tuple[Mapping[str, Any], ...]
+
+
+def windows_of(manifest: Mapping[str, Any] | None) -> dict[str, Window]:
+    """The windows of a published run by name, their files with the run that they rest in."""
+    if manifest is None:
+        return {}
+    files: dict[str, list[Mapping[str, Any]]] = {}
+    for file in manifest["files"]:
+        files.setdefault(file["window"], []).append({"run": manifest["run_id"], **file})
+    return {
+        one["window"]: Window(
+            name=one["window"], rows=one["rows"], digest=one["digest"], files=tuple(files[one["window"]])
+        )
+        for one in manifest["windows"]
+    }
+
+
 class PendingRun:
     """Rows that are written and not yet published."""
 
     def __init__(
-        self, catalog: Catalog, dataset: DataSet, run_id: str, folder: Path, inputs: Mapping[str, Any]
+        self,
+        catalog: Catalog,
+        dataset: DataSet,
+        run_id: str,
+        folder: Path,
+        inputs: Mapping[str, Any],
+        carried: Sequence[Window] = (),
     ) -> None:
         self._catalog, self._dataset, self._run_id, self._inputs = catalog, dataset, run_id, inputs
         self.folder = folder
-        self.files = sorted(folder.glob("*.parquet"))
-        self.rows, self.digest = digest_of(dataset, self.files)
+        self.files: list[Path] = []
+        windows: dict[str, Window] = {}
+        for part in sorted(folder.glob(f"{_WINDOW}=*")):
+            name = part.name.removeprefix(f"{_WINDOW}=")
+            files = [self._taken(file, name) for file in sorted(part.glob("*.parquet"))]
+            rows, digest = digest_of(dataset, files)
+            entries = tuple(
+                {"window": name, "name": file.name, "bytes": file.stat().st_size, "sha256": _sha256(file)}
+                for file in files
+            )
+            windows[name] = Window(name=name, rows=rows, digest=digest, files=entries)
+            self.files += files
+        for leftover in folder.iterdir():
+            if leftover.is_dir():
+                shutil.rmtree(leftover)
+            elif leftover.suffix != ".parquet":
+                leftover.unlink()
+        for one in carried:
+            self._carry(windows, one)
+        self._windows = [windows[name] for name in sorted(windows)]
+        self.rows = sum(window.rows for window in self._windows)
+        self.digest = digest_of_windows(self._windows)
+
+    def read(self, spark: SparkSession, windows: Collection[str] | None = None) -> DataFrame:
+        """The rows, or those of these windows."""
+        name = self._dataset.name
+        paths = [
+            self._catalog.path(name, "", file) if "run" in file else self.folder / str(file["name"])
+            for window in self._windows
+            if windows is None or window.name in windows
+            for file in window.files
+        ]
+        return read_files(spark, self._dataset, paths)
+
+    def _taken(self, file: Path, window: str) -> Path:
+        return file.rename(self.folder / f"{window}-{file.name}")
+
+    def _carry(self, windows: dict[str, Window], old: Window) -> None:
+        """A window as it is in an earlier run, unless this run has another of its name: then the files of both hold an
+        internal data set's rows, and only the new ones any other's.
+        """
+        new = windows.get(old.name)
+        if new is None:
+            windows[old.name] = old
+        elif self._dataset.internal:
+            windows[old.name] = Window(
+                name=old.name, rows=old.rows + new.rows, digest="", files=(*old.files, *new.files)
+            )
+        elif new.digest == old.digest:
+            for file in new.files:
+                (self.folder / str(file["name"])).unlink()
+            self.files = [file for file in self.files if file.exists()]
+            windows[old.name] = old
 
     def publish(self, checks: Sequence[Check]) -> Run:
         """Make the rows the data set's current run. Raises `CheckFailed`, and then nothing has changed."""
@@ -178,14 +315,18 @@ class PendingRun:
             name, self._run_id, self.folder, _json(self._manifest(checks))
         )
         digest = json.loads(published.manifest)["digest"]
-        if digest != self.digest:
+        if digest != self.digest and not self._dataset.internal:
             raise CheckFailed(
                 f"{name}: run {self._run_id} has the digest {digest}, now {self.digest}: "
                 "the same inputs gave other rows"
             )
-        self._catalog.make_current(name, self._run_id)
+        self._catalog.published(name, self._run_id, published.folder)
         return Run(
-            dataset=name, run_id=self._run_id, rows=self.rows, digest=self.digest, folder=published.folder
+            dataset=name,
+            run_id=self._run_id,
+            rows=self.rows,
+            digest=self.digest,
+            manifest=json.loads(published.manifest),
         )
 
     def _manifest(self, checks: Sequence[Check]) -> dict[str, Any]:
@@ -199,20 +340,38 @@ class PendingRun:
             "key": self._dataset.key_names,
             "rows": self.rows,
             "digest": self.digest,
-            "files": [
-                {"name": file.name, "bytes": file.stat().st_size, "sha256": _sha256(file)}
-                for file in self.files
+            "windows": [
+                {"window": window.name, "rows": window.rows, "digest": window.digest}
+                for window in self._windows
             ],
+            "files": [file for window in self._windows for file in window.files],
             "conservation": [check.to_dict() for check in checks],
             "made_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
 
 
+def read_files(spark: SparkSession, dataset: DataSet, paths: Sequence[Path]) -> DataFrame:
+    """The rows of these files."""
+    if not paths:
+        return spark.createDataFrame([], dataset.struct)
+    return spark.read.schema(dataset.struct).parquet(*(str(path) for path in paths))
+
+
+def digest_of_windows(windows: Iterable[Window]) -> str:
+    """SHA-256 over a line for each window in order: its name, rows and digest with a space between."""
+    digest = hashlib.sha256()
+    for window in windows:
+        digest.update(f"{window.name} {window.rows} {window.digest}\n".encode())
+    return digest.hexdigest()
+
+
 def digest_of(dataset: DataSet, files: Iterable[Path]) -> tuple[int, str]:
     """(rows, SHA-256 over them) of files that hold the rows in the order of the key.
 
-    Raises `CheckFailed` when two rows have the same key.
+    Raises `CheckFailed` when two rows have the same key. An internal data set has no digest.
     """
+    if dataset.internal:
+        return sum(pq.ParquetFile(file).metadata.num_rows for file in files), ""
     digest, rows = hashlib.sha256(), 0
     previous: list[Any] | None = None
     names = dataset.names

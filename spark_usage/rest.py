@@ -5,8 +5,9 @@ from pathlib import Path
 
 from spark_usage import bronze, datasets, evidence
 from spark_usage.configuration import Asset
+from spark_usage.inputs import inputs_of
 from spark_usage.manifest import Catalog, Run, run_id_of
-from spark_usage.rounds import Round, inputs_of
+from spark_usage.rounds import Round
 
 
 def at_rest(folder: Path, catalog: Catalog, ends: Mapping[str, int], assets: Sequence[Asset]) -> Round | None:
@@ -36,7 +37,7 @@ def at_rest(folder: Path, catalog: Catalog, ends: Mapping[str, int], assets: Seq
             run_id=manifest["run_id"],
             rows=manifest["rows"],
             digest=manifest["digest"],
-            folder=None,
+            manifest=manifest,
         )
     holes = [(partition, first, count) for partition, first, count in read["holes"]]
     return _round(ends, read["records"], runs, rejected["rows"], evidence.named(holes))

@@ -1,7 +1,14 @@
-"""One round of the pipeline: all of bronze is folded into all data sets, checked and published."""
+"""One round of the pipeline: what is new in bronze is folded into the windows that it changes, checked, published.
 
+A round goes on from the last whole one (`states.Base`) and publishes what a fold of all of bronze would, digest by
+digest. It folds all of bronze when there is no such round: the first time, with another version of the code, when
+bronze's files are not those that were read, with `again`, and for news that contradict earlier records
+(`states.Irregular`).
+"""
+
+import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +18,25 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from daemon.data_set_store import DataSetStore
-from spark_usage import bronze, checks, cuts, datasets, evidence, gold, readings, silver
+from data_plane.contract.usage_pb2 import CUT, FINAL
+from spark_usage import bronze, checks, cuts, datasets, evidence, gold, readings, silver, states
 from spark_usage.configuration import Asset
-from spark_usage.datasets import DataSet
+from spark_usage.datasets import QUANTITY, DataSet
 from spark_usage.decode import decode
-from spark_usage.manifest import Catalog, Check, Run, run_id_of
+from spark_usage.inputs import inputs_of, states_inputs
+from spark_usage.manifest import Catalog, Check, Run, Window, run_id_of, windows_of
+from spark_usage.readings import PARTITION, POINT
+from spark_usage.records_read import BronzeSource, GivenSource, Source
+from spark_usage.states import Base, Irregular, find_base
 
 Progress = Callable[[str], None]
+log = logging.getLogger(__name__)
+_REPEATED_MAX = 1_000
+"""Records that came in an earlier round too and are looked up there, before all of bronze is folded again."""
+_NAMED_MAX = 1_000
+"""Topics that are named to Spark, so that it reads the parts of files that have them."""
+_FILES_A_WINDOW = 16
+"""Of `reading`: a window that has so many becomes one file with the next readings."""
 _SOURCE_ROW = ("src_partition", "src_offset", "row")
 
 
@@ -47,26 +66,36 @@ def fold(
     store: DataSetStore | None = None,
     number: int = 0,
 ) -> Round:
-    """Fold bronze in `folder` into the data sets in `store`, or in the same folder.
+    """Fold what is new in bronze in `folder` into the data sets in `store`, or in the same folder.
 
-    Nothing is computed when all runs of these inputs are there, unless `again`. `rows` and `offsets` stand for bronze
-    and what its stream has committed, `number` is the runner's. Raises `CheckFailed` and `StoreUnavailable`; what was
-    published before stays.
+    Nothing is computed when all runs of these inputs are there, unless `again`, which folds all of bronze. `rows` and
+    `offsets` stand for bronze and what its stream has committed, `number` is the runner's. Raises `CheckFailed` and
+    `StoreUnavailable`; what was published before stays.
     """
     began = time.monotonic()
-    source = bronze.read(spark, folder) if rows is None else rows
+    source: Source = BronzeSource(spark, folder) if rows is None else GivenSource(rows)
     ends = dict(bronze.committed_offsets(folder) if offsets is None else offsets)
-    work = _Fold(spark, Catalog(folder, store, number), assets, source, ends, progress)
+    catalog = Catalog(folder, store, number)
+    base = None if again else find_base(catalog, ends)
+    if base is not None and not source.follows(base.inputs.get("bronze")):
+        base = None
+    work = _Fold(spark, catalog, assets, source, ends, progress, base)
     runs = None if again else work.known()
     recomputed = runs is None
     if runs is None:
-        runs = work.compute()
-    for name in runs:
-        work.catalog.forget_old_runs(name)
+        try:
+            runs = work.compute()
+        except Irregular as reason:
+            log.warning("all of bronze is folded again", extra={"reason": str(reason)})
+            work = _Fold(spark, catalog, assets, source, ends, progress, None)
+            runs = work.compute()
+    for dataset in datasets.EVERY:
+        catalog.forget_old_runs(dataset.name)
+    catalog.forget_fetched()
     return Round(
         offsets=ends,
         records=work.records,
-        runs=runs,
+        runs={one.name: runs[one.name] for one in datasets.ALL},
         recomputed=recomputed,
         seconds=time.monotonic() - began,
         rejected=runs["rejected"].rows,
@@ -74,36 +103,31 @@ def fold(
     )
 
 
-def inputs_of(
-    ends: Mapping[str, int], records: int, holes: Sequence[Sequence[int]], assets: Sequence[Asset]
-) -> dict[str, dict[str, Any]]:
-    """What each data set is made from, by its name: with the code and the name it gives the run's id."""
-    read = {"offsets": dict(ends), "records": records, "holes": [list(hole) for hole in holes], "runs": {}}
-    hours = {"usage_hour": run_id_of("usage_hour", read)}
-    found: dict[str, dict[str, Any]] = {dataset.name: dict(read) for dataset in datasets.ALL}
-    for dataset in (datasets.USAGE_DAY, datasets.COST_HOUR):
-        found[dataset.name]["runs"] = hours
-    if assets:
-        found[datasets.COST_HOUR.name]["assets"] = {asset.name: asset.micro_per_hour for asset in assets}
-    return found
-
-
 class _Fold:
+    """One round: from `base` on, or over all of bronze without one."""
+
     def __init__(
         self,
         spark: SparkSession,
         catalog: Catalog,
         assets: Sequence[Asset],
-        source: DataFrame,
+        source: Source,
         ends: dict[str, int],
         progress: Progress,
+        base: Base | None,
     ) -> None:
-        self.spark, self.catalog, self.assets, self.source, self._progress = (
-            spark, catalog, tuple(assets), source, progress,
+        self.spark, self.catalog, self.assets, self._source, self._progress, self._base = (
+            spark, catalog, tuple(assets), source, progress, base,
         )  # fmt: skip
-        there = evidence.extent(source, ends)
-        self.records, self._distinct, self.holes = there.records, there.distinct, there.holes
-        self._inputs_of = inputs_of(ends, self.records, [list(hole) for hole in self.holes], self.assets)
+        begins = {} if base is None else base.offsets
+        before: Mapping[str, Any] = {"records": 0, "holes": []} if base is None else base.inputs
+        self._new = source.after(begins)
+        there = evidence.extent(self._new, ends, begins)
+        self._counted = there
+        self.records = before["records"] + there.records
+        self.holes = sorted([(at, first, count) for at, first, count in before["holes"]] + there.holes)
+        self._inputs_of = inputs_of(ends, self.records, self.holes, self.assets)
+        self._inputs_of |= states_inputs(self._inputs_of, source.mark)
         self._runs: dict[str, Run] = {}
 
     def known(self) -> dict[str, Run] | None:
@@ -116,91 +140,346 @@ class _Fold:
         return {d.name: run for d in datasets.ALL if (run := self.catalog.known(d, self._inputs_of[d.name]))}
 
     def compute(self) -> dict[str, Run]:
-        """Fold, check and publish all data sets. Raises `CheckFailed`."""
-        facts = self._keep(decode(self.source))
-        records = self._keep(silver.with_copies(facts))
-        read = facts.where("kind = 'reading'")
-        points = readings.points_of(read)
-        seen = self._keep(readings.viewed(points))
-        intervals = self._keep(readings.intervals_of(seen))
+        """Fold, check and publish all data sets. Raises `CheckFailed`, and `Irregular` when it began from a base."""
+        facts = self._keep(decode(self._new))
+        boots = self._before(datasets.BOOT)
+        records = self._keep(self._with_copies(facts, boots))
+        logs = self._keep(self._before(datasets.LOG))
+        new = facts.where("kind = 'reading'").select(*datasets.READING.names)
+        touched = self._keep(states.go_on(new, logs))
+        late = self._late(touched)
+        bases = self._keep(logs.join(touched.where("goes_on"), list(PARTITION), "left_semi"))
+        now = self._side(new.unionByName(late) if late is not None else new, bases)
+        then = None if late is None else self._side(late)
         delivered = silver.counted_once(facts, records, "delivered")
         requests = silver.counted_once(facts, records, "requests")
         seals, seal_conflicts = evidence.seals(facts)
+        seals, kept_seals = self._seals(seals, seal_conflicts)
 
-        rejections = self._rejections(facts, records, read, points, seen, seal_conflicts)
-        accounted = checks.records_accounted(facts, self.records, self._distinct)
-        self._write(
-            datasets.REJECTED,
-            rejections,
-            lambda written: [accounted, checks.readings_accounted(read, seen, written)],
-        )
+        self._write_rejected(facts, records, now, then, seal_conflicts)
         issues = [dict(zip(evidence.HOLES.names, hole, strict=True)) for hole in self.holes]
-        waived = self._write(datasets.WAIVED, silver.waived(records))
+        ranges = self._keep(silver.boots(records, boots))
+        waived = self._write(datasets.WAIVED, silver.waived(ranges))
         self._write(
             datasets.COVERAGE_ISSUE,
             # As Arrow: rows of Python would go through a Python worker.
             self.spark.createDataFrame(pa.Table.from_pylist(issues, evidence.HOLES)),
         )
-        by_minute = silver.usage_by_minute(intervals, delivered)
-        hours = self._write(
-            datasets.USAGE_HOUR,
-            silver.usage_hour(by_minute),
-            lambda written: [
-                checks.hours_equal_totals(written, seen),
-                checks.increments_equal(written, delivered),
-            ],
-        )
-        self._write(
-            datasets.USAGE_DAY,
-            gold.usage_day(hours),
-            lambda written: [checks.sums_equal("sums equal those of usage_hour", hours, written)],
-        )
-        self._write(datasets.USAGE_MINUTE, gold.usage_minute(by_minute))
-        self._write(datasets.SLA_5M, silver.sla_5m(requests))
-        self._write(
-            datasets.COST_HOUR,
-            gold.cost_hour(self.spark, hours, self.assets),
-            lambda written: [checks.costs_equal_prices(written, self.assets)],
-        )
-        self._write(datasets.SEAL, seals)
-        self._write(datasets.CHAIN, evidence.chain(self.source))
-        marks = self._keep(cuts.cut_marks(read, seen))
-        starts = seen.where("is_start AND view = log_generation AND NOT below")
-        self._write(
-            datasets.CUT_USAGE,
-            cuts.cut_usage(marks, intervals, starts),
-            lambda written: [checks.cuts_equal_differences(written, marks)],
-        )
-        self._write(datasets.CUT_COVERAGE, cuts.cut_coverage(marks, self._missing(waived)))
+        self._write_usage(now, then, bases, delivered, late=late is not None)
+        self._write_added(datasets.SLA_5M, silver.sla_5m(requests), ("valid", "bad"), "bigint")
+        self._write(datasets.SEAL, seals, carried=kept_seals)
+        self._write_chain()
+        self._write_cuts(new, touched, now, waived)
+        self._write_states(new, touched, now, logs, ranges)
         return self._runs
 
-    def _rejections(
+    # -- what is new ---------------------------------------------------------------------------------------
+
+    def _with_copies(self, facts: DataFrame, boots: DataFrame) -> DataFrame:
+        """As `silver.with_copies`, also of records of earlier rounds. Raises `Irregular` when one of these differs."""
+        records = silver.with_copies(facts)
+        if self._base is None:
+            return records
+        came = boots.select("broker_id", "boot_id", "first", "end")
+        again = self._keep(
+            records.join(F.broadcast(came), ["broker_id", "boot_id"])
+            .where("sequence >= first AND sequence < end")
+            .select("broker_id", "boot_id", "sequence", "digest", *silver.SOURCE)
+        )
+        repeated = again.select("broker_id", "boot_id", "sequence", "digest").distinct().collect()
+        if not repeated:
+            return records
+        if len(repeated) > _REPEATED_MAX:
+            raise Irregular(f"{len(repeated)} records came again")
+        wanted = {(row["broker_id"], row["boot_id"], row["sequence"]): row["digest"] for row in repeated}
+        earlier = decode(self._source.before(self._base.offsets, wanted)).where("kind = 'record'")
+        found = {
+            (row["broker_id"], row["boot_id"], row["sequence"], row["digest"])
+            for row in earlier.select("broker_id", "boot_id", "sequence", "digest").collect()
+            if (row["broker_id"], row["boot_id"], row["sequence"]) in wanted
+        }
+        if found != {(*key, digest) for key, digest in wanted.items()} or len(wanted) < len(repeated):
+            raise Irregular("another record with the boot and sequence of an earlier one")
+        places = again.select(*silver.SOURCE, F.lit(1).alias("more"))
+        return (
+            records.join(places, list(silver.SOURCE), "left")
+            .withColumn("copy", F.col("copy") + F.coalesce("more", F.lit(0)))
+            .drop("more")
+        )
+
+    def _late(self, touched: DataFrame) -> DataFrame | None:
+        """Earlier readings of late logs; None when there are none."""
+        again = touched.where("known AND NOT goes_on").select(*PARTITION)
+        ids = sorted({row["topic_id"] for row in again.select("topic_id").distinct().collect()})
+        if not ids:
+            return None
+        stored = self._before(datasets.READING)
+        if len(ids) <= _NAMED_MAX:
+            stored = stored.where(F.col("topic_id").isin(ids))
+        return self._keep(stored.join(F.broadcast(again), list(PARTITION), "left_semi"))
+
+    def _side(self, read: DataFrame, bases: DataFrame | None = None) -> "_Side":
+        """Readings folded, after the states in `bases`."""
+        given = read
+        if bases is not None:
+            given = read.unionByName(states.as_readings(bases, read.columns))
+        points = readings.points_of(given)
+        seen = self._keep(readings.viewed(points))
+        intervals = readings.intervals_of(seen)
+        if bases is not None:
+            intervals = intervals.join(bases.select(*POINT), list(POINT), "left_anti")
+        return _Side(read=read, points=points, seen=seen, intervals=self._keep(intervals))
+
+    def _seals(self, new: DataFrame, conflicts: DataFrame) -> tuple[DataFrame, list[Window]]:
+        """New seals with the earlier ones of their windows, and the other windows. Raises `Irregular`."""
+        if self._base is None:
+            return new, []
+        if not conflicts.isEmpty():
+            raise Irregular("another seal of the same segment")
+        earlier, carried = self._windows(datasets.SEAL, self._keep(new.select(*datasets.SEAL.names)))
+        values = F.struct(*(name for name in datasets.SEAL.names if name not in evidence.SEAL_KEY))
+        both = self._keep(
+            earlier.unionByName(new.select(*datasets.SEAL.names))
+            .groupBy(*evidence.SEAL_KEY)
+            .agg(
+                F.min_by(values, F.struct(*silver.SOURCE)).alias("first"),
+                (F.min("seal") != F.max("seal")).alias("differs"),
+            )
+        )
+        if not both.where("differs").isEmpty():
+            raise Irregular("another seal of the same segment")
+        return both.select(*evidence.SEAL_KEY, "first.*"), carried
+
+    # -- the data sets -------------------------------------------------------------------------------------
+
+    def _write_rejected(
         self,
         facts: DataFrame,
         records: DataFrame,
-        read: DataFrame,
-        points: DataFrame,
-        seen: DataFrame,
+        now: "_Side",
+        then: "_Side | None",
         seal_conflicts: DataFrame,
-    ) -> DataFrame:
+    ) -> None:
         """The data set `rejected`; what is found beside decoding gets its record from bronze."""
         repeated = records.where("conflict").select(
             *_SOURCE_ROW, F.lit("another record with the same boot and sequence").alias("reason")
         )
-        found = (
-            readings.contradicting(read, points)
-            .unionByName(readings.fallen(read, seen))
-            .unionByName(repeated)
-            .unionByName(seal_conflicts)
-        )
-        recorded = found.join(
-            self.source.select("src_partition", "src_offset", "record"), ["src_partition", "src_offset"]
-        )
-        return (
+        found = self._keep(now.rejections().unionByName(repeated).unionByName(seal_conflicts))
+        position = ["src_partition", "src_offset"]
+        source = self._new if then is None else self._source.at(found.select(*position))
+        recorded = found.join(source.select(*position, "record"), position)
+        new = self._keep(
             facts.where("kind = 'rejected'")
             .select(*_SOURCE_ROW, "reason", "record")
             .unionByName(recorded.select(*_SOURCE_ROW, "reason", "record"))
         )
+        gone = None if then is None else self._keep(then.rejections().select(*_SOURCE_ROW))
+        changed = (
+            new.select(*position)
+            if gone is None
+            else new.select(*position).unionByName(gone.select(*position))
+        )
+        earlier, carried = self._windows(datasets.REJECTED, changed)
+        if gone is not None:
+            earlier = earlier.join(gone, list(_SOURCE_ROW), "left_anti")
+        counted = self._counted
+        accounted = checks.records_accounted(facts, counted.records, counted.distinct)
+        self._write(
+            datasets.REJECTED,
+            earlier.unionByName(new.select(*datasets.REJECTED.names)),
+            lambda written: [accounted, checks.readings_accounted(now.read, now.seen, written)],
+            carried=carried,
+        )
+
+    def _write_usage(
+        self, now: "_Side", then: "_Side | None", bases: DataFrame, delivered: DataFrame, *, late: bool
+    ) -> None:
+        """Usage by hour, day and minute, and costs."""
+        by_minute = silver.usage_by_minute(now.intervals, delivered)
+        came = [
+            checks.hours_equal_totals(by_minute, now.seen, bases),
+            checks.increments_equal(by_minute, delivered),
+        ]
+        if then is not None:
+            before = silver.usage_by_minute(then.intervals, delivered.limit(0))
+            by_minute = silver.differences(by_minute, before)
+        if self._base is not None:
+            by_minute = self._keep(by_minute)
+        hours, changed = self._write_added(
+            datasets.USAGE_HOUR, silver.usage_hour(by_minute), ("quantity",), QUANTITY, came
+        )
+        self._write_of_windows(
+            datasets.USAGE_DAY,
+            gold.usage_day(hours),
+            changed,
+            lambda written: [checks.sums_equal("sums equal those of usage_hour", hours, written)],
+        )
+        self._write_minutes(by_minute, late=late)
+        if self._base is not None and not self._same_assets():
+            hours, changed = (
+                self.catalog.read(
+                    self.spark, datasets.USAGE_HOUR, self._runs[datasets.USAGE_HOUR.name].manifest
+                ),
+                None,
+            )
+        self._write_of_windows(
+            datasets.COST_HOUR,
+            gold.cost_hour(self.spark, hours, self.assets),
+            changed,
+            lambda written: [checks.costs_equal_prices(written, self.assets)],
+        )
+
+    def _same_assets(self) -> bool:
+        assert self._base is not None
+        before = self._base.manifests[datasets.COST_HOUR.name]["inputs"]
+        return bool(before.get("assets") == self._inputs_of[datasets.COST_HOUR.name].get("assets"))
+
+    def _write_minutes(self, by_minute: DataFrame, *, late: bool) -> None:
+        dataset = datasets.USAGE_MINUTE
+        new = self._keep(gold.usage_minute(by_minute))
+        earlier, carried = self._windows(dataset, new)
+        rows = self._keep(_added(dataset, earlier, new, ("quantity",), QUANTITY))
+        names = _names_of(dataset, rows) | {window.name for window in carried}
+        if names:
+            newest = max(names)
+            if (
+                self._base is not None
+                and late
+                and newest < max(windows_of(self._base.manifests[dataset.name]))
+            ):
+                raise Irregular("the newest usage is gone")
+            oldest = gold.oldest_minute_window(newest)
+            rows = rows.where(F.expr(dataset.window) >= oldest)
+            carried = [window for window in carried if window.name >= oldest]
+        self._write(dataset, rows, carried=carried)
+
+    def _write_chain(self) -> None:
+        dataset = datasets.CHAIN
+        ends: dict[int, tuple[int, bytes]] = {}
+        if self._base is not None:
+            manifest = self._base.manifests[dataset.name]
+            newest = {name.partition("-")[0]: name for name in sorted(windows_of(manifest))}
+            ends = evidence.chain_ends(self.catalog.read(self.spark, dataset, manifest, set(newest.values())))
+        new = evidence.chain(self._new, ends)
+        if self._base is not None:
+            new = self._keep(new)
+        earlier, carried = self._windows(dataset, new)
+        self._write(dataset, earlier.unionByName(new), carried=carried)
+
+    def _write_cuts(self, new: DataFrame, touched: DataFrame, now: "_Side", waived: DataFrame) -> None:
+        """The cuts of tenants whose cuts may have changed are folded from all of their readings."""
+        missing = self._missing(waived)
+        read, seen, intervals = now.read, now.seen, now.intervals
+        tenants: list[str] | None = None
+        if self._base is not None:
+            tenants = self._tenants_of_cuts(new, touched)
+            read = (
+                self._before(datasets.READING)
+                .where(F.col("tenant").isin(tenants))
+                .unionByName(new.where(F.col("tenant").isin(tenants)))
+            )
+            seen = self._keep(readings.viewed(readings.points_of(read)))
+            intervals = self._keep(readings.intervals_of(seen))
+        marks = self._keep(cuts.cut_marks(read, seen))
+        starts = seen.where("is_start AND view = log_generation AND NOT below")
+        usage = cuts.cut_usage(marks, intervals, starts)
+        equal = checks.cuts_equal_differences(usage, marks)
+        self._write_of_tenants(datasets.CUT_USAGE, usage, tenants, [equal])
+        self._write_of_tenants(datasets.CUT_COVERAGE, cuts.cut_coverage(marks, missing), tenants)
+
+    def _tenants_of_cuts(self, new: DataFrame, touched: DataFrame) -> list[str]:
+        """Tenants with a gap, a new reading of a cut or of a deleted topic, or cuts and a late log."""
+        coverage = self._keep(self._before(datasets.CUT_COVERAGE).select("tenant", "status").distinct())
+        reported = new.where(F.col("reading_kind").isin(CUT, FINAL)).select("tenant")
+        gaps = coverage.where("status = 'gap'").select("tenant")
+        late = new.join(touched.where("NOT goes_on"), list(PARTITION), "left_semi").select("tenant")
+        with_cuts = late.join(coverage.select("tenant"), ["tenant"], "left_semi")
+        rows = reported.unionByName(gaps).unionByName(with_cuts).distinct().collect()
+        return sorted(row["tenant"] for row in rows)
+
+    def _write_states(
+        self, new: DataFrame, touched: DataFrame, now: "_Side", logs: DataFrame, ranges: DataFrame
+    ) -> None:
+        dataset = datasets.READING
+        kept = states.kept_readings(new, touched, logs)
+        windows = {} if self._base is None else windows_of(self._base.manifests[dataset.name])
+        full = {name for name, window in windows.items() if len(window.files) >= _FILES_A_WINDOW}
+        full &= _names_of(dataset, kept) if full else set()
+        if full:
+            kept = kept.unionByName(self._before(dataset, full))
+        self._write(dataset, kept, carried=[one for one in windows.values() if one.name not in full])
+        self._write(datasets.LOG, states.of_logs(now.seen, logs))
+        self._write(datasets.BOOT, ranges)
+
+    # -- windows -------------------------------------------------------------------------------------------
+
+    def _before(self, dataset: DataSet, windows: Collection[str] | None = None) -> DataFrame:
+        """Rows of the base; none without one."""
+        manifest = None if self._base is None else self._base.manifests[dataset.name]
+        return self.catalog.read(self.spark, dataset, manifest, windows)
+
+    def _windows(self, dataset: DataSet, changed: DataFrame) -> tuple[DataFrame, list[Window]]:
+        """The base's rows of the windows that these rows are in, and its other windows."""
+        if self._base is None:
+            return self._before(dataset), []
+        touched = _names_of(dataset, changed)
+        windows = windows_of(self._base.manifests[dataset.name]).values()
+        return self._before(dataset, touched), [one for one in windows if one.name not in touched]
+
+    def _write_added(
+        self,
+        dataset: DataSet,
+        new: DataFrame,
+        sums: Sequence[str],
+        kind: str,
+        found: Sequence[Check] = (),
+    ) -> tuple[DataFrame, set[str] | None]:
+        """Add to what the base says. Returns the rows of the windows that changed, and their names (None: all)."""
+        if self._base is None:
+            return self._write(dataset, new, lambda written: [*found]), None
+        new = self._keep(new)
+        changed = _names_of(dataset, new)
+        earlier, carried = self._windows(dataset, new)
+        rows = _added(dataset, earlier, new, sums, kind)
+        label = "what changed is the sum of what was there and what is new"
+        with_quantity = "quantity" in sums
+
+        def checked(written: DataFrame) -> list[Check]:
+            if not with_quantity:
+                return [*found]
+            return [*found, checks.sums_equal(label, earlier.unionByName(new), written)]
+
+        return self._write(dataset, rows, checked, carried=carried, changed=changed), changed
+
+    def _write_of_windows(
+        self,
+        dataset: DataSet,
+        rows: DataFrame,
+        changed: set[str] | None,
+        checked: Callable[[DataFrame], list[Check]],
+    ) -> None:
+        """Rows of the windows that changed (None: of all)."""
+        carried: list[Window] = []
+        if self._base is not None and changed is not None:
+            windows = windows_of(self._base.manifests[dataset.name]).values()
+            carried = [window for window in windows if window.name not in changed]
+        self._write(dataset, rows, checked, carried=carried, changed=changed)
+
+    def _write_of_tenants(
+        self, dataset: DataSet, rows: DataFrame, tenants: Sequence[str] | None, found: Sequence[Check] = ()
+    ) -> None:
+        """All rows of these tenants (None: of all)."""
+        carried: list[Window] = []
+        if tenants is not None:
+            rows = self._keep(rows.select(*(f"`{name}`" for name in dataset.names)).to(dataset.struct))
+            theirs = self._before(dataset).where(F.col("tenant").isin(list(tenants)))
+            touched = _names_of(dataset, rows) | _names_of(dataset, theirs)
+            assert self._base is not None
+            windows = windows_of(self._base.manifests[dataset.name]).values()
+            carried = [window for window in windows if window.name not in touched]
+            others = self._before(dataset, touched).where(~F.col("tenant").isin(list(tenants)))
+            rows = rows.unionByName(others)
+        self._write(dataset, rows, lambda written: [*found], carried=carried)
 
     def _missing(self, waived: DataFrame) -> str:
         """Possible causes of a gap: missing offsets, else missing sequences of a broker's boot."""
@@ -225,13 +504,47 @@ class _Fold:
         dataset: DataSet,
         rows: DataFrame,
         checked: Callable[[DataFrame], list[Check]] = lambda written: [],
+        *,
+        carried: Sequence[Window] = (),
+        changed: Collection[str] | None = None,
     ) -> DataFrame:
+        """Publish. Returns the rows of the windows that `changed` names (None: of all)."""
         began = time.monotonic()
-        pending = self.catalog.write(dataset, rows, self._inputs_of[dataset.name])
-        written = self.catalog.read_folder(self.spark, dataset, pending.folder)
-        run = pending.publish(checked(written))
+        pending = self.catalog.write(dataset, rows, self._inputs_of[dataset.name], carried)
+        run = pending.publish(checked(pending.read(self.spark, changed)))
         self._runs[dataset.name] = run
         seconds = time.monotonic() - began
         self._progress(f"{dataset.name:15} {run.rows:8} rows  run {run.run_id[:8]}  {seconds:5.1f} s")
-        assert run.folder is not None
-        return self.catalog.read_folder(self.spark, dataset, run.folder)
+        return self.catalog.read(self.spark, dataset, run.manifest, changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """Readings and what they were folded to."""
+
+    read: DataFrame
+    points: DataFrame
+    seen: DataFrame
+    intervals: DataFrame
+
+    def rejections(self) -> DataFrame:
+        """(src_partition, src_offset, row, reason) of readings that contradict others."""
+        return readings.contradicting(self.read, self.points).unionByName(
+            readings.fallen(self.read, self.seen)
+        )
+
+
+def _names_of(dataset: DataSet, rows: DataFrame) -> set[str]:
+    """The windows that these rows are in."""
+    return {row[0] for row in rows.select(F.expr(dataset.window)).distinct().collect()}
+
+
+def _added(dataset: DataSet, earlier: DataFrame, new: DataFrame, sums: Sequence[str], kind: str) -> DataFrame:
+    """Rows summed up by key, without those whose sums are all 0."""
+    summed = (
+        earlier.unionByName(new.select(*(f"`{name}`" for name in dataset.names)))
+        .groupBy(*(f"`{name}`" for name in dataset.key_names))
+        .agg(*(F.sum(name).cast(kind).alias(name) for name in sums))
+    )
+    # What a late log takes back may leave nothing.
+    return summed.where("quantity != 0") if "quantity" in sums else summed

@@ -28,6 +28,35 @@ def counted_once(facts: DataFrame, records: DataFrame, kind: str) -> DataFrame:
     )
 
 
+def boots(records: DataFrame, before: DataFrame) -> DataFrame:
+    """The data set `boot`: the ranges of sequences that came, those `before` with those of new records."""
+    came = records.where("copy = 0").select(
+        "broker_id",
+        "boot_id",
+        F.col("sequence").alias("first"),
+        (F.col("sequence") + 1).alias("end"),
+        F.col("made_ms").alias("began_ms"),
+        F.col("boot_ends").alias("ends"),
+    )
+    boot = Window.partitionBy("broker_id", "boot_id")
+    in_order = boot.orderBy("first")
+    return (
+        before.unionByName(came)
+        .withColumn("began_ms", F.min("began_ms").over(boot))
+        .withColumn("ends", F.max("ends").over(boot))
+        .withColumn("breaks", (F.col("first") > F.lag("end", 1, -1).over(in_order)).cast("long"))
+        .withColumn("range", F.sum("breaks").over(in_order))
+        .groupBy("broker_id", "boot_id", "range")
+        .agg(
+            F.min("first").alias("first"),
+            F.max("end").alias("end"),
+            F.first("began_ms").alias("began_ms"),
+            F.first("ends").alias("ends"),
+        )
+        .drop("range")
+    )
+
+
 def usage_by_minute(intervals: DataFrame, delivered: DataFrame) -> DataFrame:
     """The columns of `usage_hour` with `minute` instead of `hour`, not summed up."""
     where = ("tenant", "topic_id", "topic", "partition")
@@ -61,6 +90,18 @@ def usage_by_minute(intervals: DataFrame, delivered: DataFrame) -> DataFrame:
     )
 
 
+def differences(now: DataFrame, before: DataFrame) -> DataFrame:
+    """Rows of `usage_by_minute`: what `now` has more than `before`, or less, without what both have."""
+    by = [name for name in now.columns if name != "quantity"]
+    less = before.withColumn("quantity", (-F.col("quantity")).cast(QUANTITY))
+    return (
+        now.unionByName(less)
+        .groupBy(*(f"`{name}`" for name in by))
+        .agg(F.sum("quantity").cast(QUANTITY).alias("quantity"))
+        .where("quantity != 0")
+    )
+
+
 def _stacked(meters: tuple[str, str], messages: str, size: str) -> Column:
     rows = [
         F.struct(F.lit(meter).alias("meter"), F.col(value).alias("quantity"))
@@ -77,24 +118,20 @@ def usage_hour(by_minute: DataFrame) -> DataFrame:
     ).agg(F.sum("quantity").cast(QUANTITY).alias("quantity"))
 
 
-def waived(records: DataFrame) -> DataFrame:
-    """The data set `waived`: by boot, which sequences never came.
+def waived(ranges: DataFrame) -> DataFrame:
+    """The data set `waived`, from `boot`: by boot, which sequences never came.
 
     A boot is open until its last record says that it ends. The latest boot of a broker has no missing sequences yet:
     its records may still arrive.
     """
-    boot = Window.partitionBy("broker_id", "boot_id").orderBy("sequence")
-    before = F.lag("sequence", 1, 0).over(boot)
-    boots = (
-        records.where("copy = 0")
-        .withColumn("hole", F.when(F.col("sequence") > before + 1, before + 1))
-        .groupBy("broker_id", "boot_id")
-        .agg(
-            F.coalesce(F.min("hole"), F.max("sequence") + 1).alias("first_missing"),
-            (F.max("sequence") - F.count("*")).alias("holes"),
-            (~F.max("boot_ends")).alias("open"),
-            F.min("made_ms").alias("began"),
-        )
+    boots = ranges.groupBy("broker_id", "boot_id").agg(
+        F.when(F.min("first") > 1, F.lit(1))
+        .otherwise(F.min_by("end", "first"))
+        .cast("long")
+        .alias("first_missing"),
+        (F.max("end") - 1 - F.sum(F.col("end") - F.col("first"))).alias("holes"),
+        (~F.max("ends")).alias("open"),
+        F.min("began_ms").alias("began"),
     )
     latest = F.col("began") == F.max("began").over(Window.partitionBy("broker_id"))
     waiting = F.col("open") & latest

@@ -209,8 +209,28 @@ def test_what_is_left_of_a_removed_run_is_replaced(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "datasets")
     publish(store, tmp_path, RUN)
     (store.run_folder(SET, RUN) / "manifest.json").unlink()
-    publish(store, tmp_path, RUN, "two")
-    assert is_whole(store, RUN)
+    folder = pending(store, str(tmp_path / "two"))
+    manifest = json.dumps({"run_id": RUN, "files": ["part-two.parquet"]}).encode()
+    assert store.publish(SET, RUN, folder, manifest).manifest == manifest
+    assert is_whole(store, RUN) and not folder.exists()
+
+
+def test_files_that_a_kept_run_names_outlive_their_own_run(store: DataSetStore, tmp_path: Path) -> None:
+    names = json.loads(publish(store, tmp_path, RUN))["files"]
+    folder = pending(store, str(tmp_path / "other"))
+    (folder / "part-carried.parquet").write_bytes(b"rows")
+    entries = [{"run": RUN, "name": name} for name in names] + [{"name": "part-other.parquet"}]
+    manifest = json.dumps({"run_id": OTHER, "files": entries}).encode()
+    store.publish(SET, OTHER, folder, manifest)
+    for _ in range(2):
+        store.remove_old_runs(SET, current=OTHER, kept=0)
+        assert store.manifest(SET, RUN) is None and store.manifest(SET, OTHER) == manifest
+        assert [store.file(SET, RUN, name) for name in names] == [b"rows"]
+    last = "c" * 32
+    folder = pending(store, str(tmp_path / "last"))
+    store.publish(SET, last, folder, json.dumps({"run_id": last, "files": []}).encode())
+    store.remove_old_runs(SET, current=last, kept=0)
+    assert [store.file(SET, RUN, name) for name in names] == [None], "no kept run names it any longer"
 
 
 def test_a_folder_that_cannot_be_written_is_a_storage_that_is_away(tmp_path: Path) -> None:

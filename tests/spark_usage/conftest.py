@@ -10,9 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from daemon.data_set_store import FolderStore
 from spark_usage.configuration import DEFAULT_ASSETS, SparkConfiguration
+from spark_usage.datasets import EVERY
 from spark_usage.manifest import Catalog
 from spark_usage.rounds import Round, fold
 from spark_usage.session import start_session
@@ -64,13 +66,20 @@ class Pipeline:
         return fold(self.spark, self.folder, DEFAULT_ASSETS)
 
     def table(self, dataset: str) -> pa.Table:
-        """The current run."""
+        """The current run, in the order of its key."""
         manifest = self.catalog.current(dataset)
         assert manifest is not None
-        folder = FolderStore(self.folder).run_folder(dataset, manifest["run_id"])
-        return pa.concat_tables(
-            [pq.read_table(folder / file["name"], partitioning=None) for file in manifest["files"]]
-        )
+        store, run_id = FolderStore(self.folder), manifest["run_id"]
+        of = next(one for one in EVERY if one.name == dataset)
+        tables = [
+            pq.read_table(
+                store.run_folder(dataset, file.get("run", run_id)) / file["name"], partitioning=None
+            )
+            for file in manifest["files"]
+        ]
+        if not tables:
+            return to_arrow_schema(of.struct, timezone="UTC").empty_table()
+        return pa.concat_tables(tables).sort_by([(name, "ascending") for name in of.key_names])
 
     def rows(self, dataset: str, *columns: str) -> list[tuple[Any, ...]]:
         """Some columns of the current run, in the order of its key."""

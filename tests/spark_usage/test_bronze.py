@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from daemon.data_set_store import FolderStore
 from penstock import Client
 from spark_usage import bronze
 from spark_usage.configuration import DEFAULT_ASSETS
@@ -86,8 +85,7 @@ def produced(spark: SparkSession, datasets: Path) -> dict[str, int]:
     catalog = Catalog(datasets)
     current = catalog.current("usage_hour")
     assert current is not None
-    folder = FolderStore(datasets).run_folder("usage_hour", current["run_id"])
-    hours = catalog.read_folder(spark, USAGE_HOUR, folder).where("tenant = 'tn_a'")
+    hours = catalog.read(spark, USAGE_HOUR, current).where("tenant = 'tn_a'")
     sums = hours.groupBy("meter").agg(F.sum("quantity").alias("quantity")).collect()
     return {row["meter"]: int(row["quantity"]) for row in sums}
 

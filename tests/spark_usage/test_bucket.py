@@ -69,7 +69,8 @@ def test_a_round_over_a_bad_way_ends_with_the_digests_of_a_folder(
     for dataset in datasets.ALL:
         manifest = catalog.current(dataset.name)
         assert manifest is not None and manifest["digest"] == in_folder.runs[dataset.name].digest
-        run = f"{storage.settings.prefix}/{dataset.name}/run={manifest['run_id']}/"
-        named = {run + file["name"] for file in manifest["files"]} | {f"{run}manifest.json"}
+        runs = f"{storage.settings.prefix}/{dataset.name}/run="
+        named = {f"{runs}{file.get('run', manifest['run_id'])}/{file['name']}" for file in manifest["files"]}
+        named.add(f"{runs}{manifest['run_id']}/manifest.json")
         assert named <= set(storage.names())
     assert not list(staging.glob("*/.pending-*")) and not list(staging.glob("*/run=*"))

@@ -39,7 +39,7 @@ def test_manifest_tells_the_run_its_files_and_a_digest_that_others_can_compute(
     folder = FolderStore(tmp_path).run_folder("sla_5m", manifest["run_id"])
     canonical = json.dumps([code_version(), "sla_5m", INPUTS], sort_keys=True, separators=(",", ":"))
     assert manifest["run_id"] == hashlib.sha256(canonical.encode()).hexdigest()[:32]
-    assert manifest["rows"] == 2 and manifest["format"] == 1 and manifest["inputs"] == INPUTS
+    assert manifest["rows"] == 2 and manifest["format"] == 2 and manifest["inputs"] == INPUTS
     assert [column["type"] for column in manifest["schema"]] == [
         "string",
         "string",
@@ -54,7 +54,10 @@ def test_manifest_tells_the_run_its_files_and_a_digest_that_others_can_compute(
         b'{"tenant":"tn_a","operation":"fetch","window":"2026-11-20T23:05:00Z","valid":"5","bad":"0"}\n'
         b'{"tenant":"tn_b","operation":"fetch","window":"2026-11-20T23:05:00Z","valid":"1","bad":"0"}\n'
     )
-    assert manifest["digest"] == digest == hashlib.sha256(lines).hexdigest()
+    of_window = hashlib.sha256(lines).hexdigest()
+    assert manifest["windows"] == [{"window": "2026-11-20", "rows": 2, "digest": of_window}]
+    of_all = hashlib.sha256(f"2026-11-20 2 {of_window}\n".encode()).hexdigest()
+    assert manifest["digest"] == digest == of_all
 
 
 def test_a_check_that_does_not_hold_publishes_nothing_and_tells_its_numbers(

@@ -11,9 +11,10 @@ import pytest
 from daemon.data_set_store import FolderStore
 from spark_usage import bronze, datasets
 from spark_usage.configuration import DEFAULT_ASSETS, Asset
+from spark_usage.inputs import inputs_of
 from spark_usage.manifest import Catalog, run_id_of
 from spark_usage.rest import at_rest
-from spark_usage.rounds import Round, inputs_of
+from spark_usage.rounds import Round
 
 ENDS = {"0": 4, "1": 0, "2": 3}
 HOLES = [[2, 1, 1]]

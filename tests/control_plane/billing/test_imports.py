@@ -128,7 +128,7 @@ def _bad_pointer(folder: Path) -> None:
         (_no_manifest, "no manifest"),
         (_bad_pointer, "32 hex digits"),
         (_edit("rows", 3), "2 rows, its manifest says 3"),
-        (_edit("format", 2), "format 2, 1 required"),
+        (_edit("format", 3), "format 3, 1 or 2 required"),
         (_edit("dataset", "other"), "dataset 'other'"),
         (_edit("run_id", "0" * 32), "run_id"),
         (_edit("schema", []), "columns"),

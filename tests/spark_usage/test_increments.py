@@ -1,0 +1,144 @@
+"""Rounds that go on from the one before publish what a fold of everything would, whatever comes late or again."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from billing.data_sets import cut_window
+from data_plane.contract import usage_pb2 as pb
+from spark_usage import datasets
+from spark_usage.manifest import windows_of
+from tests.conftest import FULL
+from tests.spark_usage.conftest import Pipeline
+from tests.spark_usage.random_logs import START_MS, arrivals, random_log
+from tests.spark_usage.records import DAY, MINUTE, Stored, Writer, in_order, reading, topic_id
+
+pytestmark = [pytest.mark.slow]
+
+HISTORIES = 1_000 if FULL else 50
+ROUNDS = 3
+SEEDS = (20261128, 1, 2) if FULL else (20261128,)
+
+
+def digests(pipeline: Pipeline) -> dict[str, tuple[int, str, dict[str, str]]]:
+    """Data set -> (rows, digest, digest of each window) of what counts now."""
+    found = {}
+    for dataset in datasets.ALL:
+        manifest = pipeline.catalog.current(dataset.name)
+        assert manifest is not None
+        windows = {name: window.digest for name, window in windows_of(manifest).items()}
+        found[dataset.name] = (manifest["rows"], manifest["digest"], windows)
+    return found
+
+
+def first_of_each(stored: list[Stored], share: float) -> list[Stored]:
+    """The first part of each partition of `__usage`."""
+    sizes = {one.partition: 0 for one in stored}
+    for one in stored:
+        sizes[one.partition] = max(sizes[one.partition], one.offset + 1)
+    return [one for one in stored if one.offset < int(sizes[one.partition] * share)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rounds_over_parts_of_many_histories_end_with_the_digests_of_one_over_all(
+    seed: int, make_pipeline: Callable[[str], Pipeline], caplog: pytest.LogCaptureFixture
+) -> None:
+    """One tenant a history: readings come in any order, twice, or not at all; losses are declared; records are stored
+    twice; a boot's increments come late; records are damaged.
+    """
+    random = Random(seed)
+    logs = [
+        random_log(random, f"tn_{number:03}", 0, losses=0.2 if number % 4 == 0 else 0.02)
+        for number in range(HISTORIES)
+    ]
+    stored, _ = arrivals(random, logs)
+    stored += increments_and_damage(random, stored)
+    parts, whole = make_pipeline("parts"), make_pipeline("whole")
+    for number in range(1, ROUNDS + 1):
+        done = parts.fold(first_of_each(stored, number / ROUNDS), again=False)
+        assert done.recomputed
+    assert "all of bronze" not in caplog.text
+    carried = parts.catalog.current("reading")
+    assert carried is not None and any("run" in file for file in carried["files"]), "it went on from a round"
+    whole.fold(stored)
+    assert digests(parts) == digests(whole)
+    cuts = {cut_window(cut_id) for (cut_id,) in whole.rows("cut_usage", "cut_id")}
+    assert set(digests(whole)["cut_usage"][2]) == cuts, "billing finds a cut's window as Spark does"
+    assert parts.fold(stored, again=True).recomputed, "and `again` finds the digests that are published"
+
+
+def test_a_late_reading_touches_its_window_and_those_after_it_until_totals_agree_again(
+    make_pipeline: Callable[[str], Pipeline], caplog: pytest.LogCaptureFixture
+) -> None:
+    """And records that come again: the same one counts once, another one of its identity has all folded again."""
+    writer = Writer()
+    days = [
+        writer.record(
+            *(
+                reading(day * 10, day * DAY, day * 10, day * 1_000, tenant=tenant)
+                for tenant in ("tn_a", "tn_b")
+            )
+        )
+        for day in (1, 2, 4, 5)
+    ]
+    late = writer.record(reading(25, 3 * DAY, 25, 2_500, tenant="tn_a"))
+    parts = make_pipeline("parts")
+    parts.fold(in_order(*days), again=False)
+    before = hours_of(parts)
+    parts.fold(in_order(*days, late, days[0]), again=False)
+    after = hours_of(parts)
+    assert before["1970-01-02"] == after["1970-01-02"] and before["1970-01-06"] == after["1970-01-06"]
+    assert {name for name in after if after[name] != before.get(name)} == {"1970-01-04", "1970-01-05"}
+    manifest = parts.catalog.current("usage_hour")
+    assert manifest is not None
+    of_earlier_runs = {file["window"] for file in manifest["files"] if "run" in file}
+    assert of_earlier_runs == {"1970-01-02", "1970-01-03", "1970-01-06"}
+    assert "all of bronze" not in caplog.text
+
+    writer.sequence = 0
+    another = writer.record(reading(90, 6 * DAY, 90, 9_000, tenant="tn_c"))
+    stored = in_order(*days, late, days[0], another)
+    done = parts.fold(stored, again=False)
+    assert "all of bronze is folded again" in caplog.text and done.rejected == 1
+    whole = make_pipeline("whole")
+    whole.fold(stored)
+    assert digests(parts) == digests(whole)
+    sums = dict.fromkeys(parts.rows("usage_day", "tenant", "meter"), 0)
+    for tenant, meter, quantity in parts.rows("usage_day", "tenant", "meter", "quantity"):
+        sums[tenant, meter] += int(quantity)
+    assert sums == {
+        ("tn_a", "messages_in"): 50, ("tn_a", "bytes_in"): 5_000, ("tn_b", "messages_in"): 50,
+        ("tn_b", "bytes_in"): 5_000, ("tn_c", "messages_in"): 90, ("tn_c", "bytes_in"): 9_000,
+    }  # fmt: skip
+
+
+def hours_of(pipeline: Pipeline) -> dict[str, str]:
+    """Window of `usage_hour` -> digest."""
+    return {
+        name: window.digest for name, window in windows_of(pipeline.catalog.current("usage_hour")).items()
+    }
+
+
+def increments_and_damage(random: Random, stored: list[Stored]) -> list[Stored]:
+    """More records at the ends of the partitions: deliveries and requests of a fourth boot, damage, a hole."""
+    writer = Writer(4, "boot-4")
+    ends = {one.partition: 0 for one in stored}
+    for one in stored:
+        ends[one.partition] = max(ends[one.partition], one.offset + 1)
+    more = []
+    for number in range(40):
+        minute = START_MS // MINUTE + random.randrange(200)
+        tenant = f"tn_{random.randrange(HISTORIES):03}"
+        taken = pb.Delivered(
+            tenant=tenant, topic_id=topic_id(tenant + "orders"), topic="orders", group="g", principal=7,
+            minute=minute, messages=4, bytes=400,
+        )  # fmt: skip
+        asked = pb.Requests(tenant=tenant, operation="fetch", minute=minute, valid=number, bad=0)
+        value = b"rubbish" if number % 13 == 5 else writer.record(delivered=[taken], requests=[asked])
+        if number % 11 == 3:
+            writer.sequence += 1
+        partition = random.choice(sorted(ends))
+        ends[partition] += 2 if number == 20 else 1
+        more.append(Stored(partition=partition, offset=ends[partition] - 1, value=value))
+    return more
