@@ -9,6 +9,7 @@ from spark_usage.configuration import Asset
 from spark_usage.datasets import QUANTITY
 from spark_usage.manifest import Check
 from spark_usage.readings import PARTITION, POINT
+from spark_usage.silver import LEADERSHIP
 
 
 def records_accounted(facts: DataFrame, records: int, distinct: int) -> Check:
@@ -92,6 +93,54 @@ def increments_equal(hours: DataFrame, delivered: DataFrame) -> Check:
         name="delivered usage equals the records counted once",
         numbers=numbers,
         holds=numbers["messages_told"] == numbers["messages"] and numbers["bytes_told"] == numbers["bytes"],
+    )
+
+
+def requests_equal(hours: DataFrame, requests: DataFrame) -> Check:
+    """Requests are the sum of what was counted once, without those that failed."""
+    told = requests.agg(_total("valid"), _total("bad")).collect()[0]
+    found = hours.agg(_total_where("requests")).collect()[0]
+    numbers = {"requests_told": int(told["valid"] - told["bad"]), "requests": int(found["requests"])}
+    return Check(
+        name="requests equal the records counted once",
+        numbers=numbers,
+        holds=numbers["requests_told"] == numbers["requests"],
+    )
+
+
+def kept_equals_readings(hours: DataFrame, kept: DataFrame, readings: DataFrame) -> Check:
+    """What was kept is the sum of the leaderships' last totals; less only where a later leadership began before an
+    earlier one ended, and then each minute of a partition counts once.
+    """
+    last = (
+        readings.where("retained_since IS NOT NULL")
+        .groupBy(*LEADERSHIP, "retained_until")
+        .agg(F.min("byte_minutes").alias("byte_minutes"))
+        .groupBy(*LEADERSHIP)
+        .agg(
+            F.max("byte_minutes").alias("kept"),
+            (F.max("retained_until") - F.col("retained_since")).alias("minutes"),
+        )
+        .agg(_total("kept"), _total("minutes"))
+        .collect()[0]
+    )
+    found = hours.agg(_total_where("retained_byte_minutes"), _total_where("partition_minutes")).collect()[0]
+    overlaps = kept.where("ends < until").count()
+    longest = hours.where("meter = 'partition_minutes'").agg(F.max("quantity").alias("minutes")).collect()[0]
+    numbers = {
+        "byte_minutes_told": int(last["kept"]),
+        "byte_minutes": int(found["retained_byte_minutes"]),
+        "partition_minutes_told": int(last["minutes"]),
+        "partition_minutes": int(found["partition_minutes"]),
+        "intervals_cut_short": overlaps,
+    }
+    told = (numbers["byte_minutes_told"], numbers["partition_minutes_told"])
+    counted = (numbers["byte_minutes"], numbers["partition_minutes"])
+    exact = told == counted if not overlaps else all(a >= b for a, b in zip(told, counted, strict=True))
+    return Check(
+        name="what was kept equals the last totals of the leaderships",
+        numbers=numbers,
+        holds=exact and int(longest["minutes"] or 0) <= 60,
     )
 
 

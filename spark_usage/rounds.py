@@ -141,13 +141,16 @@ class _Fold:
             # As Arrow: rows of Python would go through a Python worker.
             self.spark.createDataFrame(pa.Table.from_pylist(issues, evidence.HOLES)),
         )
-        by_minute = silver.usage_by_minute(intervals, delivered)
+        kept = self._keep(silver.kept(read))
+        by_minute = silver.usage_by_minute(intervals, delivered, kept, requests)
         hours = self._write(
             datasets.USAGE_HOUR,
             silver.usage_hour(by_minute),
             lambda written: [
                 checks.hours_equal_totals(written, seen),
                 checks.increments_equal(written, delivered),
+                checks.requests_equal(written, requests),
+                checks.kept_equals_readings(written, kept, read),
             ],
         )
         self._write(

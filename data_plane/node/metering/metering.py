@@ -13,6 +13,7 @@ from data_plane.metadata.kept_ends import KeptEnd
 from data_plane.metadata.model import FinalRecord
 from data_plane.metering.increments import FETCH, METADATA, PRODUCE, DeliveredKey, Increments, RequestTally
 from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMeter, ReadingKind
+from data_plane.metering.retained import RetainedOdometer
 from data_plane.metering.unserved import Unserved
 from data_plane.node.config import NodeConfig
 from data_plane.node.metering.final_readings import FinalReadings
@@ -187,7 +188,7 @@ class Metering:
         self._topic.require_space()
         draft = RecordDraft()
         for replica, due in readings:
-            draft.read_one(replica, due, cut_id, cut_end_ms)
+            draft.read_one(replica, due, cut_id, cut_end_ms, retained=self._retained(replica))
             if draft.full:
                 await self._write(draft)
                 draft = RecordDraft()
@@ -293,6 +294,7 @@ class Metering:
         async for some in in_turns(list(self._unsettled), _LOOKED_AT_ONCE):
             now_ms = self._clock.monotonic_ms()
             for replica in some:
+                self._retained(replica)
                 wanted = at_once or replica.where in hurried
                 if not wanted and self._is_early(replica, now_ms):
                     continue
@@ -370,7 +372,13 @@ class Metering:
             return
         meter = self._meters.get(replica.where)
         if meter is None or meter.leader_epoch != leading.leader_epoch:
-            meter = PartitionMeter(leading.leader_epoch, replica.metered_offset)
+            began = RetainedOdometer(
+                self._clock.now_ms(),
+                self._clock.monotonic_ms(),
+                log.size_bytes,
+                len(leading.record.replicas),
+            )
+            meter = PartitionMeter(leading.leader_epoch, replica.metered_offset, began)
             self._meters[replica.where] = meter
         now_ms = self._clock.monotonic_ms()
         if not meter.quiet(log.log_end_offset, now_ms, self._periods):
@@ -383,8 +391,19 @@ class Metering:
                 minute_marks=log.usage.minute_marks,
                 at_once=at_once,
             ):
-                draft.read_one(replica, due)
+                draft.read_one(replica, due, retained=meter.retained)
         draft.add_seals(replica)
+
+    def _retained(self, replica: Replica) -> RetainedOdometer | None:
+        """What this leadership has kept up to now; None before its first reading."""
+        leading, meter = replica.leading, self._meters.get(replica.where)
+        if leading is None or meter is None or meter.leader_epoch != leading.leader_epoch:
+            return None
+        retained, now_ms = meter.retained, self._clock.now_ms()
+        if minute_of(now_ms) != retained.until:
+            replicas = len(leading.record.replicas)
+            retained.look(now_ms, self._clock.monotonic_ms(), replica.log.size_bytes, replicas)
+        return retained
 
     async def _read_loss(self, replica: Replica, draft: RecordDraft) -> bool:
         """After a declared loss, before any other reading of the new log generation: the totals where the old one
