@@ -42,6 +42,20 @@ MEASURED = frozenset(name for name, meter in METERS.items() if meter.rule is not
 """Those that invoices divide by topic and day, without offsets."""
 
 
+GB_HOUR = 60 * 10**9
+"""In byte-minutes."""
+HOUR_MINUTES = 60
+
+
+def decimal_text(quantity: int, unit: int) -> str:
+    """`quantity / unit` with at most three places, rounded down: `1.25`, `0.004`; `<0.001` for what is less."""
+    whole, part = divmod(quantity, unit)
+    places = f"{part * 1_000 // unit:03d}".rstrip("0")
+    if quantity and not whole and not places:
+        return "<0.001"
+    return f"{whole:,}{'.' + places if places else ''}"
+
+
 def items_of(meter: str) -> str:
     """What one of its quantity is, in the plural; a meter of another book than ours may have any name."""
     known = METERS.get(meter)

@@ -21,6 +21,16 @@ from penstock.contract.errors import (
     TimedOut,
     split_message,
 )
+from penstock.rules.meters import (
+    GB_HOUR,
+    HOUR_MINUTES,
+    PARTITIONS,
+    REPLICATED,
+    REQUESTS,
+    RETAINED,
+    decimal_text,
+    items_of,
+)
 from penstock.rules.rating import change_text
 from penstock.rules.timestamps import moment_of
 from web import assets, charts, formats
@@ -129,6 +139,10 @@ _METERS = {
     "bytes_in": "Bytes in",
     "messages_out": "Messages out",
     "bytes_out": "Bytes out",
+    RETAINED: "Stored",
+    REPLICATED: "Stored with all copies",
+    PARTITIONS: "Partition time",
+    REQUESTS: "Requests",
 }
 
 
@@ -165,7 +179,19 @@ def rest_of(rests: Mapping[str, int], grant: str) -> int:
 @register.filter
 def items(meter_name: str) -> str:
     """What a meter counts."""
-    return "bytes" if meter_name.startswith("bytes") else "messages"
+    return items_of(meter_name)
+
+
+@register.filter
+def gb_hours(byte_minutes: int) -> str:
+    """`1.25 GB-hours`."""
+    return f"{decimal_text(byte_minutes, GB_HOUR)} GB-hours"
+
+
+@register.filter
+def hours(minutes: int) -> str:
+    """`1.25 hours`."""
+    return f"{decimal_text(minutes, HOUR_MINUTES)} hours"
 
 
 @register.filter
@@ -188,6 +214,11 @@ def price_span(row: PriceRow) -> str:
 @register.filter
 def reading_is_free(rows: list[PriceRow]) -> bool:
     return not any(row.meter.endswith("_out") for row in rows)
+
+
+@register.filter
+def storing_is_free(rows: list[PriceRow]) -> bool:
+    return not any(row.meter in (RETAINED, REPLICATED, PARTITIONS) for row in rows)
 
 
 @register.filter
