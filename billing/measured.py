@@ -76,9 +76,7 @@ def due_days(tenant: Tenant, meters: Collection[str], begins: datetime, end: dat
         taken = min(max(0, left), too_much[key[:3]])
         too_much[key[:3]] -= taken
         if left > taken and day >= since:
-            due.append(
-                DueDay(topic=topic, topic_id=topic_id, day=day, meter=meter, quantity=left - taken)
-            )
+            due.append(DueDay(topic=topic, topic_id=topic_id, day=day, meter=meter, quantity=left - taken))
     return sorted(due, key=lambda one: (one.meter, one.topic, one.topic_id, one.day))
 
 

@@ -52,9 +52,7 @@ def kept(readings: DataFrame) -> DataFrame:
         .orderBy(F.desc("leader_epoch"), F.desc("retained_since"), "broker_id", "boot_id")
         .rowsBetween(Window.unboundedPreceding, -1)
     )
-    leaderships = (
-        told.select(*LEADERSHIP).distinct().withColumn("ends", F.min("retained_since").over(later))
-    )
+    leaderships = told.select(*LEADERSHIP).distinct().withColumn("ends", F.min("retained_since").over(later))
     gained = [
         F.greatest(F.lit(0), F.col(name) - F.coalesce(F.max(name).over(before), F.lit(0))).alias(name)
         for name in _RETAINED

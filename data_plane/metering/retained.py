@@ -19,7 +19,15 @@ _TOLERANCE_MS = 2 * MINUTE_MS
 class RetainedOdometer:
     """Running totals of the minutes [`since`, `until`). They never decrease while `since` stays."""
 
-    __slots__ = ("_looked_ms", "_replicas", "_size", "byte_minutes", "replicated_byte_minutes", "since", "until")
+    __slots__ = (
+        "_looked_ms",
+        "_replicas",
+        "_size",
+        "byte_minutes",
+        "replicated_byte_minutes",
+        "since",
+        "until",
+    )
 
     def __init__(self, now_ms: int, monotonic_ms: float, size_bytes: int, replicas: int) -> None:
         self._begin(minute_of(now_ms), monotonic_ms, size_bytes, replicas)

@@ -102,7 +102,7 @@ class BilledPartition(Strict, frozen=True):
 
 
 class MeasuredDay(Strict, frozen=True):
-    """What one topic's day is billed as, by a meter that counts no offsets. On a later invoice: what came late of it."""
+    """What one topic's day is billed as, by a meter that counts no offsets; on a later invoice, what came late."""
 
     topic: Annotated[str, msgspec.Meta(max_length=255)]
     """Empty, as is its id: of no topic."""

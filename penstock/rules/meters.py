@@ -11,7 +11,7 @@ class Rule(StrEnum):
     LOG = "log"
     """Proven: counted again from the log, offset by offset."""
     BOUNDED = "bounded"
-    """Recomputed from the invoice's rows by topic and day, none of which may exceed what the log and the clock allow."""
+    """Recomputed from the invoice's rows by topic and day, none above what the log and the clock allow."""
     STATED = "stated"
     """Recomputed from the invoice's rows; what the rows say is the service's word."""
 

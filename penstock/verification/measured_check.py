@@ -44,7 +44,9 @@ def check_measured(
     meters = MEASURED & {price.meter for price in book.meters}
     rows = () if invoice.measured is UNSET else invoice.measured
     if (invoice.measured is UNSET) == bool(meters):
-        yield _line(invoice.id, f"its prices have {', '.join(sorted(meters)) or 'no such meter'}, its rows differ")
+        yield _line(
+            invoice.id, f"its prices have {', '.join(sorted(meters)) or 'no such meter'}, its rows differ"
+        )
         return
     keys = [_key(row) for row in rows]
     if keys != sorted(set(keys)):

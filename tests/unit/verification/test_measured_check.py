@@ -71,7 +71,9 @@ def world() -> tuple[Service, int]:
     return service, size
 
 
-def altered(service: Service, change: Callable[[list[dict[str, Any]]], object], invoice: str = "inv_2") -> None:
+def altered(
+    service: Service, change: Callable[[list[dict[str, Any]]], object], invoice: str = "inv_2"
+) -> None:
     """With everything else written again to agree."""
     document = service.documents[invoice]
     change(document["measured"])
