@@ -184,20 +184,31 @@ def items(meter_name: str) -> str:
 
 @register.filter
 def gb_hours(byte_minutes: int) -> str:
-    """`1.25 GB-hours`."""
-    return f"{decimal_text(byte_minutes, GB_HOUR)} GB-hours"
+    return decimal_text(byte_minutes, GB_HOUR)
 
 
 @register.filter
 def hours(minutes: int) -> str:
-    """`1.25 hours`."""
-    return f"{decimal_text(minutes, HOUR_MINUTES)} hours"
+    return decimal_text(minutes, HOUR_MINUTES)
+
+
+@register.filter
+def used(quantity: int, meter_name: str) -> str:
+    """A meter's quantity with its unit, where it is not a number of items: `1.2 GB`, `1.25 GBh`, `24 h`."""
+    if meter_name in (RETAINED, REPLICATED):
+        return f"{gb_hours(quantity)} GBh"
+    if meter_name == PARTITIONS:
+        return f"{hours(quantity)} h"
+    return formats.size(quantity) if meter_name.startswith("bytes") else formats.count(quantity)
 
 
 @register.filter
 def price_span(row: PriceRow) -> str:
     """The part of a period's quantity that a price is for."""
-    form = formats.size if row.meter.startswith("bytes") else formats.count
+
+    def form(quantity: int) -> str:
+        return str(used(quantity, row.meter))
+
     if row.by_volume and (row.after or row.up_to is not None):
         ends = [f"over {form(row.after)}"] * bool(row.after)
         ends += [] if row.up_to is None else [f"up to {form(row.up_to)}"]

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from billing import month_forecasts, queries
-from penstock.rules.meters import GB_HOUR, HOUR_MINUTES, PARTITIONS, REQUESTS, RETAINED
+from penstock.rules.meters import GB_HOUR, HOUR_MINUTES, PARTITIONS, REPLICATED, REQUESTS, RETAINED
 from tenants.roles import Permission
 from web import charts
 from web.costs import cost_so_far, prices_of
@@ -26,6 +26,12 @@ METERS = {
     PARTITIONS: "Partition time",
     REQUESTS: "Requests",
 }
+_KEPT = (
+    ("stored", RETAINED),
+    ("replicated", REPLICATED),
+    ("partitions", PARTITIONS),
+    ("requests", REQUESTS),
+)
 CHART_UNITS = {RETAINED: (GB_HOUR // 1_000, "MB-hours"), PARTITIONS: (HOUR_MINUTES, "hours")}
 """What a bar's number is of, where it is not of single items."""
 
@@ -105,8 +111,5 @@ def _flat(row: dict[str, Any], by: str) -> dict[str, Any]:
         "messages": messages.get("quantity", 0),
         "bytes": size.get("quantity", 0),
         "provisional": messages.get("provisional", 0),
-        **{
-            name: row["meters"].get(meter, {}).get("quantity", 0)
-            for name, meter in (("stored", RETAINED), ("partitions", PARTITIONS), ("requests", REQUESTS))
-        },
+        **{name: row["meters"].get(meter, {}).get("quantity", 0) for name, meter in _KEPT},
     }
