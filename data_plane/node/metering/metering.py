@@ -292,12 +292,12 @@ class Metering:
         for replica in self._to_look_at(at_once=at_once):
             self._unsettled[replica] = None
         async for some in in_turns(list(self._unsettled), _LOOKED_AT_ONCE):
-            now_ms = self._clock.monotonic_ms()
+            now_ms, minute = self._clock.monotonic_ms(), minute_of(self._clock.now_ms())
             for replica in some:
-                self._retained(replica)
                 wanted = at_once or replica.where in hurried
-                if not wanted and self._is_early(replica, now_ms):
+                if not wanted and self._is_early(replica, now_ms, minute):
                     continue
+                self._retained(replica)
                 if not self._may_be_due(replica):
                     del self._unsettled[replica]
                     continue
@@ -337,8 +337,8 @@ class Metering:
             del self._meters[where]
         return self._replicas.all()
 
-    def _is_early(self, replica: Replica, now_ms: float) -> bool:
-        """Whether only time makes its next reading due: no minute has ended, no seal waits, no loss was declared. So a
+    def _is_early(self, replica: Replica, now_ms: float, minute: int) -> bool:
+        """Whether only time makes its next reading due: no minute has begun, no seal waits, no loss was declared. So a
         partition that is written to all the time takes next to nothing in the rounds between its readings."""
         leading, meter = replica.leading, self._meters.get(replica.where)
         if leading is None or meter is None or meter.leader_epoch != leading.leader_epoch:
@@ -347,6 +347,7 @@ class Metering:
         usage = log.usage
         return (
             meter.early(log.log_end_offset, now_ms, self._periods)
+            and meter.retained.until >= minute
             and not usage.has_minute_marks
             and usage.sealed_end_offset <= replica.sealed_offset
             and usage.log_generation == replica.metered_generation

@@ -140,9 +140,9 @@ def test_a_reading_that_is_wanted_while_a_round_writes_is_made_in_the_next_one(
     metered.produce()
     is_early = metered.metering._is_early
 
-    def look_and_hurry(replica: Replica, now_ms: float) -> bool:
+    def look_and_hurry(replica: Replica, now_ms: float, minute: int) -> bool:
         """As when a caller asks right after the partition's turn."""
-        early = is_early(replica, now_ms)
+        early = is_early(replica, now_ms, minute)
         metered.metering.hurry(where())
         return early
 
