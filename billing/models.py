@@ -315,7 +315,7 @@ class InvoiceLine(Immutable):
 
 class MeasuredDay(Immutable):
     """What an invoice bills of one topic's day, by a meter that counts no offsets. Never more, together with those of
-    other invoices, than the data set `usage_day` told when the last of them was issued.
+    other invoices, than the data set `usage_day` had when the last of them was issued.
     """
 
     invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="measured")

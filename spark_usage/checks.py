@@ -98,13 +98,13 @@ def increments_equal(hours: DataFrame, delivered: DataFrame) -> Check:
 
 def requests_equal(hours: DataFrame, requests: DataFrame) -> Check:
     """Requests are the sum of what was counted once, without those that failed."""
-    told = requests.agg(_total("valid"), _total("bad")).collect()[0]
+    counted = requests.agg(_total("valid"), _total("bad")).collect()[0]
     found = hours.agg(_total_where("requests")).collect()[0]
-    numbers = {"requests_told": int(told["valid"] - told["bad"]), "requests": int(found["requests"])}
+    numbers = {"requests_read": int(counted["valid"] - counted["bad"]), "requests": int(found["requests"])}
     return Check(
         name="requests equal the records counted once",
         numbers=numbers,
-        holds=numbers["requests_told"] == numbers["requests"],
+        holds=numbers["requests_read"] == numbers["requests"],
     )
 
 
@@ -128,15 +128,15 @@ def kept_equals_readings(hours: DataFrame, kept: DataFrame, readings: DataFrame)
     overlaps = kept.where("ends < until").count()
     longest = hours.where("meter = 'partition_minutes'").agg(F.max("quantity").alias("minutes")).collect()[0]
     numbers = {
-        "byte_minutes_told": int(last["kept"]),
+        "byte_minutes_read": int(last["kept"]),
         "byte_minutes": int(found["retained_byte_minutes"]),
-        "partition_minutes_told": int(last["minutes"]),
+        "partition_minutes_read": int(last["minutes"]),
         "partition_minutes": int(found["partition_minutes"]),
         "intervals_cut_short": overlaps,
     }
-    told = (numbers["byte_minutes_told"], numbers["partition_minutes_told"])
+    read = (numbers["byte_minutes_read"], numbers["partition_minutes_read"])
     counted = (numbers["byte_minutes"], numbers["partition_minutes"])
-    exact = told == counted if not overlaps else all(a >= b for a, b in zip(told, counted, strict=True))
+    exact = read == counted if not overlaps else all(a >= b for a, b in zip(read, counted, strict=True))
     return Check(
         name="what was kept equals the last totals of the leaderships",
         numbers=numbers,

@@ -36,10 +36,10 @@ def kept(readings: DataFrame) -> DataFrame:
     """What each leadership of a partition kept between two neighbouring readings: [first, until), in minutes, with
     byte_minutes and replicated_byte_minutes; `ends`: where a later leadership of the partition began (null: none did).
 
-    The totals are those of a leadership, so repeated, late and lost readings change no sum. Of readings that tell
+    The totals are those of a leadership, so repeated, late and lost readings change no sum. Of readings that report
     different totals of the same minute the smallest count, and totals that fall gain nothing.
     """
-    told = (
+    points = (
         readings.where("retained_since IS NOT NULL")
         .groupBy(*LEADERSHIP, "retained_until")
         .agg(*(F.min(name).alias(name) for name in ("tenant", "topic", *_RETAINED)))
@@ -52,12 +52,14 @@ def kept(readings: DataFrame) -> DataFrame:
         .orderBy(F.desc("leader_epoch"), F.desc("retained_since"), "broker_id", "boot_id")
         .rowsBetween(Window.unboundedPreceding, -1)
     )
-    leaderships = told.select(*LEADERSHIP).distinct().withColumn("ends", F.min("retained_since").over(later))
+    leaderships = (
+        points.select(*LEADERSHIP).distinct().withColumn("ends", F.min("retained_since").over(later))
+    )
     gained = [
         F.greatest(F.lit(0), F.col(name) - F.coalesce(F.max(name).over(before), F.lit(0))).alias(name)
         for name in _RETAINED
     ]
-    intervals = told.select(
+    intervals = points.select(
         *LEADERSHIP,
         "tenant",
         "topic",

@@ -64,9 +64,9 @@ def check_usage(cluster: SimCluster, watcher: Watcher) -> int:
         if sorted(boot) != list(range(1, len(boot) + 1)):
             _violated(f"broker {broker}, boot {boot_id}: sequences {sorted(boot)[:20]} have gaps")
     for leadership, by_minute in kept.items():
-        told = [totals for _, totals in sorted(by_minute.items())]
-        if any(now[at] < then[at] for then, now in pairwise(told) for at in range(2)):
-            _violated(f"{leadership}: what was kept falls: {told[:20]}")
+        seen = [totals for _, totals in sorted(by_minute.items())]
+        if any(now[at] < then[at] for then, now in pairwise(seen) for at in range(2)):
+            _violated(f"{leadership}: what was kept falls: {seen[:20]}")
     for where, found in readings.items():
         _check_readings(committed, where, found)
     return sum(len(found) for found in readings.values())

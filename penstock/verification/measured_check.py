@@ -1,10 +1,10 @@
 """What an invoice bills by meters that count no offsets: each row against the periods, the clock and the log. Pure.
 
-Nobody counts these again: a log does not tell when its oldest segments went. So each row may be at most what is
+These are not counted again: a log does not say when its oldest segments went. So each row may be at most what is
 possible, and what is left of it is the service's word, which the report says of each line.
 
     partition_minutes         a topic's day has at most 1,440 minutes for each partition of the cut
-    retained_byte_minutes     at most 1,440 times the bytes that the topic's log ever held up to that day's end
+    retained_byte_minutes     at most 1,440 times the bytes that the topic's log ever had up to that day's end
     replicated_byte_minutes   at least what one replica kept, and at most `REPLICAS_MAX` times what it can have kept
     requests                  no bound
 """
@@ -101,17 +101,17 @@ def _bounds(
         partitions[reading.topic_id] += 1
     for row in rows:
         key = _key(row)
-        held: int | None = None
+        possible: int | None = None
         if before is not None and not any(where_of(part) in lost for part in parts[row.topic_id]):
-            held = sum(_held(part, before.get(where_of(part)), row.day) for part in parts[row.topic_id])
+            possible = sum(_stored(part, before.get(where_of(part)), row.day) for part in parts[row.topic_id])
         kept = billed.get((RETAINED, *key[1:]), 0)
         least, most = 0, None
         if row.meter == PARTITIONS:
             most = partitions[row.topic_id] * DAY_MINUTES
-        elif row.meter == RETAINED and held is not None:
-            most = held * DAY_MINUTES
+        elif row.meter == RETAINED and possible is not None:
+            most = possible * DAY_MINUTES
         elif row.meter == REPLICATED:
-            least, most = kept, None if held is None else held * DAY_MINUTES * REPLICAS_MAX
+            least, most = kept, None if possible is None else possible * DAY_MINUTES * REPLICAS_MAX
         if billed[key] < least or (most is not None and billed[key] > most):
             yield Problem(
                 kind=Kind.QUANTITY_DIFFERS,
@@ -120,16 +120,16 @@ def _bounds(
             )
 
 
-def _held(part: BilledPartition, begin: CutEnd | None, day: date) -> int:
-    """The bytes that the log ever held up to the end of that day. A range counts on the day of its last batch, so the
+def _stored(part: BilledPartition, begin: CutEnd | None, day: date) -> int:
+    """The bytes that the log ever had up to the end of that day. A range counts on the day of its last batch, so the
     first one of a later day may have begun on this one.
     """
-    held = 0 if begin is None else begin.bytes
+    size = 0 if begin is None else begin.bytes
     for row in part.days:
-        held += row.bytes
+        size += row.bytes
         if row.day > day:
             break
-    return held
+    return size
 
 
 def _key(row: MeasuredDay) -> Key:

@@ -1,12 +1,13 @@
 """What is kept and asked for is billed by topic and whole day, each day once, and proven as far as it can be."""
 
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from billing import measured, price_actions, queries
+from billing import focus_exports, measured, price_actions, queries
 from billing.models import BillingEntry, Cut
 from billing.running_costs import running_cost
 from penstock.contract.documents import InvoiceDocument, plain, read_document
@@ -87,6 +88,18 @@ def test_whole_days_are_billed_once_and_what_comes_late_with_the_next_invoice(tm
     assert rows(first) == [(KEPT, "orders", 9, 700), (KEPT, "orders", 6, 300)], "not the day that goes on"
     lines = {line.meter: (line.quantity, line.amount_micro) for line in first.invoice.lines.all()}
     assert lines == {"bytes_in": (100, 10**6), KEPT: (1_000, 10**7), "requests": (0, 0)}
+    focus = list(
+        focus_exports.rows(tenant, issuer="Us", first=None, end=None, invoice=first.invoice.public_id)
+    )
+    assert sum(Decimal(row["BilledCost"]) for row in focus) * 10**6 == first.invoice.total_micro
+    assert [
+        (row["ResourceName"], row["ChargePeriodStart"][:10], row["ConsumedQuantity"], row["ConsumedUnit"])
+        for row in focus
+        if row["SkuId"] == KEPT
+    ] == [
+        ("orders", day(9).isoformat(), "700", "B-Minutes"),
+        ("orders", day(6).isoformat(), "300", "B-Minutes"),
+    ]
     shown = queries.usage(tenant, by=[], first=None, end=None)[0]["meters"]
     assert shown[KEPT] == {"quantity": 1_011, "billed": 1_000, "provisional": 11}
     assert shown[MINUTES] == {"quantity": 5_000, "billed": 0, "provisional": 5_000}
