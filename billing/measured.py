@@ -12,7 +12,7 @@ from datetime import date, datetime, timedelta
 
 from django.db.models import Sum
 
-from billing.models import InvoiceLine, MeasuredDay, UsageDay
+from billing.models import InvoiceLine, MeasuredDay, PartitionWaiver, UsageDay
 from penstock.rules.meters import MEASURED
 from penstock.rules.rating import PriceBook
 from tenants.models import Tenant
@@ -60,7 +60,11 @@ def due_days(tenant: Tenant, meters: Collection[str], begins: datetime, end: dat
     rows = MeasuredDay.objects.filter(tenant=tenant, meter__in=meters, day__gte=known_from, day__lt=end)
     for *key, total in rows.values_list(*keys).annotate(total=Sum("quantity")).order_by(*keys):
         billed[key[0], key[1], key[2], key[3]] = total
-    days = UsageDay.objects.filter(tenant=tenant, meter__in=meters, day__gte=known_from, day__lt=end)
+    # Of a topic with a partition that was waived nothing more is billed: no cut has it any more.
+    waived = PartitionWaiver.objects.filter(tenant=tenant).values("topic_id")
+    days = UsageDay.objects.filter(tenant=tenant, meter__in=meters, day__gte=known_from, day__lt=end).exclude(
+        topic_id__in=waived
+    )
     counted = {
         (meter, topic, topic_id, day): quantity
         for meter, topic, topic_id, day, quantity in days.values_list(*keys, "quantity").order_by(*keys)

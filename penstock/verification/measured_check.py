@@ -5,11 +5,11 @@ possible, and what is left of it is the service's word, which the report says of
 
     partition_minutes         a topic's day has at most 1,440 minutes for each partition of the cut
     retained_byte_minutes     at most 1,440 times the bytes that the topic's log ever had up to that day's end
-    replicated_byte_minutes   at least what one replica kept, and at most `REPLICAS_MAX` times what it can have kept
+    replicated_byte_minutes   at most `REPLICAS_MAX` times that
     requests                  no bound
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date
 
@@ -39,7 +39,8 @@ def check_measured(
     earlier: Callable[[], Sequence[InvoiceDocument]],
 ) -> Iterator[Problem]:
     """`before`: the readings of the cut before, None when they are not known; `lost`: partitions of which a loss was
-    declared; `earlier`: the invoices before, asked for only when a row is of a day before the period.
+    declared; `earlier`: the invoices before, asked for only when a row is of a day before the period, or of a topic
+    that the period's cut no longer has.
     """
     meters = MEASURED & {price.meter for price in book.meters}
     rows = () if invoice.measured is UNSET else invoice.measured
@@ -54,8 +55,14 @@ def check_measured(
     first, end = _day(invoice.period_start_ms), _day(invoice.period_end_ms)
     billed: dict[Key, int] = defaultdict(int)
     periods: dict[str, list[tuple[date, date]]] = defaultdict(list)
-    if any(row.day < first for row in rows):
+    known = Counter(reading.topic_id for reading in invoice.cut.readings)
+    parts: dict[str, list[BilledPartition]] = defaultdict(list)
+    for part in invoice.partitions:
+        parts[part.topic_id].append(part)
+    gone: dict[str, InvoiceDocument] = {}
+    if any(row.day < first or (row.topic_id and row.topic_id not in known) for row in rows):
         for document in earlier():
+            gone |= dict.fromkeys((reading.topic_id for reading in document.cut.readings), document)
             for line in document.lines:
                 span = (_day(document.period_start_ms), _day(document.period_end_ms))
                 periods[line.meter].append(span)
@@ -74,7 +81,26 @@ def check_measured(
                 message="ends in no period in which the meter had a price, this one or one before",
             )
         billed[_key(row)] += row.quantity
-    yield from _bounds(invoice, billed, [row for row in rows if row.meter in meters], before, lost)
+    for row in rows:
+        if row.meter not in meters:
+            continue
+        last = None if row.topic_id in known else gone.get(row.topic_id)
+        partitions, stored = (
+            (known[row.topic_id], _ever_stored(parts[row.topic_id], row.day, before, lost))
+            if last is None
+            else _at_the_end(last, row.topic_id)
+        )
+        most = {
+            PARTITIONS: partitions * DAY_MINUTES,
+            RETAINED: None if stored is None else stored * DAY_MINUTES,
+            REPLICATED: None if stored is None else stored * DAY_MINUTES * REPLICAS_MAX,
+        }.get(row.meter)
+        if most is not None and billed[_key(row)] > most:
+            yield Problem(
+                kind=Kind.QUANTITY_DIFFERS,
+                where=f"{row.topic or 'no topic'} {row.day} {row.meter}",
+                message=f"{billed[_key(row)]} are billed, at most {most} are possible",
+            )
     for line in invoice.lines:
         if line.meter in meters and line.amount_micro:
             rule = METERS[line.meter].rule
@@ -86,38 +112,22 @@ def check_measured(
             yield Problem(kind=Kind.UNPROVEN, where=f"line {line.meter}", message=f"{rule.value}: {message}")
 
 
-def _bounds(
-    invoice: InvoiceDocument,
-    billed: Mapping[Key, int],
-    rows: Sequence[MeasuredDay],
+def _ever_stored(
+    parts: Sequence[BilledPartition],
+    day: date,
     before: Mapping[TopicPartition, CutEnd] | None,
     lost: Collection[TopicPartition],
-) -> Iterator[Problem]:
-    parts: dict[str, list[BilledPartition]] = defaultdict(list)
-    for part in invoice.partitions:
-        parts[part.topic_id].append(part)
-    partitions: dict[str, int] = defaultdict(int)
-    for reading in invoice.cut.readings:
-        partitions[reading.topic_id] += 1
-    for row in rows:
-        key = _key(row)
-        possible: int | None = None
-        if before is not None and not any(where_of(part) in lost for part in parts[row.topic_id]):
-            possible = sum(_stored(part, before.get(where_of(part)), row.day) for part in parts[row.topic_id])
-        kept = billed.get((RETAINED, *key[1:]), 0)
-        least, most = 0, None
-        if row.meter == PARTITIONS:
-            most = partitions[row.topic_id] * DAY_MINUTES
-        elif row.meter == RETAINED and possible is not None:
-            most = possible * DAY_MINUTES
-        elif row.meter == REPLICATED:
-            least, most = kept, None if possible is None else possible * DAY_MINUTES * REPLICAS_MAX
-        if billed[key] < least or (most is not None and billed[key] > most):
-            yield Problem(
-                kind=Kind.QUANTITY_DIFFERS,
-                where=f"{row.topic or 'no topic'} {row.day} {row.meter}",
-                message=f"{billed[key]} are billed, {least} to {'any number' if most is None else most} are possible",
-            )
+) -> int | None:
+    """How many bytes a topic's log ever had up to that day's end; None: not known."""
+    if before is None or any(where_of(part) in lost for part in parts):
+        return None
+    return sum(_stored(part, before.get(where_of(part)), day) for part in parts)
+
+
+def _at_the_end(document: InvoiceDocument, topic_id: str) -> tuple[int, int]:
+    """Of a topic that was deleted: what the last cut that had it says."""
+    readings = [reading for reading in document.cut.readings if reading.topic_id == topic_id]
+    return len(readings), sum(reading.bytes for reading in readings)
 
 
 def _stored(part: BilledPartition, begin: CutEnd | None, day: date) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from billing import focus_exports, measured, price_actions, queries
-from billing.models import BillingEntry, Cut
+from billing.models import BillingEntry, Cut, PartitionWaiver
 from billing.running_costs import running_cost
 from penstock.contract.documents import InvoiceDocument, plain, read_document
 from penstock.rules.rating import PriceBook
@@ -163,3 +163,16 @@ def test_requests_are_of_no_topic(tmp_path: Path) -> None:
     assert queries.line_evidence(cut.invoice)["requests"] == [
         {"topic": "", "topic_id": "", "day": day(6).isoformat(), "quantity": 12}
     ]
+
+
+def test_of_a_topic_with_a_waived_partition_nothing_more_is_billed(tmp_path: Path) -> None:
+    made, tenant = world(tmp_path, KEPT)
+    made.day(tenant, "orders", day(6), KEPT, 700)
+    made.day(tenant, "returns", day(6), KEPT, 5)
+    cut = period(made, tenant, TODAY - 5 * DAY, 0)
+    PartitionWaiver.objects.create(
+        tenant=tenant, topic_id=topic_id("orders"), partition=7, from_cut=cut, reason="lost", actor="test"
+    )
+    made.spark()
+    made.bill()
+    assert rows(cut) == [(KEPT, "returns", 6, 5)]
