@@ -2,6 +2,7 @@
 
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from billing.models import BillingEntry, Cut, PartitionWaiver
 from billing.running_costs import running_cost
 from penstock.contract.documents import InvoiceDocument, plain, read_document
 from penstock.rules.rating import PriceBook
+from penstock.verification.findings import Kind
+from penstock.verification.measured_check import check_measured
 from tenants.models import Tenant
 from tests.control_plane.billing.world import TESTER, Part, World, topic_id
 
@@ -113,6 +116,11 @@ def test_whole_days_are_billed_once_and_what_comes_late_with_the_next_invoice(tm
     made.bill()
     assert rows(second) == [(KEPT, "orders", 9, 30), (KEPT, "orders", 5, 411)]
     assert rows(third) == []
+    prices = PriceBook.read(book(1, KEPT, "requests"))
+    before: dict[Cut, tuple[InvoiceDocument, ...]] = {first: (), second: (document_of(first),)}
+    for cut, earlier in before.items():
+        found = list(check_measured(document_of(cut), prices, {}, (), partial(tuple, earlier)))
+        assert [(one.kind, one.where) for one in found] == [(Kind.UNPROVEN, f"line {KEPT}")]
     assert queries.usage(tenant, by=[], first=None, end=None)[0]["meters"][KEPT]["billed"] == 1_441
 
 
