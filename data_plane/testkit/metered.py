@@ -37,7 +37,7 @@ def check_usage(cluster: SimCluster, watcher: Watcher) -> int:
     """
     sequences: dict[tuple[int, str], dict[int, bytes]] = {}
     readings: dict[TopicPartition, list[pb.Reading]] = {}
-    kept: dict[tuple[object, ...], dict[int, tuple[int, int]]] = {}
+    kept: dict[tuple[TopicPartition, int, str, int, int], dict[int, tuple[int, int]]] = {}
     committed = _Committed(watcher)
     for record in _records(cluster, watcher):
         boot = sequences.setdefault((record.broker_id, record.boot_id), {})
@@ -63,10 +63,10 @@ def check_usage(cluster: SimCluster, watcher: Watcher) -> int:
         # The last record of a broker that was killed may have been given up with it, but none before it.
         if sorted(boot) != list(range(1, len(boot) + 1)):
             _violated(f"broker {broker}, boot {boot_id}: sequences {sorted(boot)[:20]} have gaps")
-    for leadership, by_minute in kept.items():
+    for whose, by_minute in kept.items():
         seen = [totals for _, totals in sorted(by_minute.items())]
         if any(now[at] < then[at] for then, now in pairwise(seen) for at in range(2)):
-            _violated(f"{leadership}: what was kept falls: {seen[:20]}")
+            _violated(f"{whose}: what was kept falls: {seen[:20]}")
     for where, found in readings.items():
         _check_readings(committed, where, found)
     return sum(len(found) for found in readings.values())
