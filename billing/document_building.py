@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from billing.completeness import METERS, PartitionRef
 from billing.credits import CreditedPart
+from billing.measured import DueDay
 from billing.models import BillingEntry, CreditNote, Cut, CutCoverage, CutReading, CutUsage, Invoice
 from penstock.contract import documents
 from penstock.contract.ids import TopicId, TopicPartition
@@ -49,8 +50,11 @@ def invoice_document(
     prices: documents.PricesDocument,
     previous: documents.Predecessor | None,
     waived: Collection[PartitionRef],
+    measured: Sequence[DueDay] | None,
 ) -> documents.InvoiceDocument:
-    """The invoice as it is issued, of format 2 with `charged`. `previous`: the tenant's previous one, if documented."""
+    """The invoice as it is issued, of format 2 with `charged`. `previous`: the tenant's previous one, if documented;
+    `measured`: what is due by meters that count no offsets, None where the book has none.
+    """
     cut = invoice.cut
     start_ms, end_ms = time_ms(cut.period_start), time_ms(cut.period_end)
     return documents.InvoiceDocument(
@@ -61,6 +65,14 @@ def invoice_document(
         else tuple(
             documents.CreditBalance(grant=one.grant, before_micro=one.before_micro, used_micro=one.used_micro)
             for one in charged.balances
+        ),
+        measured=UNSET
+        if measured is None
+        else tuple(
+            documents.MeasuredDay(
+                topic=one.topic, topic_id=one.topic_id, day=one.day, meter=one.meter, quantity=one.quantity
+            )
+            for one in measured
         ),
         kind="invoice",
         id=invoice.public_id,

@@ -22,6 +22,7 @@ from msgspec import UNSET
 
 from penstock.contract import documents
 from penstock.contract.invariant import invariant
+from penstock.rules import meters
 from penstock.rules.rating import MICRO, PICO, Model, PriceBook
 
 VERSION = "1.2"
@@ -40,7 +41,14 @@ PLACES = 18
 """Of a quantity or a cost that has no end."""
 COUNTED = {"messages_in": "messages", "bytes_in": "bytes"}
 """Meters that a document divides by topic and day, with the field that counts them."""
-UNITS = {"messages_in": "Messages", "bytes_in": "B"}
+UNITS = {
+    "messages_in": "Messages",
+    "bytes_in": "B",
+    meters.RETAINED: "B-Minutes",
+    meters.REPLICATED: "B-Minutes",
+    meters.PARTITIONS: "Minutes",
+    meters.REQUESTS: "Requests",
+}
 """Of what was consumed, in FOCUS's words."""
 
 Row = dict[str, str]
@@ -170,7 +178,7 @@ def _line_rows(
     line: documents.BilledLine, model: Model, document: documents.InvoiceDocument, common: Row
 ) -> Iterator[tuple[Row, Fraction]]:
     """The rows of a line, each with its exact list cost."""
-    found = list(_priced(line, _slices(line, document.partitions)))
+    found = list(_priced(line, _slices(line, document)))
     if model is Model.PACKAGE and line.parts:
         paid, price = line.parts[-1].quantity, line.parts[-1].unit_price
         if _pico(price) and -paid % line.unit_size:
@@ -200,14 +208,17 @@ def _line_rows(
         }, cost  # fmt: skip
 
 
-def _slices(line: documents.BilledLine, partitions: Sequence[documents.BilledPartition]) -> list[_Slice]:
+def _slices(line: documents.BilledLine, document: documents.InvoiceDocument) -> list[_Slice]:
     """The line by day and topic; what is in no topic comes last."""
     sums: dict[tuple[date, str, str], int] = defaultdict(int)
     field = COUNTED.get(line.meter)
     if field is not None:
-        for partition in partitions:
+        for partition in document.partitions:
             for day in partition.days:
                 sums[day.day, partition.topic, partition.topic_id] += getattr(day, field)
+    for row in () if document.measured is UNSET else document.measured:
+        if row.meter == line.meter:
+            sums[row.day, row.topic, row.topic_id] += row.quantity
     slices = [
         _Slice(quantity=quantity, topic=topic, topic_id=topic_id, day=day)
         for (day, topic, topic_id), quantity in sorted(sums.items())

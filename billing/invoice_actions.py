@@ -6,9 +6,17 @@ from datetime import datetime
 from django.db import transaction
 from msgspec import UNSET
 
-from billing import chain_actions, credit_actions, credit_queries, document_building, price_actions, queries
+from billing import (
+    chain_actions,
+    credit_actions,
+    credit_queries,
+    document_building,
+    measured,
+    price_actions,
+    queries,
+)
 from billing.completeness import Coverage, PartitionRef, Usage, billable_quantities, find_gaps, reversals
-from billing.models import BillingEntry, Cut, Invoice, InvoiceLine
+from billing.models import BillingEntry, Cut, Invoice, InvoiceLine, MeasuredDay
 from billing.price_actions import BILLING
 from control_plane.audit import actions as audit
 from penstock.contract.documents import Predecessor, PricesDocument, plain
@@ -103,7 +111,20 @@ def _issue(
     prices = price_actions.assigned_prices(invoice.tenant, cut.period_start) if documented else None
     book = rating.PriceBook.read(invoice.price_book.document)
     invariant(book.sha256 == invoice.price_book.sha256, "a price book is what its hash says")
-    rated = rating.rate(book, quantities)
+    days = _measured_days(invoice, cut, book, prices)
+    rated = rating.rate(book, quantities | measured.sums(days))
+    MeasuredDay.objects.bulk_create(
+        MeasuredDay(
+            invoice=invoice,
+            tenant=invoice.tenant,
+            topic_id=one.topic_id,
+            topic=one.topic,
+            day=one.day,
+            meter=one.meter,
+            quantity=one.quantity,
+        )
+        for one in days
+    )
     InvoiceLine.objects.bulk_create(
         InvoiceLine(
             invoice=invoice,
@@ -133,6 +154,7 @@ def _issue(
             prices=prices,
             previous=_predecessor(previous),
             waived=waived,
+            measured=days if measured.measured_meters(book) else None,
         )
         total_micro = issued.total_micro
         if issued.charges is not UNSET:
@@ -166,6 +188,17 @@ def _issue(
                 "audit_hash",
             )
         ]
+    )
+
+
+def _measured_days(
+    invoice: Invoice, cut: Cut, book: rating.PriceBook, prices: PricesDocument | None
+) -> list[measured.DueDay]:
+    """What is due by meters that count no offsets; only invoices of format 2 have a place for it."""
+    if prices is None or prices.terms is UNSET:
+        return []
+    return measured.due_days(
+        invoice.tenant, measured.measured_meters(book), cut.period_start, cut.period_end.date()
     )
 
 

@@ -313,6 +313,32 @@ class InvoiceLine(Immutable):
         )
 
 
+class MeasuredDay(Immutable):
+    """What an invoice bills of one topic's day, by a meter that counts no offsets. Never more, together with those of
+    other invoices, than the data set `usage_day` had when the last of them was issued.
+    """
+
+    invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="measured")
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
+    topic_id = models.CharField(max_length=TOPIC_ID_DIGITS, blank=True)
+    topic = models.CharField(max_length=NAME_LENGTH_MAX, blank=True)
+    """Empty, as its id, for what is of no topic."""
+    day = models.DateField()
+    meter = models.CharField(max_length=METER_LENGTH_MAX)
+    quantity = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["invoice", "topic_id", "topic", "day", "meter"], name="billing_one_measure_a_day"
+            ),
+        )
+        indexes = (
+            models.Index(fields=["tenant", "topic", "day"], name="billing_measured_by_topic"),
+            models.Index(fields=["tenant", "day", "topic"], name="billing_measured_by_day"),
+        )
+
+
 class CreditNote(Immutable):
     """Lowers an issued invoice: a declared loss removed a part of what it billed."""
 

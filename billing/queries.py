@@ -22,6 +22,7 @@ from billing.models import (
     DataSetState,
     Invoice,
     InvoiceLine,
+    MeasuredDay,
     PartitionWaiver,
     PriceBook,
     SlaWindow,
@@ -56,13 +57,18 @@ def usage(
     `billed` is the part of `quantity` on issued invoices; `provisional` is the rest.
     """
     shown, invoiced = _usage_rows(tenant, first, end)
+    measured = _in_days(MeasuredDay.objects.filter(tenant=tenant), first, end)
     if only is not None and not only:
         return []
     if by and only:
         shown = _up_to(_from(shown, by, only[0]), by, only[-1])
         invoiced = _up_to(_from(invoiced, by, only[0]), by, only[-1])
+        measured = _up_to(_from(measured, by, only[0]), by, only[-1])
     groups: dict[tuple[Any, ...], dict[str, dict[str, int]]] = {}
-    for name, rows in (("quantity", shown), ("billed", invoiced)):
+    parts: tuple[tuple[str, QuerySet[Any, Any]], ...] = (
+        ("quantity", shown), ("billed", invoiced), ("billed", measured),
+    )  # fmt: skip
+    for name, rows in parts:
         summed = rows.values_list(*by, "meter").annotate(total=Sum("quantity")).order_by(*by, "meter")
         for *key, meter, total in summed:
             meters = groups.setdefault(tuple(key), {})
@@ -130,11 +136,13 @@ def _usage_rows(
             partition=waiver.partition,
             cut__period_end__gte=waiver.from_cut.period_end,
         )
+    return _in_days(shown, first, end), _in_days(invoiced, first, end)
+
+
+def _in_days(rows: Rows, first: date | None, end: date | None) -> Rows:
     if first is not None:
-        shown, invoiced = shown.filter(day__gte=first), invoiced.filter(day__gte=first)
-    if end is not None:
-        shown, invoiced = shown.filter(day__lt=end), invoiced.filter(day__lt=end)
-    return shown, invoiced
+        rows = rows.filter(day__gte=first)
+    return rows if end is None else rows.filter(day__lt=end)
 
 
 def availability(tenant: Tenant, *, first: datetime | None, end: datetime | None) -> list[dict[str, Any]]:
@@ -314,6 +322,15 @@ def line_evidence(invoice: Invoice) -> dict[str, list[dict[str, Any]]]:
                 "first_offset": row.first_offset,
                 "end_offset": row.end_offset,
                 "quantity": row.quantity,
+            }
+        )
+    for measured in invoice.measured.order_by("meter", "topic", "topic_id", "day"):
+        found.setdefault(measured.meter, []).append(
+            {
+                "topic": measured.topic,
+                "topic_id": measured.topic_id,
+                "day": measured.day.isoformat(),
+                "quantity": measured.quantity,
             }
         )
     return found

@@ -1,15 +1,16 @@
 """What a tenant's running period costs so far, by every charge, and its prices. An estimate until the period ends."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import UNSET
 
-from billing import credit_queries, price_actions, queries
+from billing import credit_queries, measured, price_actions, queries
 from billing.models import BillingEntry, Cut, Invoice
 from penstock.contract import documents
 from penstock.rules import charges, rating
+from penstock.rules.meters import MEASURED
 from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
 
@@ -49,13 +50,16 @@ def running_cost(tenant: Tenant, now: datetime) -> RunningCost | None:
     book = rating.PriceBook.read(row.document)
     groups = queries.usage(tenant, by=[], first=None, end=None)
     meters = groups[0]["meters"] if groups else {}
-    rated = rating.rate(book, {name: max(0, numbers["provisional"]) for name, numbers in meters.items()})
+    quantities = {name: max(0, numbers["provisional"]) for name, numbers in meters.items()}
     invoiced = (
         Cut.objects.filter(tenant=tenant, invoice__status=Invoice.Status.ISSUED)
         .order_by("-period_end")
         .first()
     )
     begins = price_actions.tenant_begins(tenant) if invoiced is None else invoiced.period_end
+    # With the days that are not over: they count in the period in which they end.
+    days = measured.due_days(tenant, measured.measured_meters(book), begins, now.date() + timedelta(days=1))
+    rated = rating.rate(book, {**quantities, **dict.fromkeys(MEASURED, 0), **measured.sums(days)})
     credit = running_credit(tenant, running_begins(tenant))
     return RunningCost(
         begins=begins,

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from spark_usage.configuration import Asset
 from spark_usage.datasets import QUANTITY
+from spark_usage.leaderships import LEADERSHIP
 from spark_usage.manifest import Check
 from spark_usage.readings import PARTITION, POINT
 
@@ -103,6 +104,65 @@ def increments_equal(hours: DataFrame, delivered: DataFrame) -> Check:
         numbers=numbers,
         holds=numbers["messages_told"] == numbers["messages"] and numbers["bytes_told"] == numbers["bytes"],
     )
+
+
+def requests_equal(hours: DataFrame, requests: DataFrame) -> Check:
+    """Requests are the sum of what was counted once, without those that failed."""
+    counted = requests.agg(_total("valid"), _total("bad")).collect()[0]
+    found = hours.agg(_total_where("requests")).collect()[0]
+    numbers = {"requests_read": int(counted["valid"] - counted["bad"]), "requests": int(found["requests"])}
+    return Check(
+        name="requests equal the records counted once",
+        numbers=numbers,
+        holds=numbers["requests_read"] == numbers["requests"],
+    )
+
+
+def kept_equals_readings(minutes: DataFrame, kept: DataFrame, points: DataFrame, bases: DataFrame) -> Check:
+    """What was kept is the sum of the leaderships' last totals, less those in `bases`.
+
+    It is less only where a later leadership began before an earlier one ended; there each minute counts once.
+    """
+    said = _last_of_leaderships(points)
+    before = _last_of_leaderships(bases)
+    meters = _total_where("retained_byte_minutes"), _total_where("partition_minutes")
+    found = minutes.agg(*meters).collect()[0]
+    overlaps = kept.where("ends < until").count()
+    by_hour = (
+        minutes.where("meter = 'partition_minutes'")
+        .groupBy(*PARTITION, F.expr("minute div 60").alias("hour"))
+        .agg(F.sum("quantity").alias("minutes"))
+    )
+    longest = by_hour.agg(F.max("minutes").alias("minutes")).collect()[0]
+    numbers = {
+        "byte_minutes_read": said[0] - before[0],
+        "byte_minutes": int(found["retained_byte_minutes"]),
+        "partition_minutes_read": said[1] - before[1],
+        "partition_minutes": int(found["partition_minutes"]),
+        "intervals_cut_short": overlaps,
+    }
+    read = (numbers["byte_minutes_read"], numbers["partition_minutes_read"])
+    counted = (numbers["byte_minutes"], numbers["partition_minutes"])
+    exact = read == counted if not overlaps else all(a >= b for a, b in zip(read, counted, strict=True))
+    return Check(
+        name="what was kept equals the last totals of the leaderships",
+        numbers=numbers,
+        holds=exact and int(longest["minutes"] or 0) <= 60,
+    )
+
+
+def _last_of_leaderships(points: DataFrame) -> tuple[int, int]:
+    """Byte-minutes and minutes, of all together."""
+    last = (
+        points.groupBy(*LEADERSHIP)
+        .agg(
+            F.max("byte_minutes").alias("kept"),
+            (F.max("retained_until") - F.col("retained_since")).alias("minutes"),
+        )
+        .agg(_total("kept"), _total("minutes"))
+        .collect()[0]
+    )
+    return int(last["kept"]), int(last["minutes"])
 
 
 def sums_equal(name: str, finer: DataFrame, coarser: DataFrame) -> Check:

@@ -126,13 +126,15 @@ ALL = (
 """In the order in which a round publishes them: `cut_coverage`, which invoices wait for, is the last."""
 
 _PRINCIPAL_ROWS = "array<struct<principal:bigint,messages:bigint,bytes:bigint>>"
+_RETAINED = "retained_until bigint; byte_minutes bigint; replicated_byte_minutes bigint"
 _POINT = "topic_id string; partition int; log_generation bigint; end_offset bigint"
 READING = _of(
     "reading",
     f"{_POINT}; {_SOURCE}; row int",
     f"made_ms bigint; tenant string; topic string; accepted_ms bigint; totals array<bigint>; "
-    f"principal_rows {_PRINCIPAL_ROWS}; reading_kind int; cut_id string; cut_end_ms bigint; last boolean",
-    window=_day_of_ms("accepted_ms"),
+    f"principal_rows {_PRINCIPAL_ROWS}; reading_kind int; cut_id string; cut_end_ms bigint; last boolean; "
+    f"broker_id int; boot_id string; leader_epoch int; retained_since bigint; {_RETAINED}",
+    window=_day_of_ms("greatest(accepted_ms, coalesce(retained_until, 0) * 60000)"),
     internal=True,
 )
 LOG = _of(
@@ -142,12 +144,19 @@ LOG = _of(
     f"totals array<bigint>; principal_rows {_PRINCIPAL_ROWS}; began_ms bigint; rough boolean",
     internal=True,
 )
+LEADERSHIP = _of(
+    "leadership",
+    "topic_id string; partition int",
+    f"leader_epoch int; broker_id int; boot_id string; retained_since bigint; tenant string; topic string; "
+    f"{_RETAINED}; all_until bigint",
+    internal=True,
+)
 BOOT = _of(
     "boot",
     "broker_id int; boot_id string; first bigint",
     "end bigint; began_ms bigint; ends boolean",
     internal=True,
 )
-STATES = (READING, LOG, BOOT)
+STATES = (READING, LOG, LEADERSHIP, BOOT)
 """Where a round ends, so that the next goes on from there; published after all others, `boot` last."""
 EVERY = (*ALL, *STATES)

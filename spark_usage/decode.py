@@ -30,6 +30,8 @@ from penstock.records.usage import minute_of
 
 OPERATIONS = ("produce", "fetch", "metadata")
 TOTALS = 6
+RETAINED_MINUTES_MAX = 10 * 366 * 24 * 60
+"""Of one leadership: ten years."""
 _LONG_MAX = 2**63 - 1
 _RECORD_ROW = -1
 
@@ -63,6 +65,11 @@ FACTS = pa.schema(
         ("cut_id", pa.string()),
         ("cut_end_ms", pa.int64()),
         ("last", pa.bool_()),
+        ("leader_epoch", pa.int32()),
+        ("retained_since", pa.int64()),
+        ("retained_until", pa.int64()),
+        ("byte_minutes", pa.int64()),
+        ("replicated_byte_minutes", pa.int64()),
         ("group", pa.string()),
         ("principal", pa.int64()),
         ("minute", pa.int64()),
@@ -195,6 +202,25 @@ def _reading(reading: Reading) -> dict[str, Any]:
         "cut_id": reading.cut_id,
         "cut_end_ms": reading.cut_end_ms,
         "last": reading.last,
+        **_retained(reading),
+    }
+
+
+def _retained(reading: Reading) -> dict[str, int]:
+    """What its leadership has kept so far; nothing in readings of brokers that do not count it."""
+    if not reading.retained_since:
+        return {}
+    minutes = reading.retained_until - reading.retained_since
+    if not 0 <= minutes <= RETAINED_MINUTES_MAX:
+        raise Damaged(f"what was kept in {minutes} minutes")
+    if reading.retained_byte_minutes > reading.replicated_byte_minutes:
+        raise Damaged("less kept by all replicas than by one")
+    return {
+        "leader_epoch": reading.leader_epoch,
+        "retained_since": reading.retained_since,
+        "retained_until": reading.retained_until,
+        "byte_minutes": reading.retained_byte_minutes,
+        "replicated_byte_minutes": _bounded("byte-minutes", reading.replicated_byte_minutes),
     }
 
 

@@ -16,9 +16,10 @@ from spark_usage.configuration import Configuration, read_assets
 from spark_usage.lease import RunnerLease
 from spark_usage.manifest import Catalog, CheckFailed
 from spark_usage.rest import at_rest
-from spark_usage.rounds import Progress, Round, fold
+from spark_usage.rounds import Round, fold
 from spark_usage.session import start_session
 from spark_usage.source import Offsets, end_offsets
+from spark_usage.windowed import Progress
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ bronze's files are not those that were read, with `again`, and for news that con
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,17 @@ from pyspark.sql import functions as F
 
 from daemon.data_set_store import DataSetStore
 from data_plane.contract.usage_pb2 import CUT, FINAL
-from spark_usage import bronze, checks, cuts, datasets, evidence, gold, readings, silver, states
+from spark_usage import bronze, checks, cuts, datasets, evidence, gold, leaderships, readings, silver, states
 from spark_usage.configuration import Asset
-from spark_usage.datasets import QUANTITY, DataSet
+from spark_usage.datasets import QUANTITY
 from spark_usage.decode import decode
 from spark_usage.inputs import inputs_of, states_inputs
-from spark_usage.manifest import Catalog, Check, Run, Window, run_id_of, windows_of
+from spark_usage.manifest import Catalog, Run, Window, run_id_of, windows_of
 from spark_usage.readings import PARTITION, POINT
 from spark_usage.records_read import BronzeSource, GivenSource, Source
 from spark_usage.states import Base, Irregular, find_base
+from spark_usage.windowed import Progress, Windowed, added, names_of
 
-Progress = Callable[[str], None]
 log = logging.getLogger(__name__)
 _REPEATED_MAX = 1_000
 """Records that came in an earlier round too and are looked up there, before all of bronze is folded again."""
@@ -103,7 +103,7 @@ def fold(
     )
 
 
-class _Fold:
+class _Fold(Windowed):
     """One round: from `base` on, or over all of bronze without one."""
 
     def __init__(
@@ -116,9 +116,7 @@ class _Fold:
         progress: Progress,
         base: Base | None,
     ) -> None:
-        self.spark, self.catalog, self.assets, self._source, self._progress, self._base = (
-            spark, catalog, tuple(assets), source, progress, base,
-        )  # fmt: skip
+        self.assets, self._source = tuple(assets), source
         begins = {} if base is None else base.offsets
         before: Mapping[str, Any] = {"records": 0, "holes": []} if base is None else base.inputs
         self._new = source.after(begins)
@@ -126,9 +124,8 @@ class _Fold:
         self._counted = there
         self.records = before["records"] + there.records
         self.holes = sorted([(at, first, count) for at, first, count in before["holes"]] + there.holes)
-        self._inputs_of = inputs_of(ends, self.records, self.holes, self.assets)
-        self._inputs_of |= states_inputs(self._inputs_of, source.mark)
-        self._runs: dict[str, Run] = {}
+        made_from = inputs_of(ends, self.records, self.holes, self.assets)
+        super().__init__(spark, catalog, progress, base, made_from | states_inputs(made_from, source.mark))
 
     def known(self) -> dict[str, Run] | None:
         """The runs of these inputs when all of them are there."""
@@ -147,10 +144,11 @@ class _Fold:
         logs = self._keep(self._before(datasets.LOG))
         new = facts.where("kind = 'reading'").select(*datasets.READING.names)
         touched = self._keep(states.go_on(new, logs))
-        late = self._late(touched)
+        late = self._earlier(touched.where("known AND NOT goes_on"))
         bases = self._keep(logs.join(touched.where("goes_on"), list(PARTITION), "left_semi"))
         now = self._side(new.unionByName(late) if late is not None else new, bases)
         then = None if late is None else self._side(late)
+        kept = self._keeping(new)
         delivered = silver.counted_once(facts, records, "delivered")
         requests = silver.counted_once(facts, records, "requests")
         seals, seal_conflicts = evidence.seals(facts)
@@ -165,12 +163,12 @@ class _Fold:
             # As Arrow: rows of Python would go through a Python worker.
             self.spark.createDataFrame(pa.Table.from_pylist(issues, evidence.HOLES)),
         )
-        self._write_usage(now, then, bases, delivered, late=late is not None)
+        self._write_usage(now, then, bases, kept, delivered, requests)
         self._write_added(datasets.SLA_5M, silver.sla_5m(requests), ("valid", "bad"), "bigint")
         self._write(datasets.SEAL, seals, carried=kept_seals)
         self._write_chain()
         self._write_cuts(new, touched, now, waived)
-        self._write_states(new, touched, now, logs, ranges)
+        self._write_states(new, touched, now, kept, logs, ranges)
         return self._runs
 
     # -- what is new ---------------------------------------------------------------------------------------
@@ -207,9 +205,9 @@ class _Fold:
             .drop("more")
         )
 
-    def _late(self, touched: DataFrame) -> DataFrame | None:
-        """Earlier readings of late logs; None when there are none."""
-        again = touched.where("known AND NOT goes_on").select(*PARTITION)
+    def _earlier(self, again: DataFrame) -> DataFrame | None:
+        """Earlier readings of these partitions; None when there are none."""
+        again = again.select(*PARTITION)
         ids = sorted({row["topic_id"] for row in again.select("topic_id").distinct().collect()})
         if not ids:
             return None
@@ -229,6 +227,24 @@ class _Fold:
         if bases is not None:
             intervals = intervals.join(bases.select(*POINT), list(POINT), "left_anti")
         return _Side(read=read, points=points, seen=seen, intervals=self._keep(intervals))
+
+    def _keeping(self, new: DataFrame) -> "_Kept":
+        """What leaderships kept, by new readings."""
+        states_before = self._keep(self._before(datasets.LEADERSHIP))
+        points = self._keep(leaderships.points_of(new))
+        late = self._keep(leaderships.late(points, states_before))
+        earlier = self._earlier(late)
+        bases = states_before.join(points.select(*PARTITION).distinct(), list(PARTITION), "left_semi")
+        bases = self._keep(bases.join(late, list(PARTITION), "left_anti"))
+        then = None
+        if earlier is not None:
+            points = leaderships.points_of(new.unionByName(earlier))
+            then = self._keep(silver.kept(leaderships.points_of(earlier)))
+        if self._base is not None:
+            points = points.unionByName(leaderships.as_points(bases))
+        points = self._keep(points)
+        now = self._keep(leaderships.without(silver.kept(points), bases))
+        return _Kept(points=points, bases=bases, now=now, then=then, before=states_before)
 
     def _seals(self, new: DataFrame, conflicts: DataFrame) -> tuple[DataFrame, list[Window]]:
         """New seals with the earlier ones of their windows, and the other windows. Raises `Irregular`."""
@@ -292,16 +308,30 @@ class _Fold:
         )
 
     def _write_usage(
-        self, now: "_Side", then: "_Side | None", bases: DataFrame, delivered: DataFrame, *, late: bool
+        self,
+        now: "_Side",
+        then: "_Side | None",
+        bases: DataFrame,
+        kept: "_Kept",
+        delivered: DataFrame,
+        requests: DataFrame,
     ) -> None:
         """Usage by hour, day and minute, and costs."""
-        by_minute = silver.usage_by_minute(now.intervals, delivered)
+        by_minute = silver.usage_by_minute(now.intervals, delivered, kept.now, requests)
         came = [
             checks.hours_equal_totals(by_minute, now.seen, bases),
             checks.increments_equal(by_minute, delivered),
+            checks.requests_equal(by_minute, requests),
+            checks.kept_equals_readings(by_minute, kept.now, kept.points, kept.bases),
         ]
-        if then is not None:
-            before = silver.usage_by_minute(then.intervals, delivered.limit(0))
+        late = then is not None or kept.then is not None
+        if late:
+            before = silver.usage_by_minute(
+                now.intervals.limit(0) if then is None else then.intervals,
+                delivered.limit(0),
+                kept.now.limit(0) if kept.then is None else kept.then,
+                requests.limit(0),
+            )
             by_minute = silver.differences(by_minute, before)
         if self._base is not None:
             by_minute = self._keep(by_minute)
@@ -338,8 +368,8 @@ class _Fold:
         dataset = datasets.USAGE_MINUTE
         new = self._keep(gold.usage_minute(by_minute))
         earlier, carried = self._windows(dataset, new)
-        rows = self._keep(_added(dataset, earlier, new, ("quantity",), QUANTITY))
-        names = _names_of(dataset, rows) | {window.name for window in carried}
+        rows = self._keep(added(dataset, earlier, new, ("quantity",), QUANTITY))
+        names = names_of(dataset, rows) | {window.name for window in carried}
         if names:
             newest = max(names)
             if (
@@ -398,88 +428,25 @@ class _Fold:
         return sorted(row["tenant"] for row in rows)
 
     def _write_states(
-        self, new: DataFrame, touched: DataFrame, now: "_Side", logs: DataFrame, ranges: DataFrame
+        self,
+        new: DataFrame,
+        touched: DataFrame,
+        now: "_Side",
+        kept: "_Kept",
+        logs: DataFrame,
+        ranges: DataFrame,
     ) -> None:
         dataset = datasets.READING
-        kept = states.kept_readings(new, touched, logs)
+        rows = states.kept_readings(new, touched, logs)
         windows = {} if self._base is None else windows_of(self._base.manifests[dataset.name])
         full = {name for name, window in windows.items() if len(window.files) >= _FILES_A_WINDOW}
-        full &= _names_of(dataset, kept) if full else set()
+        full &= names_of(dataset, rows) if full else set()
         if full:
-            kept = kept.unionByName(self._before(dataset, full))
-        self._write(dataset, kept, carried=[one for one in windows.values() if one.name not in full])
+            rows = rows.unionByName(self._before(dataset, full))
+        self._write(dataset, rows, carried=[one for one in windows.values() if one.name not in full])
         self._write(datasets.LOG, states.of_logs(now.seen, logs))
+        self._write(datasets.LEADERSHIP, leaderships.states_of(kept.points, kept.before))
         self._write(datasets.BOOT, ranges)
-
-    # -- windows -------------------------------------------------------------------------------------------
-
-    def _before(self, dataset: DataSet, windows: Collection[str] | None = None) -> DataFrame:
-        """Rows of the base; none without one."""
-        manifest = None if self._base is None else self._base.manifests[dataset.name]
-        return self.catalog.read(self.spark, dataset, manifest, windows)
-
-    def _windows(self, dataset: DataSet, changed: DataFrame) -> tuple[DataFrame, list[Window]]:
-        """The base's rows of the windows that these rows are in, and its other windows."""
-        if self._base is None:
-            return self._before(dataset), []
-        touched = _names_of(dataset, changed)
-        windows = windows_of(self._base.manifests[dataset.name]).values()
-        return self._before(dataset, touched), [one for one in windows if one.name not in touched]
-
-    def _write_added(
-        self,
-        dataset: DataSet,
-        new: DataFrame,
-        sums: Sequence[str],
-        kind: str,
-        found: Sequence[Check] = (),
-    ) -> tuple[DataFrame, set[str] | None]:
-        """Add to what the base says. Returns the rows of the windows that changed, and their names (None: all)."""
-        if self._base is None:
-            return self._write(dataset, new, lambda written: [*found]), None
-        new = self._keep(new)
-        changed = _names_of(dataset, new)
-        earlier, carried = self._windows(dataset, new)
-        rows = _added(dataset, earlier, new, sums, kind)
-        label = "what changed is the sum of what was there and what is new"
-        with_quantity = "quantity" in sums
-
-        def checked(written: DataFrame) -> list[Check]:
-            if not with_quantity:
-                return [*found]
-            return [*found, checks.sums_equal(label, earlier.unionByName(new), written)]
-
-        return self._write(dataset, rows, checked, carried=carried, changed=changed), changed
-
-    def _write_of_windows(
-        self,
-        dataset: DataSet,
-        rows: DataFrame,
-        changed: set[str] | None,
-        checked: Callable[[DataFrame], list[Check]],
-    ) -> None:
-        """Rows of the windows that changed (None: of all)."""
-        carried: list[Window] = []
-        if self._base is not None and changed is not None:
-            windows = windows_of(self._base.manifests[dataset.name]).values()
-            carried = [window for window in windows if window.name not in changed]
-        self._write(dataset, rows, checked, carried=carried, changed=changed)
-
-    def _write_of_tenants(
-        self, dataset: DataSet, rows: DataFrame, tenants: Sequence[str] | None, found: Sequence[Check] = ()
-    ) -> None:
-        """All rows of these tenants (None: of all)."""
-        carried: list[Window] = []
-        if tenants is not None:
-            rows = self._keep(rows.select(*(f"`{name}`" for name in dataset.names)).to(dataset.struct))
-            theirs = self._before(dataset).where(F.col("tenant").isin(list(tenants)))
-            touched = _names_of(dataset, rows) | _names_of(dataset, theirs)
-            assert self._base is not None
-            windows = windows_of(self._base.manifests[dataset.name]).values()
-            carried = [window for window in windows if window.name not in touched]
-            others = self._before(dataset, touched).where(~F.col("tenant").isin(list(tenants)))
-            rows = rows.unionByName(others)
-        self._write(dataset, rows, lambda written: [*found], carried=carried)
 
     def _missing(self, waived: DataFrame) -> str:
         """Possible causes of a gap: missing offsets, else missing sequences of a broker's boot."""
@@ -491,31 +458,17 @@ class _Fold:
             for boot in boots
         )
 
-    def _keep(self, frame: DataFrame) -> DataFrame:
-        """The rows, computed once and without their plan, so that plans of later steps stay small. On a cluster they
-        are in its folder of checkpoints: on an executor's own disk they would be lost with it, and the round too.
-        """
-        if self.spark.sparkContext.getCheckpointDir() is None:
-            return frame.localCheckpoint()
-        return frame.checkpoint()
 
-    def _write(
-        self,
-        dataset: DataSet,
-        rows: DataFrame,
-        checked: Callable[[DataFrame], list[Check]] = lambda written: [],
-        *,
-        carried: Sequence[Window] = (),
-        changed: Collection[str] | None = None,
-    ) -> DataFrame:
-        """Publish. Returns the rows of the windows that `changed` names (None: of all)."""
-        began = time.monotonic()
-        pending = self.catalog.write(dataset, rows, self._inputs_of[dataset.name], carried)
-        run = pending.publish(checked(pending.read(self.spark, changed)))
-        self._runs[dataset.name] = run
-        seconds = time.monotonic() - began
-        self._progress(f"{dataset.name:15} {run.rows:8} rows  run {run.run_id[:8]}  {seconds:5.1f} s")
-        return self.catalog.read(self.spark, dataset, run.manifest, changed)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """What leaderships kept: points with those of states (`bases`), and intervals now and before this round."""
+
+    points: DataFrame
+    bases: DataFrame
+    now: DataFrame
+    then: DataFrame | None
+    before: DataFrame
+    """All states as they were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -532,19 +485,3 @@ class _Side:
         return readings.contradicting(self.read, self.points).unionByName(
             readings.fallen(self.read, self.seen)
         )
-
-
-def _names_of(dataset: DataSet, rows: DataFrame) -> set[str]:
-    """The windows that these rows are in."""
-    return {row[0] for row in rows.select(F.expr(dataset.window)).distinct().collect()}
-
-
-def _added(dataset: DataSet, earlier: DataFrame, new: DataFrame, sums: Sequence[str], kind: str) -> DataFrame:
-    """Rows summed up by key, without those whose sums are all 0."""
-    summed = (
-        earlier.unionByName(new.select(*(f"`{name}`" for name in dataset.names)))
-        .groupBy(*(f"`{name}`" for name in dataset.key_names))
-        .agg(*(F.sum(name).cast(kind).alias(name) for name in sums))
-    )
-    # What a late log takes back may leave nothing.
-    return summed.where("quantity != 0") if "quantity" in sums else summed

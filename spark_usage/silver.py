@@ -4,11 +4,14 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_usage.datasets import QUANTITY
+from spark_usage.leaderships import LEADERSHIP, RETAINED
+from spark_usage.readings import PARTITION
 
 SOURCE = ("src_partition", "src_offset")
 _RECORD_ID = ("broker_id", "boot_id", "sequence")
 _METERS_IN = ("messages_in", "bytes_in")
 _METERS_OUT = ("messages_out", "bytes_out")
+RETAINED_METERS = ("retained_byte_minutes", "replicated_byte_minutes", "partition_minutes")
 
 
 def with_copies(facts: DataFrame) -> DataFrame:
@@ -57,7 +60,87 @@ def boots(records: DataFrame, before: DataFrame) -> DataFrame:
     )
 
 
-def usage_by_minute(intervals: DataFrame, delivered: DataFrame) -> DataFrame:
+def kept(points: DataFrame) -> DataFrame:
+    """What each leadership of a partition kept between two neighbouring points (`leaderships.points_of`).
+
+    [first, until), in minutes, with byte_minutes and replicated_byte_minutes; `ends`: where a later leadership of the
+    partition began (null: none did). The totals are those of a leadership, so repeated, late and lost readings change
+    no sum. Totals that fall gain nothing.
+    """
+    chain = Window.partitionBy(*LEADERSHIP).orderBy("retained_until")
+    before = chain.rowsBetween(Window.unboundedPreceding, -1)
+    # From the newest leadership down, so that a frame grows once.
+    later = (
+        Window.partitionBy(*PARTITION)
+        .orderBy(F.desc("leader_epoch"), F.desc("retained_since"), "broker_id", "boot_id")
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    leaderships = (
+        points.select(*LEADERSHIP).distinct().withColumn("ends", F.min("retained_since").over(later))
+    )
+    gained = [
+        F.greatest(F.lit(0), F.col(name) - F.coalesce(F.max(name).over(before), F.lit(0))).alias(name)
+        for name in RETAINED
+    ]
+    intervals = points.select(
+        *LEADERSHIP,
+        "tenant",
+        "topic",
+        F.coalesce(F.lag("retained_until").over(chain), F.col("retained_since")).alias("first"),
+        F.col("retained_until").alias("until"),
+        *gained,
+    )
+    return intervals.where("first < until").join(leaderships, list(LEADERSHIP))
+
+
+def _kept_by_minute(kept: DataFrame) -> DataFrame:
+    """Rows as `usage_by_minute` has them: what was kept is divided evenly over the hours of its interval, in whole
+    byte-minutes that add up to it. What a leadership counted after a later one began is left out.
+    """
+    by_hour = (
+        kept.withColumn("hour", F.explode(F.expr("sequence(first div 60, (until - 1) div 60)")))
+        .withColumn("low", F.greatest("first", F.expr("hour * 60")))
+        .withColumn("high", F.least("until", F.expr("hour * 60 + 60"), "ends"))
+        .where("low < high")
+    )
+    quantities = [_share(name) for name in RETAINED] + [F.expr("high - low")]
+    return by_hour.select(
+        "tenant",
+        "topic_id",
+        "topic",
+        "partition",
+        F.lit(0).cast("long").alias("log_generation"),
+        (F.col("high") - 1).alias("minute"),
+        F.lit(0).cast("long").alias("principal"),
+        F.lit("").alias("group"),
+        _stacked(RETAINED_METERS, *quantities),
+    )
+
+
+def _share(name: str) -> Column:
+    """The part of an interval's total that lies in [low, high)."""
+    part = f"CAST({name} AS {QUANTITY}) * CAST({{0}} - first AS DECIMAL(10,0)) div (until - first)"
+    return F.expr(f"({part.format('high')}) - ({part.format('low')})")
+
+
+def _answered(requests: DataFrame) -> DataFrame:
+    """Rows as `usage_by_minute` has them, of no topic: requests that were answered as they should."""
+    return requests.select(
+        "tenant",
+        F.lit("").alias("topic_id"),
+        F.lit("").alias("topic"),
+        F.lit(0).alias("partition"),
+        F.lit(0).cast("long").alias("log_generation"),
+        "minute",
+        F.lit(0).cast("long").alias("principal"),
+        F.lit("").alias("group"),
+        _stacked(("requests",), F.col("valid") - F.col("bad")),
+    )
+
+
+def usage_by_minute(
+    intervals: DataFrame, delivered: DataFrame, kept: DataFrame, requests: DataFrame
+) -> DataFrame:
     """The columns of `usage_hour` with `minute` instead of `hour`, not summed up."""
     where = ("tenant", "topic_id", "topic", "partition")
     produced = (
@@ -70,7 +153,7 @@ def usage_by_minute(intervals: DataFrame, delivered: DataFrame) -> DataFrame:
             "minute",
             "share.principal",
             F.lit("").alias("group"),
-            _stacked(_METERS_IN, "share.messages", "share.bytes"),
+            _stacked(_METERS_IN, F.col("share.messages"), F.col("share.bytes")),
         )
     )
     taken = delivered.select(
@@ -79,10 +162,12 @@ def usage_by_minute(intervals: DataFrame, delivered: DataFrame) -> DataFrame:
         "minute",
         "principal",
         "group",
-        _stacked(_METERS_OUT, "messages", "bytes"),
+        _stacked(_METERS_OUT, F.col("messages"), F.col("bytes")),
     )
     return (
         produced.unionByName(taken)
+        .unionByName(_kept_by_minute(kept))
+        .unionByName(_answered(requests))
         .withColumn("meter", F.col("metered.meter"))
         .withColumn("quantity", F.col("metered.quantity").cast(QUANTITY))
         .drop("metered")
@@ -102,10 +187,10 @@ def differences(now: DataFrame, before: DataFrame) -> DataFrame:
     )
 
 
-def _stacked(meters: tuple[str, str], messages: str, size: str) -> Column:
+def _stacked(meters: tuple[str, ...], *quantities: Column) -> Column:
     rows = [
-        F.struct(F.lit(meter).alias("meter"), F.col(value).alias("quantity"))
-        for meter, value in zip(meters, (messages, size), strict=True)
+        F.struct(F.lit(meter).alias("meter"), quantity.cast(QUANTITY).alias("quantity"))
+        for meter, quantity in zip(meters, quantities, strict=True)
     ]
     return F.explode(F.array(*rows)).alias("metered")
 

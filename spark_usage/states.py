@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from data_plane.contract.usage_pb2 import CUT, FINAL, GENERATION_START, PERIODIC
 from spark_usage import datasets
+from spark_usage.leaderships import RETAINED
 from spark_usage.manifest import Catalog, code_version
 from spark_usage.readings import PARTITION, POINT
 
@@ -100,10 +101,12 @@ def _in_order(prefix: str) -> Column:
 
 
 def as_readings(logs: DataFrame, columns: list[str]) -> DataFrame:
-    """States as readings, which come from no place of `__usage`."""
+    """States as readings, which come from no place of `__usage` and say nothing of what was kept."""
     given = {"reading_kind": F.lit(PERIODIC), "cut_id": F.lit(""), "last": F.lit(False)}
     given |= {"cut_end_ms": F.lit(0).cast("long"), "made_ms": F.lit(0).cast("long")}
     places = {"src_partition": "int", "src_offset": "long", "row": "int"}
+    places |= {"broker_id": "int", "boot_id": "string", "leader_epoch": "int", "retained_since": "long"}
+    places |= dict.fromkeys(("retained_until", *RETAINED), "long")
     given |= {name: F.lit(None).cast(kind) for name, kind in places.items()}
     return logs.select(*(given[name].alias(name) if name in given else F.col(name) for name in columns))
 
@@ -132,10 +135,11 @@ def of_logs(seen: DataFrame, logs: DataFrame) -> DataFrame:
 
 
 def kept_readings(new: DataFrame, touched: DataFrame, logs: DataFrame) -> DataFrame:
-    """New rows of the data set `reading`: not those that say once more where a log that goes on has stood. An idle
-    partition has one of these each hour.
+    """New rows of the data set `reading`: not those that say once more where a log that goes on has stood, and nothing
+    of what was kept. An idle partition of a broker that does not count it has one of these each hour.
     """
     state = logs.join(touched.where("goes_on"), list(PARTITION), "left_semi").select(*POINT)
-    repeated = new.where(~F.col("reading_kind").isin(CUT, FINAL)).join(state, list(POINT), "left_semi")
+    plain = new.where(~F.col("reading_kind").isin(CUT, FINAL) & F.col("retained_since").isNull())
+    repeated = plain.join(state, list(POINT), "left_semi")
     places = ("src_partition", "src_offset", "row")
     return new.join(repeated.select(*places), list(places), "left_anti").select(*datasets.READING.names)

@@ -47,7 +47,7 @@ class UsageRecord(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., boot_id: _Optional[str] = ..., sequence: _Optional[int] = ..., made_ms: _Optional[int] = ..., readings: _Optional[_Iterable[_Union[Reading, _Mapping]]] = ..., delivered: _Optional[_Iterable[_Union[Delivered, _Mapping]]] = ..., requests: _Optional[_Iterable[_Union[Requests, _Mapping]]] = ..., seals: _Optional[_Iterable[_Union[SealedSegment, _Mapping]]] = ..., boot_ends: _Optional[bool] = ...) -> None: ...
 
 class Reading(_message.Message):
-    __slots__ = ("tenant", "topic_id", "topic", "partition", "log_generation", "end_offset", "accepted_ms", "leader_epoch", "totals", "log_start_offset", "retained_bytes", "minute_rows", "kind", "cut_id", "cut_end_ms", "last")
+    __slots__ = ("tenant", "topic_id", "topic", "partition", "log_generation", "end_offset", "accepted_ms", "leader_epoch", "totals", "log_start_offset", "retained_bytes", "minute_rows", "kind", "cut_id", "cut_end_ms", "last", "retained_since", "retained_until", "retained_byte_minutes", "replicated_byte_minutes")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +64,10 @@ class Reading(_message.Message):
     CUT_ID_FIELD_NUMBER: _ClassVar[int]
     CUT_END_MS_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_SINCE_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_UNTIL_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_BYTE_MINUTES_FIELD_NUMBER: _ClassVar[int]
+    REPLICATED_BYTE_MINUTES_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     topic_id: bytes
     topic: str
@@ -80,7 +84,11 @@ class Reading(_message.Message):
     cut_id: str
     cut_end_ms: int
     last: bool
-    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., accepted_ms: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., totals: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., minute_rows: _Optional[_Iterable[_Union[PrincipalRow, _Mapping]]] = ..., kind: _Optional[_Union[ReadingKind, str]] = ..., cut_id: _Optional[str] = ..., cut_end_ms: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
+    retained_since: int
+    retained_until: int
+    retained_byte_minutes: int
+    replicated_byte_minutes: int
+    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., log_generation: _Optional[int] = ..., end_offset: _Optional[int] = ..., accepted_ms: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., totals: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., minute_rows: _Optional[_Iterable[_Union[PrincipalRow, _Mapping]]] = ..., kind: _Optional[_Union[ReadingKind, str]] = ..., cut_id: _Optional[str] = ..., cut_end_ms: _Optional[int] = ..., last: _Optional[bool] = ..., retained_since: _Optional[int] = ..., retained_until: _Optional[int] = ..., retained_byte_minutes: _Optional[int] = ..., replicated_byte_minutes: _Optional[int] = ...) -> None: ...
 
 class PrincipalRow(_message.Message):
     __slots__ = ("minute", "principal", "messages", "bytes")

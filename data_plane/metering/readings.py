@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+from data_plane.metering.retained import RetainedOdometer
 from penstock.records.usage import OdometerMark
 
 
@@ -48,13 +49,14 @@ class PartitionMeter:
     """Readings of one partition while this broker leads it in one leader epoch.
 
     `metered_offset`: end of the last reading known to be in `__usage` when leadership began; readings of minutes that
-    ended above it are made again.
+    ended above it are made again. `retained`: what this leadership keeps.
     """
 
-    __slots__ = ("_begun", "_minute_end", "_read_end", "_read_ms", "_waiting", "leader_epoch")
+    __slots__ = ("_begun", "_minute_end", "_read_end", "_read_ms", "_waiting", "leader_epoch", "retained")
 
-    def __init__(self, leader_epoch: int, metered_offset: int) -> None:
+    def __init__(self, leader_epoch: int, metered_offset: int, retained: RetainedOdometer) -> None:
         self.leader_epoch = leader_epoch
+        self.retained = retained
         self._begun = False
         self._read_end = metered_offset
         """End of the last reading handed out."""

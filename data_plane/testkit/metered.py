@@ -1,6 +1,7 @@
 """Judges what metered brokers put into `__usage`, against everything that the watcher saw committed."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from data_plane.contract import usage_pb2 as pb
 from data_plane.testkit.cluster import SimCluster
@@ -31,9 +32,12 @@ def all_metered(cluster: SimCluster, watcher: Watcher) -> bool:
 
 
 def check_usage(cluster: SimCluster, watcher: Watcher) -> int:
-    """I21: every reading and seal tells what was committed; sequences of a boot have no gap. How many readings."""
+    """I21: every reading and seal tells what was committed, and what a leadership kept only grows; sequences of a boot
+    have no gap. How many readings.
+    """
     sequences: dict[tuple[int, str], dict[int, bytes]] = {}
     readings: dict[TopicPartition, list[pb.Reading]] = {}
+    kept: dict[tuple[TopicPartition, int, str, int, int], dict[int, tuple[int, int]]] = {}
     committed = _Committed(watcher)
     for record in _records(cluster, watcher):
         boot = sequences.setdefault((record.broker_id, record.boot_id), {})
@@ -43,12 +47,26 @@ def check_usage(cluster: SimCluster, watcher: Watcher) -> int:
         for reading in record.readings:
             where = TopicPartition(TopicId(reading.topic_id), reading.partition)
             readings.setdefault(where, []).append(reading)
+            leadership = (
+                where,
+                record.broker_id,
+                record.boot_id,
+                reading.leader_epoch,
+                reading.retained_since,
+            )
+            totals = (reading.retained_byte_minutes, reading.replicated_byte_minutes)
+            if kept.setdefault(leadership, {}).setdefault(reading.retained_until, totals) != totals:
+                _violated(f"{where}: two totals of what was kept up to minute {reading.retained_until}")
         for sealed in record.seals:
             _check_seal(committed, sealed)
     for (broker, boot_id), boot in sequences.items():
         # The last record of a broker that was killed may have been given up with it, but none before it.
         if sorted(boot) != list(range(1, len(boot) + 1)):
             _violated(f"broker {broker}, boot {boot_id}: sequences {sorted(boot)[:20]} have gaps")
+    for whose, by_minute in kept.items():
+        seen = [totals for _, totals in sorted(by_minute.items())]
+        if any(now[at] < then[at] for then, now in pairwise(seen) for at in range(2)):
+            _violated(f"{whose}: what was kept falls: {seen[:20]}")
     for where, found in readings.items():
         _check_readings(committed, where, found)
     return sum(len(found) for found in readings.values())

@@ -249,6 +249,8 @@ def _opened(evidence: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
             offsets = {name: day[name] for name in ("day", "first_offset", "end_offset")}
             for meter, quantity in (("messages_in", day["messages"]), ("bytes_in", day["bytes"])):
                 found[meter].append({**identity, **offsets, "quantity": quantity})
+    for row in document.get("measured", ()):
+        found.setdefault(row["meter"], []).append(row)
     return found
 
 
@@ -258,11 +260,11 @@ def _print_evidence(meter: str, rows: list[dict[str, Any]]) -> None:
         ["topic", "partition", "day", "first offset", "end offset", "quantity"],
         [
             [
-                row["topic"],
-                int(row["partition"]),
+                row["topic"] or "-",
+                row.get("partition", "-"),
                 row["day"],
-                int(row["first_offset"]),
-                int(row["end_offset"]),
+                row.get("first_offset", "-"),
+                row.get("end_offset", "-"),
                 int(row["quantity"]),
             ]
             for row in rows

@@ -1,5 +1,6 @@
-"""`penstock usage`: what the tenant used, by topic and day, billed or provisional."""
+"""`penstock usage`: what the tenant used or kept, by topic and day, billed or provisional."""
 
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from typing import Any
 
@@ -9,16 +10,42 @@ from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table
 from penstock.cli.rest import rest_client
 from penstock.contract.limits import PAGE_ITEMS_MAX
+from penstock.rules.meters import (
+    GB_HOUR,
+    HOUR_MINUTES,
+    PARTITIONS,
+    REPLICATED,
+    REQUESTS,
+    RETAINED,
+    decimal_text,
+)
 
 _GROUPS = ("topic", "day")
+_TRAFFIC: Mapping[str, tuple[str, Callable[[int], object]]] = {
+    "messages_in": ("messages in", int),
+    "bytes_in": ("bytes in", int),
+    "messages_out": ("messages out", int),
+    "bytes_out": ("bytes out", int),
+}
+_PRODUCED = ("messages_in", "bytes_in")
+_KEPT: Mapping[str, tuple[str, Callable[[int], object]]] = {
+    RETAINED: ("stored GB-hours", lambda quantity: decimal_text(quantity, GB_HOUR)),
+    REPLICATED: ("with all copies", lambda quantity: decimal_text(quantity, GB_HOUR)),
+    PARTITIONS: ("partition hours", lambda quantity: decimal_text(quantity, HOUR_MINUTES)),
+    REQUESTS: ("requests", int),
+}
 _DAY = click.DateTime(formats=["%Y-%m-%d"])
 
 
 @click.command(
     "usage",
-    short_help="Messages and bytes by topic and day.",
+    short_help="Messages, bytes and storage by topic and day.",
     cls=Command,
-    examples=["penstock usage", "penstock usage --by day --from 2026-01-01 --to 2026-02-01"],
+    examples=[
+        "penstock usage",
+        "penstock usage --by day --from 2026-01-01 --to 2026-02-01",
+        "penstock usage --kept --by topic",
+    ],
 )
 @click.option(
     "--by",
@@ -28,11 +55,12 @@ _DAY = click.DateTime(formats=["%Y-%m-%d"])
     metavar="GROUPS",
     help="topic, day, both with a comma, or total.",
 )
+@click.option("--kept", is_flag=True, help="Storage, partitions' time and requests instead of traffic.")
 @click.option("--from", "first", type=_DAY, help="First day (UTC).")
 @click.option("--to", "end", type=_DAY, help="Day after the last (UTC).")
 @click.option("--timeout", type=float, default=15.0, show_default=True, help="Seconds to wait for an answer.")
-def usage(by: str, first: datetime | None, end: datetime | None, timeout: float) -> None:
-    """Show messages and bytes produced and delivered. What is shown is what is billed."""
+def usage(by: str, kept: bool, first: datetime | None, end: datetime | None, timeout: float) -> None:
+    """Show messages and bytes produced and delivered, or what was kept. What is shown is what is billed."""
     groups = [] if by == "total" else [name for name in by.split(",") if name]
     if any(name not in _GROUPS for name in groups) or len(set(groups)) != len(groups):
         raise click.BadParameter(f"{by!r} is none of: topic, day, topic,day, total", param_hint="--by")
@@ -47,16 +75,18 @@ def usage(by: str, first: datetime | None, end: datetime | None, timeout: float)
     if current().json:
         print_json({"usage": items})
         return
+    meters = _KEPT if kept else _TRAFFIC
     rows = [
         [
-            *(item[name] for name in groups),
-            *(_quantity(item, meter) for meter in ("messages_in", "bytes_in", "messages_out", "bytes_out")),
-            _state(item),
+            *(item[name] or "-" for name in groups),
+            *(shown(_quantity(item, meter)) for meter, (_, shown) in meters.items()),
+            _state(item, _KEPT if kept else _PRODUCED),
         ]
         for item in items
+        if any(meter in item["meters"] for meter in meters)
     ]
     print_table(
-        [*groups, "messages in", "bytes in", "messages out", "bytes out", "billed"],
+        [*groups, *(heading for heading, _ in meters.values()), "billed"],
         rows,
         empty="No usage in this time yet. What was sent shows within about a minute.",
     )
@@ -70,11 +100,11 @@ def _quantity(item: dict[str, Any], meter: str) -> int:
     return int(item["meters"].get(meter, {}).get("quantity", 0))
 
 
-def _state(item: dict[str, Any]) -> str:
-    """Whether the produced usage stands on issued invoices."""
-    produced = [item["meters"].get(meter, {}) for meter in ("messages_in", "bytes_in")]
-    provisional = any(meter.get("provisional", 0) for meter in produced)
-    billed = any(meter.get("billed", 0) for meter in produced)
+def _state(item: dict[str, Any], meters: Iterable[str]) -> str:
+    """Whether the usage stands on issued invoices. What has no price stays provisional."""
+    found = [item["meters"].get(meter, {}) for meter in meters]
+    provisional = any(meter.get("provisional", 0) for meter in found)
+    billed = any(meter.get("billed", 0) for meter in found)
     if provisional:
         return "in part" if billed else "provisional"
     return "billed" if billed else "-"

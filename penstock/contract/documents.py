@@ -101,6 +101,17 @@ class BilledPartition(Strict, frozen=True):
     days: tuple[BilledDay, ...]
 
 
+class MeasuredDay(Strict, frozen=True):
+    """What one topic's day is billed as, by a meter that counts no offsets; on a later invoice, what came late."""
+
+    topic: Annotated[str, msgspec.Meta(max_length=255)]
+    """Empty, as is its id: of no topic."""
+    topic_id: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{32})?\Z")]
+    day: date
+    meter: Name
+    quantity: Ordinal
+
+
 class BilledPart(Strict, frozen=True):
     """So many items of a line at one price."""
 
@@ -182,9 +193,13 @@ class InvoiceDocument(Strict, frozen=True):
     """Fees, discounts, the minimum, credits, tax: in this order."""
     balances: tuple[CreditBalance, ...] | UnsetType = UNSET
     """Of every grant of the prices, in the order in which grants are used."""
+    measured: tuple[MeasuredDay, ...] | UnsetType = UNSET
+    """Where the price book has a meter that counts no offsets: by meter, topic, topic id and day."""
 
     def __post_init__(self) -> None:
         _only_in_format_2(self.format, charges=self.charges, balances=self.balances)
+        if self.format == 1 and self.measured is not UNSET:
+            raise ValueError("format 1 has no field measured")
 
 
 class CreditedInvoice(Strict, frozen=True):

@@ -31,6 +31,7 @@ from typing import Any, Self
 
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.invariant import invariant
+from penstock.rules.meters import MEASURED, items_of
 from penstock.rules.price_book_fields import decimal, mapping, text, whole
 
 FORMATS = (1, 2)
@@ -249,6 +250,9 @@ class PriceBook:
         names = [price.meter for price in prices]
         if len(names) != len(set(names)):
             raise InvalidRequest("price book: a meter stands in it twice")
+        measured = sorted(MEASURED.intersection(names))
+        if book_format == 1 and measured:
+            raise InvalidRequest(f"price book: {measured[0]} has a price in format 2, this book says 1")
         return cls(
             name=text(fields, "name", _NAME, "price book"),
             version=whole(fields, "version", 1, 10**9, "price book"),
@@ -401,8 +405,7 @@ _CHANGES = {
 
 def unit_text(meter: str, unit: str, unit_size: int) -> str:
     """What a unit price is for, so that it is not taken for another: `message`, `GB of 1,000,000,000 bytes`."""
-    items = "bytes" if meter.startswith("bytes") else "messages"
-    return unit if unit_size == 1 else f"{unit} of {unit_size:,} {items}"
+    return unit if unit_size == 1 else f"{unit} of {unit_size:,} {items_of(meter)}"
 
 
 def _monthly(fields: Mapping[str, Any], book_format: int) -> dict[str, Any]:

@@ -88,7 +88,10 @@ def check_lines(invoice: InvoiceDocument, book: PriceBook, due_total_micro: int)
 def billed_quantities(invoice: InvoiceDocument) -> dict[str, int]:
     """By meter, what the invoice counts in all its partitions."""
     days = [day for part in invoice.partitions for day in part.days]
-    return {MESSAGES: sum(day.messages for day in days), BYTES: sum(day.bytes for day in days)}
+    quantities = {MESSAGES: sum(day.messages for day in days), BYTES: sum(day.bytes for day in days)}
+    for row in () if invoice.measured is UNSET else invoice.measured:
+        quantities[row.meter] = quantities.get(row.meter, 0) + row.quantity
+    return quantities
 
 
 def _parts(line: RatedLine) -> list[tuple[int, str]]:
@@ -256,6 +259,8 @@ def make_report(
         ):
             counted[meter] += 0 if untold else found
             unproven[meter] += billed if untold else 0
+    for row in () if invoice.measured is UNSET else invoice.measured:
+        unproven[row.meter] = unproven.get(row.meter, 0) + row.quantity
     rated = {line.meter: line for line in rate(book, billed_quantities(invoice)).lines}
     lines = []
     for billed_line in invoice.lines:

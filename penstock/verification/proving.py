@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from penstock.contract.documents import InvoiceDocument, read_document
+from penstock.contract.documents import InvoiceDocument, document_sha256, read_document
 from penstock.contract.errors import ErrorCode, InvalidRequest, NotFound, PenstockError, error_class
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.invariant import InvariantBroken, invariant
@@ -12,7 +12,7 @@ from penstock.receipts import Receipts
 from penstock.records.seal import Seal
 from penstock.records.stamp import STAMP_BYTES, StampCorrupt, stamp_seed, unpack_stamp
 from penstock.rules.names import AUDIT_TOPIC
-from penstock.verification import charges_check, history, invoice_check
+from penstock.verification import charges_check, history, invoice_check, measured_check
 from penstock.verification.claims import PartitionClaim, claims_of, where_of
 from penstock.verification.commitments import NOTHING_NOTED, Commitments, Notes
 from penstock.verification.findings import Kind, Problem, Report, Verdict
@@ -152,6 +152,13 @@ def _prove_once(
     problems += invoice_check.check_lines(invoice, prices.book, due.charged.total_micro)
     problems += charges_check.check_charges(invoice, prices, due)
     problems += charges_check.check_grants(invoice, prices, earlier, previous, returned)
+    problems += measured_check.check_measured(
+        invoice,
+        prices.book,
+        before,
+        {loss.where for loss in commitments.losses},
+        lambda: _invoices_before(invoice, view),
+    )
     if prices.format == 1:
         problems += invoice_check.check_credits(invoice, prices.book, credits)
     else:
@@ -201,6 +208,18 @@ def _seen_later(invoice: InvoiceDocument, view: _View) -> dict[TopicPartition, i
             where = where_of(reading)
             if where in lost & mine:
                 found[where] = max(found.get(where, 0), reading.log_generation)
+    return found
+
+
+def _invoices_before(invoice: InvoiceDocument, view: _View) -> list[InvoiceDocument]:
+    """Each as it stands in the chain; one that does not is none that the brokers noted."""
+    found = []
+    for entry in view.chain.invoices():
+        if entry.object_id == invoice.id:
+            break
+        document = _issued(view.documents, entry.object_id)
+        if document_sha256(document) == entry.document_sha256:
+            found.append(document)
     return found
 
 

@@ -20,7 +20,8 @@ from spark_usage import bronze, cluster, configuration
 from spark_usage.configuration import DEFAULT_ASSETS
 from spark_usage.datasets import SEAL
 from spark_usage.pipeline import Pipeline
-from spark_usage.rounds import Progress, Round, fold
+from spark_usage.rounds import Round, fold
+from spark_usage.windowed import Progress
 
 _LOOK_S = 0.05
 _REACHED = "reached"

@@ -51,8 +51,12 @@ def reading(
     cut_end: int = 0,
     aborted: int = 0,
     last: bool = False,
+    kept: tuple[int, int, int, int] = (0, 0, 0, 0),
+    epoch: int = 1,
 ) -> pb.Reading:
-    """A reading; `rows` are (principal, messages, bytes) of the minute of `at`."""
+    """A reading; `rows` are (principal, messages, bytes) of the minute of `at`, `kept` is (since, until, byte-minutes,
+    byte-minutes of all replicas) of the leadership of `epoch`.
+    """
     return pb.Reading(
         tenant=tenant,
         topic_id=topic_id(tenant + topic),
@@ -70,6 +74,11 @@ def reading(
         cut_id=cut,
         cut_end_ms=cut_end,
         last=last,
+        leader_epoch=epoch,
+        retained_since=kept[0],
+        retained_until=kept[1],
+        retained_byte_minutes=kept[2],
+        replicated_byte_minutes=kept[3],
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from data_plane.contract import usage_pb2 as pb
 from penstock.records.seal import pack_seal
 from penstock.records.usage import minute_of
-from spark_usage.decode import Damaged, facts_of, parse_record
+from spark_usage.decode import RETAINED_MINUTES_MAX, Damaged, facts_of, parse_record
 from tests.unit.verification.stored_log import BEGIN_MS, StoredLog
 
 AT_MS = 1_700_000_000_000
@@ -52,6 +52,22 @@ def delivered(**fields: Any) -> pb.Delivered:
 def requests(**fields: Any) -> pb.Requests:
     values = {"tenant": "tn_a", "operation": "fetch", "minute": 9, "valid": 5, "bad": 5}
     return pb.Requests(**{**values, **fields})
+
+
+def kept(since: int = 9, until: int = 9, size: int = 5, copies: int = 7) -> dict[str, int]:
+    return {
+        "retained_since": since,
+        "retained_until": until,
+        "retained_byte_minutes": size,
+        "replicated_byte_minutes": copies,
+    }
+
+
+def test_what_a_leadership_kept_is_a_part_of_its_reading_unless_it_does_not_count_that() -> None:
+    _, counted, older = facts(readings=[reading(leader_epoch=3, **kept(until=12)), reading()])
+    names = ("leader_epoch", "retained_since", "retained_until", "byte_minutes", "replicated_byte_minutes")
+    assert [counted[name] for name in names] == [3, 9, 12, 5, 7]
+    assert not set(names) & older.keys()
 
 
 def facts(**parts: Any) -> list[dict[str, Any]]:
@@ -136,6 +152,8 @@ _NOTHING: dict[str, Any] = {"totals": (0,) * 6, "accepted_ms": -1}
         {"kind": pb.CUT, "cut_id": "cut_1", "last": True},
         {"kind": pb.FINAL, "last": True},
         {"kind": pb.GENERATION_START},
+        kept(until=9, size=LONG_MAX, copies=LONG_MAX),
+        kept(until=9 + RETAINED_MINUTES_MAX),
     ],
 )
 def test_a_reading_at_the_bounds_of_what_can_be_is_taken(changes: dict[str, Any]) -> None:
@@ -149,6 +167,10 @@ def test_a_reading_at_the_bounds_of_what_can_be_is_taken(changes: dict[str, Any]
         ({"topic": ""}, "no topic"),
         ({"topic_id": b"t" * 15}, "a topic id of 15 bytes"),
         ({"topic_id": b"t" * 17}, "a topic id of 17 bytes"),
+        (kept(until=8), "what was kept in -1 minutes"),
+        (kept(until=10 + RETAINED_MINUTES_MAX), "what was kept in"),
+        (kept(size=8), "less kept by all replicas than by one"),
+        (kept(copies=LONG_MAX + 1), "byte-minutes 9223372036854775808 is too large"),
         ({"totals": (0,) * 5}, "5 totals instead of 6"),
         ({"totals": (0,) * 7}, "7 totals instead of 6"),
         ({"totals": (0, LONG_MAX + 1, 0, 0, 0, 0)}, "totals 9223372036854775808 is too large"),

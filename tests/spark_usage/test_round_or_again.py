@@ -10,7 +10,8 @@ from penstock.contract.errors import ConfigurationError
 from spark_usage.configuration import BrokersConfiguration, Configuration
 from spark_usage.manifest import CheckFailed
 from spark_usage.pipeline import NotYet, Pipeline
-from spark_usage.rounds import Progress, Round
+from spark_usage.rounds import Round
+from spark_usage.windowed import Progress
 
 DONE = Round(offsets={}, records=0, runs={}, recomputed=False, seconds=0.0, rejected=0, missing="")
 

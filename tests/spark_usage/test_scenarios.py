@@ -437,6 +437,7 @@ def test_losses_leave_what_was_counted_below_them_as_it_was(folded: Folded) -> N
 def test_increments_count_once_by_broker_boot_and_sequence(folded: Folded) -> None:
     found = folded.rows("usage_hour", "tn_out", "group", "principal", "meter", "quantity")
     assert sorted((row[0], row[1], row[2], int(str(row[3]))) for row in found) == [
+        ("", 0, "requests", 16),
         ("g", 7, "bytes_out", 800),
         ("g", 7, "messages_out", 8),
     ]
@@ -510,5 +511,5 @@ def test_every_check_is_in_the_manifests_and_holds(folded: Folded) -> None:
         assert all(check["holds"] for check in manifest["conservation"])
         checked[name] = len(manifest["conservation"])
     assert {name: count for name, count in checked.items() if count} == {
-        "rejected": 2, "usage_hour": 2, "usage_day": 1, "cost_hour": 1, "cut_usage": 1,
+        "rejected": 2, "usage_hour": 4, "usage_day": 1, "cost_hour": 1, "cut_usage": 1,
     }  # fmt: skip

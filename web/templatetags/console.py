@@ -21,6 +21,16 @@ from penstock.contract.errors import (
     TimedOut,
     split_message,
 )
+from penstock.rules.meters import (
+    GB_HOUR,
+    HOUR_MINUTES,
+    PARTITIONS,
+    REPLICATED,
+    REQUESTS,
+    RETAINED,
+    decimal_text,
+    items_of,
+)
 from penstock.rules.rating import change_text
 from penstock.rules.timestamps import moment_of
 from web import assets, charts, formats
@@ -129,6 +139,10 @@ _METERS = {
     "bytes_in": "Bytes in",
     "messages_out": "Messages out",
     "bytes_out": "Bytes out",
+    RETAINED: "Stored",
+    REPLICATED: "Stored with all copies",
+    PARTITIONS: "Partition time",
+    REQUESTS: "Requests",
 }
 
 
@@ -165,13 +179,36 @@ def rest_of(rests: Mapping[str, int], grant: str) -> int:
 @register.filter
 def items(meter_name: str) -> str:
     """What a meter counts."""
-    return "bytes" if meter_name.startswith("bytes") else "messages"
+    return items_of(meter_name)
+
+
+@register.filter
+def gb_hours(byte_minutes: int) -> str:
+    return decimal_text(byte_minutes, GB_HOUR)
+
+
+@register.filter
+def hours(minutes: int) -> str:
+    return decimal_text(minutes, HOUR_MINUTES)
+
+
+@register.filter
+def used(quantity: int, meter_name: str) -> str:
+    """A meter's quantity with its unit, where it is not a number of items: `1.2 GB`, `1.25 GBh`, `24 h`."""
+    if meter_name in (RETAINED, REPLICATED):
+        return f"{gb_hours(quantity)} GBh"
+    if meter_name == PARTITIONS:
+        return f"{hours(quantity)} h"
+    return formats.size(quantity) if meter_name.startswith("bytes") else formats.count(quantity)
 
 
 @register.filter
 def price_span(row: PriceRow) -> str:
     """The part of a period's quantity that a price is for."""
-    form = formats.size if row.meter.startswith("bytes") else formats.count
+
+    def form(quantity: int) -> str:
+        return str(used(quantity, row.meter))
+
     if row.by_volume and (row.after or row.up_to is not None):
         ends = [f"over {form(row.after)}"] * bool(row.after)
         ends += [] if row.up_to is None else [f"up to {form(row.up_to)}"]
@@ -188,6 +225,11 @@ def price_span(row: PriceRow) -> str:
 @register.filter
 def reading_is_free(rows: list[PriceRow]) -> bool:
     return not any(row.meter.endswith("_out") for row in rows)
+
+
+@register.filter
+def storing_is_free(rows: list[PriceRow]) -> bool:
+    return not any(row.meter in (RETAINED, REPLICATED, PARTITIONS) for row in rows)
 
 
 @register.filter

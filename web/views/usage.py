@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from billing import month_forecasts, queries
+from penstock.rules.meters import GB_HOUR, HOUR_MINUTES, PARTITIONS, REPLICATED, REQUESTS, RETAINED
 from tenants.roles import Permission
 from web import charts
 from web.costs import cost_so_far, prices_of
@@ -18,7 +19,21 @@ from web.tenant_access import TenantAccess, in_tenant
 PER_PAGE = 50
 SPANS = (7, 30, 90)
 ANOMALY_DAYS, ANOMALIES_SHOWN = 31, 5
-METERS = {"messages_in": "Messages in", "bytes_in": "Bytes in"}
+METERS = {
+    "messages_in": "Messages in",
+    "bytes_in": "Bytes in",
+    RETAINED: "Stored",
+    PARTITIONS: "Partition time",
+    REQUESTS: "Requests",
+}
+_KEPT = (
+    ("stored", RETAINED),
+    ("replicated", REPLICATED),
+    ("partitions", PARTITIONS),
+    ("requests", REQUESTS),
+)
+CHART_UNITS = {RETAINED: (GB_HOUR // 1_000, "MB-hours"), PARTITIONS: (HOUR_MINUTES, "hours")}
+"""What a bar's number is of, where it is not of single items."""
 
 
 @in_tenant(Permission.USAGE_READ)
@@ -42,12 +57,16 @@ def usage(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         "spans": SPANS,
         "meter": meter,
         "meters": METERS,
+        "chart_unit": CHART_UNITS.get(meter, (1, ""))[1],
         "any": bool(rows),
         "charts": _charts(series, shown_days),
         "legend": [(one.name, number) for number, one in enumerate(series, start=1)],
         "by_topic": page_of(
             request,
-            sorted((_flat(row, "topic") for row in by_topic), key=lambda row: -row["messages"]),
+            sorted(
+                (_flat(row, "topic") for row in by_topic if row["topic"]),
+                key=lambda row: (-row["messages"], -row["stored"]),
+            ),
             PER_PAGE,
             "topics",
         ),
@@ -67,7 +86,9 @@ def usage(request: HttpRequest, access: TenantAccess) -> HttpResponse:
 def _series(rows: list[dict[str, Any]], days: list[date], meter: str) -> list[charts.Series]:
     found: dict[str, dict[date, int]] = {}
     for row in rows:
-        found.setdefault(row["topic"], {})[row["day"]] = row["meters"].get(meter, {}).get("quantity", 0)
+        quantity = row["meters"].get(meter, {}).get("quantity", 0) // CHART_UNITS.get(meter, (1, ""))[0]
+        if quantity or row["topic"]:
+            found.setdefault(row["topic"] or "no topic", {})[row["day"]] = quantity
     return [
         charts.Series(name=topic, values=tuple(numbers.get(day, 0) for day in days))
         for topic, numbers in sorted(found.items())
@@ -90,4 +111,5 @@ def _flat(row: dict[str, Any], by: str) -> dict[str, Any]:
         "messages": messages.get("quantity", 0),
         "bytes": size.get("quantity", 0),
         "provisional": messages.get("provisional", 0),
+        **{name: row["meters"].get(meter, {}).get("quantity", 0) for name, meter in _KEPT},
     }

@@ -13,6 +13,7 @@ from data_plane.metadata.kept_ends import KeptEnd
 from data_plane.metadata.model import FinalRecord
 from data_plane.metering.increments import FETCH, METADATA, PRODUCE, DeliveredKey, Increments, RequestTally
 from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMeter, ReadingKind
+from data_plane.metering.retained import RetainedOdometer
 from data_plane.metering.unserved import Unserved
 from data_plane.node.config import NodeConfig
 from data_plane.node.metering.final_readings import FinalReadings
@@ -187,7 +188,7 @@ class Metering:
         self._topic.require_space()
         draft = RecordDraft()
         for replica, due in readings:
-            draft.read_one(replica, due, cut_id, cut_end_ms)
+            draft.read_one(replica, due, cut_id, cut_end_ms, retained=self._retained(replica))
             if draft.full:
                 await self._write(draft)
                 draft = RecordDraft()
@@ -291,11 +292,12 @@ class Metering:
         for replica in self._to_look_at(at_once=at_once):
             self._unsettled[replica] = None
         async for some in in_turns(list(self._unsettled), _LOOKED_AT_ONCE):
-            now_ms = self._clock.monotonic_ms()
+            now_ms, minute = self._clock.monotonic_ms(), minute_of(self._clock.now_ms())
             for replica in some:
                 wanted = at_once or replica.where in hurried
-                if not wanted and self._is_early(replica, now_ms):
+                if not wanted and self._is_early(replica, now_ms, minute):
                     continue
+                self._retained(replica)
                 if not self._may_be_due(replica):
                     del self._unsettled[replica]
                     continue
@@ -335,8 +337,8 @@ class Metering:
             del self._meters[where]
         return self._replicas.all()
 
-    def _is_early(self, replica: Replica, now_ms: float) -> bool:
-        """Whether only time makes its next reading due: no minute has ended, no seal waits, no loss was declared. So a
+    def _is_early(self, replica: Replica, now_ms: float, minute: int) -> bool:
+        """Whether only time makes its next reading due: no minute has begun, no seal waits, no loss was declared. So a
         partition that is written to all the time takes next to nothing in the rounds between its readings."""
         leading, meter = replica.leading, self._meters.get(replica.where)
         if leading is None or meter is None or meter.leader_epoch != leading.leader_epoch:
@@ -345,6 +347,7 @@ class Metering:
         usage = log.usage
         return (
             meter.early(log.log_end_offset, now_ms, self._periods)
+            and meter.retained.until >= minute
             and not usage.has_minute_marks
             and usage.sealed_end_offset <= replica.sealed_offset
             and usage.log_generation == replica.metered_generation
@@ -370,7 +373,13 @@ class Metering:
             return
         meter = self._meters.get(replica.where)
         if meter is None or meter.leader_epoch != leading.leader_epoch:
-            meter = PartitionMeter(leading.leader_epoch, replica.metered_offset)
+            began = RetainedOdometer(
+                self._clock.now_ms(),
+                self._clock.monotonic_ms(),
+                log.size_bytes,
+                len(leading.record.replicas),
+            )
+            meter = PartitionMeter(leading.leader_epoch, replica.metered_offset, began)
             self._meters[replica.where] = meter
         now_ms = self._clock.monotonic_ms()
         if not meter.quiet(log.log_end_offset, now_ms, self._periods):
@@ -383,8 +392,19 @@ class Metering:
                 minute_marks=log.usage.minute_marks,
                 at_once=at_once,
             ):
-                draft.read_one(replica, due)
+                draft.read_one(replica, due, retained=meter.retained)
         draft.add_seals(replica)
+
+    def _retained(self, replica: Replica) -> RetainedOdometer | None:
+        """What this leadership has kept up to now; None before its first reading."""
+        leading, meter = replica.leading, self._meters.get(replica.where)
+        if leading is None or meter is None or meter.leader_epoch != leading.leader_epoch:
+            return None
+        retained, now_ms = meter.retained, self._clock.now_ms()
+        if minute_of(now_ms) != retained.until:
+            replicas = len(leading.record.replicas)
+            retained.look(now_ms, self._clock.monotonic_ms(), replica.log.size_bytes, replicas)
+        return retained
 
     async def _read_loss(self, replica: Replica, draft: RecordDraft) -> bool:
         """After a declared loss, before any other reading of the new log generation: the totals where the old one

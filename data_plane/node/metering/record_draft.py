@@ -6,6 +6,7 @@ from data_plane.contract import usage_pb2
 from data_plane.metadata.kept_ends import KeptEnd
 from data_plane.metering.increments import Increments
 from data_plane.metering.readings import DueReading
+from data_plane.metering.retained import RetainedOdometer
 from data_plane.node.metering.usage_messages import (
     add_delivered,
     add_kept_reading,
@@ -43,8 +44,9 @@ class RecordDraft:
         cut_end_ms: int = 0,
         *,
         last: bool = False,
+        retained: RetainedOdometer | None = None,
     ) -> None:
-        add_reading(self.record, replica, due, cut_id, cut_end_ms, last=last)
+        add_reading(self.record, replica, due, cut_id, cut_end_ms, last=last, retained=retained)
         self.rows += 1 + len(due.mark.minute_rows)
         self.read.append((replica, replica.log.usage.log_generation, due))
 

@@ -5,6 +5,7 @@ from data_plane.metadata.kept_ends import KeptEnd
 from data_plane.metadata.model import TopicRecord
 from data_plane.metering.increments import DeliveredKey, RequestsKey
 from data_plane.metering.readings import DueReading
+from data_plane.metering.retained import RetainedOdometer
 from data_plane.node.replicas.replica import Replica
 from penstock.contract.ids import TenantId, TopicPartition
 from penstock.records.seal import Seal, pack_seal
@@ -18,8 +19,10 @@ def add_reading(
     cut_end_ms: int = 0,
     *,
     last: bool = False,
+    retained: RetainedOdometer | None = None,
 ) -> None:
-    """One reading of a partition, as its log stands now. `last`: the topic was deleted, and a cut's reading follows."""
+    """One reading of a partition, as its log stands now. `last`: the topic was deleted, and a cut's reading follows.
+    `retained`: what its leadership here has kept."""
     mark, log, topic = due.mark, replica.log, replica.topic
     reading = record.readings.add(
         tenant=topic.tenant,
@@ -38,6 +41,10 @@ def add_reading(
         cut_end_ms=cut_end_ms,
         last=last,
     )
+    if retained is not None:
+        reading.retained_since, reading.retained_until = retained.since, retained.until
+        reading.retained_byte_minutes = retained.byte_minutes
+        reading.replicated_byte_minutes = retained.replicated_byte_minutes
     for row in mark.minute_rows:
         reading.minute_rows.add(
             minute=row.minute, principal=row.principal, messages=row.messages, bytes=row.bytes

@@ -38,6 +38,9 @@ def command(
     cut = world.cut(acme, PARTS)
     world.covered(cut, PARTS)
     world.day(acme, "orders", TODAY, "messages_out", 77)
+    world.day(acme, "orders", TODAY, "retained_byte_minutes", 75 * 10**9)
+    world.day(acme, "orders", TODAY, "partition_minutes", 1)
+    world.day(acme, "", TODAY, "requests", 9)
     world.spark()
     world.bill()
     world.cut(acme, [Part(first=2_000, end=2_001, size=1)])
@@ -60,6 +63,11 @@ def test_usage_is_a_table_or_json(command: Command) -> None:
     assert code == 0
     (today,) = [line for line in out.splitlines() if "orders" in line and TODAY.isoformat() in line]
     assert today.split() == ["orders", TODAY.isoformat(), "500", "1000000", "77", "0", "billed"]
+    code, out, _ = command("usage", "--kept")
+    assert [line.split() for line in out.splitlines()] == [
+        ["-", TODAY.isoformat(), "0", "0", "0", "9", "provisional"],
+        ["orders", TODAY.isoformat(), "1.25", "0", "0.016", "0", "provisional"],
+    ]
     code, out, _ = command("usage", "--by", "total", "--json")
     (total,) = json.loads(out)["usage"]
     assert total["meters"]["messages_in"] == {"quantity": 2_010, "billed": 2_010, "provisional": 0}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from data_plane.log.outcomes import Slice
 from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMeter, ReadingKind
+from data_plane.metering.retained import RetainedOdometer
 from penstock.contract.topic_settings import TopicSettings
 from penstock.records.stamp import STAMP_BYTES, Stamp, stamp_seed, unpack_stamp
 from penstock.records.usage import MINUTE_MS, MinuteRow, OdometerMark, Totals, minute_of
@@ -59,7 +60,8 @@ class Model:
     def begin(self) -> None:
         """Someone leads, in a new epoch."""
         self.log.log.start_epoch(self.epoch)
-        self.meter = PartitionMeter(self.epoch, self.metered[self.leader])
+        retained = RetainedOdometer(self.now_ms, self.monotonic_ms, 0, 1)
+        self.meter = PartitionMeter(self.epoch, self.metered[self.leader], retained)
 
     def pass_time(self) -> None:
         """The clock that stamps may go back; the one that readings go by never does."""

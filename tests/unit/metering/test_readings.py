@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from data_plane.metering.readings import MeterPeriods, PartitionMeter, ReadingKind
+from data_plane.metering.retained import RetainedOdometer
 from penstock.records.usage import OdometerMark, Totals
 
 PERIODS = MeterPeriods(changed_ms=10_000, idle_ms=3_600_000)
@@ -21,7 +22,7 @@ class Partition:
     """A leader's log as its meter sees it."""
 
     def __init__(self, metered_offset: int = 0) -> None:
-        self.meter = PartitionMeter(1, metered_offset)
+        self.meter = PartitionMeter(1, metered_offset, RetainedOdometer(0, 0, 0, 1))
         self.log_end = self.high_watermark = 0
         self.minutes: list[tuple[int, OdometerMark]] = []
         """Due offset and mark."""

@@ -9,9 +9,9 @@ from penstock.rules.rating import MICRO, PriceBook, rate
 
 ROOT = Path(__file__).parents[3]
 BOOKS = ROOT / "billing" / "price_books"
-STANDARD_2, STANDARD_3 = (
+STANDARD_2, STANDARD_3, STANDARD_4 = (
     PriceBook.read(json.loads((BOOKS / f"standard-{number}.json").read_text(encoding="utf-8")))
-    for number in (2, 3)
+    for number in (2, 3, 4)
 )
 
 
@@ -19,10 +19,18 @@ def dollars(book: PriceBook, messages: int, size: int) -> float:
     return rate(book, {"messages_in": messages, "bytes_in": messages * size}).total_micro / MICRO
 
 
-def test_the_file_is_canonical_and_its_hash_stays() -> None:
-    written = json.loads((BOOKS / "standard-3.json").read_text(encoding="utf-8"))
-    assert STANDARD_3.document() == written
-    assert STANDARD_3.sha256 == "a9085837d7e12b78be885732d87486b6cd20e3a53863327690f0003d8d395fc8"
+@pytest.mark.parametrize(
+    ("book", "sha256"),
+    [
+        (STANDARD_3, "a9085837d7e12b78be885732d87486b6cd20e3a53863327690f0003d8d395fc8"),
+        (STANDARD_4, "3089cd28aea1c23e35287d51412796b83acd7d52d6c1da2fb5cb112dff880462"),
+    ],
+    ids=["3", "4"],
+)
+def test_the_file_is_canonical_and_its_hash_stays(book: PriceBook, sha256: str) -> None:
+    written = json.loads((BOOKS / f"standard-{book.version}.json").read_text(encoding="utf-8"))
+    assert book.document() == written
+    assert book.sha256 == sha256
 
 
 @pytest.mark.parametrize(
@@ -45,3 +53,20 @@ def test_the_three_workloads_cost_what_the_page_says() -> None:
         row = " | ".join(f"{dollars(book, messages, size):,.0f}" for messages, size in loads)
         assert f"`{name}` | {row} |" in page
     assert round(dollars(STANDARD_3, 10**9, 193_000), -2) == 10_000
+    kept = ((10, 10), (233, 50), (167, 200))
+    row = " | ".join(
+        f"{month(messages, size, *held):,.0f}" for (messages, size), held in zip(loads, kept, strict=True)
+    )
+    assert f"`standard-4` | {row} |" in page
+
+
+def month(messages: int, size: int, stored_gb: int, partitions: int) -> float:
+    """By the newest book, in a month of 730 hours."""
+    minutes = 730 * 60
+    used = {
+        "messages_in": messages,
+        "bytes_in": messages * size,
+        "retained_byte_minutes": stored_gb * 10**9 * minutes,
+        "partition_minutes": partitions * minutes,
+    }
+    return rate(STANDARD_4, used).total_micro / MICRO

@@ -120,9 +120,10 @@ class Service:
         end_ms: int | None = None,
         ends: Mapping[TopicPartition, int] | None = None,
         credits: Sequence[tuple[str, StoredLog, int, int, int]] = (),
+        measured: Sequence[Mapping[str, Any]] | None = None,
     ) -> str:
         """End the period and issue its invoice; its id. `ends` where a partition is cut below its log's end; `credits`
-        as `credit` takes them, issued before the invoice.
+        as `credit` takes them, issued before the invoice; `measured`: rows of meters that count no offsets.
         """
         end_ms = self.period_begins_ms + PERIOD_MS if end_ms is None else end_ms
         number = len(self.cuts) + 1
@@ -160,10 +161,18 @@ class Service:
             "previous": None
             if before is None
             else {"id": before["id"], "number": number - 1, "document_sha256": sha256_of(before)},
+            **({} if measured is None else {"measured": list(measured)}),
             **rated(
-                partitions, self._book_for(self.period_begins_ms), invoice, self.period_begins_ms, end_ms
+                partitions,
+                self._book_for(self.period_begins_ms),
+                invoice,
+                self.period_begins_ms,
+                end_ms,
+                measured or (),
             ),
         }
+        # As it is once it has charges, so that `measured` has its place.
+        document |= {} if measured is None else {"format": 2, "charges": [], "balances": []}
         read = read_document(document, InvoiceDocument, invoice)
         self.cuts.append(
             KeptCut(
@@ -482,14 +491,22 @@ def _part(
 
 
 def rated(
-    partitions: Sequence[Mapping[str, Any]], book: PriceBook, invoice: str, begin_ms: int, end_ms: int
+    partitions: Sequence[Mapping[str, Any]],
+    book: PriceBook,
+    invoice: str,
+    begin_ms: int,
+    end_ms: int,
+    measured: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Lines and total of an invoice over these partitions."""
+    """Lines and total of an invoice over these partitions and rows."""
     days = [day for part in partitions for day in part["days"]]
-    rated = rate(
-        book,
-        {"messages_in": sum(day["messages"] for day in days), "bytes_in": sum(day["bytes"] for day in days)},
-    )
+    quantities = {
+        "messages_in": sum(day["messages"] for day in days),
+        "bytes_in": sum(day["bytes"] for day in days),
+    }
+    for row in measured:
+        quantities[row["meter"]] = quantities.get(row["meter"], 0) + row["quantity"]
+    rated = rate(book, quantities)
     return {
         "currency": book.currency,
         "minor_digits": book.minor_digits,
@@ -519,6 +536,7 @@ def rate_again(document: dict[str, Any], book: PriceBook) -> None:
             document["id"],
             document["period_start_ms"],
             document["period_end_ms"],
+            document.get("measured", ()),
         )
     )
 

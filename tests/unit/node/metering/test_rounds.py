@@ -140,9 +140,9 @@ def test_a_reading_that_is_wanted_while_a_round_writes_is_made_in_the_next_one(
     metered.produce()
     is_early = metered.metering._is_early
 
-    def look_and_hurry(replica: Replica, now_ms: float) -> bool:
+    def look_and_hurry(replica: Replica, now_ms: float, minute: int) -> bool:
         """As when a caller asks right after the partition's turn."""
-        early = is_early(replica, now_ms)
+        early = is_early(replica, now_ms, minute)
         metered.metering.hurry(where())
         return early
 
@@ -152,3 +152,29 @@ def test_a_reading_that_is_wanted_while_a_round_writes_is_made_in_the_next_one(
     assert metered.round_after(1_000) == [("PERIODIC", 1)]
     metered.produce()
     assert metered.round_after(1_000) == [], "it was wanted once"
+
+
+def test_readings_tell_what_the_leadership_has_kept_so_far(metered: Metered) -> None:
+    metered.round_after(0)
+    metered.produce()
+    metered.round_after(10_000)
+    size, replicas = metered.replica.log.size_bytes, 3
+    metered.round_after(HOUR_MS)
+    metered.produce()
+    metered.round_after(2 * HOUR_MS)
+    told = [
+        (
+            reading.retained_since,
+            reading.retained_until,
+            reading.retained_byte_minutes,
+            reading.replicated_byte_minutes,
+        )
+        for record in metered.usage.records
+        for reading in record.readings
+    ]
+    # What came after the first look of a minute counts from the next one on.
+    assert list(dict.fromkeys(told)) == [
+        (0, 0, 0, 0),
+        (0, 60, 0, 0),
+        (0, 180, 120 * size, 120 * size * replicas),
+    ]

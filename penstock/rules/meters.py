@@ -1,0 +1,64 @@
+"""The meters that usage is counted by, and by which rule a quantity on an invoice can be shown to be right."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Rule(StrEnum):
+    """How far a tenant can check a quantity that it is billed."""
+
+    LOG = "log"
+    """Proven: counted again from the log, offset by offset."""
+    BOUNDED = "bounded"
+    """Recomputed from the invoice's rows by topic and day, none above what the log and the clock allow."""
+    STATED = "stated"
+    """Recomputed from the invoice's rows; what the rows say is the service's word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """`items`: what one of its quantity is, in the plural."""
+
+    items: str
+    rule: Rule
+
+
+RETAINED = "retained_byte_minutes"
+REPLICATED = "replicated_byte_minutes"
+PARTITIONS = "partition_minutes"
+REQUESTS = "requests"
+
+METERS: Mapping[str, Meter] = {
+    "messages_in": Meter("messages", Rule.LOG),
+    "bytes_in": Meter("bytes", Rule.LOG),
+    RETAINED: Meter("byte-minutes", Rule.BOUNDED),
+    REPLICATED: Meter("byte-minutes", Rule.BOUNDED),
+    PARTITIONS: Meter("minutes", Rule.BOUNDED),
+    REQUESTS: Meter("requests", Rule.STATED),
+}
+"""Those that can be priced."""
+MEASURED = frozenset(name for name, meter in METERS.items() if meter.rule is not Rule.LOG)
+"""Those that invoices divide by topic and day, without offsets."""
+
+
+GB_HOUR = 60 * 10**9
+"""In byte-minutes."""
+HOUR_MINUTES = 60
+
+
+def decimal_text(quantity: int, unit: int) -> str:
+    """`quantity / unit` with at most three places, rounded down: `1.25`, `0.004`; `<0.001` for what is less."""
+    whole, part = divmod(quantity, unit)
+    places = f"{part * 1_000 // unit:03d}".rstrip("0")
+    if quantity and not whole and not places:
+        return "<0.001"
+    return f"{whole:,}{'.' + places if places else ''}"
+
+
+def items_of(meter: str) -> str:
+    """What one of its quantity is, in the plural; a meter of another book than ours may have any name."""
+    known = METERS.get(meter)
+    if known is not None:
+        return known.items
+    return "bytes" if meter.startswith("bytes") else "messages"

@@ -1,0 +1,186 @@
+"""What is kept and asked for is billed by topic and whole day, each day once, and proven as far as it can be."""
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from billing import focus_exports, measured, price_actions, queries
+from billing.models import BillingEntry, Cut, PartitionWaiver
+from billing.running_costs import running_cost
+from penstock.contract.documents import InvoiceDocument, plain, read_document
+from penstock.rules.rating import PriceBook
+from penstock.verification.findings import Kind
+from penstock.verification.measured_check import check_measured
+from tenants.models import Tenant
+from tests.control_plane.billing.world import TESTER, Part, World, topic_id
+
+pytestmark = pytest.mark.django_db
+
+DAY = timedelta(days=1)
+TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+KEPT, MINUTES = "retained_byte_minutes", "partition_minutes"
+
+
+def book(version: int, *meters: str) -> dict[str, Any]:
+    return {
+        "format": 2,
+        "name": "measured",
+        "version": version,
+        "currency": "USD",
+        "minor_digits": 6,
+        "meters": [
+            {
+                "meter": meter,
+                "unit": "unit",
+                "unit_size": 100,
+                "free": 0,
+                "model": "unit",
+                "tiers": [{"up_to": None, "unit_price": "1"}],
+            }
+            for meter in ("bytes_in", *meters)
+        ],
+    }
+
+
+def world(folder: Path, *meters: str) -> tuple[World, Tenant]:
+    """A tenant of ten days whose prices have these meters."""
+    made = World(folder, priced=False)
+    price_actions.publish_price_book(
+        TESTER, document=book(1, *meters), effective_from=price_actions.BEGINNING, now=datetime.now(UTC)
+    )
+    return made, made.tenant("acme", age=datetime.now(UTC) - (TODAY - 10 * DAY))
+
+
+def period(made: World, tenant: Tenant, end: datetime, first: int, size: int = 100) -> Cut:
+    """One that ends then, with one message."""
+    part = Part(first=first, end=first + 1, size=size, day=(end - DAY).date())
+    cut = made.cut(tenant, [part], end=end)
+    made.covered(cut, [part])
+    return cut
+
+
+def document_of(cut: Cut) -> InvoiceDocument:
+    entry = BillingEntry.objects.get(kind="invoice", object_id=cut.invoice.public_id)
+    return read_document(entry.document, InvoiceDocument, "invoice")
+
+
+def rows(cut: Cut) -> list[tuple[str, str, int, int]]:
+    """Meter, topic, days before today and quantity of what the invoice bills."""
+    found = document_of(cut).measured
+    assert isinstance(found, tuple)
+    return [(one.meter, one.topic, (TODAY.date() - one.day).days, one.quantity) for one in found]
+
+
+def day(back: int) -> date:
+    return (TODAY - back * DAY).date()
+
+
+def test_whole_days_are_billed_once_and_what_comes_late_with_the_next_invoice(tmp_path: Path) -> None:
+    made, tenant = world(tmp_path, KEPT, "requests")
+    made.day(tenant, "orders", day(9), KEPT, 700)
+    made.day(tenant, "orders", day(6), KEPT, 300)
+    made.day(tenant, "orders", day(5), KEPT, 11)
+    made.day(tenant, "orders", day(9), MINUTES, 5_000)
+    first = period(made, tenant, TODAY - 5 * DAY + timedelta(hours=3), 0)
+    made.spark()
+    made.bill()
+    assert rows(first) == [(KEPT, "orders", 9, 700), (KEPT, "orders", 6, 300)], "not the day that goes on"
+    lines = {line.meter: (line.quantity, line.amount_micro) for line in first.invoice.lines.all()}
+    assert lines == {"bytes_in": (100, 10**6), KEPT: (1_000, 10**7), "requests": (0, 0)}
+    focus = list(
+        focus_exports.rows(tenant, issuer="Us", first=None, end=None, invoice=first.invoice.public_id)
+    )
+    assert sum(Decimal(row["BilledCost"]) for row in focus) * 10**6 == first.invoice.total_micro
+    assert [
+        (row["ResourceName"], row["ChargePeriodStart"][:10], row["ConsumedQuantity"], row["ConsumedUnit"])
+        for row in focus
+        if row["SkuId"] == KEPT
+    ] == [
+        ("orders", day(9).isoformat(), "700", "B-Minutes"),
+        ("orders", day(6).isoformat(), "300", "B-Minutes"),
+    ]
+    shown = queries.usage(tenant, by=[], first=None, end=None)[0]["meters"]
+    assert shown[KEPT] == {"quantity": 1_011, "billed": 1_000, "provisional": 11}
+    assert shown[MINUTES] == {"quantity": 5_000, "billed": 0, "provisional": 5_000}
+
+    made.day(tenant, "orders", day(9), KEPT, 50)  # a late reading
+    made.day(tenant, "orders", day(6), KEPT, -20)  # and one by which less was kept
+    made.day(tenant, "orders", day(5), KEPT, 400)
+    second = period(made, tenant, TODAY - 2 * DAY, 1)
+    third = period(made, tenant, TODAY - DAY, 2)
+    made.spark()
+    made.bill()
+    assert rows(second) == [(KEPT, "orders", 9, 30), (KEPT, "orders", 5, 411)]
+    assert rows(third) == []
+    prices = PriceBook.read(book(1, KEPT, "requests"))
+    before: dict[Cut, tuple[InvoiceDocument, ...]] = {first: (), second: (document_of(first),)}
+    for cut, earlier in before.items():
+        found = list(check_measured(document_of(cut), prices, {}, (), partial(tuple, earlier)))
+        assert [(one.kind, one.where) for one in found] == [(Kind.UNPROVEN, f"line {KEPT}")]
+    assert queries.usage(tenant, by=[], first=None, end=None)[0]["meters"][KEPT]["billed"] == 1_441
+
+
+def test_days_from_before_a_meter_had_a_price_are_never_billed(tmp_path: Path) -> None:
+    made, tenant = world(tmp_path)
+    made.day(tenant, "orders", day(9), KEPT, 700)
+    first = period(made, tenant, TODAY - 5 * DAY, 0)
+    made.spark()
+    made.bill()
+    assert "measured" not in plain(document_of(first)), "as it was before there were such meters"
+    now = datetime.now(UTC)
+    price_actions.publish_price_book(TESTER, document=book(2, KEPT), effective_from=now, now=now)
+    second = period(made, tenant, TODAY - 3 * DAY, 1)
+    made.spark()
+    made.bill()
+    assert "measured" not in plain(document_of(second))
+    priced = PriceBook.read(book(2, KEPT))
+    made.day(tenant, "orders", day(2), KEPT, 40)
+    made.spark()
+    made.bill()
+    due = measured.due_days(tenant, measured.measured_meters(priced), TODAY - 3 * DAY, TODAY.date())
+    assert [(one.day, one.quantity) for one in due] == [(day(2), 40)]
+
+
+def test_the_running_period_costs_what_was_kept_so_far_today_too(tmp_path: Path) -> None:
+    made, tenant = world(tmp_path, KEPT)
+    made.day(tenant, "orders", day(9), KEPT, 700)
+    made.day(tenant, "orders", day(0), KEPT, 55)
+    made.spark()
+    made.bill()
+    price_actions.begin_chain(tenant)
+    cost = running_cost(tenant, datetime.now(UTC))
+    assert cost is not None
+    assert {line.meter: line.quantity for line in cost.rated.lines} == {"bytes_in": 0, KEPT: 755}
+
+
+def test_requests_are_of_no_topic(tmp_path: Path) -> None:
+    made, tenant = world(tmp_path, "requests")
+    made.day(tenant, "", day(6), "requests", 12)
+    for row in made.rows["usage_day"]:
+        row["topic_id"] = ""
+    cut = period(made, tenant, TODAY - 5 * DAY, 0)
+    for row in made.rows["usage_day"]:
+        row["topic_id"] = topic_id("orders") if row["topic"] else ""
+    made.spark()
+    made.bill()
+    assert rows(cut) == [("requests", "", 6, 12)]
+    assert queries.line_evidence(cut.invoice)["requests"] == [
+        {"topic": "", "topic_id": "", "day": day(6).isoformat(), "quantity": 12}
+    ]
+
+
+def test_of_a_topic_with_a_waived_partition_nothing_more_is_billed(tmp_path: Path) -> None:
+    made, tenant = world(tmp_path, KEPT)
+    made.day(tenant, "orders", day(6), KEPT, 700)
+    made.day(tenant, "returns", day(6), KEPT, 5)
+    cut = period(made, tenant, TODAY - 5 * DAY, 0)
+    PartitionWaiver.objects.create(
+        tenant=tenant, topic_id=topic_id("orders"), partition=7, from_cut=cut, reason="lost", actor="test"
+    )
+    made.spark()
+    made.bill()
+    assert rows(cut) == [(KEPT, "returns", 6, 5)]
