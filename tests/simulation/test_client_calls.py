@@ -8,7 +8,7 @@ import pytest
 
 from data_plane.contract import admin_pb2
 from data_plane.contract import methods as own_methods
-from data_plane.metering.increments import METADATA
+from penstock.rules.service_levels import METADATA
 from data_plane.node.ports import CallFailed
 from data_plane.testkit.cluster import TENANT, BrokerState
 from data_plane.throttling.shares import SHARED

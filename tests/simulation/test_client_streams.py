@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from data_plane.contract import admin_pb2
 from data_plane.contract import methods as own_methods
 from data_plane.metadata.model import TenantQuotas
-from data_plane.metering.increments import FETCH, PRODUCE
+from penstock.rules.service_levels import FETCH, PRODUCE
 from data_plane.node.config import Timings
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.serving.consume_stream import ConsumeStream

@@ -8,7 +8,7 @@ import pytest
 
 from data_plane.contract import usage_pb2
 from data_plane.metadata.kept_ends import KeptEnd
-from data_plane.metering.increments import FETCH
+from penstock.rules.service_levels import FETCH
 from data_plane.metering.readings import DueReading, ReadingKind
 from data_plane.node.metering.record_draft import ROWS_MAX, RecordDraft
 from data_plane.node.metering.usage_topic import QUEUED_MAX

@@ -10,7 +10,8 @@ from data_plane.broker.clock import SystemRng
 from data_plane.disk.port import DiskFault
 from data_plane.log.outcomes import Slice
 from data_plane.log.reading import ColdRead
-from data_plane.metering.increments import FETCH, RequestTally
+from data_plane.metering.increments import RequestTally
+from penstock.rules.service_levels import FETCH
 from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn

@@ -10,7 +10,8 @@ import pytest
 
 from data_plane.broker.clock import SystemRng
 from data_plane.metadata.model import PartitionRecord
-from data_plane.metering.increments import FETCH, RequestTally
+from data_plane.metering.increments import RequestTally
+from penstock.rules.service_levels import FETCH
 from data_plane.node.replicas.reading_rights import require_position, right_to_read
 from data_plane.node.replicas.replica import Following, Replica
 from data_plane.node.serving.consume_stream import ConsumeStream

@@ -8,7 +8,8 @@ import pytest
 from data_plane.broker.clock import SystemRng
 from data_plane.metadata import model
 from data_plane.metadata.model import TenantQuotas, TopicRecord
-from data_plane.metering.increments import PRODUCE, RequestTally
+from data_plane.metering.increments import RequestTally
+from penstock.rules.service_levels import PRODUCE
 from data_plane.node.admission.fairness import Fairness, TenantTurns
 from data_plane.node.admission.gate import Gate
 from data_plane.node.ports import CallFailed, Connection, ConnectionLost

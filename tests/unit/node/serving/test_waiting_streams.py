@@ -12,7 +12,8 @@ import pytest
 from daemon.handshakes import RefusedHandshakes
 from data_plane.broker.clock import SystemRng
 from data_plane.broker.server import Listener
-from data_plane.metering.increments import FETCH, RequestTally
+from data_plane.metering.increments import RequestTally
+from penstock.rules.service_levels import FETCH
 from data_plane.node.admission.fairness import TenantTurns
 from data_plane.node.leasing.pacing import REQUEST_UNITS
 from data_plane.node.ports import Caller, Connection, Service, anyone, at_once
