@@ -25,6 +25,7 @@ from billing.models import (
     SlaWindow,
     UsageDay,
 )
+from billing.service_level_models import LatencyDay, SlaMinute, SlaSlow
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import system
 from daemon.data_set_store import DataSetStore
@@ -33,7 +34,10 @@ from penstock.records.seal import SealCorrupt, unpack_seal
 from tenants.models import Tenant
 
 IMPORTER = system("billing.import")
-ORDER = ("seal", "cut_usage", "cut_coverage", "usage_day", "sla_5m", "cost_hour", "coverage_issue")
+ORDER = (
+    "seal", "cut_usage", "cut_coverage", "usage_day", "sla_5m", "sla_minute", "sla_slow_5m", "latency_day",
+    "cost_hour", "coverage_issue",
+)  # fmt: skip
 """Usage before coverage, so that the usage of every coverage row is there."""
 BIGGEST = 2**63 - 1
 RUNS_KEPT = 1_000
@@ -144,6 +148,24 @@ def _import_sla(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
     return _sync(SlaWindow, data, tenants, key=("operation", "window"), values=("valid", "bad"))
 
 
+def _import_sla_minutes(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
+    return _sync(
+        SlaMinute,
+        data,
+        tenants,
+        key=("operation", "minute"),
+        values=("valid", "bad", "succeeded_seconds", "failed_seconds"),
+    )
+
+
+def _import_slow(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
+    return _sync(SlaSlow, data, tenants, key=("operation", "window", "over_ms"), values=("slow",))
+
+
+def _import_latencies(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
+    return _sync(LatencyDay, data, tenants, key=("operation", "day", "bucket"), values=("requests",))
+
+
 def _import_costs(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
     return _sync(CostHour, data, tenants, key=("asset", "hour", "method"), values=("bytes", "cost_micro"))
 
@@ -222,6 +244,9 @@ _IMPORTERS: dict[str, Callable[[DataSet, Mapping[str, Tenant]], _Imported]] = {
     "cut_coverage": _import_cut_coverage,
     "usage_day": _import_usage_days,
     "sla_5m": _import_sla,
+    "sla_minute": _import_sla_minutes,
+    "sla_slow_5m": _import_slow,
+    "latency_day": _import_latencies,
     "cost_hour": _import_costs,
     "coverage_issue": _import_issues,
 }

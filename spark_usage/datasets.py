@@ -71,13 +71,22 @@ REJECTED = _of("rejected", f"{_SOURCE}; row int", "reason string; record binary"
 WAIVED = _of("waived", "broker_id int; boot_id string", "first_missing bigint; missing bigint; open boolean")
 COVERAGE_ISSUE = _of("coverage_issue", "src_partition int; first_missing bigint", "missing bigint")
 SLA_5M = _of("sla_5m", "tenant string; operation string; window timestamp", "valid bigint; bad bigint")
+SLA_MINUTE = _of(
+    "sla_minute",
+    "tenant string; operation string; minute bigint",
+    "valid bigint; bad bigint; succeeded_seconds bigint; failed_seconds bigint",
+)
+SLA_SLOW_5M = _of(
+    "sla_slow_5m", "tenant string; operation string; window timestamp; over_ms int", "slow bigint"
+)
+LATENCY_DAY = _of("latency_day", "tenant string; operation string; day date; bucket int", "requests bigint")
 COST_HOUR = _of(
     "cost_hour",
     "tenant string; asset string; hour timestamp; method string",
     f"bytes {QUANTITY}; cost_micro {QUANTITY}",
 )
 ALL = (
-    REJECTED, WAIVED, COVERAGE_ISSUE, USAGE_HOUR, USAGE_DAY, USAGE_MINUTE, SLA_5M, COST_HOUR, SEAL, CHAIN,
-    CUT_USAGE, CUT_COVERAGE,
+    REJECTED, WAIVED, COVERAGE_ISSUE, USAGE_HOUR, USAGE_DAY, USAGE_MINUTE, SLA_5M, SLA_MINUTE, SLA_SLOW_5M,
+    LATENCY_DAY, COST_HOUR, SEAL, CHAIN, CUT_USAGE, CUT_COVERAGE,
 )  # fmt: skip
 """In the order in which a round publishes them: `cut_coverage`, which invoices wait for, is the last."""

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from daemon.data_set_store import DataSetStore
-from spark_usage import bronze, checks, cuts, datasets, evidence, gold, readings, silver
+from spark_usage import bronze, checks, cuts, datasets, evidence, gold, readings, service_levels, silver
 from spark_usage.configuration import Asset
 from spark_usage.datasets import DataSet
 from spark_usage.decode import decode
@@ -156,7 +156,14 @@ class _Fold:
             lambda written: [checks.sums_equal("sums equal those of usage_hour", hours, written)],
         )
         self._write(datasets.USAGE_MINUTE, gold.usage_minute(by_minute))
-        self._write(datasets.SLA_5M, silver.sla_5m(requests))
+        windows = self._write(datasets.SLA_5M, silver.sla_5m(requests))
+        self._write(
+            datasets.SLA_MINUTE,
+            service_levels.sla_minute(requests),
+            lambda written: [service_levels.failures_equal(written, windows)],
+        )
+        self._write(datasets.SLA_SLOW_5M, service_levels.sla_slow_5m(requests))
+        self._write(datasets.LATENCY_DAY, service_levels.latency_day(requests))
         self._write(
             datasets.COST_HOUR,
             gold.cost_hour(self.spark, hours, self.assets),

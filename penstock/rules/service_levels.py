@@ -22,6 +22,7 @@ from penstock.rules.latency_buckets import THRESHOLDS_MS
 WHOLE = 10**9
 """Parts of 100 %."""
 WINDOW_S = 300
+DAY_S = 86_400
 MINUTES_A_WINDOW = WINDOW_S // 60
 VALID_MIN = 20
 """Valid requests below which a window says little of itself."""
@@ -143,6 +144,8 @@ class OperationMonth:
     """[first second, end) since 1970 of each run without a success, of at least `RUN_MIN_S`."""
     imperfect: Mapping[int, tuple[Source, Counts]]
     """Windows (their first second) in which something failed."""
+    judged_by_day: Mapping[int, int]
+    """Windows that were judged, by the first second of their UTC day; other days have none."""
 
     @property
     def run_seconds(self) -> int:
@@ -163,10 +166,11 @@ def operation_month(
     first, end = bounds_s
     invariant(first % WINDOW_S == 0 and end % WINDOW_S == 0 and first <= end, "bounds are those of windows")
     sources = dict.fromkeys(Source, 0)
-    out = _windows_of(excluded, bounds_s)
+    out = windows_of(excluded, bounds_s)
     sources[Source.EXCLUDED] = len(out)
     valid = bad = judged = judged_parts = 0
     imperfect: dict[int, tuple[Source, Counts]] = {}
+    by_day: dict[int, int] = {}
     for window in sorted({*own, *probes}):
         if not first <= window < end or window in out:
             continue
@@ -177,6 +181,8 @@ def operation_month(
         if source is Source.NOTHING:
             continue
         judged, judged_parts = judged + 1, judged_parts + counts.parts
+        day = window // DAY_S * DAY_S
+        by_day[day] = by_day.get(day, 0) + 1
         if counts.bad:
             imperfect[window] = (source, counts)
     sources[Source.NOTHING] += (end - first) // WINDOW_S - sum(sources.values())
@@ -200,6 +206,7 @@ def operation_month(
         down_minutes=down,
         runs=runs,
         imperfect=imperfect,
+        judged_by_day=by_day,
     )
 
 
@@ -241,7 +248,7 @@ def _close(runs: list[tuple[int, int]], began: int | None, last: int | None) -> 
         runs.append((began, last + 1))
 
 
-def _windows_of(spans: Sequence[tuple[int, int]], bounds_s: tuple[int, int]) -> set[int]:
+def windows_of(spans: Sequence[tuple[int, int]], bounds_s: tuple[int, int]) -> set[int]:
     """The windows within the bounds that a span [first, end) touches."""
     first, end = bounds_s
     found: set[int] = set()
