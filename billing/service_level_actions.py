@@ -1,4 +1,4 @@
-"""Takes time out of service levels, and posts each ended month once: its report, and its credit in the tenant's terms."""
+"""Takes time out of service levels, and posts each ended month once: its report, and its credit in the terms."""
 
 import logging
 from collections.abc import Iterator
@@ -73,6 +73,14 @@ def withdraw(actor: Actor, public_id: str, now: datetime) -> ServiceExclusion:
                 object_id=row.public_id,
             )
         return row
+
+
+def exclusion_of(public_id: str) -> ServiceExclusion:
+    """Raises `NotFound`."""
+    row = ServiceExclusion.objects.select_related("tenant").filter(public_id=public_id).first()
+    if row is None:
+        raise NotFound(f"exclusion {public_id[:64]!r}: not found")
+    return row
 
 
 @contextmanager

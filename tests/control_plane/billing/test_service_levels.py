@@ -1,21 +1,28 @@
 """A month of service: measured from data sets, probes and exclusions, posted once with its credit, and provable."""
 
-from collections.abc import Mapping
+import copy
+import json
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from rest_framework.renderers import JSONRenderer
 
-from billing import service_level_actions, service_level_reports, terms_actions
+from billing import queries, service_level_actions, service_level_pdf, service_level_reports, terms_actions
 from billing.models import DataSetState, Invoice, SlaWindow
 from billing.service_level_models import ProbeMinute, ServiceLevelReport, SlaMinute
 from control_plane.audit import queries as audit
+from control_plane.rest.billing_shapes import ChainEntryShape
+from control_plane.rest.service_levels import ServiceLevelShape
 from penstock.contract import documents
 from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.contract.service_level_documents import ServiceLevelDocument
 from penstock.rules.latency_buckets import bucket_of, middle_us
 from penstock.rules.service_level_months import differences
 from penstock.rules.service_levels import ALL_SECONDS, WHOLE
+from penstock.verification.findings import Verdict
+from penstock.verification.service_level_check import ShownInvoice, check_service_level
 from tenants.models import Tenant
 from tests.control_plane.billing.world import TESTER, Part, World
 
@@ -306,3 +313,105 @@ def test_the_credit_pays_for_the_next_period_and_stands_in_its_chain(world: Worl
     assert -credit["amount_micro"] == min(invoice.total_micro or 0, sum(
         line.amount_micro for line in later.lines.all()
     ))  # fmt: skip
+
+
+# -- proven -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def credited(world: World) -> Tenant:
+    """Its credit is in the chain: the period after it has ended."""
+    acme = made(world)
+    failing(world, acme)
+    minute(world, acme, FIRST, 600, good=0b111, failed=ALL_SECONDS)
+    service_level_actions.exclude(
+        TESTER,
+        tenant=None,
+        from_at=FIRST + timedelta(days=3),
+        until_at=FIRST + timedelta(days=3, hours=1),
+        reason="x",
+    )
+    invoiced(world, acme)
+    service_level_actions.post_months(DUE)
+    world.cut(acme, [PART], end=END + timedelta(days=5))
+    return acme
+
+
+def seen(tenant: Tenant) -> tuple[dict[str, Any], list[dict[str, Any]], list[ShownInvoice]]:
+    """What REST shows of the month, of the chain and of its invoices."""
+    shown = ServiceLevelShape(service_level_reports.month_report(tenant, MONTH, DUE)).data
+    chain = ChainEntryShape(queries.chain(tenant).order_by("pk"), many=True).data
+    invoices = Invoice.objects.filter(tenant=tenant, status=Invoice.Status.ISSUED).order_by("number")
+    evidence = [ShownInvoice(document=queries.evidence(one)["document"]) for one in invoices]
+    plain = json.loads(JSONRenderer().render({"shown": shown, "chain": chain}))
+    return plain["shown"], plain["chain"], evidence
+
+
+def test_a_posted_credit_is_proven_from_what_rest_shows(credited: Tenant) -> None:
+    shown, chain, invoices = seen(credited)
+    proof = check_service_level(shown, chain, invoices)
+    assert (proof.wrong, proof.missing, proof.verdict) == ((), (), Verdict.PROVEN)
+    assert proof.credit_micro == shown["credit_micro"] > 0
+
+
+def test_each_altered_number_is_noticed_even_with_a_new_hash(credited: Tenant) -> None:
+    shown, chain, invoices = seen(credited)
+    assert len(shown["document"]["operations"][0]["imperfect"]) == 288
+    # Three of equal rows say as much as all.
+    paths = [
+        path
+        for path in numbers_in(shown["document"])
+        if not (len(path) > 3 and path[2] == "imperfect" and isinstance(path[3], int) and path[3] > 2)
+    ]
+    assert len(paths) > 60
+    for path in paths:
+        altered = copy.deepcopy(shown)
+        holder: Any = altered["document"]
+        for step in path[:-1]:
+            holder = holder[step]
+        holder[path[-1]] += 1
+        try:
+            found = documents.read_document(altered["document"], ServiceLevelDocument, "document")
+        except InvalidRequest:
+            pass  # no document at all: also named
+        else:
+            altered["document_sha256"] = documents.document_sha256(found)
+        assert check_service_level(altered, chain, invoices).verdict is Verdict.WRONG, path
+
+
+def numbers_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, bool):
+        return
+    if isinstance(value, int):
+        yield path
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield from numbers_in(one, (*path, name))
+    elif isinstance(value, list):
+        for at, one in enumerate(value):
+            yield from numbers_in(one, (*path, at))
+
+
+def test_what_is_missing_or_left_out_is_named(credited: Tenant) -> None:
+    shown, chain, invoices = seen(credited)
+    other = copy.deepcopy(chain)
+    other[1]["at_ms"] += 1
+    for altered, items, own, text in (
+        ({**shown, "credit_micro": 1}, chain, invoices, "credit_micro is shown as 1"),
+        ({**shown, "document": None}, chain, invoices, "document"),
+        (shown, other, invoices, "billing chain, entry 2"),
+        (shown, chain, [], "counts and is not among the month's"),
+    ):
+        proof = check_service_level(altered, items, own)
+        assert any(text in one for one in proof.wrong), (text, proof)
+    early = check_service_level(shown, chain[:-1], invoices)
+    assert early.verdict is Verdict.PARTLY and "not in the billing chain yet" in early.missing[0]
+    provisional = check_service_level({**shown, "provisional": True}, chain, invoices)
+    assert "not posted yet" in provisional.missing[0]
+
+
+def test_the_report_is_a_pdf_with_its_numbers(credited: Tenant) -> None:
+    found = service_level_reports.month_report(credited, MONTH, DUE)
+    page = service_level_pdf.report_page(credited, found, "Penstock")
+    assert "50.000 %" in page and found.sha256 in page and "238 more" in page
+    assert service_level_pdf.report_pdf(credited, found, "Penstock").startswith(b"%PDF")
