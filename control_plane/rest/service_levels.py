@@ -17,6 +17,7 @@ from control_plane.api import shapes
 from control_plane.rest.billing import PDF
 from control_plane.rest.views import OperatorView, TenantView
 from penstock.contract import documents
+from tenants.models import Tenant
 from tenants.roles import Permission
 
 _PARTS = "In parts of 10^9, rounded down; null: nothing was measured."
@@ -132,10 +133,15 @@ class ServiceLevelPdfView(TenantView):
     )
     def get(self, request: Request, month: str) -> HttpResponse:
         """The same as PDF."""
-        found = service_level_reports.month_report(self.tenant, month, timezone.now())
-        printed = service_level_pdf.report_pdf(self.tenant, found, config.current().invoices.issuer)
-        file = f'attachment; filename="sla-{found.document.month}.pdf"'
-        return HttpResponse(printed, content_type=PDF, headers={"Content-Disposition": file})
+        return pdf_answer(self.tenant, month)
+
+
+def pdf_answer(tenant: Tenant, month: str) -> HttpResponse:
+    """The month as a file to print."""
+    found = service_level_reports.month_report(tenant, month, timezone.now())
+    printed = service_level_pdf.report_pdf(tenant, found, config.current().invoices.issuer)
+    file = f'attachment; filename="sla-{found.document.month}.pdf"'
+    return HttpResponse(printed, content_type=PDF, headers={"Content-Disposition": file})
 
 
 class ExclusionsView(OperatorView):

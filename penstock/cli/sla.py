@@ -2,20 +2,23 @@
 
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
 
+from penstock.cli.cluster import operator_client, token_option
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Group, current
-from penstock.cli.invoice import money
-from penstock.cli.output import print_fact, print_json, print_part, say
+from penstock.cli.invoice import moment, money
+from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.rest import rest_client
 from penstock.rest.client import segment
 from penstock.rules.service_levels import WHOLE, percent
 
 _DOCUMENT_S = 120.0
 """The document of a bad month is megabytes, and so is that of a large invoice."""
+_EXCLUSIONS = "/v1/billing/sla-exclusions"
 _WORST_SHOWN = 10
 _MONTH_LENGTH = len("2026-11")
 _timeout = click.option(
@@ -152,6 +155,80 @@ def sla_verify(context: click.Context, month: str, timeout: float) -> None:
     if proof.verdict is not Verdict.PROVEN:
         sys.stdout.flush()
         context.exit(int(codes[proof.verdict]))
+
+
+@sla.command("exclusions", examples=["penstock sla exclusions --token-file operator.token"])
+@token_option
+@_timeout
+def sla_exclusions(token_file: Path | None, timeout: float) -> None:
+    """Operators: list the time that was taken out of service levels."""
+    with operator_client(token_file) as rest:
+        found = list(rest.items(_EXCLUSIONS, timeout_s=timeout))
+    if current().json:
+        print_json({"exclusions": found})
+        return
+    _show(found)
+
+
+@sla.command(
+    "exclude",
+    short_help="Take a time out of service levels, for operators.",
+    examples=[
+        "penstock sla exclude --from 2026-11-05T02:00:00Z --until 2026-11-05T03:00:00Z"
+        " --reason 'announced maintenance' --token-file operator.token"
+    ],
+)
+@click.option("--from", "from_at", required=True, metavar="MOMENT", help="From then on.")
+@click.option("--until", "until_at", required=True, metavar="MOMENT", help="Before that.")
+@click.option("--reason", required=True, help="Tenants see it in their reports.")
+@click.option("--tenant", help="The id of one; without it all.")
+@token_option
+@_timeout
+def sla_exclude(
+    from_at: str, until_at: str, reason: str, tenant: str | None, token_file: Path | None, timeout: float
+) -> None:
+    """Operators: take a time out of months that are not posted yet. Each five-minute window that it touches counts
+    neither way.
+    """
+    body = {"tenant": tenant, "from_at": from_at, "until_at": until_at, "reason": reason}
+    with operator_client(token_file) as rest:
+        made = rest.post(_EXCLUSIONS, body, timeout_s=timeout)
+    if current().json:
+        print_json(made)
+        return
+    _show([made])
+
+
+@sla.command("withdraw", examples=["penstock sla withdraw exc_... --token-file operator.token"])
+@click.argument("exclusion", metavar="EXCLUSION")
+@token_option
+@_timeout
+def sla_withdraw(exclusion: str, token_file: Path | None, timeout: float) -> None:
+    """Operators: withdraw an exclusion. Months that were posted with it keep it."""
+    with operator_client(token_file) as rest:
+        ended = rest.delete(f"{_EXCLUSIONS}/{segment(exclusion)}", timeout_s=timeout)
+    if current().json:
+        print_json(ended)
+        return
+    _show([ended])
+
+
+def _show(found: list[dict[str, Any]]) -> None:
+    print_table(
+        ["exclusion", "tenant", "from", "until", "withdrawn", "reason"],
+        [
+            [
+                one["id"],
+                one["tenant"] or "all",
+                moment(one["from_at"]),
+                moment(one["until_at"]),
+                "-" if one["withdrawn_at"] is None else moment(one["withdrawn_at"]),
+                one["reason"],
+            ]
+            for one in found
+        ],
+        empty="Nothing was taken out.",
+    )
 
 
 def _worst(operations: list[dict[str, Any]]) -> list[list[object]]:

@@ -13,7 +13,7 @@ from django.urls import get_resolver
 from django.utils import timezone
 from pytest_django.plugin import DjangoDbBlocker
 
-from billing import price_actions, unit_cost_actions
+from billing import price_actions, service_level_actions, unit_cost_actions
 from billing.models import PriceBook
 from control_plane.access import list_actions
 from control_plane.access.actions import create_key
@@ -58,6 +58,9 @@ ENTRY = {
 COST = {
     "name": "fresh", "kind": "hosts", "amount": 3, "price_micro": 100, "per": "hour", "currency": "USD",
     "from_at": "2026-01-01T00:00:00Z",
+}  # fmt: skip
+EXCLUSION = {
+    "tenant": None, "from_at": "2026-01-01T00:00:00Z", "until_at": "2026-01-01T01:00:00Z", "reason": "a drill",
 }  # fmt: skip
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("PATCH", "v1/tenants/<str:tenant>"): {"deletion_protection": True},
@@ -136,6 +139,8 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "v1/billing/receivables/<str:invoice>/void"): {},
     ("POST", "v1/billing/receivables/<str:invoice>/retry"): {},
     ("POST", "v1/billing/costs"): COST,
+    ("POST", "v1/billing/sla-exclusions"): EXCLUSION,
+    ("DELETE", "v1/billing/sla-exclusions/<str:exclusion>"): {},
     ("POST", "v1/billing/costs:import"): {"source": "cloud", "costs": [COST]},
     ("PATCH", "v1/billing/costs/<str:cost>"): {"amount": 4},
     ("DELETE", "v1/billing/costs/<str:cost>"): {},
@@ -266,6 +271,13 @@ class _World:
             "<str:acl>": acl.public_id,
             "<str:webhook>": webhook.public_id,
             "<str:budget>": budget.public_id,
+            "<str:exclusion>": service_level_actions.exclude(
+                ACTOR,
+                tenant=None,
+                from_at=timezone.now(),
+                until_at=timezone.now() + timedelta(hours=1),
+                reason="x",
+            ).public_id,
             "<str:cost>": unit_cost_actions.enter(ACTOR, COST | {"from_at": timezone.now()}).public_id,
         }
         self.acl = acl

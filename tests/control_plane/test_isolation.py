@@ -385,6 +385,8 @@ def _any_things(watched: Watched) -> dict[str, str]:
         "cell": "none",
         "coupon": "NONE-00",
         "cost": "cost_none",
+        "month": "2026-01",
+        "exclusion": "exc_none",
     }
     return {**watched.things, **of_operators}
 

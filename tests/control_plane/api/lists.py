@@ -56,7 +56,7 @@ from tenants.models import (
 )
 from tenants.roles import OrganisationRole, Role, Standing
 from tests.certificates import identity, server_credentials
-from tests.control_plane.api.lists_of_terms import coupons, infrastructure_costs, margins, terms
+from tests.control_plane.api.lists_of_terms import coupons, exclusions, infrastructure_costs, margins, terms
 from tests.control_plane.billing import invoice_rows
 from tests.control_plane.world import House
 
@@ -690,6 +690,7 @@ LISTS: Mapping[str, Listed] = {
     "/v1/billing/receivables": Listed(fill=receivables, by=OPERATOR),
     "/v1/credit-notes": Listed(fill=invoices, a_number=2),
     "/v1/coupons": Listed(fill=coupons, by=OPERATOR),
+    "/v1/billing/sla-exclusions": Listed(fill=exclusions, by=OPERATOR),
     "/v1/billing/costs": Listed(fill=infrastructure_costs, by=OPERATOR),
     "/v1/margins": Listed(fill=margins, by=OPERATOR, query="period=2026-01"),
     "/v1/price-books": Listed(fill=price_books),

@@ -4,6 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from billing.coupon_models import Coupon
 from billing.models import TenantTerms, UsageDay
+from billing.service_level_models import ServiceExclusion
 from billing.unit_cost_models import InfrastructureCost
 from penstock.contract import documents
 from tenants.models import Tenant
@@ -43,6 +44,13 @@ def infrastructure_costs(house: House, said: object, numbers: range) -> None:
         )
         for n in numbers
     )  # fmt: skip
+
+
+def exclusions(house: House, said: object, numbers: range) -> None:
+    ServiceExclusion.objects.bulk_create(
+        ServiceExclusion(from_at=BEGINNING, until_at=BEGINNING + timedelta(hours=n + 1), reason="a drill")
+        for n in numbers
+    )
 
 
 def margins(house: House, said: object, numbers: range) -> None:
