@@ -18,7 +18,7 @@ from billing.service_level_models import (
     SlaSlow,
 )
 from penstock.contract import documents
-from penstock.contract.errors import InvalidRequest
+from penstock.contract.errors import NotFound
 from penstock.contract.service_level_documents import ChargedInvoice, Excluded, ServiceLevelDocument
 from penstock.rules import latency_buckets, rating
 from penstock.rules.allocation import month_after, month_of
@@ -75,11 +75,17 @@ class MonthReport:
 
 
 def month_bounds(month: str) -> tuple[datetime, datetime]:
-    """[first, end) of `2026-11`. Raises `InvalidRequest`."""
+    """[first, end) of `2026-11`. Raises `NotFound`."""
     bounds = month_of(month)
     if bounds is None:
-        raise InvalidRequest(f"month: {month[:20]!r}, as 2026-11 required")
+        raise _not_there(month)
     return bounds
+
+
+def _not_there(month: str) -> NotFound:
+    return NotFound(
+        f"service level {month[:20]!r} does not exist: a month as 2026-11 in which the tenant was there"
+    )
 
 
 def exclusions(first: datetime, end: datetime, tenant: Tenant | None = None) -> QuerySet[ServiceExclusion]:
@@ -92,14 +98,16 @@ def exclusions(first: datetime, end: datetime, tenant: Tenant | None = None) -> 
 
 
 def month_report(tenant: Tenant, month: str, now: datetime) -> MonthReport:
-    """The month as it was posted, or as it is measured now. Raises `InvalidRequest`."""
+    """The month as it was posted, or as it is measured now. Raises `NotFound` for what is no month, has not begun, or
+    ended before the tenant began.
+    """
     first, end = month_bounds(month)
     posted = ServiceLevelReport.objects.filter(tenant=tenant, month=first.date()).first()
     if posted is not None:
         document = documents.read_document(posted.document, ServiceLevelDocument, posted.public_id)
         return _report(tenant, document, posted)
-    if first > now:
-        raise InvalidRequest(f"month: {month} has not begun")
+    if first > now or end <= price_actions.tenant_begins(tenant):
+        raise _not_there(month)
     return _report(tenant, measure(tenant, first, min(end, now)), None)
 
 

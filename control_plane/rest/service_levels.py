@@ -175,7 +175,6 @@ class ExclusionsView(OperatorView):
 
 class ExclusionView(OperatorView):
     permissions: ClassVar[Any] = {"GET": Permission.SLA_WRITE, "DELETE": Permission.SLA_WRITE}
-    dry_run = frozenset({"DELETE"})
 
     @extend_schema(
         operation_id="sla_exclusions_read", responses={200: ExclusionShape, **shapes.problems(403, 404)}

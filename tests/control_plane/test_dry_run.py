@@ -13,7 +13,7 @@ from django.urls import get_resolver
 from django.utils import timezone
 from pytest_django.plugin import DjangoDbBlocker
 
-from billing import price_actions, service_level_actions, unit_cost_actions
+from billing import price_actions, unit_cost_actions
 from billing.models import PriceBook
 from control_plane.access import list_actions
 from control_plane.access.actions import create_key
@@ -140,7 +140,6 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "v1/billing/receivables/<str:invoice>/retry"): {},
     ("POST", "v1/billing/costs"): COST,
     ("POST", "v1/billing/sla-exclusions"): EXCLUSION,
-    ("DELETE", "v1/billing/sla-exclusions/<str:exclusion>"): {},
     ("POST", "v1/billing/costs:import"): {"source": "cloud", "costs": [COST]},
     ("PATCH", "v1/billing/costs/<str:cost>"): {"amount": 4},
     ("DELETE", "v1/billing/costs/<str:cost>"): {},
@@ -198,6 +197,7 @@ WITHOUT = {
         [("POST", "v1/coupons"), ("DELETE", "v1/coupons/<str:coupon>")],
         "a coupon changes no tenant by itself",
     ),
+    ("DELETE", "v1/billing/sla-exclusions/<str:exclusion>"): "withdrawn once, and what it excluded is shown",
     ("POST", "v1/redeemed-coupons"): "a code is redeemed once, and what it gives is said",
     ("POST", "v1/payment-method/page"): "it makes a page at Stripe, and changes nothing here",
     ("POST", "v1/billing/reconciliation"): "it compares and makes a report; no tenant's settings",
@@ -271,13 +271,6 @@ class _World:
             "<str:acl>": acl.public_id,
             "<str:webhook>": webhook.public_id,
             "<str:budget>": budget.public_id,
-            "<str:exclusion>": service_level_actions.exclude(
-                ACTOR,
-                tenant=None,
-                from_at=timezone.now(),
-                until_at=timezone.now() + timedelta(hours=1),
-                reason="x",
-            ).public_id,
             "<str:cost>": unit_cost_actions.enter(ACTOR, COST | {"from_at": timezone.now()}).public_id,
         }
         self.acl = acl

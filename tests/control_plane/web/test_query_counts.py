@@ -139,7 +139,7 @@ PAGES = {
     "delete-webhook": ONE,
     "usage": LISTS,
     "service-level": ONE,
-    "service-level-pdf": ONE,
+    "service-level-pdf": Page(status=404),
     "invoices": LISTS,
     "invoice": LISTS,
     "line-evidence": LISTS,
