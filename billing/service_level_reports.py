@@ -84,7 +84,7 @@ def month_bounds(month: str) -> tuple[datetime, datetime]:
 
 def _not_there(month: str) -> NotFound:
     return NotFound(
-        f"service level {month[:20]!r} does not exist: a month as 2026-11 in which the tenant was there"
+        f"service level {month[:20]!r} does not exist: name a UTC month in which the tenant was there"
     )
 
 

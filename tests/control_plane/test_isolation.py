@@ -538,6 +538,8 @@ def test_the_owner_finds_the_page(name: str, parts: list[str], watched: Watched)
         first_offset=0,
         end_offset=9,
     )
+    # It was there in the month that is asked for.
+    Tenant.objects.filter(pk=watched.tenant.pk).update(created_at=datetime(2004, 1, 1, tzinfo=UTC))
     owner = _browser(watched.house.credentials[Standing.OWNER])
     address = page_of(watched, name, parts, tenant=CANARY)
     assert owner.get(address, {"name": "readers"}).status_code not in (302, 403, 404)
