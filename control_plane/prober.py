@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock import Client, Consumer, Producer
+from penstock import Client
 from penstock.contract import errors
 from penstock.contract.errors import ConfigurationError, PenstockError
 from penstock.rules.service_levels import FETCH, PRODUCE
@@ -32,14 +32,14 @@ Note = Callable[[str, bool], None]
 
 
 class Probe:
-    """One client's view of each partition of a topic. `within_s` may change between rounds."""
+    """One client's view of each partition of a topic."""
 
     def __init__(self, client: Client, topic: str, note: Note, within_s: float = WITHIN_S) -> None:
-        self._client, self._topic, self._note, self.within_s = client, topic, note, within_s
-        self._producer: Producer = client.producer(
+        self._client, self._topic, self._note, self._within_s = client, topic, note, within_s
+        self._producer = client.producer(
             acks="all", delivery_timeout_ms=within_s * 1_000, max_block_ms=within_s * 1_000
         )
-        self._consumer: Consumer = client.consumer()
+        self._consumer = client.consumer()
         self._partitions: list[int] = []
         self._last: dict[int, int] = {}
         """The newest offset of each partition that was acknowledged to this probe."""
@@ -58,7 +58,7 @@ class Probe:
                 self._failed(PRODUCE, error)
         for partition, delivery in sent:
             try:
-                self._last[partition] = delivery.result(self.within_s).offset
+                self._last[partition] = delivery.result(self._within_s).offset
             except PenstockError as error:
                 self._failed(PRODUCE, error)
             else:
@@ -68,7 +68,7 @@ class Probe:
 
     def _find(self) -> bool:
         try:
-            found = self._client.topic(self._topic, self.within_s).partitions
+            found = self._client.topic(self._topic, self._within_s).partitions
         except PenstockError as error:
             self._failed(PRODUCE, error)
             return False
@@ -77,9 +77,9 @@ class Probe:
         return True
 
     def _read(self, partition: int, offset: int) -> None:
-        ends = time.monotonic() + self.within_s
+        ends = time.monotonic() + self._within_s
         try:
-            self._consumer.seek(self._topic, partition, offset=offset, timeout=self.within_s)
+            self._consumer.seek(self._topic, partition, offset=offset, timeout=self._within_s)
             while (left_s := ends - time.monotonic()) > 0:
                 messages = self._consumer.poll(timeout=left_s)
                 if any((one.partition, one.offset) == (partition, offset) for one in messages):

@@ -151,7 +151,7 @@ class Increments:
 
     def take_delivered(self, count_max: int) -> list[tuple[DeliveredKey, int, int]]:
         """At most so many (key, messages, bytes), no longer held here."""
-        return [(key, *sums) for key, sums in self._taken(self._delivered, count_max)]
+        return [(key, sums[0], sums[1]) for key, sums in self._taken(self._delivered, count_max)]
 
     def take_requests(self, count_max: int) -> list[tuple[RequestsKey, RequestSums]]:
         """At most so many (key, sums), no longer held here."""

@@ -197,9 +197,9 @@ def day_parts(document: ServiceLevelDocument) -> dict[int, int]:
         for window in one.imperfect:
             day = window.window_s // DAY_S * DAY_S
             lost[day] = lost.get(day, 0) + WHOLE - Counts(valid=window.valid, bad=window.bad).parts
-        for told in one.days:
-            parts = (told.judged * WHOLE - lost.get(told.day_s, 0)) // told.judged
-            found[told.day_s] = min(parts, found.get(told.day_s, WHOLE))
+        for measured_day in one.days:
+            parts = (measured_day.judged * WHOLE - lost.get(measured_day.day_s, 0)) // measured_day.judged
+            found[measured_day.day_s] = min(parts, found.get(measured_day.day_s, WHOLE))
     return dict(sorted(found.items()))
 
 

@@ -233,7 +233,7 @@ def runs_without_success(failed: Sequence[FailedMinute]) -> tuple[tuple[int, int
                 _close(runs, began, last)
                 began = last = None
             elif fails & bit:
-                # A minute that is left out lies between two of them: it had successes, or nobody asked.
+                # A minute that is left out lies between two of them: it had successes, or no one asked.
                 if last is not None and at - last > RUN_MIN_S:
                     _close(runs, began, last)
                     began = None

@@ -124,12 +124,12 @@ def _invoice_differences(
         yield f"month {document.month} is none"
         return
     first_ms, end_ms = time_ms(bounds[0]), time_ms(bounds[1])
-    told = {one.id: one for one in document.invoices}
-    if len(told) != len(document.invoices):
+    counted = {one.id: one for one in document.invoices}
+    if len(counted) != len(document.invoices):
         yield "invoices: one stands twice"
     chained = {entry.object_id: entry for entry in chain.invoices()}
     for invoice in own:
-        one = told.pop(invoice.id, None)
+        one = counted.pop(invoice.id, None)
         name = f"invoice {invoice.id}"
         entry = chained.get(invoice.id)
         if not first_ms <= invoice.period_start_ms < end_ms:
@@ -152,7 +152,7 @@ def _invoice_differences(
             yield f"{name}: charge_micro is {one.charge_micro}, the invoice has {due.charge_micro}"
         if one.credited_micro != due.credited_micro:
             yield f"{name}: credited_micro is {one.credited_micro}, its credit notes have {due.credited_micro}"
-    for name in told:
+    for name in counted:
         yield f"invoice {name} counts and is not among the month's"
 
 

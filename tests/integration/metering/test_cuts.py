@@ -173,18 +173,18 @@ def test_a_partition_without_a_leader_is_told_as_an_error_of_its_own(usage: Mete
     )
     usage.cluster.create_topic(tenant, "orders")
     probed: list[tuple[str, bool]] = []
-    with usage.cluster.client(tenant) as client:
-        probe = Probe(
-            client, "alone", lambda operation, good: probed.append((operation, good)), within_s=PATIENCE_S
-        )
-        probe.round()
-        assert probed == [(PRODUCE, True), (FETCH, True)]
-        usage.cluster.kill(1)
-        usage.cluster.wait_until("the partition has no leader", lambda: usage.cluster.leader(alone) < 0)
-        began_s = time.monotonic()
-        probe.within_s = 0.5
-        probe.round()
-        assert probed[2:] == [(PRODUCE, False), (FETCH, False)]
+
+    def probe(within_s: float) -> None:
+        with usage.cluster.client(tenant) as client:
+            Probe(client, "alone", lambda *found: probed.append(found), within_s=within_s).round()
+
+    probe(PATIENCE_S)
+    assert probed == [(PRODUCE, True), (FETCH, True)]
+    usage.cluster.kill(1)
+    usage.cluster.wait_until("the partition has no leader", lambda: usage.cluster.leader(alone) < 0)
+    began_s = time.monotonic()
+    probe(1.0)
+    assert probed[2:] == [(PRODUCE, False)]
     end_ms = now_ms()
     readings: list[admin_pb2.CutReading] = []
 
