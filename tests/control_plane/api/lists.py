@@ -60,8 +60,7 @@ from tests.control_plane.api import lists_of_terms as of_terms
 from tests.control_plane.billing import invoice_rows
 from tests.control_plane.world import House
 
-BEGINNING = of_terms.BEGINNING
-LATER = datetime.now(UTC) + timedelta(days=5)
+BEGINNING, LATER = of_terms.BEGINNING, of_terms.LATER
 
 
 @dataclass(slots=True)
