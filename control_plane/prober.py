@@ -106,7 +106,7 @@ def main(key_file: Path, topic: str, name: str = "", stop: threading.Event | Non
     django.setup()
     from django.db import DatabaseError, close_old_connections
 
-    from billing import probe_actions
+    from billing import probe_actions, probe_counts
     from control_plane.brokers.as_tenant import connection_with
 
     prober = name or socket.gethostname()
@@ -114,7 +114,7 @@ def main(key_file: Path, topic: str, name: str = "", stop: threading.Event | Non
         key = key_file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{key_file}: {error}") from error
-    counts = probe_actions.ProbeCounts(probe_actions.known_counts(prober, _minute()))
+    counts = probe_counts.ProbeCounts(probe_actions.known_counts(prober, _minute()))
     settings = connection_with(key)
     ended = stop or threading.Event()
     with Client(bootstrap=settings.bootstrap, api_key=settings.api_key, ca_file=settings.ca_file) as client:

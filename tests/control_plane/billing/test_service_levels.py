@@ -9,8 +9,16 @@ from typing import Any
 import pytest
 from rest_framework.renderers import JSONRenderer
 
-from billing import queries, service_level_actions, service_level_pdf, service_level_reports, terms_actions
+from billing import (
+    probe_actions,
+    queries,
+    service_level_actions,
+    service_level_pdf,
+    service_level_reports,
+    terms_actions,
+)
 from billing.models import DataSetState, Invoice, SlaWindow
+from billing.probe_counts import MinuteKey
 from billing.service_level_models import ProbeMinute, ServiceLevelReport, SlaMinute
 from control_plane.audit import queries as audit
 from control_plane.rest.billing_shapes import ChainEntryShape
@@ -20,7 +28,7 @@ from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.contract.service_level_documents import ServiceLevelDocument
 from penstock.rules.latency_buckets import bucket_of, middle_us
 from penstock.rules.service_level_months import differences
-from penstock.rules.service_levels import ALL_SECONDS, WHOLE
+from penstock.rules.service_levels import ALL_SECONDS, WHOLE, Counts
 from penstock.verification.findings import Verdict
 from penstock.verification.service_level_check import ShownInvoice, check_service_level
 from tenants.models import Tenant
@@ -138,6 +146,14 @@ def test_probes_judge_what_a_tenant_did_not_ask_and_nothing_that_it_did(world: W
     assert [(row.source, row.valid, row.bad) for row in one.imperfect] == [("probe", 60, 30)] * 2
     assert one.mean_parts == (WHOLE + 2 * WHOLE // 2) // 3
     assert list(differences(document(acme))) == []
+
+
+def test_a_probers_minute_written_twice_or_out_of_order_is_there_once(db: None) -> None:
+    key = MinuteKey("produce", 7)
+    for valid, bad in ((1, 0), (3, 1), (3, 1), (2, 0)):
+        probe_actions.write_counts("a", {key: Counts(valid=valid, bad=bad)})
+    assert probe_actions.known_counts("a", 7) == {key: Counts(valid=3, bad=1)}
+    assert probe_actions.known_counts("b", 7) == {}
 
 
 def test_an_excluded_span_counts_neither_way_and_only_for_whom_it_is(world: World) -> None:
