@@ -74,6 +74,10 @@ def test_a_document_follows_from_itself() -> None:
         (("operations", 0, "imperfect"), [], "produce: mean_parts"),
         (("operations", 0, "windows", "nothing"), 0, "windows is"),
         (("operations", 0, "windows", "own"), 500, "windows is"),
+        (
+            ("operations", 0, "windows"), {"own": 0, "probe": 1, "few": 3, "nothing": 858, "excluded": 2},
+            "windows own is 0, and 1 of them had failures",
+        ),
         (("operations", 0, "windows", "excluded"), 1, "windows excluded is 1, its evidence gives 2"),
         (("operations", 0, "days", 0, "judged"), 4, "windows of days is"),
         (("operations", 0, "days", 0, "day_s"), 60, "a day stands twice"),
