@@ -36,6 +36,7 @@ from billing.models import (
     SlaWindow,
     UsageDay,
 )
+from billing.service_level_models import LatencyDay, SlaMinute, SlaSlow
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import system
 from daemon.data_set_store import DataSetStore
@@ -44,9 +45,14 @@ from penstock.records.seal import SealCorrupt, unpack_seal
 from tenants.models import Tenant
 
 IMPORTER = system("billing.import")
-ORDER = ("seal", "cut_usage", "cut_coverage", "usage_day", "sla_5m", "cost_hour", "coverage_issue")
+ORDER = (
+    "seal", "cut_usage", "cut_coverage", "usage_day", "sla_5m", "sla_minute", "sla_slow_5m", "latency_day",
+    "cost_hour", "coverage_issue",
+)  # fmt: skip
 """Usage before coverage, so that the usage of every coverage row is there."""
 BIGGEST = 2**63 - 1
+MINUTES_A_DAY = 1_440
+_EPOCH = date(1970, 1, 1)
 RUNS_KEPT = 1_000
 """Of each data set: the runs of several hours."""
 _CHUNK = 500
@@ -168,6 +174,29 @@ def _import_sla(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
     )
 
 
+def _import_sla_minutes(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
+    return _sync(
+        SlaMinute,
+        data,
+        tenants,
+        key=("operation", "minute"),
+        values=("valid", "bad", "succeeded_seconds", "failed_seconds"),
+        time="minute",
+    )
+
+
+def _import_slow(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
+    return _sync(
+        SlaSlow, data, tenants, key=("operation", "window", "over_ms"), values=("slow",), time="window"
+    )
+
+
+def _import_latencies(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
+    return _sync(
+        LatencyDay, data, tenants, key=("operation", "day", "bucket"), values=("requests",), time="day"
+    )
+
+
 def _import_costs(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
     return _sync(
         CostHour,
@@ -255,6 +284,9 @@ _IMPORTERS: dict[str, Callable[[DataSet, Mapping[str, Tenant]], _Imported]] = {
     "cut_coverage": _import_cut_coverage,
     "usage_day": _import_usage_days,
     "sla_5m": _import_sla,
+    "sla_minute": _import_sla_minutes,
+    "sla_slow_5m": _import_slow,
+    "latency_day": _import_latencies,
     "cost_hour": _import_costs,
     "coverage_issue": _import_issues,
 }
@@ -303,7 +335,10 @@ def _sync(
     return _write(model, wanted, known, values), skipped, []
 
 
-def _day_of(moment: date) -> str:
+def _day_of(moment: date | int) -> str:
+    """Of a day, a time, or a minute since 1970."""
+    if isinstance(moment, int):
+        moment = _EPOCH + timedelta(days=moment // MINUTES_A_DAY)
     return f"{moment:%Y-%m-%d}"
 
 
@@ -319,6 +354,9 @@ def _on_days(data: DataSet, time: str) -> models.Q:
             raise DataSetRefused(f"{data.name} run {data.run_id}: the window {name!r} is no day") from error
         if time == "day":
             rows |= models.Q(day=day)
+        elif time == "minute":
+            first = (day - _EPOCH).days * MINUTES_A_DAY
+            rows |= models.Q(minute__gte=first, minute__lt=first + MINUTES_A_DAY)
         else:
             begin = datetime.combine(day, datetime.min.time(), UTC)
             rows |= models.Q(**{f"{time}__gte": begin, f"{time}__lt": begin + timedelta(days=1)})

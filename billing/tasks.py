@@ -6,7 +6,15 @@ from datetime import UTC, datetime, timedelta
 from celery import shared_task
 from django.utils import timezone
 
-from billing import draft_actions, import_actions, invoice_actions, period_actions, price_actions, queries
+from billing import (
+    draft_actions,
+    import_actions,
+    invoice_actions,
+    period_actions,
+    price_actions,
+    queries,
+    service_level_actions,
+)
 from control_plane import config, schedule
 from daemon.data_set_store import StoreUnavailable
 from penstock.contract.errors import PenstockError
@@ -71,6 +79,11 @@ def bill_run() -> None:
         period_actions.close_months(timezone.now())
     except PenstockError as error:
         _log.error("periods not closed", extra={"error": error.message})
+    try:
+        service_level_actions.post_months(timezone.now())
+    except Exception:
+        # A fault of the service. The next bill run posts what is left.
+        _log.exception("service levels were not posted")
 
 
 def _import_data_sets() -> None:

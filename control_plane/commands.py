@@ -48,6 +48,32 @@ def worker(config: Path) -> None:
 
 
 @server.command(
+    "prober",
+    short_help="Probe the brokers as a client does.",
+    examples=[
+        "penstock server prober --config /etc/penstock/server.json --key-file probe.key --topic probes"
+    ],
+)
+@_CONFIG
+@click.option(
+    "--key-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="The key of a tenant that was made for probes; it produces to the topic and reads it.",
+)
+@click.option("--topic", required=True, help="With a partition for each broker, and a short retention.")
+@click.option("--name", default="", help="Of this prober, where several run; without it the host's.")
+def prober(config: Path, key_file: Path, topic: str, name: str) -> None:
+    """Produce and read every five seconds, in the foreground, until SIGTERM. What comes of it judges the windows of
+    service levels in which a tenant asked for too little. Run it where clients are, not beside a broker.
+    """
+    _configure(config)
+    from control_plane.prober import run
+
+    run(key_file, topic, name)
+
+
+@server.command(
     "rotate-pepper",
     short_help="Make the next pepper of API keys now.",
     examples=["penstock server rotate-pepper --config /etc/penstock/server.json"],

@@ -51,6 +51,7 @@ PURE = {
     "penstock/client/messages.py": "msgspec makes its class of messages",
     "penstock/client/producing/delivery.py": "msgspec makes its class, and those of the surfaces are below it",
     "penstock/contract/documents.py": "msgspec reads the annotations of its classes; mypyc keeps the plain ones only",
+    "penstock/contract/service_level_documents.py": "the same",
 }
 """What stays pure Python among it, and why."""
 _GROUP = "penstock_compiled"

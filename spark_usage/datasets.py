@@ -61,6 +61,7 @@ PLACES_A_WINDOW = 20_000
 CUT_WINDOWS = 64
 _BY_POSITION = f"format_string('%05d-%012d', src_partition, src_offset div {PLACES_A_WINDOW})"
 _BY_CUT = f"format_string('%02d', crc32(cut_id) % {CUT_WINDOWS})"
+_BY_MINUTE = _day_of("timestamp_seconds(minute * 60)")
 _SEAL_ENDS_MS = "CAST(conv(hex(substring(seal, 71, 8)), 16, 10) AS BIGINT)"
 """When the last batch of a segment was accepted: the eight bytes from 70 on of its seal."""
 _TOPIC = "tenant string; topic_id string; topic string"
@@ -83,7 +84,7 @@ USAGE_MINUTE = _of(
     "usage_minute",
     f"{_TOPIC}; minute bigint; meter string",
     f"quantity {QUANTITY}",
-    window=_day_of("timestamp_seconds(minute * 60)"),
+    window=_BY_MINUTE,
 )
 CUT_USAGE = _of(
     "cut_usage",
@@ -113,6 +114,20 @@ SLA_5M = _of(
     "valid bigint; bad bigint",
     window=_day_of("window"),
 )
+_REQUESTS = "valid bigint; bad bigint; succeeded_seconds bigint; failed_seconds bigint"
+SLA_MINUTE = _of("sla_minute", "tenant string; operation string; minute bigint", _REQUESTS, window=_BY_MINUTE)
+SLA_SLOW_5M = _of(
+    "sla_slow_5m",
+    "tenant string; operation string; window timestamp; over_ms int",
+    "slow bigint",
+    window=_day_of("window"),
+)
+LATENCY_DAY = _of(
+    "latency_day",
+    "tenant string; operation string; day date; bucket int",
+    "requests bigint",
+    window=_day_of("day"),
+)
 COST_HOUR = _of(
     "cost_hour",
     "tenant string; asset string; hour timestamp; method string",
@@ -120,8 +135,8 @@ COST_HOUR = _of(
     window=_day_of("hour"),
 )
 ALL = (
-    REJECTED, WAIVED, COVERAGE_ISSUE, USAGE_HOUR, USAGE_DAY, USAGE_MINUTE, COST_HOUR, SLA_5M, SEAL, CHAIN,
-    CUT_USAGE, CUT_COVERAGE,
+    REJECTED, WAIVED, COVERAGE_ISSUE, USAGE_HOUR, USAGE_DAY, USAGE_MINUTE, COST_HOUR, SLA_5M, SLA_MINUTE,
+    SLA_SLOW_5M, LATENCY_DAY, SEAL, CHAIN, CUT_USAGE, CUT_COVERAGE,
 )  # fmt: skip
 """In the order in which a round publishes them: `cut_coverage`, which invoices wait for, is the last."""
 
@@ -151,12 +166,20 @@ LEADERSHIP = _of(
     f"{_RETAINED}; all_until bigint",
     internal=True,
 )
+REQUEST_MINUTE = _of(
+    "request_minute",
+    "tenant string; operation string; minute bigint",
+    _REQUESTS,
+    window=_BY_MINUTE,
+    internal=True,
+)
+"""All minutes: a request that failed may come in a later round than others of its minute."""
 BOOT = _of(
     "boot",
     "broker_id int; boot_id string; first bigint",
     "end bigint; began_ms bigint; ends boolean",
     internal=True,
 )
-STATES = (READING, LOG, LEADERSHIP, BOOT)
-"""Where a round ends, so that the next goes on from there; published after all others, `boot` last."""
+STATES = (REQUEST_MINUTE, READING, LOG, LEADERSHIP, BOOT)
+"""Where a round ends, so that the next goes on from there; `boot` is published last."""
 EVERY = (*ALL, *STATES)

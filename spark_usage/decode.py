@@ -27,8 +27,9 @@ from data_plane.contract.usage_pb2 import (
 from penstock.contract.ids import TOPIC_ID_BYTES
 from penstock.records.seal import SealCorrupt, unpack_seal
 from penstock.records.usage import minute_of
+from penstock.rules.latency_buckets import BUCKET_MAX
+from penstock.rules.service_levels import ALL_SECONDS, OPERATIONS
 
-OPERATIONS = ("produce", "fetch", "metadata")
 TOTALS = 6
 RETAINED_MINUTES_MAX = 10 * 366 * 24 * 60
 """Of one leadership: ten years."""
@@ -39,6 +40,7 @@ BRONZE_COLUMNS = ("src_partition", "src_offset", "record")
 _PRINCIPAL_ROWS = pa.list_(
     pa.struct([("principal", pa.int64()), ("messages", pa.int64()), ("bytes", pa.int64())])
 )
+_LATENCIES = pa.list_(pa.struct([("bucket", pa.int32()), ("requests", pa.int64())]))
 FACTS = pa.schema(
     [
         ("kind", pa.string()),
@@ -78,6 +80,9 @@ FACTS = pa.schema(
         ("operation", pa.string()),
         ("valid", pa.int64()),
         ("bad", pa.int64()),
+        ("succeeded_seconds", pa.int64()),
+        ("failed_seconds", pa.int64()),
+        ("latencies", _LATENCIES),
         ("seal", pa.binary()),
         ("reason", pa.string()),
         ("record", pa.binary()),
@@ -261,7 +266,19 @@ def _requests(requests: Requests) -> dict[str, Any]:
         "minute": requests.minute,
         "valid": _bounded("valid", requests.valid),
         "bad": requests.bad,
+        "succeeded_seconds": _bounded("seconds", requests.succeeded_seconds, ALL_SECONDS),
+        "failed_seconds": _bounded("seconds", requests.failed_seconds, ALL_SECONDS),
+        "latencies": _latencies(requests),
     }
+
+
+def _latencies(requests: Requests) -> list[dict[str, int]]:
+    if len(requests.latency_buckets) != len(requests.latency_counts):
+        raise Damaged("buckets of latencies without counts")
+    if sum(requests.latency_counts) > requests.valid - requests.bad:
+        raise Damaged("more latencies than good answers")
+    pairs = zip(requests.latency_buckets, requests.latency_counts, strict=True)
+    return [{"bucket": _bounded("bucket", bucket, BUCKET_MAX), "requests": count} for bucket, count in pairs]
 
 
 def _seal(sealed: SealedSegment) -> dict[str, Any]:

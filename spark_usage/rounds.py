@@ -19,7 +19,19 @@ from pyspark.sql import functions as F
 
 from daemon.data_set_store import DataSetStore
 from data_plane.contract.usage_pb2 import CUT, FINAL
-from spark_usage import bronze, checks, cuts, datasets, evidence, gold, leaderships, readings, silver, states
+from spark_usage import (
+    bronze,
+    checks,
+    cuts,
+    datasets,
+    evidence,
+    gold,
+    leaderships,
+    readings,
+    service_levels,
+    silver,
+    states,
+)
 from spark_usage.configuration import Asset
 from spark_usage.datasets import QUANTITY
 from spark_usage.decode import decode
@@ -164,7 +176,7 @@ class _Fold(Windowed):
             self.spark.createDataFrame(pa.Table.from_pylist(issues, evidence.HOLES)),
         )
         self._write_usage(now, then, bases, kept, delivered, requests)
-        self._write_added(datasets.SLA_5M, silver.sla_5m(requests), ("valid", "bad"), "bigint")
+        self._write_service_levels(requests)
         self._write(datasets.SEAL, seals, carried=kept_seals)
         self._write_chain()
         self._write_cuts(new, touched, now, waived)
@@ -358,6 +370,24 @@ class _Fold(Windowed):
             changed,
             lambda written: [checks.costs_equal_prices(written, self.assets)],
         )
+
+    def _write_service_levels(self, requests: DataFrame) -> None:
+        windows, _ = self._write_added(datasets.SLA_5M, silver.sla_5m(requests), ("valid", "bad"), "bigint")
+        minutes, changed = self._write_added(
+            datasets.REQUEST_MINUTE,
+            service_levels.request_minute(requests),
+            ("valid", "bad"),
+            "bigint",
+            bits=("succeeded_seconds", "failed_seconds"),
+        )
+        self._write_of_windows(
+            datasets.SLA_MINUTE,
+            minutes.where("bad > 0"),
+            changed,
+            lambda written: [service_levels.failures_equal(written, windows)],
+        )
+        self._write_added(datasets.SLA_SLOW_5M, service_levels.sla_slow_5m(requests), ("slow",), "bigint")
+        self._write_added(datasets.LATENCY_DAY, service_levels.latency_day(requests), ("requests",), "bigint")
 
     def _same_assets(self) -> bool:
         assert self._base is not None

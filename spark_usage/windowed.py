@@ -50,6 +50,8 @@ class Windowed:
         sums: Sequence[str],
         kind: str,
         found: Sequence[Check] = (),
+        *,
+        bits: Sequence[str] = (),
     ) -> tuple[DataFrame, set[str] | None]:
         """Add to what the base says. Returns the rows of the windows that changed, and their names (None: all)."""
         if self._base is None:
@@ -57,7 +59,7 @@ class Windowed:
         new = self._keep(new)
         changed = names_of(dataset, new)
         earlier, carried = self._windows(dataset, new)
-        rows = added(dataset, earlier, new, sums, kind)
+        rows = added(dataset, earlier, new, sums, kind, bits)
         label = "what changed is the sum of what was there and what is new"
         with_quantity = "quantity" in sums
 
@@ -130,12 +132,22 @@ def names_of(dataset: DataSet, rows: DataFrame) -> set[str]:
     return {row[0] for row in rows.select(F.expr(dataset.window)).distinct().collect()}
 
 
-def added(dataset: DataSet, earlier: DataFrame, new: DataFrame, sums: Sequence[str], kind: str) -> DataFrame:
-    """Rows summed up by key, without those whose sums are all 0."""
+def added(
+    dataset: DataSet,
+    earlier: DataFrame,
+    new: DataFrame,
+    sums: Sequence[str],
+    kind: str,
+    bits: Sequence[str] = (),
+) -> DataFrame:
+    """Rows summed up by key, and `bits` set where any has them; without those whose sums are all 0."""
     summed = (
         earlier.unionByName(new.select(*(f"`{name}`" for name in dataset.names)))
         .groupBy(*(f"`{name}`" for name in dataset.key_names))
-        .agg(*(F.sum(name).cast(kind).alias(name) for name in sums))
+        .agg(
+            *(F.sum(name).cast(kind).alias(name) for name in sums),
+            *(F.bit_or(name).alias(name) for name in bits),
+        )
     )
     # What a late log takes back may leave nothing.
     return summed.where("quantity != 0") if "quantity" in sums else summed

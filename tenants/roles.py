@@ -77,6 +77,8 @@ class Permission(StrEnum):
     COSTS_READ = "costs.read"
     """What the service itself costs, and its margins."""
     COSTS_WRITE = "costs.write"
+    SLA_WRITE = "sla.write"
+    """What is taken out of service levels."""
 
 
 _S = Standing
@@ -136,6 +138,7 @@ TABLE = MappingProxyType(
         Permission.PRICES_WRITE: frozenset({_S.OPERATOR}),
         Permission.COSTS_READ: frozenset({_S.OPERATOR}),
         Permission.COSTS_WRITE: frozenset({_S.OPERATOR}),
+        Permission.SLA_WRITE: frozenset({_S.OPERATOR}),
     }
 )
 

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("billing", "0011_infrastructure_costs"), ("tenants", "0001_initial")]
+    dependencies = [("billing", "0012_windows_of_data_sets"), ("tenants", "0001_initial")]
 
     operations = [
         migrations.CreateModel(

@@ -125,18 +125,26 @@ class Delivered(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., group: _Optional[str] = ..., principal: _Optional[int] = ..., minute: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Requests(_message.Message):
-    __slots__ = ("tenant", "operation", "minute", "valid", "bad")
+    __slots__ = ("tenant", "operation", "minute", "valid", "bad", "succeeded_seconds", "failed_seconds", "latency_buckets", "latency_counts")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     OPERATION_FIELD_NUMBER: _ClassVar[int]
     MINUTE_FIELD_NUMBER: _ClassVar[int]
     VALID_FIELD_NUMBER: _ClassVar[int]
     BAD_FIELD_NUMBER: _ClassVar[int]
+    SUCCEEDED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LATENCY_BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    LATENCY_COUNTS_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     operation: str
     minute: int
     valid: int
     bad: int
-    def __init__(self, tenant: _Optional[str] = ..., operation: _Optional[str] = ..., minute: _Optional[int] = ..., valid: _Optional[int] = ..., bad: _Optional[int] = ...) -> None: ...
+    succeeded_seconds: int
+    failed_seconds: int
+    latency_buckets: _containers.RepeatedScalarFieldContainer[int]
+    latency_counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, tenant: _Optional[str] = ..., operation: _Optional[str] = ..., minute: _Optional[int] = ..., valid: _Optional[int] = ..., bad: _Optional[int] = ..., succeeded_seconds: _Optional[int] = ..., failed_seconds: _Optional[int] = ..., latency_buckets: _Optional[_Iterable[int]] = ..., latency_counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SealedSegment(_message.Message):
     __slots__ = ("tenant", "seal")

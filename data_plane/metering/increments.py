@@ -6,13 +6,13 @@ from typing import NamedTuple, TypeVar
 
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId, TopicId
+from penstock.rules.latency_buckets import bucket_of
 
 K = TypeVar("K")
+V = TypeVar("V")
 
 KEYS_MAX = 50_000
 """Of each kind, while `__usage` takes nothing: some 20 MB. What exceeds that is not charged to the tenant."""
-
-PRODUCE, FETCH, METADATA = "produce", "fetch", "metadata"
 
 _OUR_FAULT = frozenset(
     int(code)
@@ -57,11 +57,13 @@ class RequestsKey(NamedTuple):
 class RequestTally:
     """Requests of one operation on one stream since they were last gathered; counted without looking at the clock."""
 
-    __slots__ = ("bad", "operation", "tenant", "valid")
+    __slots__ = ("bad", "latencies", "operation", "tenant", "valid")
 
     def __init__(self, tenant: TenantId, operation: str) -> None:
         self.tenant, self.operation = tenant, operation
         self.valid = self.bad = 0
+        self.latencies: dict[int, int] = {}
+        """Of good answers, by the buckets of `penstock.rules.latency_buckets`."""
 
     def count(self, error: int) -> None:
         """One answer, by its error code (0 = none)."""
@@ -71,10 +73,41 @@ class RequestTally:
             self.valid += 1
             self.bad += 1
 
+    def took(self, milliseconds: float) -> None:
+        """How long a good answer took that is counted, without what the tenant's own rate delayed it."""
+        bucket = bucket_of(milliseconds)
+        self.latencies[bucket] = self.latencies.get(bucket, 0) + 1
+
     def fail(self, count: int) -> None:
         """So many requests could not even be sent."""
         self.valid += count
         self.bad += count
+
+
+class RequestSums:
+    """Requests of one operation in a minute. Seconds of the minute are bits, the first one the lowest: in which of them
+    answers were gathered that were good, and that failed by our fault.
+    """
+
+    __slots__ = ("bad", "failed_seconds", "latencies", "succeeded_seconds", "valid")
+
+    def __init__(self) -> None:
+        self.valid = self.bad = self.succeeded_seconds = self.failed_seconds = 0
+        self.latencies: dict[int, int] = {}
+
+    def take(self, tally: RequestTally, second: int) -> None:
+        """Add what the tally has, which then has nothing."""
+        if tally.valid > tally.bad:
+            self.succeeded_seconds |= 1 << second
+        if tally.bad:
+            self.failed_seconds |= 1 << second
+        self.valid += tally.valid
+        self.bad += tally.bad
+        tally.valid = tally.bad = 0
+        if tally.latencies:
+            for bucket, count in tally.latencies.items():
+                self.latencies[bucket] = self.latencies.get(bucket, 0) + count
+            tally.latencies.clear()
 
 
 class Increments:
@@ -83,7 +116,7 @@ class Increments:
     def __init__(self, keys_max: int = KEYS_MAX) -> None:
         self._keys_max = keys_max
         self._delivered: dict[DeliveredKey, list[int]] = {}
-        self._requests: dict[RequestsKey, list[int]] = {}
+        self._requests: dict[RequestsKey, RequestSums] = {}
         self.forgone = 0
         """Increments beyond that bound."""
 
@@ -92,35 +125,38 @@ class Increments:
 
     def delivered(self, key: DeliveredKey, messages: int, size: int) -> None:
         """Messages and bytes of batches that a consumer has taken."""
-        self._add(self._delivered, key, messages, size)
-
-    def gather(self, tally: RequestTally, minute: int) -> None:
-        """Take over what a stream counted."""
-        if tally.valid:
-            self._add(
-                self._requests, RequestsKey(tally.tenant, tally.operation, minute), tally.valid, tally.bad
-            )
-            tally.valid = tally.bad = 0
-
-    def take_delivered(self, count_max: int) -> list[tuple[DeliveredKey, int, int]]:
-        """At most so many (key, messages, bytes), no longer held here."""
-        return [(key, *sums) for key, sums in self._taken(self._delivered, count_max)]
-
-    def take_requests(self, count_max: int) -> list[tuple[RequestsKey, int, int]]:
-        """At most so many (key, valid, bad), no longer held here."""
-        return [(key, *sums) for key, sums in self._taken(self._requests, count_max)]
-
-    def _add(self, sums: dict[K, list[int]], key: K, first: int, second: int) -> None:
-        row = sums.get(key)
+        row = self._delivered.get(key)
         if row is not None:
-            row[0] += first
-            row[1] += second
-        elif len(sums) < self._keys_max:
-            sums[key] = [first, second]
+            row[0] += messages
+            row[1] += size
+        elif len(self._delivered) < self._keys_max:
+            self._delivered[key] = [messages, size]
         else:
             self.forgone += 1
 
-    def _taken(self, sums: dict[K, list[int]], count_max: int) -> Iterator[tuple[K, tuple[int, int]]]:
+    def gather(self, tally: RequestTally, now_ms: int) -> None:
+        """Take over what a stream counted, as of this second."""
+        if not tally.valid:
+            return
+        minute, second = divmod(now_ms // 1_000, 60)
+        key = RequestsKey(tally.tenant, tally.operation, minute)
+        sums = self._requests.get(key)
+        if sums is None:
+            if len(self._requests) >= self._keys_max:
+                self.forgone += 1
+                # The tally keeps what it has: it goes into a later minute, and a failure is not forgotten.
+                return
+            sums = self._requests[key] = RequestSums()
+        sums.take(tally, second)
+
+    def take_delivered(self, count_max: int) -> list[tuple[DeliveredKey, int, int]]:
+        """At most so many (key, messages, bytes), no longer held here."""
+        return [(key, sums[0], sums[1]) for key, sums in self._taken(self._delivered, count_max)]
+
+    def take_requests(self, count_max: int) -> list[tuple[RequestsKey, RequestSums]]:
+        """At most so many (key, sums), no longer held here."""
+        return list(self._taken(self._requests, count_max))
+
+    def _taken(self, sums: dict[K, V], count_max: int) -> Iterator[tuple[K, V]]:
         for key in list(islice(sums, count_max)):
-            first, second = sums.pop(key)
-            yield key, (first, second)
+            yield key, sums.pop(key)

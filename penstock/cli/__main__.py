@@ -35,6 +35,7 @@ COMMANDS = {
     "usage": "penstock.cli.usage:usage",
     "prices": "penstock.cli.prices:prices",
     "cost": "penstock.cli.cost:cost",
+    "sla": "penstock.cli.sla:sla",
     "partition": "penstock.cli.partitions:partition",
     "price-book": "penstock.cli.price_books:price_book",
     "terms": "penstock.cli.terms:terms",

@@ -59,6 +59,9 @@ COST = {
     "name": "fresh", "kind": "hosts", "amount": 3, "price_micro": 100, "per": "hour", "currency": "USD",
     "from_at": "2026-01-01T00:00:00Z",
 }  # fmt: skip
+EXCLUSION = {
+    "tenant": None, "from_at": "2026-01-01T00:00:00Z", "until_at": "2026-01-01T01:00:00Z", "reason": "a drill",
+}  # fmt: skip
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("PATCH", "v1/tenants/<str:tenant>"): {"deletion_protection": True},
     ("PUT", "v1/tenants/<str:tenant>/terms"): {
@@ -136,6 +139,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "v1/billing/receivables/<str:invoice>/void"): {},
     ("POST", "v1/billing/receivables/<str:invoice>/retry"): {},
     ("POST", "v1/billing/costs"): COST,
+    ("POST", "v1/billing/sla-exclusions"): EXCLUSION,
     ("POST", "v1/billing/costs:import"): {"source": "cloud", "costs": [COST]},
     ("PATCH", "v1/billing/costs/<str:cost>"): {"amount": 4},
     ("DELETE", "v1/billing/costs/<str:cost>"): {},
@@ -193,6 +197,7 @@ WITHOUT = {
         [("POST", "v1/coupons"), ("DELETE", "v1/coupons/<str:coupon>")],
         "a coupon changes no tenant by itself",
     ),
+    ("DELETE", "v1/billing/sla-exclusions/<str:exclusion>"): "withdrawn once, and what it excluded is shown",
     ("POST", "v1/redeemed-coupons"): "a code is redeemed once, and what it gives is said",
     ("POST", "v1/payment-method/page"): "it makes a page at Stripe, and changes nothing here",
     ("POST", "v1/billing/reconciliation"): "it compares and makes a report; no tenant's settings",

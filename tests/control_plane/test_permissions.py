@@ -219,6 +219,12 @@ MAY = {
     ("GET", "v1/usage/what-if"): USAGE,
     ("GET", "v1/prices"): USAGE,
     ("GET", "v1/availability"): USAGE,
+    ("GET", "v1/sla/<str:month>"): USAGE,
+    ("GET", "v1/sla/<str:month>/pdf"): USAGE,
+    ("GET", "v1/billing/sla-exclusions"): OPERATOR,
+    ("POST", "v1/billing/sla-exclusions"): OPERATOR,
+    ("GET", "v1/billing/sla-exclusions/<str:exclusion>"): OPERATOR,
+    ("DELETE", "v1/billing/sla-exclusions/<str:exclusion>"): OPERATOR,
     ("GET", "v1/costs"): USAGE,
     ("GET", "v1/invoices"): INVOICES,
     ("GET", "v1/invoices/<str:invoice>"): INVOICES,
@@ -382,6 +388,8 @@ def _things(house: House) -> dict[str, str]:
         "<str:plan>": "plc_none",
         "<str:cell>": "none",
         "<str:cost>": "cost_none",
+        "<str:month>": "2026-01",
+        "<str:exclusion>": "exc_none",
     }
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from data_plane.contract import admin_pb2
 from data_plane.contract import methods as own_methods
-from data_plane.metering.increments import METADATA
 from data_plane.node.ports import CallFailed
 from data_plane.testkit.cluster import TENANT, BrokerState
 from data_plane.throttling.shares import SHARED
@@ -17,6 +16,7 @@ from penstock.contract import methods
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
+from penstock.rules.service_levels import METADATA
 from tests.simulation.test_client_streams import BATCH, Streams, run_story
 from tests.simulation.test_cuts import METERED, Period, topic
 from tests.simulation.test_declared_losses import Doubtful, Silent

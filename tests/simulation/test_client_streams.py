@@ -12,7 +12,6 @@ from google.protobuf.message import Message
 from data_plane.contract import admin_pb2
 from data_plane.contract import methods as own_methods
 from data_plane.metadata.model import TenantQuotas
-from data_plane.metering.increments import FETCH, PRODUCE
 from data_plane.node.config import Timings
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.serving.consume_stream import ConsumeStream
@@ -25,6 +24,7 @@ from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import TenantId
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.records.batch import split_batches
+from penstock.rules.service_levels import FETCH, PRODUCE
 from tests.simulation.test_cuts import METERED, Period, topic
 from tests.unit.log.batches import made_batch
 
@@ -80,7 +80,7 @@ class Streams:
             for key, sums in self.node.usage.metering.increments._requests.items()
             if key.operation == operation
         ]
-        return sum(valid for valid, _ in found), sum(bad for _, bad in found)
+        return sum(one.valid for one in found), sum(one.bad for one in found)
 
     def delivered(self) -> dict[str, tuple[int, int]]:
         """By group: messages and bytes that consumers have taken."""

@@ -50,7 +50,7 @@ def delivered(**fields: Any) -> pb.Delivered:
 
 
 def requests(**fields: Any) -> pb.Requests:
-    values = {"tenant": "tn_a", "operation": "fetch", "minute": 9, "valid": 5, "bad": 5}
+    values: dict[str, Any] = {"tenant": "tn_a", "operation": "fetch", "minute": 9, "valid": 5, "bad": 5}
     return pb.Requests(**{**values, **fields})
 
 
@@ -83,7 +83,15 @@ def test_a_record_becomes_one_fact_and_one_for_each_part_in_their_order() -> Non
     found = facts(
         readings=[reading(), reading(end_offset=11)],
         delivered=[delivered()],
-        requests=[requests()],
+        requests=[
+            requests(
+                bad=2,
+                succeeded_seconds=3,
+                failed_seconds=1 << 59,
+                latency_buckets=[7, 9],
+                latency_counts=[1, 2],
+            )
+        ],
         seals=[sealed],
         boot_ends=True,
     )
@@ -107,7 +115,10 @@ def test_a_record_becomes_one_fact_and_one_for_each_part_in_their_order() -> Non
     assert (
         found[3] | {"group": "readers", "principal": 5, "minute": 9, "messages": 6, "bytes": 600} == found[3]
     )
-    assert found[4] | {"operation": "fetch", "minute": 9, "valid": 5, "bad": 5} == found[4]
+    assert found[4] | {
+        "operation": "fetch", "minute": 9, "valid": 5, "bad": 2, "succeeded_seconds": 3, "failed_seconds": 1 << 59,
+        "latencies": [{"bucket": 7, "requests": 1}, {"bucket": 9, "requests": 2}],
+    } == found[4]  # fmt: skip
     assert found[5] | {
         "tenant": "tn_a", "topic_id": seal.where.topic_id.hex(), "partition": seal.where.partition,
         "log_generation": seal.log_generation, "base_offset": 0, "end_offset": 5, "seal": sealed.seal,
@@ -235,6 +246,16 @@ def test_rows_of_a_readings_own_minute_are_added_up_by_principal() -> None:
         (lambda: {"requests": [requests(tenant="")]}, "no tenant"),
         (lambda: {"requests": [requests(operation="other")]}, "an unknown operation: 'other'"),
         (lambda: {"requests": [requests(bad=6)]}, "more failed requests than requests"),
+        (lambda: {"requests": [requests(failed_seconds=1 << 60)]}, "seconds "),
+        (lambda: {"requests": [requests(latency_buckets=[1])]}, "buckets of latencies without counts"),
+        (
+            lambda: {"requests": [requests(latency_buckets=[1], latency_counts=[1])]},
+            "more latencies than good",
+        ),
+        (
+            lambda: {"requests": [requests(bad=0, latency_buckets=[1_001], latency_counts=[1])]},
+            "bucket 1001 is too large",
+        ),
         (lambda: {"requests": [requests(valid=LONG_MAX + 1)]}, "valid "),
         (lambda: {"seals": [pb.SealedSegment(tenant="tn_a", seal=b"none")]}, "a damaged seal"),
     ],

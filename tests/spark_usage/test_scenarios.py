@@ -13,6 +13,7 @@ from data_plane.contract import usage_pb2 as pb
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.records.seal import Seal, pack_seal
 from penstock.records.usage import MinuteRow, Totals
+from penstock.rules.latency_buckets import bucket_of
 from spark_usage.rounds import Round
 from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.records import DAY, HOUR, MINUTE, Stored, Writer, reading, topic_id
@@ -191,11 +192,19 @@ def scenarios() -> Written:
         tenant="tn_out", topic_id=topic_id("tn_outorders"), topic="orders", group="g", principal=7,
         minute=NOON // MINUTE, messages=4, bytes=400,
     )  # fmt: skip
-    asked = pb.Requests(tenant="tn_out", operation="fetch", minute=NOON // MINUTE + 3, valid=10, bad=2)
+    asked = pb.Requests(
+        tenant="tn_out", operation="fetch", minute=NOON // MINUTE + 3, valid=10, bad=2, succeeded_seconds=0b011,
+        failed_seconds=0b110, latency_buckets=[bucket_of(60.0), bucket_of(600.0)], latency_counts=[5, 3],
+    )  # fmt: skip
+    elsewhere = pb.Requests(
+        tenant="tn_out", operation="fetch", minute=NOON // MINUTE + 3, valid=2, bad=1, succeeded_seconds=1 << 59,
+        failed_seconds=1 << 58,
+    )  # fmt: skip
+    whole = pb.Requests(tenant="tn_out", operation="fetch", minute=NOON // MINUTE + 4, valid=7)
     killed, ended = Writer(2, "boot-killed"), Writer(2, "boot-ended")
     once = killed.record(made_ms=NOON, delivered=[taken], requests=[asked])
     killed.sequence = 3
-    later = killed.record(made_ms=NOON, delivered=[taken], requests=[asked])
+    later = killed.record(made_ms=NOON, delivered=[taken], requests=[asked, elsewhere, whole])
     killed.sequence = 3
     usage.put(once, later, once, killed.record(made_ms=NOON, delivered=[taken, taken]))
     ended.record()
@@ -442,8 +451,21 @@ def test_increments_count_once_by_broker_boot_and_sequence(folded: Folded) -> No
         ("g", 7, "messages_out", 8),
     ]
     assert folded.rows("sla_5m", "tn_out", "operation", "window", "valid", "bad") == [
-        ("fetch", datetime.fromtimestamp(NOON / 1000, UTC), 20, 4)
+        ("fetch", datetime.fromtimestamp(NOON / 1000, UTC), 29, 5)
     ]
+    minutes = folded.rows(
+        "sla_minute", "tn_out", "operation", "minute", "valid", "bad", "succeeded_seconds", "failed_seconds"
+    )
+    assert minutes == [("fetch", NOON // MINUTE + 3, 22, 5, 0b011 | 1 << 59, 0b110 | 1 << 58)], (
+        "two records, once each; a minute without a failure has no row"
+    )
+    assert sorted(folded.rows("latency_day", "tn_out", "operation", "day", "bucket", "requests")) == [
+        ("fetch", datetime.fromtimestamp(NOON / 1000, UTC).date(), bucket_of(60.0), 10),
+        ("fetch", datetime.fromtimestamp(NOON / 1000, UTC).date(), bucket_of(600.0), 6),
+    ]
+    assert sorted(folded.rows("sla_slow_5m", "tn_out", "operation", "over_ms", "slow")) == [
+        ("fetch", 50, 16), ("fetch", 100, 6), ("fetch", 250, 6), ("fetch", 500, 6),
+    ]  # fmt: skip
     reasons = Counter(reason for (reason,) in folded.pipeline.rows("rejected", "reason"))
     assert reasons["another record with the same boot and sequence"] == 1
 
@@ -511,5 +533,5 @@ def test_every_check_is_in_the_manifests_and_holds(folded: Folded) -> None:
         assert all(check["holds"] for check in manifest["conservation"])
         checked[name] = len(manifest["conservation"])
     assert {name: count for name, count in checked.items() if count} == {
-        "rejected": 2, "usage_hour": 4, "usage_day": 1, "cost_hour": 1, "cut_usage": 1,
+        "rejected": 2, "usage_hour": 4, "usage_day": 1, "sla_minute": 1, "cost_hour": 1, "cut_usage": 1,
     }  # fmt: skip

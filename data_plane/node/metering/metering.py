@@ -11,7 +11,7 @@ from typing import Any
 from data_plane.contract import usage_pb2
 from data_plane.metadata.kept_ends import KeptEnd
 from data_plane.metadata.model import FinalRecord
-from data_plane.metering.increments import FETCH, METADATA, PRODUCE, DeliveredKey, Increments, RequestTally
+from data_plane.metering.increments import DeliveredKey, Increments, RequestTally
 from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMeter, ReadingKind
 from data_plane.metering.retained import RetainedOdometer
 from data_plane.metering.unserved import Unserved
@@ -28,6 +28,7 @@ from data_plane.node.tasks import in_turns, together
 from penstock.contract.errors import BrokerUnavailable, CorruptLog, ErrorCode
 from penstock.contract.ids import SYSTEM_TENANT, TenantId, TopicPartition
 from penstock.records.usage import OdometerMark, minute_of
+from penstock.rules.service_levels import FETCH, METADATA, PRODUCE
 
 _LOOKED_AT_ONCE = 100
 """Partitions that a round looks at in one turn of the event loop: a millisecond or two when all were written to."""
@@ -173,7 +174,7 @@ class Metering:
 
     def _gather(self, tally: RequestTally) -> None:
         if self._counts(tally.tenant):
-            self.increments.gather(tally, minute_of(self._clock.now_ms()))
+            self.increments.gather(tally, self._clock.now_ms())
 
     def _counts(self, tenant: TenantId) -> bool:
         return self.working and tenant != SYSTEM_TENANT

@@ -3,7 +3,7 @@
 from data_plane.contract import usage_pb2 as pb
 from data_plane.metadata.kept_ends import KeptEnd
 from data_plane.metadata.model import TopicRecord
-from data_plane.metering.increments import DeliveredKey, RequestsKey
+from data_plane.metering.increments import DeliveredKey, RequestsKey, RequestSums
 from data_plane.metering.readings import DueReading
 from data_plane.metering.retained import RetainedOdometer
 from data_plane.node.replicas.replica import Replica
@@ -85,8 +85,19 @@ def add_delivered(record: pb.UsageRecord, key: DeliveredKey, messages: int, size
     )
 
 
-def add_requests(record: pb.UsageRecord, key: RequestsKey, valid: int, bad: int) -> None:
-    record.requests.add(tenant=key.tenant, operation=key.operation, minute=key.minute, valid=valid, bad=bad)
+def add_requests(record: pb.UsageRecord, key: RequestsKey, sums: RequestSums) -> None:
+    buckets = sorted(sums.latencies)
+    record.requests.add(
+        tenant=key.tenant,
+        operation=key.operation,
+        minute=key.minute,
+        valid=sums.valid,
+        bad=sums.bad,
+        succeeded_seconds=sums.succeeded_seconds,
+        failed_seconds=sums.failed_seconds,
+        latency_buckets=buckets,
+        latency_counts=[sums.latencies[bucket] for bucket in buckets],
+    )
 
 
 def add_seal(record: pb.UsageRecord, topic: TopicRecord, seal: Seal) -> None:

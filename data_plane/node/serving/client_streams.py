@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from data_plane.leases.terms import LimitKey
-from data_plane.metering.increments import FETCH, PRODUCE
 from data_plane.node.admission.fairness import Fairness
 from data_plane.node.admission.gate import Gate
 from data_plane.node.environment import Environment
@@ -20,6 +19,7 @@ from data_plane.node.serving.produce_stream import ProduceStream
 from data_plane.node.serving.request_turns import RequestTurns
 from data_plane.throttling.pacing import Pace
 from penstock.contract.ids import TenantId
+from penstock.rules.service_levels import FETCH, PRODUCE
 
 
 class ClientStreams:

@@ -500,7 +500,10 @@ class ProduceStream:
         self._granted += size
         self._tally.count(outcome.error)
         if batch_id is not None:
-            self._stats.ack_ms.observe(self._clock.monotonic_ms() - arrived_ms)
+            took_ms = self._clock.monotonic_ms() - arrived_ms
+            self._stats.ack_ms.observe(took_ms)
+            if not outcome.error:
+                self._tally.took(took_ms)
             self._results.append(
                 pb.ProduceResult(
                     id=batch_id,

@@ -56,12 +56,11 @@ from tenants.models import (
 )
 from tenants.roles import OrganisationRole, Role, Standing
 from tests.certificates import identity, server_credentials
-from tests.control_plane.api.lists_of_terms import coupons, infrastructure_costs, margins, terms
+from tests.control_plane.api import lists_of_terms as of_terms
 from tests.control_plane.billing import invoice_rows
 from tests.control_plane.world import House
 
-BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
-LATER = datetime.now(UTC) + timedelta(days=5)
+BEGINNING, LATER = of_terms.BEGINNING, of_terms.LATER
 
 
 @dataclass(slots=True)
@@ -650,7 +649,7 @@ class Listed:
 OPERATOR = Standing.OPERATOR
 LISTS: Mapping[str, Listed] = {
     "/v1/tenants": Listed(fill=tenants, by=OPERATOR),
-    "/v1/tenants/{tenant}/terms/history": Listed(fill=terms),
+    "/v1/tenants/{tenant}/terms/history": Listed(fill=of_terms.terms),
     "/v1/people": Listed(fill=people),
     "/v1/invitations": Listed(fill=invitations),
     "/v1/organisations": Listed(fill=organisations),
@@ -689,12 +688,13 @@ LISTS: Mapping[str, Listed] = {
     "/v1/payments": Listed(fill=payments),
     "/v1/billing/receivables": Listed(fill=receivables, by=OPERATOR),
     "/v1/credit-notes": Listed(fill=invoices, a_number=2),
-    "/v1/coupons": Listed(fill=coupons, by=OPERATOR),
-    "/v1/billing/costs": Listed(fill=infrastructure_costs, by=OPERATOR),
-    "/v1/margins": Listed(fill=margins, by=OPERATOR, query="period=2026-01"),
+    "/v1/coupons": Listed(fill=of_terms.coupons, by=OPERATOR),
+    "/v1/billing/costs": Listed(fill=of_terms.infrastructure_costs, by=OPERATOR),
+    "/v1/margins": Listed(fill=of_terms.margins, by=OPERATOR, query="period=2026-01"),
     "/v1/price-books": Listed(fill=price_books),
     "/v1/plans": Listed(fill=plans),
     "/v1/billing/chain": Listed(fill=chain),
     "/v1/billing/drafts": Listed(fill=drafts, by=OPERATOR),
     "/v1/billing/data-sets": Listed(fill=data_sets, by=OPERATOR),
+    "/v1/billing/sla-exclusions": Listed(fill=of_terms.exclusions, by=OPERATOR),
 }

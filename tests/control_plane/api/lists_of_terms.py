@@ -4,12 +4,14 @@ from datetime import UTC, date, datetime, timedelta
 
 from billing.coupon_models import Coupon
 from billing.models import TenantTerms, UsageDay
+from billing.service_level_models import ServiceExclusion
 from billing.unit_cost_models import InfrastructureCost
 from penstock.contract import documents
 from tenants.models import Tenant
 from tests.control_plane.world import House
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = datetime.now(UTC) + timedelta(days=5)
 LATER = datetime.now(UTC) + timedelta(days=5)
 
 
@@ -43,6 +45,13 @@ def infrastructure_costs(house: House, said: object, numbers: range) -> None:
         )
         for n in numbers
     )  # fmt: skip
+
+
+def exclusions(house: House, said: object, numbers: range) -> None:
+    ServiceExclusion.objects.bulk_create(
+        ServiceExclusion(from_at=BEGINNING, until_at=BEGINNING + timedelta(hours=n + 1), reason="a drill")
+        for n in numbers
+    )
 
 
 def margins(house: House, said: object, numbers: range) -> None:

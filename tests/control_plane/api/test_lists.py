@@ -47,6 +47,7 @@ NO_LISTS = {
     "/v1/tenants/{tenant}/terms",
     "/v1/costs",
     "/v1/usage/forecast",
+    "/v1/sla/{month}",
     "/v1/usage/anomalies",
     "/v1/usage/what-if",
     "/v1/invoices/{invoice}",

@@ -138,6 +138,8 @@ PAGES = {
     "rotate-webhook": ONE,
     "delete-webhook": ONE,
     "usage": LISTS,
+    "service-level": ONE,
+    "service-level-pdf": Page(status=404),
     "invoices": LISTS,
     "invoice": LISTS,
     "line-evidence": LISTS,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from chaos.replica_files import stored_batches
+from control_plane.prober import Probe
 from data_plane.contract import admin_pb2, usage_pb2
 from penstock import Client, InvalidRequest, NotFound
 from penstock.client.settings import ConnectionSettings
@@ -13,6 +14,7 @@ from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.records.cut import CutEnd, cut_sha256
 from penstock.records.stamp import stamp_seed, unpack_stamp
+from penstock.rules.service_levels import FETCH, PRODUCE
 from penstock.verification.commitments import ChainPoint, Commitments
 from penstock.verification.stamped_reads import StampedReads
 from tests.integration.brokers import Tenant
@@ -170,8 +172,19 @@ def test_a_partition_without_a_leader_is_told_as_an_error_of_its_own(usage: Mete
         tenant, "alone", assignments=[[1]], replication=1, min_insync_replicas=1
     )
     usage.cluster.create_topic(tenant, "orders")
+    probed: list[tuple[str, bool]] = []
+
+    def probe(within_s: float) -> None:
+        with usage.cluster.client(tenant) as client:
+            Probe(client, "alone", lambda *found: probed.append(found), within_s=within_s).round()
+
+    probe(PATIENCE_S)
+    assert probed == [(PRODUCE, True), (FETCH, True)]
     usage.cluster.kill(1)
     usage.cluster.wait_until("the partition has no leader", lambda: usage.cluster.leader(alone) < 0)
+    began_s = time.monotonic()
+    probe(1.0)
+    assert probed[2:] == [(PRODUCE, False)]
     end_ms = now_ms()
     readings: list[admin_pb2.CutReading] = []
 
@@ -181,6 +194,7 @@ def test_a_partition_without_a_leader_is_told_as_an_error_of_its_own(usage: Mete
 
     # The other topic may have a new leader first.
     usage.cluster.wait_until("all others have answered", told)
+    usage.cluster.wait_until("time without a leader is counted", lambda: len(failed_seconds(usage)) >= 5)
     usage.cluster.start(1)
     failed = [reading for reading in readings if reading.error]
     assert [(reading.topic_id, reading.error) for reading in failed] == [(alone, ErrorCode.NO_LEADER)]
@@ -188,7 +202,22 @@ def test_a_partition_without_a_leader_is_told_as_an_error_of_its_own(usage: Mete
     usage.cluster.wait_until("the partition has a leader again", lambda: usage.cluster.whole(alone))
     with pytest.raises(InvalidRequest, match="cut cut_alone is under way"):
         usage.cluster.admin.cut("cut_other", "tn_alone", end_ms)
+    lasted_s = time.monotonic() - began_s
     assert len(answered(usage, "cut_alone", "tn_alone", end_ms)) == 2
+    # The controller counts full seconds, from when it saw the partition without a leader.
+    assert lasted_s - 5 <= len(failed_seconds(usage)) <= lasted_s + 2
+
+
+def failed_seconds(usage: Metered) -> set[int]:
+    """Seconds in which produce requests of tn_alone failed, since 1970."""
+    return {
+        row.minute * 60 + second
+        for record in usage.records()
+        for row in record.requests
+        if (row.tenant, row.operation) == ("tn_alone", PRODUCE)
+        for second in range(60)
+        if row.failed_seconds >> second & 1
+    }
 
 
 def kept(usage: Metered, tenant: Tenant) -> Commitments:

@@ -88,6 +88,8 @@ WITHOUT = {
     "coupon create": "a coupon changes no tenant by itself",
     "coupon end": "as to create one",
     "coupon redeem": "a code is redeemed once, and what it gives is said",
+    "sla exclude": "an exclusion is withdrawn as easily; REST has the dry run",
+    "sla withdraw": "as to exclude",
     "organisation invite": "an e-mail is sent, and withdrawn with one command",
     "organisation withdraw": "as to invite",
     "tenant close": "the life of a tenant; REST has no dry run of it",

@@ -2,18 +2,13 @@
 
 from data_plane.contract import usage_pb2
 from data_plane.metering.delivery import PushedBatches
-from data_plane.metering.increments import (
-    FETCH,
-    PRODUCE,
-    DeliveredKey,
-    Increments,
-    RequestsKey,
-    RequestTally,
-)
+from data_plane.metering.increments import DeliveredKey, Increments, RequestsKey, RequestTally
 from data_plane.metering.readings import ReadingKind
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId, TopicId, TopicPartition
 from penstock.records.stamp import Stamp, pack_stamp, stamp_seed
+from penstock.rules.latency_buckets import bucket_of
+from penstock.rules.service_levels import FETCH, PRODUCE
 
 TENANT = TenantId("tn_a")
 WHERE = TopicPartition(TopicId(bytes(16)), 0)
@@ -43,6 +38,14 @@ def test_deliveries_of_one_key_add_up_and_are_taken_once() -> None:
     assert increments.take_delivered(9) == []
 
 
+AT_MS = 5 * 60_000
+
+
+def sums_of(increments: Increments) -> dict[RequestsKey, tuple[int, int]]:
+    """(valid, bad) of what is taken out."""
+    return {key: (sums.valid, sums.bad) for key, sums in increments.take_requests(9)}
+
+
 def test_what_has_no_room_is_given_to_the_tenant() -> None:
     increments = Increments(keys_max=2)
     for minute in range(3):
@@ -65,14 +68,14 @@ def test_only_our_faults_are_bad_and_the_clients_count_neither_way() -> None:
     ):
         tally.count(error)
     increments = Increments()
-    increments.gather(tally, 5)
-    increments.gather(tally, 5)
-    assert increments.take_requests(9) == [(RequestsKey(TENANT, PRODUCE, 5), 3, 2)]
+    increments.gather(tally, AT_MS)
+    increments.gather(tally, AT_MS)
+    assert sums_of(increments) == {RequestsKey(TENANT, PRODUCE, 5): (3, 2)}
 
 
 def test_a_stream_that_asked_for_nothing_leaves_no_row() -> None:
     increments = Increments()
-    increments.gather(RequestTally(TENANT, FETCH), 5)
+    increments.gather(RequestTally(TENANT, FETCH), AT_MS)
     assert len(increments) == 0
 
 
@@ -118,7 +121,46 @@ def test_failed_requests_count_both_ways_and_again_after_they_were_gathered() ->
     tally, increments = RequestTally(TENANT, PRODUCE), Increments()
     for count in (2, 3):
         tally.fail(count)
-        increments.gather(tally, 5)
+        increments.gather(tally, AT_MS)
     tally.count(ErrorCode.OK)
-    increments.gather(tally, 5)
-    assert increments.take_requests(9) == [(RequestsKey(TENANT, PRODUCE, 5), 6, 5)]
+    increments.gather(tally, AT_MS)
+    assert sums_of(increments) == {RequestsKey(TENANT, PRODUCE, 5): (6, 5)}
+
+
+def test_seconds_with_good_and_with_failed_answers_are_bits_of_their_minute() -> None:
+    tally, increments = RequestTally(TENANT, PRODUCE), Increments()
+    for second, good, failed in ((0, 1, 0), (7, 2, 3), (59, 0, 1), (60, 1, 0)):
+        for _ in range(good):
+            tally.count(ErrorCode.OK)
+        tally.fail(failed)
+        increments.gather(tally, AT_MS + second * 1_000 + 999)
+    (fifth, first), (sixth, second_minute) = increments.take_requests(9)
+    assert (fifth.minute, first.valid, first.bad) == (5, 7, 4)
+    assert (first.succeeded_seconds, first.failed_seconds) == (1 << 0 | 1 << 7, 1 << 7 | 1 << 59)
+    assert (sixth.minute, second_minute.succeeded_seconds, second_minute.failed_seconds) == (6, 1, 0)
+
+
+def test_latencies_add_up_by_bucket_and_are_gathered_once() -> None:
+    tally, increments = RequestTally(TENANT, PRODUCE), Increments()
+    for milliseconds in (1.0, 1.0, 50.0):
+        tally.count(ErrorCode.OK)
+        tally.took(milliseconds)
+    increments.gather(tally, AT_MS)
+    tally.count(ErrorCode.OK)
+    tally.took(1.0)
+    increments.gather(tally, AT_MS + 1_000)
+    ((_, sums),) = increments.take_requests(9)
+    assert sums.latencies == {bucket_of(1.0): 3, bucket_of(50.0): 1}
+    assert tally.latencies == {}
+
+
+def test_requests_of_more_keys_than_there_is_room_for_stay_with_their_stream() -> None:
+    increments = Increments(keys_max=1)
+    first, second = RequestTally(TENANT, PRODUCE), RequestTally(TENANT, FETCH)
+    for tally in (first, second):
+        tally.fail(1)
+        increments.gather(tally, AT_MS)
+    assert increments.forgone == 1
+    assert sums_of(increments) == {RequestsKey(TENANT, PRODUCE, 5): (1, 1)}
+    increments.gather(second, AT_MS + 60_000)
+    assert sums_of(increments) == {RequestsKey(TENANT, FETCH, 6): (1, 1)}

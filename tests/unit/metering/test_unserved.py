@@ -2,10 +2,11 @@
 
 from data_plane.controller.leaderless import Leaderless
 from data_plane.metadata import model
-from data_plane.metering.increments import PRODUCE, Increments, RequestsKey, RequestTally
+from data_plane.metering.increments import Increments, RequestsKey, RequestTally
 from data_plane.metering.unserved import Unserved
 from penstock.contract.ids import NO_BROKER, SYSTEM_TENANT, TenantId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
+from penstock.rules.service_levels import PRODUCE
 from tests.unit.controller.setup import ACME, LOGS, ORDERS, Store, record
 
 HERE = {TopicPartition(ORDERS, 0): ACME}
@@ -45,8 +46,9 @@ def test_they_are_requests_that_failed() -> None:
     tally, increments = RequestTally(ACME, PRODUCE), Increments()
     tally.count(0)
     tally.fail(3)
-    increments.gather(tally, 7)
-    assert increments.take_requests(9) == [(RequestsKey(ACME, PRODUCE, 7), 4, 3)]
+    increments.gather(tally, 7 * 60_000)
+    ((key, sums),) = increments.take_requests(9)
+    assert (key, sums.valid, sums.bad) == (RequestsKey(ACME, PRODUCE, 7), 4, 3)
 
 
 def test_the_controller_looks_at_tenants_partitions_that_nobody_leads() -> None:

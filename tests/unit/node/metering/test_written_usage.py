@@ -8,13 +8,13 @@ import pytest
 
 from data_plane.contract import usage_pb2
 from data_plane.metadata.kept_ends import KeptEnd
-from data_plane.metering.increments import FETCH
 from data_plane.metering.readings import DueReading, ReadingKind
 from data_plane.node.metering.record_draft import ROWS_MAX, RecordDraft
 from data_plane.node.metering.usage_topic import QUEUED_MAX
 from data_plane.node.replicas.replica import Replica
 from penstock.contract.errors import BrokerUnavailable, Throttled
 from penstock.contract.ids import TenantId
+from penstock.rules.service_levels import FETCH
 from tests.unit.log.batches import NOW_MS, made_batch
 from tests.unit.log.miniature import SMALL, Miniature
 from tests.unit.node.metering.usage import Usage, metering_of

@@ -10,7 +10,7 @@ from data_plane.broker.clock import SystemRng
 from data_plane.disk.port import DiskFault
 from data_plane.log.outcomes import Slice
 from data_plane.log.reading import ColdRead
-from data_plane.metering.increments import FETCH, RequestTally
+from data_plane.metering.increments import RequestTally
 from data_plane.node.serving.consume_stream import ConsumeStream
 from data_plane.node.stats import NodeStats
 from data_plane.node.tasks import Turn
@@ -20,6 +20,7 @@ from penstock.contract.errors import CorruptLog
 from penstock.contract.frames import unpack_frame
 from penstock.contract.ids import TenantId
 from penstock.contract.v1 import log_pb2 as pb
+from penstock.rules.service_levels import FETCH
 from tests.unit.node.no_budgets import no_budgets
 from tests.unit.node.storage import CONFIG
 

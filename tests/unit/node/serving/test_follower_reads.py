@@ -10,7 +10,7 @@ import pytest
 
 from data_plane.broker.clock import SystemRng
 from data_plane.metadata.model import PartitionRecord
-from data_plane.metering.increments import FETCH, RequestTally
+from data_plane.metering.increments import RequestTally
 from data_plane.node.replicas.reading_rights import require_position, right_to_read
 from data_plane.node.replicas.replica import Following, Replica
 from data_plane.node.serving.consume_stream import ConsumeStream
@@ -23,6 +23,7 @@ from penstock.contract.errors import ErrorCode, PenstockError
 from penstock.contract.frames import unpack_frame
 from penstock.contract.ids import TenantId
 from penstock.contract.v1 import log_pb2 as pb
+from penstock.rules.service_levels import FETCH
 from tests.unit.log.batches import made_batch
 from tests.unit.log.miniature import Miniature
 from tests.unit.node.no_budgets import no_budgets

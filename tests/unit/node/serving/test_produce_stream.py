@@ -8,7 +8,7 @@ import pytest
 from data_plane.broker.clock import SystemRng
 from data_plane.metadata import model
 from data_plane.metadata.model import TenantQuotas, TopicRecord
-from data_plane.metering.increments import PRODUCE, RequestTally
+from data_plane.metering.increments import RequestTally
 from data_plane.node.admission.fairness import Fairness, TenantTurns
 from data_plane.node.admission.gate import Gate
 from data_plane.node.ports import CallFailed, Connection, ConnectionLost
@@ -27,6 +27,7 @@ from penstock.contract.frames import FrameKind, pack_frame
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.contract.topic_settings import TopicSettings
 from penstock.contract.v1 import log_pb2 as pb
+from penstock.rules.service_levels import PRODUCE
 from tests.unit.authz.setup import ACME, NOW_MS, Tenants, key_number
 from tests.unit.log.miniature import Miniature
 from tests.unit.node.no_budgets import no_budgets

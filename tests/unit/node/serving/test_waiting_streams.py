@@ -12,7 +12,7 @@ import pytest
 from daemon.handshakes import RefusedHandshakes
 from data_plane.broker.clock import SystemRng
 from data_plane.broker.server import Listener
-from data_plane.metering.increments import FETCH, RequestTally
+from data_plane.metering.increments import RequestTally
 from data_plane.node.admission.fairness import TenantTurns
 from data_plane.node.leasing.pacing import REQUEST_UNITS
 from data_plane.node.ports import Caller, Connection, Service, anyone, at_once
@@ -27,6 +27,7 @@ from penstock.client.producing.producer import STALL_MS
 from penstock.contract.frames import FrameKind, pack_frame, unpack_frame
 from penstock.contract.ids import TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
+from penstock.rules.service_levels import FETCH
 from tests.unit.authz.setup import ACME, key_number
 from tests.unit.log.miniature import Miniature
 from tests.unit.node.no_budgets import no_budgets

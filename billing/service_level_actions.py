@@ -1,0 +1,196 @@
+"""Takes time out of service levels, and posts each ended month once: its report, and its credit in the terms."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+from django.db import transaction
+
+from billing import queries, service_level_reports, terms_actions
+from billing.models import DataSetState, Invoice
+from billing.service_level_models import REASON_LENGTH_MAX, ServiceExclusion, ServiceLevelReport
+from control_plane.audit import actions as audit
+from control_plane.audit.actor import Actor, system
+from penstock.contract import documents
+from penstock.contract.errors import InvalidRequest, NotFound
+from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.service_level_documents import ServiceLevelDocument
+from penstock.rules import charges
+from penstock.rules.allocation import month_after
+from penstock.rules.service_level_months import grant_reason
+from penstock.rules.timestamps import DAY_MS, time_ms
+from tenants.models import Tenant
+
+POSTER = system("billing.sla")
+GRACE = timedelta(days=2)
+"""After a month's end: readings that are late, and exclusions that operators still declare, count until then."""
+CREDIT_DAYS = 730
+"""A credit pays for periods that begin within so many days: so a tenant has at most 24 of them at a time."""
+MONTHS_BACK_MAX = 2
+"""Ended months that are still posted: a service that was down for longer posts no older ones."""
+POSTED_MAX = 200
+"""Of one call: the rest comes with the next one."""
+DATA_SETS = ("sla_5m", "sla_minute", "sla_slow_5m")
+"""What a month is measured from. While one of them is refused, no month is posted."""
+EXCLUSION_MAX = timedelta(days=31)
+_log = logging.getLogger(__name__)
+
+
+def exclude(
+    actor: Actor, *, tenant: str | None, from_at: datetime, until_at: datetime, reason: str
+) -> ServiceExclusion:
+    """Take [from, until) out of the service levels of a tenant, or of all. Months that were posted stay. Raises
+    `NotFound`, `InvalidRequest`.
+    """
+    if not reason.strip() or not reason.isprintable() or len(reason) > REASON_LENGTH_MAX:
+        raise InvalidRequest(f"reason: 1 to {REASON_LENGTH_MAX} characters in one line required")
+    if not from_at < until_at <= from_at + EXCLUSION_MAX:
+        raise InvalidRequest(f"until_at: after from_at, and at most {EXCLUSION_MAX.days} days after it")
+    with transaction.atomic():
+        row = None if tenant is None else _tenant(tenant)
+        made = ServiceExclusion.objects.create(tenant=row, from_at=from_at, until_at=until_at, reason=reason)
+        audit.record(
+            actor,
+            tenant=SYSTEM_TENANT if row is None else row.public_id,
+            action="sla_exclusion.create",
+            object_id=made.public_id,
+            after={"from_at": from_at.isoformat(), "until_at": until_at.isoformat(), "reason": reason},
+        )
+        return made
+
+
+def withdraw(actor: Actor, public_id: str, now: datetime) -> ServiceExclusion:
+    """It excludes nothing any more. Months that were posted with it stay. Raises `NotFound`."""
+    with locked(public_id) as row:
+        if row.withdrawn_at is None:
+            row.withdrawn_at = now
+            row.save(update_fields=["withdrawn_at"])
+            audit.record(
+                actor,
+                tenant=SYSTEM_TENANT if row.tenant is None else row.tenant.public_id,
+                action="sla_exclusion.withdraw",
+                object_id=row.public_id,
+            )
+        return row
+
+
+def exclusion_of(public_id: str) -> ServiceExclusion:
+    """Raises `NotFound`."""
+    row = ServiceExclusion.objects.select_related("tenant").filter(public_id=public_id).first()
+    if row is None:
+        raise NotFound(f"exclusion {public_id[:64]!r}: not found")
+    return row
+
+
+@contextmanager
+def locked(public_id: str) -> Iterator[ServiceExclusion]:
+    """No one else changes it meanwhile. Raises `NotFound`."""
+    with transaction.atomic():
+        row = ServiceExclusion.objects.select_for_update(no_key=True).filter(public_id=public_id).first()
+        if row is None:
+            raise NotFound(f"exclusion {public_id[:64]!r}: not found")
+        yield row
+
+
+def _tenant(public_id: str) -> Tenant:
+    row = Tenant.objects.filter(public_id=public_id).exclude(public_id=SYSTEM_TENANT).first()
+    if row is None:
+        raise NotFound(f"tenant {public_id[:64]!r}: not found")
+    return row
+
+
+def post_months(now: datetime) -> int:
+    """Post each tenant's ended months that are complete and not posted. Returns how many."""
+    if DataSetState.objects.filter(dataset__in=DATA_SETS).exclude(error="").exists():
+        return 0
+    count = 0
+    end = (now - GRACE).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    months = []
+    for _ in range(MONTHS_BACK_MAX):
+        first = (end - timedelta(days=1)).replace(day=1)
+        months.append((first, end))
+        end = first
+    for first, end in reversed(months):
+        due = (
+            Tenant.objects.exclude(public_id=SYSTEM_TENANT)
+            .filter(created_at__lt=end, purged_at=None)
+            .exclude(sla_reports__month=first.date())
+        )
+        for tenant in due.order_by("pk"):
+            if count == POSTED_MAX:
+                return count
+            if _is_invoiced(tenant, first, end):
+                count += post_month(tenant, first, now) is not None
+    return count
+
+
+def _is_invoiced(tenant: Tenant, first: datetime, end: datetime) -> bool:
+    """Whether all of the month is on issued invoices; later ones may be drafts."""
+    return (
+        queries.is_billed_until(tenant, end)
+        and not Invoice.objects.filter(
+            tenant=tenant, status=Invoice.Status.DRAFT, cut__period_start__lt=end, cut__period_end__gt=first
+        ).exists()
+    )
+
+
+def post_month(tenant: Tenant, first: datetime, now: datetime) -> ServiceLevelReport | None:
+    """Post the month that began then, with its credit, once: None if it was. The caller has seen that its invoices are
+    issued.
+    """
+    with transaction.atomic(), terms_actions.locked(tenant) as own:
+        if ServiceLevelReport.objects.filter(tenant=tenant, month=first.date()).exists():
+            return None
+        document = service_level_reports.measure(tenant, first, month_after(first))
+        sha256 = documents.document_sha256(document)
+        report = ServiceLevelReport.objects.create(
+            tenant=tenant,
+            month=first.date(),
+            document=documents.plain(document),
+            document_sha256=sha256,
+            credit_micro=document.credit_micro,
+            posted_at=now,
+        )
+        audit.record(
+            POSTER,
+            tenant=tenant.public_id,
+            action="sla.post",
+            object_id=report.public_id,
+            after={
+                "month": document.month,
+                "binding_parts": document.binding_parts,
+                "basis_points": document.basis_points,
+                "credit_micro": document.credit_micro,
+                "document_sha256": sha256,
+            },
+        )
+        if document.credit_micro:
+            terms = documents.read_document(own.document, documents.Terms, "terms")
+            kept = [one for one in terms.credits if not charges.is_expired(one, time_ms(now))]
+            terms_actions.change_terms(
+                POSTER,
+                tenant.public_id,
+                terms={
+                    **documents.plain(terms),
+                    "credits": [documents.plain(one) for one in (*kept, _grant(document, sha256, now))],
+                },
+                price_book_sha256=None if own.price_book is None else own.price_book.sha256,
+                now=now,
+            )
+            _log.info(
+                "service level credited",
+                extra={"tenant": tenant.public_id, "month": document.month, "micro": document.credit_micro},
+            )
+        return report
+
+
+def _grant(document: ServiceLevelDocument, sha256: str, now: datetime) -> documents.CreditGrant:
+    return documents.CreditGrant(
+        id=document.grant,
+        amount_micro=document.credit_micro,
+        currency=document.currency,
+        granted_ms=time_ms(now),
+        expires_ms=time_ms(now) + CREDIT_DAYS * DAY_MS,
+        reason=grant_reason(document, sha256),
+    )

@@ -1,0 +1,284 @@
+"""A tenant's month of service: measured from windows, probes and exclusions, or as it was posted. Reads only."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from django.db.models import Q, QuerySet, Sum
+
+from billing import price_actions
+from billing.models import BillingEntry, CreditNote, Invoice, SlaWindow
+from billing.service_level_models import (
+    LatencyDay,
+    ProbeMinute,
+    ServiceExclusion,
+    ServiceLevelReport,
+    SlaMinute,
+    SlaSlow,
+)
+from penstock.contract import documents
+from penstock.contract.errors import NotFound
+from penstock.contract.service_level_documents import ChargedInvoice, Excluded, ServiceLevelDocument
+from penstock.rules import latency_buckets, rating
+from penstock.rules.allocation import month_after, month_of
+from penstock.rules.service_level_months import charged_invoice, day_parts, month_document, own_counts
+from penstock.rules.service_levels import (
+    DAY_S,
+    OPERATIONS,
+    PRODUCE,
+    STANDARD_1,
+    WINDOW_S,
+    Counts,
+    FailedMinute,
+    OperationMonth,
+    ServiceLevel,
+    operation_month,
+)
+from tenants.models import Tenant
+
+PER_MILLES = (500, 950, 990, 999)
+_NO_PRICES = ("USD", 6)
+"""Currency and minor digits of a month that has no invoice and no prices: it credits nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latencies:
+    """Of an operation's good answers, in microseconds to 1 %: that many of 1,000 took no longer."""
+
+    operation: str
+    requests: int
+    percentiles: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Day:
+    """The lower mean share of produce and fetch of a day; None: nothing was measured."""
+
+    day: date
+    parts: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthReport:
+    """A month. `posted` is None while it may still change."""
+
+    document: ServiceLevelDocument
+    sha256: str
+    posted: ServiceLevelReport | None
+    latencies: tuple[Latencies, ...]
+    days: tuple[Day, ...]
+
+    @property
+    def provisional(self) -> bool:
+        return self.posted is None
+
+
+def month_bounds(month: str) -> tuple[datetime, datetime]:
+    """[first, end) of `2026-11`. Raises `NotFound`."""
+    bounds = month_of(month)
+    if bounds is None:
+        raise _not_there(month)
+    return bounds
+
+
+def _not_there(month: str) -> NotFound:
+    return NotFound(
+        f"service level {month[:20]!r} does not exist: name a UTC month in which the tenant was there"
+    )
+
+
+def exclusions(first: datetime, end: datetime, tenant: Tenant | None = None) -> QuerySet[ServiceExclusion]:
+    """Those that hold in a part of [first, end), of all tenants and of this one."""
+    return (
+        ServiceExclusion.objects.filter(Q(tenant=None) | Q(tenant=tenant), withdrawn_at=None)
+        .filter(from_at__lt=end, until_at__gt=first)
+        .order_by("from_at", "pk")
+    )
+
+
+def month_report(tenant: Tenant, month: str, now: datetime) -> MonthReport:
+    """The month as it was posted, or as it is measured now. Raises `NotFound` for what is no month, has not begun, or
+    ended before the tenant began.
+    """
+    first, end = month_bounds(month)
+    posted = ServiceLevelReport.objects.filter(tenant=tenant, month=first.date()).first()
+    if posted is not None:
+        document = documents.read_document(posted.document, ServiceLevelDocument, posted.public_id)
+        return _report(tenant, document, posted)
+    if first > now or end <= price_actions.tenant_begins(tenant):
+        raise _not_there(month)
+    return _report(tenant, measure(tenant, first, min(end, now)), None)
+
+
+def _report(tenant: Tenant, document: ServiceLevelDocument, posted: ServiceLevelReport | None) -> MonthReport:
+    first, end = month_bounds(document.month)
+    return MonthReport(
+        document=document,
+        sha256=documents.document_sha256(document),
+        posted=posted,
+        latencies=_latencies(tenant, first.date(), end.date()),
+        days=_days(document),
+    )
+
+
+def measure(tenant: Tenant, first: datetime, end: datetime) -> ServiceLevelDocument:
+    """The windows of [first, end) that the tenant was there for, and what they credit. `first` begins a month."""
+    begins = max(first, price_actions.tenant_begins(tenant))
+    bounds_s = (_second(begins) // WINDOW_S * WINDOW_S, _second(end) // WINDOW_S * WINDOW_S)
+    bounds_s = (min(bounds_s), bounds_s[1])
+    level = STANDARD_1
+    spans = [
+        Excluded(
+            id=one.public_id, from_s=_second(one.from_at), until_s=_second(one.until_at), reason=one.reason
+        )
+        for one in exclusions(first, end, tenant)
+    ]
+    invoices, currency, minor_digits = _charges(tenant, first)
+    return month_document(
+        tenant=tenant.public_id,
+        month=f"{first:%Y-%m}",
+        bounds_s=bounds_s,
+        level=level,
+        excluded=spans,
+        operations=_operations(tenant, bounds_s, level, [(one.from_s, one.until_s) for one in spans]),
+        invoices=invoices,
+        currency=currency,
+        minor_digits=minor_digits,
+    )
+
+
+def _operations(
+    tenant: Tenant, bounds_s: tuple[int, int], level: ServiceLevel, spans: Sequence[tuple[int, int]]
+) -> list[OperationMonth]:
+    first, end = _moment(bounds_s[0]), _moment(bounds_s[1])
+    own: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    for operation, window, valid, bad in SlaWindow.objects.filter(
+        tenant=tenant, window__gte=first, window__lt=end
+    ).values_list("operation", "window", "valid", "bad"):
+        own[operation].append((_second(window), valid, bad))
+    slow: dict[int, int] = {}
+    if level.latency_ms is not None:
+        rows = SlaSlow.objects.filter(
+            tenant=tenant, operation=PRODUCE, over_ms=level.latency_ms, window__gte=first, window__lt=end
+        )
+        slow = {_second(window): count for window, count in rows.values_list("window", "slow")}
+    minutes: dict[str, list[FailedMinute]] = defaultdict(list)
+    for row in SlaMinute.objects.filter(
+        tenant=tenant, minute__gte=bounds_s[0] // 60, minute__lt=bounds_s[1] // 60
+    ).order_by("minute"):
+        minutes[row.operation].append(
+            FailedMinute(
+                minute=row.minute,
+                valid=row.valid,
+                bad=row.bad,
+                succeeded_seconds=row.succeeded_seconds,
+                failed_seconds=row.failed_seconds,
+            )
+        )
+    probes = _probes(bounds_s)
+    return [
+        operation_month(
+            operation,
+            bounds_s,
+            own_counts(own[operation], slow if operation == PRODUCE else {}),
+            probes.get(operation, {}),
+            minutes[operation],
+            spans,
+        )
+        for operation in OPERATIONS
+    ]
+
+
+def _probes(bounds_s: tuple[int, int]) -> dict[str, dict[int, Counts]]:
+    """By operation and window, of all probers."""
+    sums: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
+    rows = ProbeMinute.objects.filter(minute__gte=bounds_s[0] // 60, minute__lt=bounds_s[1] // 60)
+    totals = rows.order_by().values("operation", "minute").annotate(tried=Sum("valid"), failed=Sum("bad"))
+    for row in totals:
+        window = row["minute"] * 60 // WINDOW_S * WINDOW_S
+        valid, bad = sums[row["operation"]].get(window, (0, 0))
+        sums[row["operation"]][window] = (valid + row["tried"], bad + row["failed"])
+    return {
+        operation: {window: Counts(valid=valid, bad=bad) for window, (valid, bad) in windows.items()}
+        for operation, windows in sums.items()
+    }
+
+
+def _charges(tenant: Tenant, first: datetime) -> tuple[list[ChargedInvoice], str, int]:
+    """Issued invoices whose period begins in the month, with the currency; without one that of the tenant's prices."""
+    invoices = Invoice.objects.filter(
+        tenant=tenant,
+        status=Invoice.Status.ISSUED,
+        cut__period_start__gte=first,
+        cut__period_start__lt=month_after(first),
+    ).order_by("number")
+    entries = {
+        entry.object_id: entry
+        for entry in BillingEntry.objects.filter(
+            tenant=tenant,
+            object_id__in=[
+                *(one.public_id for one in invoices),
+                *CreditNote.objects.filter(invoice__in=invoices).values_list("public_id", flat=True),
+            ],
+        ).order_by("sequence")
+    }
+    notes = [
+        documents.read_document(entry.document, documents.CreditNoteDocument, entry.object_id)
+        for entry in entries.values()
+        if entry.kind == BillingEntry.Kind.CREDIT_NOTE
+    ]
+    found = []
+    currency, minor_digits = _NO_PRICES
+    book = price_actions.running_prices_of(tenant)
+    if book is not None:
+        read = rating.PriceBook.read(book.document)
+        currency, minor_digits = read.currency, read.minor_digits
+    for invoice in invoices:
+        entry = entries.get(invoice.public_id)
+        if entry is None:
+            continue  # older than documents
+        document = documents.read_document(entry.document, documents.InvoiceDocument, entry.object_id)
+        currency, minor_digits = document.currency, document.minor_digits
+        own = [note for note in notes if note.invoice.id == document.id]
+        found.append(charged_invoice(document, entry.document_sha256, own))
+    return found, currency, minor_digits
+
+
+def _latencies(tenant: Tenant, first: date, end: date) -> tuple[Latencies, ...]:
+    histograms: dict[str, dict[int, int]] = defaultdict(dict)
+    rows = LatencyDay.objects.filter(tenant=tenant, day__gte=first, day__lt=end).order_by()
+    for operation, bucket, count in (
+        rows.values_list("operation", "bucket")
+        .annotate(total=Sum("requests"))
+        .order_by("operation", "bucket")
+    ):
+        histograms[operation][bucket] = count
+    found = []
+    for operation, histogram in histograms.items():
+        percentiles = [(one, latency_buckets.percentile_us(histogram, one)) for one in PER_MILLES]
+        found.append(
+            Latencies(
+                operation=operation,
+                requests=sum(histogram.values()),
+                percentiles=tuple((one, value) for one, value in percentiles if value is not None),
+            )
+        )
+    return tuple(found)
+
+
+def _days(document: ServiceLevelDocument) -> tuple[Day, ...]:
+    """Each day of the month that the document is about."""
+    shares = day_parts(document)
+    first = document.from_s // DAY_S * DAY_S
+    return tuple(
+        Day(day=_moment(day).date(), parts=shares.get(day)) for day in range(first, document.until_s, DAY_S)
+    )
+
+
+def _second(moment: datetime) -> int:
+    return int(moment.timestamp())
+
+
+def _moment(second: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(seconds=second)

@@ -1,0 +1,168 @@
+"""A month of service for people: the texts that the console's page and the PDF have in common."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from billing.service_level_reports import Day, Latencies, MonthReport
+from penstock.rules.rating import shown_amount
+from penstock.rules.service_levels import WHOLE, percent
+
+WINDOWS_SHOWN = 50
+"""Windows with failures that are listed: the worst ones. The document has all."""
+_MINUTES_A_DAY = 1_440
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownOperation:
+    """One operation by each formula."""
+
+    name: str
+    valid: str
+    bad: str
+    mean: str
+    minutes: str
+    runs: str
+    down_minutes: int
+    longest_run: str
+    windows: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownDay:
+    day: date
+    share: str
+    lost_minutes: int | None
+    """As if the day's failed share were time without service, rounded up; None: nothing was measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownWindow:
+    at: datetime
+    operation: str
+    judged_by: str
+    valid: str
+    bad: str
+    share: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownLatency:
+    operation: str
+    requests: str
+    percentiles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """`credit_line` says in one sentence what is credited, and why."""
+
+    binding: str
+    target: str
+    kept: bool | None
+    """None: nothing was measured."""
+    credit_line: str
+    operations: tuple[ShownOperation, ...]
+    days: tuple[ShownDay, ...]
+    windows: tuple[ShownWindow, ...]
+    windows_more: int
+    latencies: tuple[ShownLatency, ...]
+    tiers: tuple[tuple[str, str], ...]
+    """(below, credited)."""
+
+
+def shown(report: MonthReport) -> Shown:
+    document = report.document
+    windows = [
+        (one.valid - one.bad, one.valid, one, operation.operation)
+        for operation in document.operations
+        for one in operation.imperfect
+    ]
+    windows.sort(key=lambda row: (row[0] * WHOLE // row[1], -row[1], row[2].window_s, row[3]))
+    return Shown(
+        binding=percent(document.binding_parts),
+        target=percent(document.level.target_parts),
+        kept=None
+        if document.binding_parts is None
+        else document.binding_parts >= document.level.target_parts,
+        credit_line=_credit_line(report),
+        operations=tuple(
+            ShownOperation(
+                name=one.operation,
+                valid=f"{one.valid:,}",
+                bad=f"{one.bad:,}",
+                mean=percent(one.mean_parts),
+                minutes=percent(one.minutes_parts),
+                runs=percent(one.runs_parts),
+                down_minutes=one.down_minutes,
+                longest_run=f"{max((run.until_s - run.from_s for run in one.runs), default=0):,} s",
+                windows=_windows(
+                    {
+                        "own requests": one.windows.own,
+                        "probes": one.windows.probe,
+                        "few requests": one.windows.few,
+                        "not measured": one.windows.nothing,
+                        "excluded": one.windows.excluded,
+                    }
+                ),
+            )
+            for one in document.operations
+        ),
+        days=tuple(_day(one) for one in report.days),
+        windows=tuple(
+            ShownWindow(
+                at=datetime.fromtimestamp(one.window_s, UTC),
+                operation=operation,
+                judged_by={"own": "own requests", "probe": "probes", "few": "few requests"}[one.source],
+                valid=f"{one.valid:,}",
+                bad=f"{one.bad:,}",
+                share=percent((one.valid - one.bad) * WHOLE // one.valid),
+            )
+            for _, _, one, operation in windows[:WINDOWS_SHOWN]
+        ),
+        windows_more=max(0, len(windows) - WINDOWS_SHOWN),
+        latencies=tuple(_latency(one) for one in report.latencies),
+        tiers=tuple(
+            (percent(tier.below_parts), f"{tier.basis_points / 100:g} %") for tier in document.level.tiers
+        ),
+    )
+
+
+def _credit_line(report: MonthReport) -> str:
+    document = report.document
+    if document.binding_parts is None:
+        return "Nothing was measured, so nothing is credited."
+    if not document.basis_points:
+        return f"{percent(document.binding_parts)} is not below {percent(document.level.target_parts)}: no credit."
+    of = f"{document.basis_points / 100:g} % of {_money(report, document.charge_micro)}"
+    if report.provisional:
+        return f"So far {of} would be credited: {_money(report, document.credit_micro)}."
+    if not document.credit_micro:
+        return f"{of} is nothing, so nothing is credited."
+    return f"Credited: {of}, {_money(report, document.credit_micro)}, for the next periods."
+
+
+def _money(report: MonthReport, micro: int) -> str:
+    return f"{shown_amount(micro, report.document.minor_digits)} {report.document.currency}"
+
+
+def _windows(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "none"
+
+
+def _day(one: Day) -> ShownDay:
+    lost = None if one.parts is None else -(-(WHOLE - one.parts) * _MINUTES_A_DAY // WHOLE)
+    return ShownDay(day=one.day, share=percent(one.parts), lost_minutes=lost)
+
+
+def _latency(one: Latencies) -> ShownLatency:
+    return ShownLatency(
+        operation=one.operation,
+        requests=f"{one.requests:,}",
+        percentiles=tuple(milliseconds(value) for _, value in one.percentiles),
+    )
+
+
+def milliseconds(micros: int) -> str:
+    """As people read it: two digits behind the point below 10 ms, one below 100."""
+    digits = 2 if micros < 10_000 else 1 if micros < 100_000 else 0
+    return f"{micros / 1_000:,.{digits}f} ms"

@@ -1,0 +1,155 @@
+"""A prober: produces and reads as any client does, from outside of the brokers, and counts what came of it.
+
+Where a tenant asked for too little to say how well it was served, these counts judge the window. So a prober has a key
+and a topic of a tenant that was made for it, a partition a broker, and stands where clients do.
+"""
+
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock import Client
+from penstock.contract import errors
+from penstock.contract.errors import ConfigurationError, PenstockError
+from penstock.rules.service_levels import FETCH, PRODUCE
+
+EVERY_S = 5.0
+WITHIN_S = 5.0
+"""What takes longer has failed."""
+NOT_OURS = (
+    errors.Unauthenticated, errors.Forbidden, errors.NotFound, errors.Throttled, errors.InvalidRequest,
+    errors.LimitExceeded, errors.ConfigurationError, errors.Closed, errors.BufferFull,
+)  # fmt: skip
+"""What the prober's own set-up causes: it says nothing about the service, and is logged."""
+_log = logging.getLogger(__name__)
+Note = Callable[[str, bool], None]
+"""Called with the operation and whether it was good."""
+
+
+class Probe:
+    """One client's view of each partition of a topic."""
+
+    def __init__(self, client: Client, topic: str, note: Note, within_s: float = WITHIN_S) -> None:
+        self._client, self._topic, self._note, self._within_s = client, topic, note, within_s
+        self._producer = client.producer(
+            acks="all", delivery_timeout_ms=within_s * 1_000, max_block_ms=within_s * 1_000
+        )
+        self._consumer = client.consumer()
+        self._partitions: list[int] = []
+        self._last: dict[int, int] = {}
+        """The newest offset of each partition that was acknowledged to this probe."""
+
+    def round(self) -> None:
+        """Produce to each partition, and read from each what was acknowledged last. What was never acknowledged is not
+        asked for.
+        """
+        if not self._partitions and not self._find():
+            return
+        sent = []
+        for partition in self._partitions:
+            try:
+                sent.append((partition, self._producer.send(self._topic, b"probe", partition=partition)))
+            except PenstockError as error:
+                self._failed(PRODUCE, error)
+        for partition, delivery in sent:
+            try:
+                self._last[partition] = delivery.result(self._within_s).offset
+            except PenstockError as error:
+                self._failed(PRODUCE, error)
+            else:
+                self._note(PRODUCE, True)
+        for partition, offset in self._last.items():
+            self._read(partition, offset)
+
+    def _find(self) -> bool:
+        try:
+            found = self._client.topic(self._topic, self._within_s).partitions
+        except PenstockError as error:
+            self._failed(PRODUCE, error)
+            return False
+        self._partitions = [one.partition for one in found]
+        self._consumer.assign([(self._topic, partition) for partition in self._partitions])
+        return True
+
+    def _read(self, partition: int, offset: int) -> None:
+        ends = time.monotonic() + self._within_s
+        try:
+            self._consumer.seek(self._topic, partition, offset=offset, timeout=self._within_s)
+            while (left_s := ends - time.monotonic()) > 0:
+                messages = self._consumer.poll(timeout=left_s)
+                if any((one.partition, one.offset) == (partition, offset) for one in messages):
+                    self._note(FETCH, True)
+                    return
+        except PenstockError as error:
+            self._failed(FETCH, error)
+            return
+        self._failed(FETCH, errors.TimedOut(f"{self._topic}-{partition}: offset {offset} was not read"))
+
+    def _failed(self, operation: str, error: PenstockError) -> None:
+        if isinstance(error, NOT_OURS):
+            _log.error("the probe says nothing", extra={"operation": operation, "error": error.message})
+            return
+        _log.warning("a probe failed", extra={"operation": operation, "error": error.message})
+        self._note(operation, False)
+
+
+def main(key_file: Path, topic: str, name: str = "", stop: threading.Event | None = None) -> None:
+    """Probe until SIGTERM. Raises `ConfigurationError`."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
+    import django
+
+    django.setup()
+    from django.db import DatabaseError, close_old_connections
+
+    from billing import probe_actions, probe_counts
+    from control_plane.brokers.as_tenant import connection_with
+
+    prober = name or socket.gethostname()
+    try:
+        key = key_file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{key_file}: {error}") from error
+    counts = probe_counts.ProbeCounts(probe_actions.known_counts(prober, _minute()))
+    settings = connection_with(key)
+    ended = stop or threading.Event()
+    with Client(bootstrap=settings.bootstrap, api_key=settings.api_key, ca_file=settings.ca_file) as client:
+        probe = Probe(client, topic, lambda operation, good: counts.note(operation, _minute(), good=good))
+        while not ended.is_set():
+            began = time.monotonic()
+            probe.round()
+            taken = counts.to_write()
+            close_old_connections()
+            try:
+                probe_actions.write_counts(prober, taken)
+            except DatabaseError as error:
+                _log.warning("probes are kept until they can be written", extra={"error": str(error)})
+            else:
+                counts.written(taken, _minute())
+            ended.wait(max(0.0, EVERY_S - (time.monotonic() - began)))
+
+
+def _minute() -> int:
+    return int(time.time()) // 60
+
+
+def run(key_file: Path, topic: str, name: str) -> None:
+    """As a process: its log, and its end with SIGTERM and Ctrl-C."""
+    import signal
+
+    from control_plane import logs
+    from penstock.cli.exit_codes import ProcessEnd
+
+    logs.set_up("prober")
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    try:
+        main(key_file, topic, name, ended)
+    except ConfigurationError as error:
+        print(f"penstock: {error.message}", file=sys.stderr)
+        sys.exit(ProcessEnd.CANNOT_START)

@@ -1,0 +1,299 @@
+"""A month of service as a document, and the document's numbers computed again from its evidence. Pure.
+
+The same functions make a report and check it, from windows, runs and invoices up to the credit.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec import UNSET
+
+from penstock.contract.documents import CreditNoteDocument, InvoiceDocument
+from penstock.contract.service_level_documents import (
+    ChargedInvoice,
+    Excluded,
+    ImperfectWindow,
+    Level,
+    LevelTier,
+    MeasuredDay,
+    MeasuredOperation,
+    Run,
+    ServiceLevelDocument,
+    WindowsBySource,
+)
+from penstock.rules.service_levels import (
+    BINDING,
+    DAY_S,
+    MINUTES_A_WINDOW,
+    OPERATIONS,
+    RUN_MIN_S,
+    STANDARD_1,
+    VALID_MIN,
+    WHOLE,
+    WINDOW_S,
+    Counts,
+    OperationMonth,
+    ServiceLevel,
+    Source,
+    Tier,
+    binding_parts,
+    credit_micro,
+    windows_of,
+)
+
+BEFORE_CREDIT = ("fee", "discount", "minimum")
+"""Charges of an invoice that a service level credits a part of: what is paid for, whether by credit or by money."""
+KNOWN_LEVELS = {(STANDARD_1.name, STANDARD_1.version): STANDARD_1}
+"""Those that are shipped: a document cannot have others under their names."""
+
+
+def level_document(level: ServiceLevel) -> Level:
+    return Level(
+        name=level.name,
+        version=level.version,
+        target_parts=level.target_parts,
+        latency_ms=level.latency_ms,
+        tiers=tuple(
+            LevelTier(below_parts=one.below_parts, basis_points=one.basis_points) for one in level.tiers
+        ),
+    )
+
+
+def level_of(level: Level) -> ServiceLevel:
+    """Raises `InvariantBroken` for what is none."""
+    return ServiceLevel(
+        name=level.name,
+        version=level.version,
+        target_parts=level.target_parts,
+        latency_ms=level.latency_ms,
+        tiers=tuple(Tier(below_parts=one.below_parts, basis_points=one.basis_points) for one in level.tiers),
+    )
+
+
+def measured(month: OperationMonth) -> MeasuredOperation:
+    return MeasuredOperation(
+        operation=month.operation,
+        windows=WindowsBySource(**{source.value: count for source, count in month.sources.items()}),
+        valid=month.valid,
+        bad=month.bad,
+        imperfect=tuple(
+            ImperfectWindow(window_s=window, source=source.value, valid=counts.valid, bad=counts.bad)
+            for window, (source, counts) in sorted(month.imperfect.items())
+        ),
+        days=tuple(
+            MeasuredDay(day_s=day, judged=count) for day, count in sorted(month.judged_by_day.items())
+        ),
+        down_minutes=month.down_minutes,
+        runs=tuple(Run(from_s=first, until_s=end) for first, end in month.runs),
+        mean_parts=month.mean_parts,
+        minutes_parts=month.minutes_parts,
+        runs_parts=month.runs_parts,
+    )
+
+
+def charged_invoice(
+    invoice: InvoiceDocument, document_sha256: str, notes: Iterable[CreditNoteDocument]
+) -> ChargedInvoice:
+    """What the invoice charges before credit and tax, and what these credit notes took off that."""
+    charges = () if invoice.charges is UNSET else invoice.charges
+    credited = 0
+    for note in notes:
+        changes = () if note.charges is UNSET else note.charges
+        credited += sum(line.amount_micro for line in note.lines)
+        credited -= sum(one.amount_micro for one in changes if one.kind in BEFORE_CREDIT)
+    return ChargedInvoice(
+        id=invoice.id,
+        document_sha256=document_sha256,
+        charge_micro=sum(line.amount_micro for line in invoice.lines)
+        + sum(one.amount_micro for one in charges if one.kind in BEFORE_CREDIT),
+        credited_micro=credited,
+    )
+
+
+def month_document(
+    *,
+    tenant: str,
+    month: str,
+    bounds_s: tuple[int, int],
+    level: ServiceLevel,
+    excluded: Sequence[Excluded],
+    operations: Sequence[OperationMonth],
+    invoices: Sequence[ChargedInvoice],
+    currency: str,
+    minor_digits: int,
+) -> ServiceLevelDocument:
+    """The month with what it credits."""
+    binding = binding_parts(operations)
+    points = 0 if binding is None else level.basis_points(binding)
+    charge = max(0, sum(one.charge_micro - one.credited_micro for one in invoices))
+    credit = credit_micro(charge, points, minor_digits)
+    return ServiceLevelDocument(
+        format=1,
+        kind="service_level",
+        tenant=tenant,
+        month=month,
+        from_s=bounds_s[0],
+        until_s=bounds_s[1],
+        level=level_document(level),
+        excluded=tuple(excluded),
+        operations=tuple(measured(one) for one in operations),
+        binding_parts=binding,
+        basis_points=points,
+        invoices=tuple(invoices),
+        currency=currency,
+        minor_digits=minor_digits,
+        charge_micro=charge,
+        credit_micro=credit,
+        grant=grant_id(month) if credit else "",
+    )
+
+
+def grant_id(month: str) -> str:
+    """Of the credit in the tenant's terms: one a month, so it cannot be granted twice."""
+    return f"sla-{month}"
+
+
+def grant_reason(document: ServiceLevelDocument, sha256: str) -> str:
+    """What the grant says; it holds the document's hash, and with the terms it enters the billing chain."""
+    return f"Service level of {document.month}: {document.basis_points / 100:g} % of the charge. Evidence {sha256}"
+
+
+def differences(document: ServiceLevelDocument) -> Iterator[str]:
+    """Each number that does not follow from the others, named with what it should be."""
+    if [one.operation for one in document.operations] != list(OPERATIONS):
+        yield f"operations: {', '.join(OPERATIONS)} required, in this order"
+        return
+    count, rest = divmod(document.until_s - document.from_s, WINDOW_S)
+    if rest or count < 0 or document.from_s % WINDOW_S:
+        yield "from_s, until_s: bounds of five-minute windows required"
+        return
+    spans = [(one.from_s, one.until_s) for one in document.excluded]
+    out = windows_of(spans, (document.from_s, document.until_s))
+    for one in document.operations:
+        for text in _differences(one, document, count, out):
+            yield f"{one.operation}: {text}"
+    shares = [
+        one.mean_parts
+        for one in document.operations
+        if one.operation in BINDING and one.mean_parts is not None
+    ]
+    yield from _compared("binding_parts", document.binding_parts, min(shares, default=None))
+    yield from _level_differences(document)
+    charge = sum(one.charge_micro - one.credited_micro for one in document.invoices)
+    yield from _compared("charge_micro", document.charge_micro, charge)
+    if charge >= 0:
+        due = credit_micro(charge, document.basis_points, document.minor_digits)
+        yield from _compared("credit_micro", document.credit_micro, due)
+    wanted = grant_id(document.month) if document.credit_micro else ""
+    yield from _compared("grant", document.grant, wanted)
+
+
+def day_parts(document: ServiceLevelDocument) -> dict[int, int]:
+    """The lower mean of produce and fetch by the first second of each day; days that nothing judged have none."""
+    found: dict[int, int] = {}
+    for one in document.operations:
+        if one.operation not in BINDING:
+            continue
+        lost: dict[int, int] = {}
+        for window in one.imperfect:
+            day = window.window_s // DAY_S * DAY_S
+            lost[day] = lost.get(day, 0) + WHOLE - Counts(valid=window.valid, bad=window.bad).parts
+        for measured_day in one.days:
+            parts = (measured_day.judged * WHOLE - lost.get(measured_day.day_s, 0)) // measured_day.judged
+            found[measured_day.day_s] = min(parts, found.get(measured_day.day_s, WHOLE))
+    return dict(sorted(found.items()))
+
+
+def _level_differences(document: ServiceLevelDocument) -> Iterator[str]:
+    level = document.level
+    known = KNOWN_LEVELS.get((level.name, level.version))
+    if known is not None and level_document(known) != level:
+        yield f"level: {level.name} {level.version} is known, and has other tiers"
+    due = 0
+    if document.binding_parts is not None:
+        due = max(
+            (one.basis_points for one in level.tiers if document.binding_parts < one.below_parts), default=0
+        )
+    yield from _compared("basis_points", document.basis_points, due)
+
+
+def _differences(
+    one: MeasuredOperation, document: ServiceLevelDocument, count: int, out: set[int]
+) -> Iterator[str]:
+    by = one.windows
+    judged = by.own + by.probe + by.few
+    yield from _compared("windows", judged + by.nothing + by.excluded, count)
+    yield from _compared("windows excluded", by.excluded, len(out))
+    yield from _compared("windows of days", sum(day.judged for day in one.days), judged)
+    days = [day.day_s for day in one.days]
+    if days != sorted(set(days)) or any(day % DAY_S for day in days):
+        yield "a day stands twice, not in order, or is none"
+    seen = dict.fromkeys(Source, 0)
+    lost = own_bad = own_valid = 0
+    before = -1
+    for window in one.imperfect:
+        name = f"window {window.window_s}"
+        if (
+            window.window_s % WINDOW_S
+            or not document.from_s <= window.window_s < document.until_s
+            or window.window_s in out
+        ):
+            yield f"{name} is not one of the month, or excluded"
+        if window.window_s <= before:
+            yield f"{name} stands twice, or not in order"
+        before = window.window_s
+        if not 0 < window.bad <= window.valid:
+            yield f"{name}: {window.bad} of {window.valid} requests failed"
+            continue
+        if window.source != Source.PROBE:
+            own_bad, own_valid = own_bad + window.bad, own_valid + window.valid
+            if (window.valid >= VALID_MIN) != (window.source == Source.OWN):
+                yield f"{name}: {window.valid} requests are no reason to be judged by {window.source}"
+        seen[Source(window.source)] += 1
+        lost += WHOLE - Counts(valid=window.valid, bad=window.bad).parts
+    for source, most in ((Source.OWN, by.own), (Source.PROBE, by.probe), (Source.FEW, by.few)):
+        if seen[source] > most:
+            yield f"windows {source.value} is {most}, and {seen[source]} of them had failures"
+    # Own requests of windows that probes judged are in the sums too.
+    exact = by.probe == 0
+    if own_bad > one.bad or (exact and own_bad != one.bad):
+        yield f"bad is {one.bad}, the windows have {own_bad}"
+    if own_valid > one.valid or one.bad > one.valid:
+        yield f"valid is {one.valid}, and windows with failures alone have {own_valid}"
+    if own_valid == one.valid and not seen[Source.PROBE] and one.valid and by.own > seen[Source.OWN]:
+        yield f"valid is {one.valid}, and leaves nothing for windows without a failure"
+    minutes = judged * MINUTES_A_WINDOW
+    yield from _compared("mean_parts", one.mean_parts, (judged * WHOLE - lost) // judged if judged else None)
+    yield from _compared(
+        "minutes_parts",
+        one.minutes_parts,
+        max(0, minutes - one.down_minutes) * WHOLE // minutes if judged else None,
+    )
+    seconds = 0
+    last = document.from_s
+    for run in one.runs:
+        if run.from_s < last or run.until_s - run.from_s < RUN_MIN_S or run.until_s > document.until_s:
+            yield f"run {run.from_s} to {run.until_s} is none of the month, or too short"
+        last = run.until_s
+        seconds += run.until_s - run.from_s
+    yield from _compared(
+        "runs_parts",
+        one.runs_parts,
+        max(0, minutes * 60 - seconds) * WHOLE // (minutes * 60) if judged else None,
+    )
+
+
+def _compared(name: str, found: object, due: object) -> Iterator[str]:
+    if found != due:
+        yield f"{name} is {_shown(found)}, its evidence gives {_shown(due)}"
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None or value == "" else str(value)
+
+
+def own_counts(windows: Iterable[tuple[int, int, int]], slow: Mapping[int, int]) -> dict[int, Counts]:
+    """Counts by a window's first second, of (window, valid, bad) and the slow good answers of windows."""
+    return {
+        window: Counts(valid=valid, bad=min(valid, bad + slow.get(window, 0)))
+        for window, valid, bad in windows
+    }

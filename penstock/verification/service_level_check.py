@@ -1,0 +1,183 @@
+"""Checks a month's service level: its numbers follow from its evidence, its invoices are those of the billing chain,
+and the credit is granted with the evidence's hash. Pure.
+
+What brokers counted cannot be shown by the log: a request that failed is in no log. It can be compared with what a
+client counted itself.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import UNSET
+
+from penstock.contract.documents import (
+    NO_HASH,
+    CreditGrant,
+    InvoiceDocument,
+    chain_hash,
+    document_sha256,
+    read_document,
+)
+from penstock.contract.errors import InvalidRequest
+from penstock.contract.service_level_documents import ServiceLevelDocument
+from penstock.rules.allocation import month_of
+from penstock.rules.service_level_months import KNOWN_LEVELS, charged_invoice, differences, grant_reason
+from penstock.rules.timestamps import time_ms
+from penstock.verification.findings import Verdict
+from penstock.verification.history import BillingChain, read_chain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceLevelProof:
+    """`wrong` and `missing` are sentences: what does not follow, and what cannot be shown yet."""
+
+    month: str
+    wrong: tuple[str, ...]
+    missing: tuple[str, ...]
+    credit_micro: int
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.wrong:
+            return Verdict.WRONG
+        return Verdict.PARTLY if self.missing else Verdict.PROVEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownInvoice:
+    """An issued invoice of the tenant's, with the document that the service gives for it."""
+
+    document: object
+
+
+def check_service_level(
+    shown: Mapping[str, Any], chain_items: Sequence[Mapping[str, Any]], invoices: Sequence[ShownInvoice]
+) -> ServiceLevelProof:
+    """Check what `GET /v1/sla/{month}` shows. `invoices`: those whose period begins in the month, as listed. What is
+    malformed is wrong as well; nothing is raised.
+    """
+    wrong: list[str] = []
+    missing: list[str] = []
+    try:
+        document = read_document(shown.get("document"), ServiceLevelDocument, "document")
+        chain = read_chain(chain_items)
+        own = [read_document(one.document, InvoiceDocument, "invoice") for one in invoices]
+    except InvalidRequest as error:
+        return ServiceLevelProof(
+            month=str(shown.get("month"))[:20], wrong=(error.message,), missing=(), credit_micro=0
+        )
+    sha256 = document_sha256(document)
+    if shown.get("document_sha256") != sha256:
+        wrong.append(
+            f"document_sha256 is {str(shown.get('document_sha256'))[:64]}, the document has {sha256}"
+        )
+    wrong += [
+        f"{name} is shown as {str(shown.get(name))[:40]}, the document says {due}"
+        for name, due in (
+            ("month", document.month),
+            ("binding_parts", document.binding_parts),
+            ("basis_points", document.basis_points),
+            ("charge_micro", document.charge_micro),
+            ("credit_micro", document.credit_micro),
+            ("currency", document.currency),
+        )
+        if shown.get(name) != due
+    ]
+    wrong += differences(document)
+    wrong += _chain_differences(document.tenant, chain)
+    wrong += _invoice_differences(document, chain, own)
+    level = document.level
+    if (level.name, level.version) not in KNOWN_LEVELS:
+        missing.append(f"level {level.name} {level.version} is not one that is shipped: compare its tiers")
+    if shown.get("provisional") is not False:
+        missing.append("the month is not posted yet: its numbers may change, and nothing is granted")
+    elif document.credit_micro:
+        found = _grants(chain).get(document.grant)
+        if found is None:
+            missing.append(
+                f"grant {document.grant} is not in the billing chain yet: it enters it when the running period ends"
+            )
+        else:
+            wrong += _grant_differences(document, sha256, found)
+    return ServiceLevelProof(
+        month=document.month, wrong=tuple(wrong), missing=tuple(missing), credit_micro=document.credit_micro
+    )
+
+
+def _chain_differences(tenant: str, chain: BillingChain) -> Iterator[str]:
+    previous = NO_HASH
+    for number, entry in enumerate(chain.entries, 1):
+        if entry.sequence != number or entry.hash != chain_hash(tenant, previous, entry):
+            yield f"billing chain, entry {number}: does not follow from the entry before"
+        document = chain.prices.get(number) or chain.credit_notes.get(number)
+        if document is not None and document_sha256(document) != entry.document_sha256:
+            yield f"billing chain, entry {number}: its document was altered"
+        previous = entry.hash
+
+
+def _invoice_differences(
+    document: ServiceLevelDocument, chain: BillingChain, own: Sequence[InvoiceDocument]
+) -> Iterator[str]:
+    bounds = month_of(document.month)
+    if bounds is None:
+        yield f"month {document.month} is none"
+        return
+    first_ms, end_ms = time_ms(bounds[0]), time_ms(bounds[1])
+    counted = {one.id: one for one in document.invoices}
+    if len(counted) != len(document.invoices):
+        yield "invoices: one stands twice"
+    chained = {entry.object_id: entry for entry in chain.invoices()}
+    for invoice in own:
+        one = counted.pop(invoice.id, None)
+        name = f"invoice {invoice.id}"
+        entry = chained.get(invoice.id)
+        if not first_ms <= invoice.period_start_ms < end_ms:
+            yield f"{name} is none of the month"
+            continue
+        if one is None:
+            yield f"{name} is of the month and does not count"
+            continue
+        sha256 = document_sha256(invoice)
+        if entry is None or sha256 != entry.document_sha256 or sha256 != one.document_sha256:
+            yield f"{name} is not the document of the billing chain"
+            continue
+        notes = [
+            note
+            for _, note in sorted(chain.credit_notes.items())
+            if note.invoice.id == invoice.id and note.id in _notes_counted(one.credited_micro, chain, invoice)
+        ]
+        due = charged_invoice(invoice, sha256, notes)
+        if one.charge_micro != due.charge_micro:
+            yield f"{name}: charge_micro is {one.charge_micro}, the invoice has {due.charge_micro}"
+        if one.credited_micro != due.credited_micro:
+            yield f"{name}: credited_micro is {one.credited_micro}, its credit notes have {due.credited_micro}"
+    for name in counted:
+        yield f"invoice {name} counts and is not among the month's"
+
+
+def _notes_counted(credited_micro: int, chain: BillingChain, invoice: InvoiceDocument) -> set[str]:
+    """The invoice's credit notes up to the report: the first so many whose sum is what it says, else all."""
+    notes = [note for _, note in sorted(chain.credit_notes.items()) if note.invoice.id == invoice.id]
+    for count in range(len(notes) + 1):
+        if charged_invoice(invoice, "", notes[:count]).credited_micro == credited_micro:
+            return {note.id for note in notes[:count]}
+    return {note.id for note in notes}
+
+
+def _grants(chain: BillingChain) -> dict[str, CreditGrant]:
+    """Every grant of the chain's prices, the newest of an id."""
+    found: dict[str, CreditGrant] = {}
+    for _, prices in sorted(chain.prices.items()):
+        if prices.terms is not UNSET:
+            found.update({grant.id: grant for grant in prices.terms.credits})
+    return found
+
+
+def _grant_differences(document: ServiceLevelDocument, sha256: str, grant: CreditGrant) -> Iterator[str]:
+    if grant.amount_micro != document.credit_micro:
+        yield f"grant {grant.id} is of {grant.amount_micro}, the report credits {document.credit_micro}"
+    if grant.currency != document.currency:
+        yield f"grant {grant.id} is in {grant.currency}, the report in {document.currency}"
+    if grant.reason != grant_reason(document, sha256):
+        yield f"grant {grant.id} names other evidence than {sha256}"

@@ -1,0 +1,432 @@
+"""A month of service: measured from data sets, probes and exclusions, posted once with its credit, and provable."""
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from rest_framework.renderers import JSONRenderer
+
+from billing import (
+    probe_actions,
+    queries,
+    service_level_actions,
+    service_level_pdf,
+    service_level_reports,
+    terms_actions,
+)
+from billing.models import DataSetState, Invoice, SlaWindow
+from billing.probe_counts import MinuteKey
+from billing.service_level_models import ProbeMinute, ServiceLevelReport, SlaMinute
+from control_plane.audit import queries as audit
+from control_plane.rest.billing_shapes import ChainEntryShape
+from control_plane.rest.service_levels import ServiceLevelShape
+from penstock.contract import documents
+from penstock.contract.errors import InvalidRequest, NotFound
+from penstock.contract.service_level_documents import ServiceLevelDocument
+from penstock.rules.latency_buckets import bucket_of, middle_us
+from penstock.rules.service_level_months import differences
+from penstock.rules.service_levels import ALL_SECONDS, WHOLE, Counts
+from penstock.verification.findings import Verdict
+from penstock.verification.service_level_check import ShownInvoice, check_service_level
+from tenants.models import Tenant
+from tests.control_plane.billing.world import TESTER, Part, World
+
+MONTH = "2026-09"
+FIRST, END = datetime(2026, 9, 1, tzinfo=UTC), datetime(2026, 10, 1, tzinfo=UTC)
+DUE = END + service_level_actions.GRACE
+WINDOWS = 30 * 288
+PART = Part(first=0, end=5_000_000, size=900_000_000, day=FIRST.date())
+
+
+def made(world: World, name: str = "acme", begins: datetime = FIRST) -> Tenant:
+    tenant = world.tenant(name)
+    Tenant.objects.filter(pk=tenant.pk).update(created_at=begins)
+    tenant.refresh_from_db()
+    return tenant
+
+
+def invoiced(world: World, tenant: Tenant) -> Invoice:
+    """September's invoice, issued."""
+    cut = world.cut(tenant, [PART], end=END)
+    world.covered(cut, [PART])
+    world.spark()
+    world.bill()
+    invoice = world.invoice(cut)
+    assert invoice.status == Invoice.Status.ISSUED and invoice.total_micro
+    return invoice
+
+
+def window(
+    world: World, tenant: Tenant, at: datetime, valid: int, bad: int = 0, operation: str = "produce"
+) -> None:
+    world.rows["sla_5m"].append(
+        {"tenant": tenant.public_id, "operation": operation, "window": at, "valid": valid, "bad": bad}
+    )
+
+
+def minute(world: World, tenant: Tenant, at: datetime, bad: int, **seconds: int) -> None:
+    world.rows["sla_minute"].append(
+        {
+            "tenant": tenant.public_id, "operation": "produce", "minute": int(at.timestamp()) // 60, "valid": 600,
+            "bad": bad, "succeeded_seconds": seconds.get("good", 0),
+            "failed_seconds": seconds.get("failed", ALL_SECONDS),
+        }
+    )  # fmt: skip
+
+
+def good_day(world: World, tenant: Tenant, day: datetime) -> None:
+    for number in range(288):
+        for operation in ("produce", "fetch"):
+            window(world, tenant, day + timedelta(minutes=5 * number), 3_000, operation=operation)
+
+
+def document(tenant: Tenant, now: datetime = DUE) -> ServiceLevelDocument:
+    return service_level_reports.month_report(tenant, MONTH, now).document
+
+
+def parts_of(found: ServiceLevelDocument, operation: str = "produce") -> Mapping[str, Any]:
+    (one,) = [one for one in found.operations if one.operation == operation]
+    return {
+        name: getattr(one, name) for name in ("mean_parts", "minutes_parts", "runs_parts", "down_minutes")
+    }
+
+
+# -- measured ---------------------------------------------------------------------------------------------------
+
+
+def test_an_outage_of_known_length_goes_from_data_sets_to_each_formula(world: World) -> None:
+    """Ten minutes from a window's start, on a day with requests."""
+    acme = made(world)
+    good_day(world, acme, FIRST)
+    for number in range(2):
+        world.rows["sla_5m"][2 * (144 + number)]["bad"] = 3_000
+    for number in range(10):
+        minute(world, acme, FIRST + timedelta(hours=12, minutes=number), 600)
+    world.spark()
+    world.bill()
+    found = document(acme)
+    lost = {name: WHOLE - parts_of(found)[name] for name in ("mean_parts", "minutes_parts", "runs_parts")}
+    for name, parts in lost.items():
+        assert abs(parts * 86_400 / WHOLE - 600) <= 6, name
+    assert parts_of(found, "fetch")["mean_parts"] == WHOLE
+    assert found.binding_parts == parts_of(found)["mean_parts"] and found.basis_points == 1_000
+    assert found.operations[0].runs[0].until_s - found.operations[0].runs[0].from_s == 600
+    assert found.operations[0].windows.nothing == WINDOWS - 288
+    assert list(differences(found)) == []
+
+
+def test_days_that_nothing_measured_are_no_hundred_percent(world: World) -> None:
+    acme = made(world)
+    good_day(world, acme, FIRST)
+    world.spark()
+    world.bill()
+    days = service_level_reports.month_report(acme, MONTH, DUE).days
+    assert [one.parts for one in days] == [WHOLE, *[None] * 29]
+    nothing = service_level_reports.month_report(made(world, "silent"), MONTH, DUE).document
+    assert nothing.binding_parts is None and nothing.basis_points == 0
+
+
+def test_probes_judge_what_a_tenant_did_not_ask_and_nothing_that_it_did(world: World) -> None:
+    acme = made(world)
+    window(world, acme, FIRST, 3_000)
+    window(world, acme, FIRST + timedelta(minutes=5), 4)
+    world.spark()
+    world.bill()
+    first = int(FIRST.timestamp()) // 60
+    ProbeMinute.objects.bulk_create(
+        ProbeMinute(prober=prober, operation="produce", minute=first + number, valid=6, bad=3)
+        for prober in ("a", "b")
+        for number in range(15)
+    )
+    (one,) = [one for one in document(acme).operations if one.operation == "produce"]
+    assert (one.windows.own, one.windows.probe, one.windows.nothing) == (1, 2, WINDOWS - 3)
+    assert [(row.source, row.valid, row.bad) for row in one.imperfect] == [("probe", 60, 30)] * 2
+    assert one.mean_parts == (WHOLE + 2 * WHOLE // 2) // 3
+    assert list(differences(document(acme))) == []
+
+
+def test_a_probers_minute_written_twice_or_out_of_order_is_there_once(db: None) -> None:
+    key = MinuteKey("produce", 7)
+    for valid, bad in ((1, 0), (3, 1), (3, 1), (2, 0)):
+        probe_actions.write_counts("a", {key: Counts(valid=valid, bad=bad)})
+    assert probe_actions.known_counts("a", 7) == {key: Counts(valid=3, bad=1)}
+    assert probe_actions.known_counts("b", 7) == {}
+
+
+def test_an_excluded_span_counts_neither_way_and_only_for_whom_it_is(world: World) -> None:
+    acme, other = made(world), made(world, "other")
+    for tenant in (acme, other):
+        good_day(world, tenant, FIRST)
+        world.rows["sla_5m"][-2]["bad"] = 3_000
+    world.spark()
+    world.bill()
+    last = FIRST + timedelta(days=1, minutes=-5)
+    made_one = service_level_actions.exclude(
+        TESTER,
+        tenant=acme.public_id,
+        from_at=last,
+        until_at=last + timedelta(minutes=1),
+        reason="moved the racks",
+    )
+    assert document(acme).binding_parts == WHOLE
+    assert document(acme).excluded[0].reason == "moved the racks"
+    other_parts = document(other).binding_parts
+    assert other_parts is not None and other_parts < WHOLE
+    service_level_actions.withdraw(TESTER, made_one.public_id, DUE)
+    service_level_actions.withdraw(TESTER, made_one.public_id, DUE)
+    assert document(acme).binding_parts == other_parts
+    actions = [entry.action for entry in audit.entries(acme.public_id) if entry.action.startswith("sla_")]
+    assert sorted(actions) == ["sla_exclusion.create", "sla_exclusion.withdraw"]
+
+
+def test_an_exclusion_needs_a_reason_a_short_time_and_a_tenant_that_exists(db: None) -> None:
+    def exclude(**changes: Any) -> None:
+        values = {"tenant": None, "from_at": FIRST, "until_at": END, "reason": "drill"}
+        service_level_actions.exclude(TESTER, **{**values, **changes})
+
+    for wrong in ({"reason": " "}, {"reason": "a\nb"}, {"reason": "x" * 201}, {"until_at": FIRST},
+                  {"until_at": END + timedelta(days=2)}):  # fmt: skip
+        with pytest.raises(InvalidRequest):
+            exclude(**wrong)
+    with pytest.raises(NotFound):
+        exclude(tenant="tn_none")
+    with pytest.raises(NotFound):
+        service_level_actions.withdraw(TESTER, "exc_none", DUE)
+    exclude()
+
+
+def test_a_tenant_of_the_middle_of_a_month_is_measured_from_its_beginning_and_a_running_month_to_now(
+    world: World,
+) -> None:
+    acme = made(world, begins=FIRST + timedelta(days=10, seconds=7))
+    found = document(acme, FIRST + timedelta(days=11))
+    assert (found.from_s, found.until_s) == (
+        int((FIRST + timedelta(days=10)).timestamp()), int((FIRST + timedelta(days=11)).timestamp())
+    )  # fmt: skip
+    for tenant, month in (
+        (acme, "2026-13"), (acme, "26-1"), (acme, "2026-09-01"), (acme, ""), (acme, "2030-01"), (acme, "2026-08"),
+        (made(world, "late", END), MONTH),
+    ):  # fmt: skip
+        with pytest.raises(NotFound, match="does not exist"):
+            service_level_reports.month_report(tenant, month, DUE)
+
+
+def test_percentiles_are_those_of_the_months_buckets(world: World) -> None:
+    acme = made(world)
+    for day, milliseconds, count in ((0, 2.0, 900), (5, 80.0, 90), (29, 700.0, 10), (30, 9_000.0, 10**6)):
+        world.rows["latency_day"].append(
+            {
+                "tenant": acme.public_id, "operation": "produce", "day": (FIRST + timedelta(days=day)).date(),
+                "bucket": bucket_of(milliseconds), "requests": count,
+            }
+        )  # fmt: skip
+    world.spark()
+    world.bill()
+    (found,) = service_level_reports.month_report(acme, MONTH, DUE).latencies
+    wanted = ((500, 2.0), (950, 80.0), (990, 80.0), (999, 700.0))
+    assert found.percentiles == tuple((one, middle_us(bucket_of(ms))) for one, ms in wanted)
+    assert found.requests == 1_000
+
+
+# -- posted -----------------------------------------------------------------------------------------------------
+
+
+def failing(world: World, tenant: Tenant) -> None:
+    """Half of a day's produce requests failed: below 95 %."""
+    good_day(world, tenant, FIRST)
+    for row in world.rows["sla_5m"]:
+        if row["tenant"] == tenant.public_id and row["operation"] == "produce":
+            row["bad"] = 1_500
+
+
+def test_a_month_is_posted_once_after_its_grace_with_its_credit_in_the_terms(world: World) -> None:
+    acme = made(world)
+    failing(world, acme)
+    invoice = invoiced(world, acme)
+    assert service_level_actions.post_months(DUE - timedelta(seconds=1)) == 0
+    assert [service_level_actions.post_months(DUE) for _ in range(2)] == [1, 0]
+    report = ServiceLevelReport.objects.get(tenant=acme)
+    assert report.credit_micro == invoice.total_micro, "all of it, and no more"
+    (grant,) = documents.read_document(
+        terms_actions.terms_of(acme).document, documents.Terms, "terms"
+    ).credits
+    assert (grant.id, grant.amount_micro, grant.currency) == ("sla-2026-09", report.credit_micro, "USD")
+    assert report.document_sha256 in grant.reason
+    shown = service_level_reports.month_report(acme, MONTH, DUE)
+    assert not shown.provisional and shown.sha256 == report.document_sha256
+    assert list(differences(shown.document)) == []
+    assert [e.action for e in audit.entries(acme.public_id) if e.action == "sla.post"] == ["sla.post"]
+
+
+def test_what_comes_after_a_month_was_posted_changes_nothing(world: World) -> None:
+    acme = made(world)
+    failing(world, acme)
+    invoiced(world, acme)
+    service_level_actions.post_months(DUE)
+    before = document(acme)
+    SlaWindow.objects.filter(tenant=acme).update(bad=3_000)
+    SlaMinute.objects.all().delete()
+    service_level_actions.exclude(TESTER, tenant=None, from_at=FIRST, until_at=END, reason="too late")
+    assert service_level_actions.post_months(DUE + timedelta(days=9)) == 0
+    assert document(acme) == before
+
+
+def test_a_month_waits_for_its_invoice_and_for_data_sets_that_are_refused(world: World) -> None:
+    acme = made(world)
+    failing(world, acme)
+    world.cut(acme, [PART], end=END)
+    world.spark()
+    world.bill()
+    assert service_level_actions.post_months(DUE) == 0, "its invoice is a draft"
+    invoiced_tenant = made(world, "invoiced")
+    failing(world, invoiced_tenant)
+    invoiced(world, invoiced_tenant)
+    DataSetState.objects.filter(dataset="sla_minute").update(error="one file is missing")
+    assert service_level_actions.post_months(DUE) == 0
+    DataSetState.objects.update(error="")
+    assert service_level_actions.post_months(DUE) == 1
+
+
+def test_a_good_month_is_posted_without_a_credit_and_so_is_one_that_cost_nothing(world: World) -> None:
+    good, free = made(world), made(world, "free")
+    good_day(world, good, FIRST)
+    failing(world, free)
+    invoiced(world, good)
+    cut = world.cut(free, [], end=END)
+    world.spark()
+    world.bill()
+    assert world.invoice(cut).total_micro == 0
+    assert service_level_actions.post_months(DUE) == 2
+    for tenant in (good, free):
+        report = ServiceLevelReport.objects.get(tenant=tenant)
+        assert (report.credit_micro, report.document["grant"]) == (0, "")
+        assert terms_actions.terms_of(tenant).revision == 0
+    assert document(free).basis_points == 10_000
+
+
+def test_the_credit_pays_for_the_next_period_and_stands_in_its_chain(world: World) -> None:
+    acme = made(world)
+    failing(world, acme)
+    invoice = invoiced(world, acme)
+    service_level_actions.post_months(DUE)
+    middle, end = END + timedelta(days=5), END + timedelta(days=10)
+    first, second = PART.end, PART.end + 3_000_000
+    rows = [Part(first=first, end=second, size=10_000_000, day=END.date())]
+    waiting = world.cut(acme, [Part(first=first, end=first, size=0, day=END.date())], end=middle)
+    world.covered(waiting, [Part(first=first, end=first, size=0, day=END.date())])
+    cut = world.cut(acme, rows, end=end)
+    world.covered(cut, rows)
+    world.spark()
+    world.bill()
+    later = world.invoice(cut)
+    assert later.status == Invoice.Status.ISSUED, later.gaps
+    (credit,) = [one for one in later.charges if one["kind"] == "credit"]
+    assert credit["name"] == "sla-2026-09"
+    assert -credit["amount_micro"] == min(invoice.total_micro or 0, sum(
+        line.amount_micro for line in later.lines.all()
+    ))  # fmt: skip
+
+
+# -- proven -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def credited(world: World) -> Tenant:
+    """Its credit is in the chain: the period after it has ended."""
+    acme = made(world)
+    failing(world, acme)
+    minute(world, acme, FIRST, 600, good=0b111, failed=ALL_SECONDS)
+    service_level_actions.exclude(
+        TESTER,
+        tenant=None,
+        from_at=FIRST + timedelta(days=3),
+        until_at=FIRST + timedelta(days=3, hours=1),
+        reason="x",
+    )
+    invoiced(world, acme)
+    service_level_actions.post_months(DUE)
+    world.cut(acme, [PART], end=END + timedelta(days=5))
+    return acme
+
+
+def seen(tenant: Tenant) -> tuple[dict[str, Any], list[dict[str, Any]], list[ShownInvoice]]:
+    """What REST shows of the month, of the chain and of its invoices."""
+    shown = ServiceLevelShape(service_level_reports.month_report(tenant, MONTH, DUE)).data
+    chain = ChainEntryShape(queries.chain(tenant).order_by("pk"), many=True).data
+    invoices = Invoice.objects.filter(tenant=tenant, status=Invoice.Status.ISSUED).order_by("number")
+    evidence = [ShownInvoice(document=queries.evidence(one)["document"]) for one in invoices]
+    plain = json.loads(JSONRenderer().render({"shown": shown, "chain": chain}))
+    return plain["shown"], plain["chain"], evidence
+
+
+def test_a_posted_credit_is_proven_from_what_rest_shows(credited: Tenant) -> None:
+    shown, chain, invoices = seen(credited)
+    proof = check_service_level(shown, chain, invoices)
+    assert (proof.wrong, proof.missing, proof.verdict) == ((), (), Verdict.PROVEN)
+    assert proof.credit_micro == shown["credit_micro"] > 0
+
+
+def test_each_altered_number_is_noticed_even_with_a_new_hash(credited: Tenant) -> None:
+    shown, chain, invoices = seen(credited)
+    assert len(shown["document"]["operations"][0]["imperfect"]) == 288
+    # Three of equal rows say as much as all.
+    paths = [
+        path
+        for path in numbers_in(shown["document"])
+        if not (len(path) > 3 and path[2] == "imperfect" and isinstance(path[3], int) and path[3] > 2)
+    ]
+    assert len(paths) > 60
+    for path in paths:
+        altered = copy.deepcopy(shown)
+        holder: Any = altered["document"]
+        for step in path[:-1]:
+            holder = holder[step]
+        holder[path[-1]] += 1
+        try:
+            found = documents.read_document(altered["document"], ServiceLevelDocument, "document")
+        except InvalidRequest:
+            pass  # no document at all: also named
+        else:
+            altered["document_sha256"] = documents.document_sha256(found)
+        assert check_service_level(altered, chain, invoices).verdict is Verdict.WRONG, path
+
+
+def numbers_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, bool):
+        return
+    if isinstance(value, int):
+        yield path
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield from numbers_in(one, (*path, name))
+    elif isinstance(value, list):
+        for at, one in enumerate(value):
+            yield from numbers_in(one, (*path, at))
+
+
+def test_what_is_missing_or_left_out_is_named(credited: Tenant) -> None:
+    shown, chain, invoices = seen(credited)
+    other = copy.deepcopy(chain)
+    other[1]["at_ms"] += 1
+    for altered, items, own, text in (
+        ({**shown, "credit_micro": 1}, chain, invoices, "credit_micro is shown as 1"),
+        ({**shown, "document": None}, chain, invoices, "document"),
+        (shown, other, invoices, "billing chain, entry 2"),
+        (shown, chain, [], "counts and is not among the month's"),
+    ):
+        proof = check_service_level(altered, items, own)
+        assert any(text in one for one in proof.wrong), (text, proof)
+    early = check_service_level(shown, chain[:-1], invoices)
+    assert early.verdict is Verdict.PARTLY and "not in the billing chain yet" in early.missing[0]
+    provisional = check_service_level({**shown, "provisional": True}, chain, invoices)
+    assert "not posted yet" in provisional.missing[0]
+
+
+def test_the_report_is_a_pdf_with_its_numbers(credited: Tenant) -> None:
+    found = service_level_reports.month_report(credited, MONTH, DUE)
+    page = service_level_pdf.report_page(credited, found, "Penstock")
+    assert "50.000 %" in page and found.sha256 in page and "238 more" in page
+    assert service_level_pdf.report_pdf(credited, found, "Penstock").startswith(b"%PDF")

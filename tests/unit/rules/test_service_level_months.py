@@ -1,0 +1,109 @@
+"""A month's document follows from its evidence, and each number that does not is named."""
+
+from typing import Any
+
+import pytest
+
+from penstock.contract import documents
+from penstock.contract.service_level_documents import Excluded, ServiceLevelDocument
+from penstock.rules.service_level_months import day_parts, differences, month_document
+from penstock.rules.service_levels import (
+    ALL_SECONDS,
+    DAY_S,
+    OPERATIONS,
+    STANDARD_1,
+    WHOLE,
+    Counts,
+    FailedMinute,
+    operation_month,
+)
+
+BOUNDS = (0, 3 * DAY_S)
+OUT = Excluded(id="exc_1", from_s=DAY_S, until_s=DAY_S + 600, reason="drill")
+
+
+def made() -> dict[str, Any]:
+    """Two windows with failures, one of probes, one run of two minutes, and an excluded span."""
+    own = {0: Counts(valid=100), 300: Counts(valid=100, bad=50), 600: Counts(valid=5, bad=5)}
+    failed = [
+        FailedMinute(minute=minute, valid=10, bad=10, succeeded_seconds=0, failed_seconds=ALL_SECONDS)
+        for minute in (5, 6)
+    ]
+    probes = {2 * DAY_S: Counts(valid=10, bad=1)}
+    document = month_document(
+        tenant="tn_acme",
+        month="1970-01",
+        bounds_s=BOUNDS,
+        level=STANDARD_1,
+        excluded=[OUT],
+        operations=[
+            operation_month(name, BOUNDS, own, probes, failed, [(OUT.from_s, OUT.until_s)])
+            for name in OPERATIONS
+        ],
+        invoices=[],
+        currency="USD",
+        minor_digits=6,
+    )
+    return dict(documents.plain(document))
+
+
+def differences_of(plain: dict[str, Any]) -> list[str]:
+    return list(differences(documents.read_document(plain, ServiceLevelDocument, "document")))
+
+
+def test_a_document_follows_from_itself() -> None:
+    assert differences_of(made()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        (("operations", 0, "mean_parts"), WHOLE, "produce: mean_parts is 1000000000, its evidence gives 600000000"),
+        (("operations", 1, "mean_parts"), None, "fetch: mean_parts is none"),
+        (("operations", 0, "minutes_parts"), WHOLE, "produce: minutes_parts"),
+        (("operations", 0, "runs_parts"), 1, "produce: runs_parts is 1"),
+        (("operations", 0, "down_minutes"), 0, "produce: minutes_parts"),
+        (("operations", 0, "runs"), [], "produce: runs_parts"),
+        (("operations", 0, "runs", 0, "until_s"), 330, "too short"),
+        (("operations", 0, "imperfect", 0, "bad"), 49, "produce: mean_parts"),
+        (("operations", 0, "imperfect", 0, "bad"), 101, "101 of 100 requests failed"),
+        (("operations", 0, "imperfect", 0, "window_s"), 301, "is not one of the month"),
+        (("operations", 0, "imperfect", 0, "window_s"), DAY_S, "is not one of the month, or excluded"),
+        (("operations", 0, "imperfect", 1, "window_s"), 300, "stands twice"),
+        (("operations", 0, "imperfect", 1, "source"), "own", "no reason to be judged by own"),
+        (("operations", 0, "imperfect"), [], "produce: mean_parts"),
+        (("operations", 0, "windows", "nothing"), 0, "windows is"),
+        (("operations", 0, "windows", "own"), 500, "windows is"),
+        (
+            ("operations", 0, "windows"), {"own": 0, "probe": 1, "few": 3, "nothing": 858, "excluded": 2},
+            "windows own is 0, and 1 of them had failures",
+        ),
+        (("operations", 0, "windows", "excluded"), 1, "windows excluded is 1, its evidence gives 2"),
+        (("operations", 0, "days", 0, "judged"), 4, "windows of days is"),
+        (("operations", 0, "days", 0, "day_s"), 60, "a day stands twice"),
+        (("operations", 0, "bad"), 54, "bad is 54"),
+        (("operations", 0, "valid"), 104, "valid is 104"),
+        (("operations",), [], "operations: produce, fetch, metadata required"),
+        (("until_s",), 3 * DAY_S + 1, "bounds of five-minute windows"),
+        (("excluded",), [], "windows excluded is 2, its evidence gives 0"),
+        (("binding_parts",), WHOLE, "binding_parts is 1000000000"),
+        (("basis_points",), 0, "basis_points is 0, its evidence gives 10000"),
+        (("level", "tiers", 2, "basis_points"), 3_000, "standard 1 is known, and has other tiers"),
+        (("charge_micro",), 7, "charge_micro is 7, its evidence gives 0"),
+        (("credit_micro",), 7, "credit_micro is 7, its evidence gives 0"),
+        (("grant",), "sla-1970-02", "grant is sla-1970-02"),
+    ],
+)  # fmt: skip
+def test_an_altered_number_is_named(path: tuple[Any, ...], value: Any, named: str) -> None:
+    plain = made()
+    holder: Any = plain
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = value
+    found = differences_of(plain)
+    assert any(named in text for text in found), found
+
+
+def test_days_have_the_lower_share_and_those_without_a_measure_none() -> None:
+    document = documents.read_document(made(), ServiceLevelDocument, "document")
+    assert day_parts(document) == {0: WHOLE // 2, 2 * DAY_S: 900_000_000}
