@@ -29,6 +29,8 @@ LONGEST_FIRST = (
     "tests/control_plane/api/test_hostile_input.py",
     "tests/control_plane/billing/test_from_brokers_to_proof.py",
     "tests/control_plane/service/test_growing.py",
+    "tests/integration/reconcile/test_quarter.py",
+    "tests/integration/fail_over",
     "tests/control_plane/service/test_killed_requests.py",
     "tests/control_plane/api/test_openapi_conformance.py",
     "tests/control_plane/test_permissions.py",
@@ -49,7 +51,6 @@ LONGEST_FIRST = (
     "tests/integration/losses/test_replication_factors.py",
     "tests/integration/metering/test_deletion.py",
     "tests/integration/bad_input/test_full_disk.py",
-    "tests/integration/fail_over",
     "tests/compiled/test_compiled_cores.py",
     "tests/compiled/test_compiled_wheel.py",
 )
