@@ -14,9 +14,12 @@ _FIRST_MAX = 30
 _TRIES_MAX = 60
 
 
-def until_done(random: Random, step: Callable[[], object], *, killed: bool) -> int:
+def until_done(
+    random: Random, step: Callable[[], object], *, killed: bool, pause: Callable[[], object]
+) -> int:
     """Do the step, here; or when `killed` in processes that end by SIGKILL at a statement, a later one each time.
-    Returns the number of those.
+
+    There is a pause after each. Returns the number of those that were killed.
     """
     if not killed:
         step()
@@ -33,6 +36,7 @@ def until_done(random: Random, step: Callable[[], object], *, killed: bool) -> i
         if child.exitcode != -signal.SIGKILL:
             raise AssertionError(f"a step of the story failed with {child.exitcode}; see above")
         limit = limit * 3 // 2 + 1
+        pause()
     raise AssertionError(f"no process came to its end in {_TRIES_MAX} tries")
 
 

@@ -342,10 +342,10 @@ class Story:
             sending.send_next()
 
     def _step(self, name: str, step: Callable[[], object]) -> None:
-        """One task of the worker, which is killed a few times; what it had claimed is free again after a minute."""
-        killed = kills.until_done(self.random, step, killed=self.hurt)
-        self.kills += killed
-        self.clock.on(minutes=1)
+        """One task of the worker, which is killed a few times; what one had claimed is free again after the pause."""
+        pause = partial(self.clock.on, minutes=1)
+        self.kills += kills.until_done(self.random, step, killed=self.hurt, pause=pause)
+        pause()
 
 
 @contextmanager
