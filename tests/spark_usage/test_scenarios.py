@@ -446,7 +446,7 @@ def test_losses_leave_what_was_counted_below_them_as_it_was(folded: Folded) -> N
 def test_increments_count_once_by_broker_boot_and_sequence(folded: Folded) -> None:
     found = folded.rows("usage_hour", "tn_out", "group", "principal", "meter", "quantity")
     assert sorted((row[0], row[1], row[2], int(str(row[3]))) for row in found) == [
-        ("", 0, "requests", 16),
+        ("", 0, "requests", 24),
         ("g", 7, "bytes_out", 800),
         ("g", 7, "messages_out", 8),
     ]
