@@ -40,6 +40,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[LittleServer]:
     with little_server(answered) as server:
         monkeypatch.setenv("PENSTOCK_API_URL", server.url)
         monkeypatch.setenv("PENSTOCK_API_KEY", "penstock_test_" + "x" * 40)
+        monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "127.0.0.1:9")
         yield server
 
 

@@ -187,5 +187,6 @@ def test_what_changes_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with little_server(lambda _: Answer(body=nothing)) as server:
         monkeypatch.setenv("PENSTOCK_API_URL", server.url)
         monkeypatch.setenv("PENSTOCK_API_KEY", KEY)
+        monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "127.0.0.1:9")
         ran = CliRunner().invoke(cli, ["access", "default", "allow", "--dry-run"])
     assert ran.exit_code == 0 and "Nothing would change." in ran.stderr
