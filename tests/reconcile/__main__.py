@@ -1,6 +1,6 @@
 """A synthetic quarter with faults, billed as the service bills and compared with an oracle: `make reconcile`.
 
-    python -m tests.reconcile [--seed 1] [--batches 8] [--without-kills]
+    python -m tests.reconcile [--seed 1] [--batches 8] [--short]
 
 The last line says by how much all invoices, credit notes and payments differ from what is owed; the exit status is 0
 only when it is nothing.
@@ -26,15 +26,17 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="reconcile", description="Bill a made-up quarter and compare.")
     parser.add_argument("--seed", type=int, default=1, help="of everything that happens")
     parser.add_argument("--batches", type=int, default=8, help="of a partition on a day, at most")
-    parser.add_argument("--without-kills", action="store_true", help="no process is killed: quicker")
+    parser.add_argument(
+        "--short", action="store_true", help="no process is killed, one round of the pipeline"
+    )
     chosen = parser.parse_args(arguments)
     os.environ["TZ"] = ZONE
     time.tzset()
     with tempfile.TemporaryDirectory(prefix="penstock-reconcile-") as folder:
-        return _run(Path(folder), chosen.seed, chosen.batches, hurt=not chosen.without_kills)
+        return _run(Path(folder), chosen.seed, chosen.batches, short=chosen.short)
 
 
-def _run(folder: Path, seed: int, batches: int, *, hurt: bool) -> int:
+def _run(folder: Path, seed: int, batches: int, *, short: bool) -> int:
     from local import guardian
     from tests import migrated
     from tests.control_plane import configuration
@@ -81,7 +83,7 @@ def _run(folder: Path, seed: int, batches: int, *, hurt: bool) -> int:
             stripe=stripe,
             folds=folds,
             say=say,
-            hurt=hurt,
+            short=short,
             batches=batches,
         )
         stack.enter_context(in_force(clock))

@@ -96,7 +96,9 @@ class Brokers:
 
 @dataclass(slots=True)
 class Story:
-    """`hurt`: processes are killed. `batches`: of a partition on a day, at most."""
+    """`short`: no process is killed, and the pipeline has one round, at the end. `batches`: of a partition on a day, at
+    most.
+    """
 
     random: Random
     folder: Path
@@ -104,7 +106,7 @@ class Story:
     stripe: StripeApart
     folds: Folds
     say: Say
-    hurt: bool
+    short: bool
     batches: int
     customers: list[Customer] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
@@ -271,7 +273,8 @@ class Story:
 
     def _after_closing(self) -> None:
         self._brokers_answer()
-        self._fold(all_of_it=False)
+        if not self.short:
+            self._fold(all_of_it=False)
         self._step("bill run", billing_tasks.bill_run)
         self.stripe.fail(self.random.randrange(2**32), 12)
         self._pay(2)
@@ -315,7 +318,7 @@ class Story:
         self.usage.store(ms(self.clock.now()), all_of_it=all_of_it)
         one = job(self.folder / "datasets", self.usage.stored, self.usage.ends)
         jobs = self.folder / f"jobs-{self._rounds}.json"
-        if self.hurt:
+        if not self.short:
             for data_set in self._stages[:STAGES]:
                 self.spark_kills += self.folds.killed(jobs, one, data_set)
             self._stages = self._stages[STAGES:] + self._stages[:STAGES]
@@ -344,7 +347,7 @@ class Story:
     def _step(self, name: str, step: Callable[[], object]) -> None:
         """One task of the worker, which is killed a few times; what one had claimed is free again after the pause."""
         pause = partial(self.clock.on, minutes=1)
-        self.kills += kills.until_done(self.random, step, killed=self.hurt, pause=pause)
+        self.kills += kills.until_done(self.random, step, killed=not self.short, pause=pause)
         pause()
 
 

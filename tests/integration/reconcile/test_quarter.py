@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.processes
 def test_the_quarter_is_billed_and_collected_to_the_micro_unit() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.reconcile", "--without-kills", "--batches", "3"],
+        [sys.executable, "-m", "tests.reconcile", "--short", "--batches", "3"],
         cwd=ROOT,
         capture_output=True,
         text=True,
