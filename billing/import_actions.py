@@ -53,6 +53,8 @@ ORDER = (
 BIGGEST = 2**63 - 1
 MINUTES_A_DAY = 1_440
 _EPOCH = date(1970, 1, 1)
+RUN_OF_WINDOWS = "run of these"
+"""Beside the digests of windows: the run that they were imported from."""
 RUNS_KEPT = 1_000
 """Of each data set: the runs of several hours."""
 _CHUNK = 500
@@ -119,7 +121,10 @@ def _import_one(store: DataSetStore, name: str) -> bool:
             },
         )
         state.run_id, state.error = data.run_id, ""
-        state.windows = {name: window.digest for name, window in manifest.windows.items()}
+        state.windows = {
+            RUN_OF_WINDOWS: data.run_id,
+            **{name: window.digest for name, window in manifest.windows.items()},
+        }
         state.save(update_fields=["run_id", "error", "windows"])
         _forget_runs(name)
         if changed or disagreements:
@@ -134,9 +139,14 @@ def _import_one(store: DataSetStore, name: str) -> bool:
 
 
 def _to_import(manifest: Manifest, state: DataSetState) -> frozenset[str] | None:
-    """The windows that are not as they were imported; None: all rows, whatever windows they were imported in."""
-    windows = changed_windows(manifest, state.windows)
-    return windows if state.windows and ALL_ROWS not in windows else None
+    """The windows that are not as they were imported; None: all rows, whatever windows they were imported in. An older
+    version of the service, which knows no windows, may have imported another run meanwhile.
+    """
+    imported = dict(state.windows)
+    if imported.pop(RUN_OF_WINDOWS, "") != state.run_id:
+        return None
+    windows = changed_windows(manifest, imported)
+    return windows if imported and ALL_ROWS not in windows else None
 
 
 def _note_refused(name: str, message: str) -> None:
@@ -209,7 +219,9 @@ def _import_costs(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
 
 
 def _import_issues(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
-    """Missing offsets of `__usage`; these rows belong to no tenant."""
+    """Missing offsets of `__usage`; these rows belong to no tenant, and are one window."""
+    if data.windows is not None and not data.windows:
+        return 0, 0, []
     key, values = ("src_partition", "first_missing"), ("missing",)
     wanted = {tuple(row[name] for name in key): _checked(data, row, key, values) for row in data.rows}
     known = {

@@ -9,12 +9,18 @@ from django.db import transaction
 
 from billing import queries, service_level_reports, terms_actions
 from billing.models import DataSetState, Invoice
-from billing.service_level_models import REASON_LENGTH_MAX, ServiceExclusion, ServiceLevelReport
+from billing.service_level_models import (
+    REASON_LENGTH_MAX,
+    ServiceExclusion,
+    ServiceLevelReport,
+    ServiceLevelStart,
+)
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor, system
 from penstock.contract import documents
-from penstock.contract.errors import InvalidRequest, NotFound
+from penstock.contract.errors import InvalidRequest, NotFound, PenstockError
 from penstock.contract.ids import SYSTEM_TENANT
+from penstock.contract.invariant import InvariantBroken
 from penstock.contract.service_level_documents import ServiceLevelDocument
 from penstock.rules import charges
 from penstock.rules.allocation import month_after
@@ -27,8 +33,8 @@ GRACE = timedelta(days=2)
 """After a month's end: readings that are late, and exclusions that operators still declare, count until then."""
 CREDIT_DAYS = 730
 """A credit pays for periods that begin within so many days: so a tenant has at most 24 of them at a time."""
-MONTHS_BACK_MAX = 2
-"""Ended months that are still posted: a service that was down for longer posts no older ones."""
+MONTHS_BACK_MAX = 24
+"""Ended months that are still posted, whatever held them up."""
 POSTED_MAX = 200
 """Of one call: the rest comes with the next one."""
 DATA_SETS = ("sla_5m", "sla_minute", "sla_slow_5m")
@@ -45,7 +51,7 @@ def exclude(
     """
     if not reason.strip() or not reason.isprintable() or len(reason) > REASON_LENGTH_MAX:
         raise InvalidRequest(f"reason: 1 to {REASON_LENGTH_MAX} characters in one line required")
-    if not from_at < until_at <= from_at + EXCLUSION_MAX:
+    if not (from_at < until_at and until_at - from_at <= EXCLUSION_MAX):
         raise InvalidRequest(f"until_at: after from_at, and at most {EXCLUSION_MAX.days} days after it")
     with transaction.atomic():
         row = None if tenant is None else _tenant(tenant)
@@ -101,14 +107,21 @@ def _tenant(public_id: str) -> Tenant:
 
 
 def post_months(now: datetime) -> int:
-    """Post each tenant's ended months that are complete and not posted. Returns how many."""
-    if DataSetState.objects.filter(dataset__in=DATA_SETS).exclude(error="").exists():
+    """Post each tenant's ended months that are complete and not posted. Returns how many.
+
+    A month of one tenant that cannot be posted is logged, and keeps no other waiting.
+    """
+    sound = DataSetState.objects.filter(dataset__in=DATA_SETS, error="").exclude(run_id="")
+    if sound.count() < len(DATA_SETS):
         return 0
+    begins = ServiceLevelStart.objects.order_by("pk").values_list("first", flat=True).first()
     count = 0
     end = (now - GRACE).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     months = []
     for _ in range(MONTHS_BACK_MAX):
         first = (end - timedelta(days=1)).replace(day=1)
+        if begins is not None and first.date() < begins:
+            break
         months.append((first, end))
         end = first
     for first, end in reversed(months):
@@ -120,8 +133,13 @@ def post_months(now: datetime) -> int:
         for tenant in due.order_by("pk"):
             if count == POSTED_MAX:
                 return count
-            if _is_invoiced(tenant, first, end):
-                count += post_month(tenant, first, now) is not None
+            try:
+                if _is_invoiced(tenant, first, end):
+                    count += post_month(tenant, first, now) is not None
+            except (PenstockError, InvariantBroken):
+                _log.exception(
+                    "service level not posted", extra={"tenant": tenant.public_id, "month": f"{first:%Y-%m}"}
+                )
     return count
 
 

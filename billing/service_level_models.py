@@ -18,6 +18,12 @@ def new_report_id() -> str:
     return new_id("slr")
 
 
+class ServiceLevelStart(models.Model):
+    """The first month that is posted, where a service had tenants before it had service levels. Others have no row."""
+
+    first = models.DateField()
+
+
 class SlaMinute(models.Model):
     """A minute with requests that failed by our fault (data set `sla_minute`)."""
 

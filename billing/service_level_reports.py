@@ -193,7 +193,9 @@ def _operations(
 def _probes(bounds_s: tuple[int, int]) -> dict[str, dict[int, Counts]]:
     """By operation and window, of all probers."""
     sums: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
-    rows = ProbeMinute.objects.filter(minute__gte=bounds_s[0] // 60, minute__lt=bounds_s[1] // 60)
+    rows = ProbeMinute.objects.filter(
+        operation__in=OPERATIONS, minute__gte=bounds_s[0] // 60, minute__lt=bounds_s[1] // 60
+    )
     totals = rows.order_by().values("operation", "minute").annotate(tried=Sum("valid"), failed=Sum("bad"))
     for row in totals:
         window = row["minute"] * 60 // WINDOW_S * WINDOW_S
@@ -228,7 +230,7 @@ def _charges(tenant: Tenant, first: datetime) -> tuple[list[ChargedInvoice], str
         for entry in entries.values()
         if entry.kind == BillingEntry.Kind.CREDIT_NOTE
     ]
-    found = []
+    issued = []
     currency, minor_digits = _NO_PRICES
     book = price_actions.running_prices_of(tenant)
     if book is not None:
@@ -241,8 +243,9 @@ def _charges(tenant: Tenant, first: datetime) -> tuple[list[ChargedInvoice], str
         document = documents.read_document(entry.document, documents.InvoiceDocument, entry.object_id)
         currency, minor_digits = document.currency, document.minor_digits
         own = [note for note in notes if note.invoice.id == document.id]
-        found.append(charged_invoice(document, entry.document_sha256, own))
-    return found, currency, minor_digits
+        issued.append((document.currency, charged_invoice(document, entry.document_sha256, own)))
+    # There is no exchange of currencies: what was charged in another one than the newest is not credited.
+    return [one for of, one in issued if of == currency], currency, minor_digits
 
 
 def _latencies(tenant: Tenant, first: date, end: date) -> tuple[Latencies, ...]:

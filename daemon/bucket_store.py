@@ -5,7 +5,7 @@ Imported by who has a bucket alone: the library behind it takes a quarter of a s
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,10 @@ class BucketStore:
 
     def file(self, dataset: str, run_id: str, name: str) -> bytes | None:
         return self._get(f"{dataset}/{RUN}{run_id}/{name}")
+
+    def has(self, dataset: str, files: Collection[tuple[str, str]]) -> bool:
+        there = {name for _, names in self._runs(dataset).values() for name in names} if files else set()
+        return all(f"{self._prefix}{dataset}/{RUN}{run}/{name}" in there for run, name in files)
 
     def publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
         earlier = self.manifest(dataset, run_id)

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,6 +107,9 @@ class DataSetStore(Protocol):
     def file(self, dataset: str, run_id: str, name: str) -> bytes | None:
         """One file of a published run."""
 
+    def has(self, dataset: str, files: Collection[tuple[str, str]]) -> bool:
+        """Whether all of these files are there, each given as its run and its name."""
+
     def publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
         """Make the files in the folder `pending`, which belongs to the store from now on, a run with this manifest,
         unless the run is there already: then nothing changes. Readers see all of it or nothing.
@@ -156,6 +159,9 @@ class FolderStore:
 
     def file(self, dataset: str, run_id: str, name: str) -> bytes | None:
         return _content(self.run_folder(dataset, run_id) / name)
+
+    def has(self, dataset: str, files: Collection[tuple[str, str]]) -> bool:
+        return all((self.run_folder(dataset, run) / name).exists() for run, name in files)
 
     def publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
         with _unavailable(self.folder / dataset):

@@ -1,7 +1,7 @@
 """Evidence: seals of segments, the hash chain over `__usage`, and the offsets of it that are not there."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -128,6 +128,16 @@ def extent(bronze: DataFrame, ends: Mapping[str, int], begins: Mapping[str, int]
         distinct=sum(row["distinct"] for row in counted),
         holes=sorted(found),
     )
+
+
+def joined(found: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Holes in order; those that touch each other are one, as rounds may have ended in the middle of it."""
+    holes: list[tuple[int, int, int]] = []
+    for partition, first, count in sorted(found):
+        if holes and holes[-1][0] == partition and sum(holes[-1][1:]) == first:
+            first, count = holes[-1][1], holes.pop()[2] + count
+        holes.append((partition, first, count))
+    return holes
 
 
 def named(found: list[tuple[int, int, int]], most: int = 20) -> str:

@@ -68,9 +68,10 @@ class Run:
 
 @cache
 def code_version() -> str:
-    """Twelve hex digits of SHA-256 over this package's source."""
+    """Twelve hex digits of SHA-256 over this package's source, and over what else decides what its rows are."""
     digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.glob("*.py")):
+    root = Path(__file__).parent.parent
+    for file in (*sorted(Path(__file__).parent.glob("*.py")), *(root / name for name in _DECIDES_TOO)):
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 
@@ -79,6 +80,16 @@ def run_id_of(dataset: str, inputs: Mapping[str, Any]) -> str:
     """The same for the same code, data set and inputs."""
     canonical = json.dumps([code_version(), dataset, inputs], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:RUN_ID_DIGITS]
+
+
+_DECIDES_TOO = (
+    "data_plane/contract/usage_pb2.py",
+    "penstock/contract/ids.py",
+    "penstock/records/seal.py",
+    "penstock/records/usage.py",
+    "penstock/rules/latency_buckets.py",
+    "penstock/rules/service_levels.py",
+)
 
 
 class Catalog:
@@ -148,6 +159,11 @@ class Catalog:
             here.parent.mkdir(parents=True, exist_ok=True)
             write_durably(here, content)
         return here
+
+    def is_whole(self, dataset: str, manifest: Mapping[str, Any]) -> bool:
+        """Whether the files that the manifest names are there."""
+        files = [(str(file.get("run", manifest["run_id"])), str(file["name"])) for file in manifest["files"]]
+        return self.store.has(dataset, files)
 
     def forget_fetched(self) -> None:
         """Remove copies of published files."""

@@ -135,7 +135,9 @@ class _Fold(Windowed):
         there = evidence.extent(self._new, ends, begins)
         self._counted = there
         self.records = before["records"] + there.records
-        self.holes = sorted([(at, first, count) for at, first, count in before["holes"]] + there.holes)
+        self.holes = evidence.joined(
+            [(at, first, count) for at, first, count in before["holes"]] + there.holes
+        )
         made_from = inputs_of(ends, self.records, self.holes, self.assets)
         super().__init__(spark, catalog, progress, base, made_from | states_inputs(made_from, source.mark))
 
@@ -263,6 +265,10 @@ class _Fold(Windowed):
         if self._base is None:
             return new, []
         if not conflicts.isEmpty():
+            raise Irregular("another seal of the same segment")
+        others = self._before(datasets.SEAL).select(*evidence.SEAL_KEY, F.col("seal").alias("was"))
+        again = new.select(*evidence.SEAL_KEY, "seal").join(others, list(evidence.SEAL_KEY))
+        if not again.where("seal != was").isEmpty():
             raise Irregular("another seal of the same segment")
         earlier, carried = self._windows(datasets.SEAL, self._keep(new.select(*datasets.SEAL.names)))
         values = F.struct(*(name for name in datasets.SEAL.names if name not in evidence.SEAL_KEY))
@@ -400,14 +406,12 @@ class _Fold(Windowed):
         earlier, carried = self._windows(dataset, new)
         rows = self._keep(added(dataset, earlier, new, ("quantity",), QUANTITY))
         names = names_of(dataset, rows) | {window.name for window in carried}
-        if names:
-            newest = max(names)
-            if (
-                self._base is not None
-                and late
-                and newest < max(windows_of(self._base.manifests[dataset.name]))
-            ):
+        newest = max(names, default="")
+        if self._base is not None and late:
+            before = windows_of(self._base.manifests[dataset.name])
+            if newest < max(before, default=""):
                 raise Irregular("the newest usage is gone")
+        if names:
             oldest = gold.oldest_minute_window(newest)
             rows = rows.where(F.expr(dataset.window) >= oldest)
             carried = [window for window in carried if window.name >= oldest]

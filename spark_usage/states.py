@@ -41,7 +41,8 @@ class Base:
 
 
 def find_base(catalog: Catalog, ends: Mapping[str, int]) -> Base | None:
-    """The last whole round of this code when it covers a part of `ends` and all of its runs are there, else None.
+    """The last whole round of this code when it covers a part of `ends` and all that its runs name is there, else None.
+    An older version of the code removes runs whose files a newer one names again.
 
     Raises `StoreUnavailable`.
     """
@@ -57,6 +58,8 @@ def find_base(catalog: Catalog, ends: Mapping[str, int]) -> Base | None:
         if manifest is None:
             return None
         manifests[name] = manifest
+    if not all(catalog.is_whole(name, manifest) for name, manifest in manifests.items()):
+        return None
     return Base(manifests=manifests, inputs=inputs)
 
 
@@ -77,7 +80,7 @@ def go_on(new: DataFrame, logs: DataFrame) -> DataFrame:
         & (F.col("topic") == F.col("was.topic"))
         & (
             (F.col("accepted_ms") < 0)
-            | F.coalesce(F.col("accepted_ms") >= F.col("was.began_ms"), F.lit(True))
+            | F.coalesce(F.col("accepted_ms") >= F.col("was.began_ms"), F.lit(False))
         )
         & further
     )

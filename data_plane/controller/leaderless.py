@@ -23,7 +23,9 @@ class Leaderless:
             self._found = {
                 TopicPartition(topic_id, record.partition): image.topics[topic_id].tenant
                 for topic_id in sorted(image.blocks)
-                if topic_id in image.topics and image.topics[topic_id].tenant != SYSTEM_TENANT
+                if topic_id in image.topics
+                and image.topics[topic_id].tenant != SYSTEM_TENANT
+                and not image.topics[topic_id].binned
                 for record in image.partitions_of(topic_id)
                 if record.leader == NO_BROKER
             }

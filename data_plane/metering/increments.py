@@ -23,14 +23,14 @@ _OUR_FAULT = frozenset(
         ErrorCode.NO_LEADER,
         ErrorCode.BROKER_UNAVAILABLE,
         ErrorCode.CORRUPT_LOG,
-        ErrorCode.LOG_TRUNCATED,
         ErrorCode.DISK_FULL,
         ErrorCode.SHUTTING_DOWN,
         ErrorCode.OUTCOME_UNKNOWN,
         ErrorCode.TIMEOUT,
     )
 )
-"""All other errors are the client's, or only say whom to ask: they count neither way."""
+"""All other errors are the client's, or only say whom to ask: they count neither way. So does a truncated log: whoever
+asks for an offset that never was gets the same answer, and what is really lost is declared and credited."""
 
 
 class DeliveredKey(NamedTuple):

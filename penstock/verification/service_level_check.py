@@ -81,16 +81,19 @@ def check_service_level(
             ("charge_micro", document.charge_micro),
             ("credit_micro", document.credit_micro),
             ("currency", document.currency),
+            ("target_parts", document.level.target_parts),
+            ("minor_digits", document.minor_digits),
         )
         if shown.get(name) != due
     ]
     wrong += differences(document)
     wrong += _chain_differences(document.tenant, chain)
-    wrong += _invoice_differences(document, chain, own)
+    posted = shown.get("provisional") is False
+    wrong += _invoice_differences(document, chain, own, posted=posted)
     level = document.level
     if (level.name, level.version) not in KNOWN_LEVELS:
         missing.append(f"level {level.name} {level.version} is not one that is shipped: compare its tiers")
-    if shown.get("provisional") is not False:
+    if not posted:
         missing.append("the month is not posted yet: its numbers may change, and nothing is granted")
     elif document.credit_micro:
         found = _grants(chain).get(document.grant)
@@ -117,13 +120,18 @@ def _chain_differences(tenant: str, chain: BillingChain) -> Iterator[str]:
 
 
 def _invoice_differences(
-    document: ServiceLevelDocument, chain: BillingChain, own: Sequence[InvoiceDocument]
+    document: ServiceLevelDocument, chain: BillingChain, own: Sequence[InvoiceDocument], *, posted: bool
 ) -> Iterator[str]:
     bounds = month_of(document.month)
     if bounds is None:
         yield f"month {document.month} is none"
         return
     first_ms, end_ms = time_ms(bounds[0]), time_ms(bounds[1])
+    begins_ms = max([first_ms, *(one.effective_from_ms for one in list(chain.prices.values())[:1])])
+    if posted and document.until_s * 1_000 != end_ms:
+        yield f"until_s is {document.until_s}, the month {document.month} ends at {end_ms // 1_000}"
+    if not first_ms <= document.from_s * 1_000 <= max(first_ms, begins_ms):
+        yield f"from_s is {document.from_s}, the month or the tenant begins at {begins_ms // 1_000}"
     counted = {one.id: one for one in document.invoices}
     if len(counted) != len(document.invoices):
         yield "invoices: one stands twice"

@@ -3,6 +3,7 @@
 import json
 import sys
 import threading
+from functools import partial
 from io import StringIO
 
 import pytest
@@ -11,7 +12,7 @@ from control_plane.audit_topics import sender
 from control_plane.audit_topics.sending import Message, NotSent, Sender
 from control_plane.couriers.couriers import COURIERS
 from penstock.client.settings import ConnectionSettings
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 TO = ConnectionSettings(bootstrap=("127.0.0.1:1",), api_key="psk_none")
 LARGE = [Message(key="1", value="x" * 1_000_000, headers={})]
@@ -26,6 +27,14 @@ ANSWERS = (
 
 
 @pytest.mark.processes
+def was_sent(sending: Sender, batch: list[Message]) -> bool:
+    try:
+        sending.send(TO, "__audit", batch)
+    except NotSent:
+        return False
+    return True
+
+
 def test_a_process_that_does_not_read_is_given_up_and_the_next_batch_starts_another_one() -> None:
     sending = Sender(write_s=0.2, program=DEAF)
     try:
@@ -33,14 +42,8 @@ def test_a_process_that_does_not_read_is_given_up_and_the_next_batch_starts_anot
             sending.send(TO, "__audit", LARGE)
         sending._program, sending._write_s = ANSWERS, PATIENCE_S
         for batch in (SMALL, LARGE):
-            for _ in range(3):
-                try:
-                    sending.send(TO, "__audit", batch)
-                    break
-                except NotSent:  # the one that was given up had not ended yet
-                    continue
-            else:
-                raise AssertionError("no batch is taken any more")
+            # The one that was given up may not have ended yet.
+            wait_until("a batch is taken", partial(was_sent, sending, batch))
     finally:
         sending.close()
 

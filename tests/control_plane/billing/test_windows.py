@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from billing.data_sets import cut_window
+from billing.import_actions import RUN_OF_WINDOWS
 from billing.models import CutUsage, DataSetState, SlaWindow, UsageDay
 from tenants.models import Tenant
 from tests.control_plane.billing.publishing import publish, publish_windows
@@ -49,7 +50,7 @@ def test_only_windows_with_another_digest_are_read_and_written(world: World) -> 
     assert world.bill() == {"usage_day": "imported"}
     assert quantities() == [(YESTERDAY, 5), (TODAY, 9)]
     assert world.bill() == {}, "and a retry does nothing"
-    assert set(DataSetState.objects.get().windows) == {str(YESTERDAY), str(TODAY)}
+    assert set(DataSetState.objects.get().windows) == {str(YESTERDAY), str(TODAY), RUN_OF_WINDOWS}
 
 
 def test_rows_of_a_window_that_is_gone_go_and_those_of_no_other(world: World) -> None:
