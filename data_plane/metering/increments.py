@@ -29,8 +29,8 @@ _OUR_FAULT = frozenset(
         ErrorCode.TIMEOUT,
     )
 )
-"""All other errors are the client's, or only say whom to ask: they count neither way. So does a truncated log: whoever
-asks for an offset that never was gets the same answer, and what is really lost is declared and credited."""
+"""All other errors are the client's, or only say whom to ask: they count neither way. So does a truncated log: who asks
+for an offset that never was gets the same answer, and what is really lost is declared and credited."""
 
 
 class DeliveredKey(NamedTuple):

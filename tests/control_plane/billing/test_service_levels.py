@@ -19,7 +19,7 @@ from billing import (
 )
 from billing.models import DataSetState, Invoice, SlaWindow
 from billing.probe_counts import MinuteKey
-from billing.service_level_models import ProbeMinute, ServiceLevelReport, SlaMinute
+from billing.service_level_models import ProbeMinute, ServiceLevelReport, ServiceLevelStart, SlaMinute
 from control_plane.audit import queries as audit
 from control_plane.rest.billing_shapes import ChainEntryShape
 from control_plane.rest.service_levels import ServiceLevelShape
@@ -288,6 +288,41 @@ def test_a_month_waits_for_its_invoice_and_for_data_sets_that_are_refused(world:
     assert service_level_actions.post_months(DUE) == 0
     DataSetState.objects.update(error="")
     assert service_level_actions.post_months(DUE) == 1
+
+
+def test_a_month_waits_for_data_sets_that_never_came(world: World) -> None:
+    acme = made(world)
+    failing(world, acme)
+    invoiced(world, acme)
+    DataSetState.objects.filter(dataset="sla_minute").delete()
+    assert service_level_actions.post_months(DUE) == 0
+
+
+def test_a_month_that_cannot_be_posted_keeps_no_other_tenant_waiting(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("broken", "sound"):
+        tenant = made(world, name)
+        failing(world, tenant)
+        invoiced(world, tenant)
+    post = service_level_actions.post_month
+
+    def posted(tenant: Tenant, first: datetime, now: datetime) -> ServiceLevelReport | None:
+        if tenant.name == "broken":
+            raise InvalidRequest("a grant of this id was given")
+        return post(tenant, first, now)
+
+    monkeypatch.setattr(service_level_actions, "post_month", posted)
+    assert service_level_actions.post_months(DUE) == 1
+    assert ServiceLevelReport.objects.get().tenant.name == "sound"
+
+
+def test_months_before_levels_were_promised_are_not_posted(world: World) -> None:
+    acme = made(world)
+    failing(world, acme)
+    invoiced(world, acme)
+    ServiceLevelStart.objects.create(first=END.date())
+    assert service_level_actions.post_months(DUE) == 0
 
 
 def test_a_good_month_is_posted_without_a_credit_and_so_is_one_that_cost_nothing(world: World) -> None:

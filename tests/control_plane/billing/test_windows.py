@@ -9,7 +9,7 @@ import pytest
 
 from billing.data_sets import cut_window
 from billing.import_actions import RUN_OF_WINDOWS
-from billing.models import CutUsage, DataSetState, SlaWindow, UsageDay
+from billing.models import CoverageIssue, CutUsage, DataSetState, SlaWindow, UsageDay
 from tenants.models import Tenant
 from tests.control_plane.billing.publishing import publish, publish_windows
 from tests.control_plane.billing.world import TODAY, Part, World
@@ -144,3 +144,24 @@ def test_drafts_of_other_windows_keep_their_usage(world: World) -> None:
     publish_windows(world.datasets, "cut_usage", {other: foreign})
     world.bill()
     assert CutUsage.objects.count() == 0, "a draft's usage goes with its window"
+
+
+def test_an_issue_stays_while_its_window_is_as_it_was(world: World) -> None:
+    lost = {"src_partition": 1, "first_missing": 5, "missing": 3}
+    publish_windows(world.datasets, "coverage_issue", {"all": [lost]})
+    world.bill()
+    publish_windows(world.datasets, "coverage_issue", {"all": [lost]})
+    world.bill()
+    assert list(CoverageIssue.objects.values_list("src_partition", "first_missing", "missing")) == [(1, 5, 3)]
+
+
+def test_windows_that_another_version_has_written_over_meanwhile_are_read_again(world: World) -> None:
+    now = day_row(world, TODAY, 7)
+    publish_windows(world.datasets, "usage_day", of_days(now))
+    world.bill()
+    # An older version imports a run of its own: it keeps the windows as they are, and takes rows that it does not know.
+    DataSetState.objects.update(run_id="0" * 32)
+    UsageDay.objects.all().delete()
+    publish_windows(world.datasets, "usage_day", of_days(now))
+    world.bill()
+    assert quantities() == [(TODAY, 7)]
