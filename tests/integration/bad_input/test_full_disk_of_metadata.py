@@ -54,13 +54,19 @@ def refused(producer: Producer[bytes, bytes], taken: list[bytes], unknown: list[
     return False
 
 
-def values(client: Client) -> list[bytes | None]:
-    """All that is committed now; what comes by one poll may be less."""
+def values(client: Client, within_s: float = PATIENCE_S) -> list[bytes | None] | None:
+    """All that is committed now; what comes by one poll may be less. None: the time was up."""
     found: list[bytes | None] = []
-    with client.consumer(["orders"]) as consumer:
-        end = consumer.end_offsets(PATIENCE_S)["orders", 0]
-        while consumer.position("orders", 0, PATIENCE_S) < end:
-            found += [message.value for message in consumer.poll(timeout=PATIENCE_S)]
+    deadline = time.monotonic() + within_s
+    try:
+        with client.consumer(["orders"]) as consumer:
+            end = consumer.end_offsets(within_s)["orders", 0]
+            while consumer.position("orders", 0, within_s) < end:
+                found += [message.value for message in consumer.poll(timeout=1)]
+                if time.monotonic() > deadline:
+                    return None
+    except TimedOut:
+        return None
     return found
 
 
@@ -75,14 +81,20 @@ def test_a_disk_that_holds_the_metadata_too_runs_full_and_recovers(disk: Path) -
             hasty = client.producer(linger_ms=0, delivery_timeout_ms=1_000)
             taken, unknown = [b"before"], list[bytes]()
             cluster.wait_until("writes are refused", lambda: refused(hasty, taken, unknown))
-            until = time.monotonic() + READS_S
+            until, reads = time.monotonic() + READS_S, 0
             while time.monotonic() < until:
                 ballast.leave(0)
-                found = values(client)
+                found = values(client, READS_S)
+                if found is None:
+                    # A busy machine: after a minute without new metadata a broker's keys are too old, and it refuses.
+                    break
+                reads += 1
                 assert found in (taken, [*taken, *unknown]), cluster.last_words()
+            assert reads, cluster.last_words()
             assert cluster.pids() == pids, cluster.last_words()
             ballast.drop()
             client.producer(linger_ms=0).send("orders", b"after").result(PATIENCE_S)
-            assert values(client)[-1] == b"after"
+            after = values(client)
+            assert after is not None and after[-1] == b"after"
         cluster.tenant("tn_later")
         assert cluster.pids() == pids, cluster.last_words()
