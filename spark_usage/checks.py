@@ -152,9 +152,10 @@ def kept_equals_readings(minutes: DataFrame, kept: DataFrame, points: DataFrame,
 
 
 def _last_of_leaderships(points: DataFrame) -> tuple[int, int]:
-    """Byte-minutes and minutes, of all together."""
+    """Byte-minutes and minutes, of all together. What was kept in no time is in no interval."""
     last = (
-        points.groupBy(*LEADERSHIP)
+        points.where("retained_until > retained_since")
+        .groupBy(*LEADERSHIP)
         .agg(
             F.max("byte_minutes").alias("kept"),
             (F.max("retained_until") - F.col("retained_since")).alias("minutes"),

@@ -218,8 +218,6 @@ def _retained(reading: Reading) -> dict[str, int]:
     minutes = reading.retained_until - reading.retained_since
     if not 0 <= minutes <= RETAINED_MINUTES_MAX:
         raise Damaged(f"what was kept in {minutes} minutes")
-    if not minutes and reading.replicated_byte_minutes:
-        raise Damaged("something kept in no time")
     if reading.retained_byte_minutes > reading.replicated_byte_minutes:
         raise Damaged("less kept by all replicas than by one")
     return {
