@@ -18,8 +18,10 @@ _SHIPPED = ("penstock", "daemon", "data_plane/__init__.py", "data_plane/contract
 """What workers on other machines must be able to import."""
 SHUFFLE_PARTITIONS = 2
 _DRIVER_MEMORY = "1g"
-_SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For one machine: rounds are many small plans, and the optimising compiler costs more than it gains."""
+_SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+"""For one machine: rounds are many small plans, and the optimising compiler costs more than it gains. Without it Java
+would reserve 48 MB for compiled code, which some rounds fill; from then on it compiles nothing.
+"""
 _PATIENT = {
     "spark.network.timeout": "600s",
     "spark.executor.heartbeatInterval": "60s",

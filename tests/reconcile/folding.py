@@ -41,8 +41,12 @@ class Folds:
         """Returns when all are done."""
         process = self._begin(jobs_file, jobs)
         assert process.stdout is not None
-        ready, _, _ = select.select([process.stdout], [], [], PATIENCE_S)
-        done = process.stdout.readline().strip() if ready else "nothing in time"
+        # Java may say something there too.
+        done = "nothing in time"
+        while done != str(jobs_file) and select.select([process.stdout], [], [], PATIENCE_S)[0]:
+            line = process.stdout.readline()
+            assert line, f"it ended\n{self._errors.read_text(errors='replace')[-4000:]}"
+            done = line.strip()
         assert done == str(jobs_file), f"{done}\n{self._errors.read_text(errors='replace')[-4000:]}"
 
     def killed(self, jobs_file: Path, one: Mapping[str, Any], data_set: str) -> bool:
