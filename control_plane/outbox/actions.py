@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.db import connection, transaction
 from django.db.models import F
@@ -54,11 +55,7 @@ def enqueue_all(*, kind: str, tenant: str, generations: Mapping[str, int]) -> No
         for object_id, generation in generations.items()
     )
 
-    def tell() -> None:
-        for object_id in generations:
-            wake_ups.committed(kind, object_id)
-
-    transaction.on_commit(tell)
+    transaction.on_commit(partial(wake_ups.committed, kind, list(generations)))
 
 
 def due_now(kind: str, object_id: str) -> bool:

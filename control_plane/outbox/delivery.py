@@ -2,25 +2,27 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from django.db import transaction
 from django.utils import timezone
 
 from control_plane.outbox import actions, queries, wake_ups
 from control_plane.outbox.actions import Claim
-from control_plane.outbox.registry import Delivered, batch_deliverer, deliverer
+from control_plane.outbox.registry import Delivered, batch_deliverer, deliverer, is_batch
+from control_plane.outbox.wake_ups import TOGETHER_MAX
 from data_plane.contract.broker_calls import within
 from penstock.contract.errors import InternalError, PenstockError
 
 ROUNDS_MAX = 5
 """An object that changes faster than it is delivered is left to the next wake-up."""
-SWEEP_MAX = 200
+SWEEP_MAX = 1_000
+"""Objects that one look of the sweep finds; the next look is a second later."""
 DELIVERY_S = actions.LEASE_S - 2.0
 """Of all calls of one delivery together, so that it ends before its lease does."""
 
-TOGETHER_MAX = 250
-"""Objects that are delivered together: a call of the brokers, and a transaction here."""
 TOGETHER_S = 4.0
 """Of all calls for them."""
 ALL_TOGETHER_S = 10.0
@@ -54,7 +56,7 @@ def deliver(kind: str, object_id: str) -> bool:
 
 
 def deliver_all(kind: str, object_ids: Sequence[str]) -> None:
-    """Deliver many new objects, `TOGETHER_MAX` at a time. What another process delivers, or is not due, is left out.
+    """Deliver many objects, `TOGETHER_MAX` at a time. What another process delivers, or is not due, is left out.
 
     When the time is up, or none of a batch could be delivered, the sweep goes on with the rest.
     """
@@ -70,7 +72,7 @@ def deliver_all(kind: str, object_ids: Sequence[str]) -> None:
 
 
 def _deliver_together(kind: str, claims: Sequence[Claim]) -> int:
-    """How many were delivered. The outcome of each is stored."""
+    """How many were delivered. The outcome of each is stored; those for which there was no time wait as before."""
     outcomes = _tell(kind, [claim.object_id for claim in claims])
     done = {one: outcome for one, outcome in outcomes.items() if isinstance(outcome, Delivered)}
     if done:
@@ -78,10 +80,11 @@ def _deliver_together(kind: str, claims: Sequence[Claim]) -> int:
         actions.record_all_delivered(delivered, done, timezone.now())
     with transaction.atomic():
         for claim in claims:
-            error = outcomes[claim.object_id]
+            error = outcomes.get(claim.object_id)
             if isinstance(error, PenstockError):
                 _log.warning("delivery failed", extra={"object": claim.object_id, "error": error.message})
                 actions.record_failed(claim, error.code.name.lower(), error.message, timezone.now())
+    actions.give_back([claim for claim in claims if claim.object_id not in outcomes])
     return len(done)
 
 
@@ -100,9 +103,21 @@ def sweep(budget_s: float) -> int:
     """Deliver what is due, whose wake-up was lost or whose deliverer died; how many objects were looked at."""
     deadline = time.monotonic() + budget_s
     count = 0
-    for kind, object_id in queries.due(timezone.now(), SWEEP_MAX):
+    for kind, object_ids in _batches(queries.due(timezone.now(), SWEEP_MAX)):
         if time.monotonic() > deadline:
             break
-        deliver(kind, object_id)
-        count += 1
+        if len(object_ids) == 1:
+            deliver(kind, object_ids[0])
+        else:
+            deliver_all(kind, object_ids)
+        count += len(object_ids)
     return count
+
+
+def _batches(due: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
+    """In order; neighbours of a kind that may be delivered together are, `TOGETHER_MAX` at a time."""
+    for kind, neighbours in groupby(due, key=itemgetter(0)):
+        object_ids = [object_id for _, object_id in neighbours]
+        together = TOGETHER_MAX if is_batch(kind) else 1
+        for first in range(0, len(object_ids), together):
+            yield kind, object_ids[first : first + together]

@@ -37,10 +37,11 @@ class Deliverer(Protocol):
 
 
 class BatchDeliverer(Deliverer, Protocol):
-    """Tells the brokers of many new objects of one kind together."""
+    """Tells the brokers of many objects of one kind together."""
 
     def deliver_all(self, object_ids: Sequence[str]) -> Mapping[str, Delivered | PenstockError]:
-        """What became of each. As `deliver`: no transaction is open, and repeating it must be harmless.
+        """What became of each; those for which the time did not last are left out, but never all of them. As
+        `deliver`: no transaction is open, and repeating it must be harmless.
 
         Raises `PenstockError` when the brokers cannot be reached; each object may have got there or not.
         """
@@ -76,3 +77,8 @@ def batch_deliverer(kind: str) -> BatchDeliverer:
     """The deliverer of `kind`, which must take many together."""
     invariant(kind in _batch_deliverers, f"objects of kind {kind} can be delivered together")
     return _batch_deliverers[kind]
+
+
+def is_batch(kind: str) -> bool:
+    """Whether objects of `kind` may be delivered together."""
+    return kind in _batch_deliverers

@@ -1,4 +1,4 @@
-"""Celery tasks of the outbox: the wake-up of one object, and the sweep."""
+"""Celery tasks of the outbox: the wake-up of one object or of many, and the sweep."""
 
 from celery import shared_task
 
@@ -15,6 +15,12 @@ HEARTBEAT_S = 5.0
 def deliver(kind: str, object_id: str) -> None:
     """Deliver an object that was changed."""
     delivery.deliver(kind, object_id)
+
+
+@shared_task(name="outbox.deliver_all")
+def deliver_all(kind: str, object_ids: list[str]) -> None:
+    """Deliver objects that were changed together."""
+    delivery.deliver_all(kind, object_ids)
 
 
 @shared_task(name="outbox.sweep")

@@ -19,6 +19,7 @@ from control_plane.topics import queries as topics
 from control_plane.topics.models import Topic
 from data_plane.contract import admin_pb2 as pb
 from data_plane.contract.admin_client import new_topic
+from data_plane.contract.broker_calls import is_time_up
 from penstock.contract.errors import (
     AlreadyExists,
     BrokerUnavailable,
@@ -151,7 +152,8 @@ class TopicDeliverer:
 
     def deliver_all(self, object_ids: Sequence[str]) -> dict[str, Delivered | PenstockError]:
         """New topics in one call. What is not new has a call of its own. So has what the brokers refuse for another
-        reason than a limit: the cluster may have changed, or an attempt whose answer was lost has made the topic.
+        reason than a limit: the cluster may have changed, or an attempt whose answer was lost has made the topic. When
+        the time is up the others are left out.
         """
         by_id = topics.topics_for_delivery(object_ids)
         in_order = [by_id[object_id] for object_id in object_ids]
@@ -168,12 +170,16 @@ class TopicDeliverer:
                     found[topic.public_id] = self.deliver(topic.public_id, topic.generation)
                 except PenstockError as refusal:
                     found[topic.public_id] = refusal
+                if is_time_up():
+                    break
         return found
 
     def _make_all(self, new: Sequence[Topic]) -> dict[str, Delivered | PenstockError]:
         """Those that the brokers have made, once no client can meet a broker that does not know of them, and those that
         are over a limit.
         """
+        if not new:
+            return {}
         for tenant in {topic.tenant_id: topic.tenant for topic in new}.values():
             _tenant_first(tenant)
         wanted = [TopicSettings.from_dict(topic.settings) for topic in new]

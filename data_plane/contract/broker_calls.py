@@ -73,6 +73,11 @@ def within(seconds: float) -> Iterator[None]:
         _deadline.reset(mark)
 
 
+def is_time_up() -> bool:
+    """Whether the time of the block around this is over."""
+    return time.monotonic() >= _deadline.get()
+
+
 def ends_at(timeout_s: float) -> float:
     """When a call of so many seconds ends (monotonic)."""
     return min(_deadline.get(), time.monotonic() + timeout_s)

@@ -12,10 +12,12 @@ from control_plane.audit import queries as audit
 from control_plane.brokers import client as brokers
 from control_plane.brokers.view import BrokerSeen
 from control_plane.outbox import actions as outbox
-from control_plane.outbox import delivery
+from control_plane.outbox import delivery, tasks, wake_ups
+from control_plane.outbox import queries as outbox_queries
 from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import batch_deliverer
-from control_plane.topics import actions, queries
+from control_plane.reconciliation import deliverers
+from control_plane.topics import actions, observed, queries
 from control_plane.topics.actions import TopicAsked
 from control_plane.topics.models import Topic
 from data_plane.contract.admin_client import AdminClient
@@ -312,3 +314,46 @@ def test_the_number_of_statements_does_not_grow_with_the_topics(
 ) -> None:
     with django_assert_max_num_queries(80):
         assert statuses(create(key, *(asked(f"topic-{number}") for number in range(100)))) == [201] * 100
+
+
+def test_the_sweep_makes_topics_of_many_tenants_in_one_call_of_the_brokers(
+    admin: AdminClient, tenant: Tenant
+) -> None:
+    other = make_tenant("other")
+    assert delivery.deliver(KIND_TENANT, other.public_id)
+    made = [*without_delivery(tenant, "a", "b"), *without_delivery(other, "a")]
+    before = admin.sent.copy()
+    assert delivery.sweep(60.0) == len(made)
+    calls = admin.sent - before
+    assert calls["CreateTopics"] == 1 and calls["CreateTopic"] == 0
+    assert on_brokers(admin, tenant) == {"a": 1, "b": 1} and on_brokers(admin, other) == {"a": 1}
+
+
+def test_topics_that_were_written_together_wake_one_worker(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[tuple[str, Any]] = []
+    monkeypatch.setattr(
+        wake_ups.app, "send_task", lambda task, args, **options: woken.append((task, args)), raising=False
+    )
+    made = without_delivery(tenant, "a", "b")
+    object_ids = [topic.public_id for topic in made]
+    assert woken == [("outbox.deliver_all", [actions.KIND_TOPIC, object_ids])]
+    tasks.deliver_all(actions.KIND_TOPIC, object_ids)
+    assert [topic.on_brokers for topic in queries.topics(tenant)] == [True, True]
+
+
+def test_changes_for_which_a_batch_has_no_time_wait_as_if_they_had_not_been_begun(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = without_delivery(tenant, "a", "b", "c")
+    delivery.sweep(60.0)
+    for topic in queries.topics(tenant):
+        assert observed.touch(ACTOR, topic, "topic.reassert", why="a test")
+    object_ids = [topic.public_id for topic in made]
+    monkeypatch.setattr(deliverers, "is_time_up", lambda: True)
+    delivery.deliver_all(actions.KIND_TOPIC, object_ids)
+    rows = Delivery.objects.filter(kind=actions.KIND_TOPIC, delivered_at=None)
+    untried = sorted(object_ids[1:])
+    assert sorted(row.object_id for row in rows) == untried and not any(row.reason for row in rows)
+    assert sorted(found for _, found in outbox_queries.due(timezone.now(), 10)) == untried
