@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Generic, Protocol
 
-from django.db import DatabaseError, close_old_connections, connection
+from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from control_plane.couriers import leases
@@ -85,7 +85,6 @@ class Couriers(Generic[Row]):
         try:
             while not self._stopping.is_set():
                 self._wake.clear()
-                close_old_connections()
                 try:
                     if not begun:
                         self._line.begin()
@@ -95,9 +94,12 @@ class Couriers(Generic[Row]):
                     _log.warning(
                         "couriers wait for the database", extra={"of": self._line.name, "error": str(error)}
                     )
+                    # Only then: to ask before each look whether the connection lives costs as much as the look.
+                    connection.close()
                 except Exception:
                     # The thread goes on: what is due stays due.
                     _log.exception("nothing was handed out to couriers", extra={"of": self._line.name})
+                    connection.close()
                 self._stopping.wait(REST_S)
                 self._wake.wait(max(0.0, self._every_s - REST_S))
         finally:
