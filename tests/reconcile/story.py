@@ -149,9 +149,10 @@ class Story:
                 case (2, 28):
                     self._purge(again)
                 case (2, 29):
-                    self._at(today + timedelta(hours=23))
-                    # Midnight in Auckland was at eleven: an operator closes a period there.
+                    # Midnight in Auckland was at eleven: an operator closes a period there. Each kill takes a minute.
+                    self._at(today + timedelta(hours=12))
                     self._close(discounted, today + timedelta(hours=11))
+                    self._at(today + timedelta(hours=23))
                     made = self._customer("again", 1)
                     self._messages(made.partitions, self.clock.now(), today + timedelta(days=1))
                 case (3, 3):
@@ -245,7 +246,7 @@ class Story:
     def _month_ends(self, month: datetime) -> None:
         """The day's first seconds: periods end, brokers answer, readings are folded, and some come too late."""
         self.say(f"{month - timedelta(days=1):%B %Y} ends")
-        self.clock.to(month + timedelta(seconds=5))
+        self._at(month + timedelta(seconds=5))
         open_ones = [one for one in self.customers if one.row.purged_at is None]
         for customer in open_ones:
             self._owes(customer, month)
