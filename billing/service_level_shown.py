@@ -97,9 +97,9 @@ def shown(report: MonthReport) -> Shown:
                 longest_run=f"{max((run.until_s - run.from_s for run in one.runs), default=0):,} s",
                 windows=_windows(
                     {
-                        "own requests": one.windows.own,
-                        "probes": one.windows.probe,
-                        "few requests": one.windows.few,
+                        "judged by own requests": one.windows.own,
+                        "judged by probes": one.windows.probe,
+                        "judged by few requests": one.windows.few,
                         "not measured": one.windows.nothing,
                         "excluded": one.windows.excluded,
                     }

@@ -9,6 +9,7 @@ from billing import invoice_pdf, terms_actions
 from billing.models import Invoice
 from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
+from tests.control_plane.billing.printed import beyond_the_margin
 from tests.control_plane.billing.world import TESTER, Part, World
 
 pytestmark = pytest.mark.django_db
@@ -51,4 +52,5 @@ def test_a_discount_of_several_meters_is_one_line_and_every_text_is_text(world: 
     assert "-0.70 USD" in page and "10 % of 7.00 USD" in page and "6.30 USD" in page
     assert "<img" not in page and page.count("&lt;img") == 2 and "Sluice &amp; Sons" in page
     assert f"{NOW + timedelta(days=14):%Y-%m-%d}" in page and invoice.public_id in page
+    assert beyond_the_margin(page.replace(HOSTILE, "")) == []
     assert invoice_pdf.invoice_pdf(invoice, ISSUER, due_at=None).startswith(b"%PDF-")

@@ -32,6 +32,7 @@ from penstock.rules.service_levels import ALL_SECONDS, WHOLE, Counts
 from penstock.verification.findings import Verdict
 from penstock.verification.service_level_check import ShownInvoice, check_service_level
 from tenants.models import Tenant
+from tests.control_plane.billing.printed import beyond_the_margin
 from tests.control_plane.billing.world import TESTER, Part, World
 
 MONTH = "2026-09"
@@ -465,3 +466,4 @@ def test_the_report_is_a_pdf_with_its_numbers(credited: Tenant) -> None:
     page = service_level_pdf.report_page(credited, found, "Penstock")
     assert "50.000 %" in page and found.sha256 in page and "238 more" in page
     assert service_level_pdf.report_pdf(credited, found, "Penstock").startswith(b"%PDF")
+    assert beyond_the_margin(page) == []
