@@ -56,4 +56,5 @@ def test_make_alone_lists_every_command_with_what_it_does() -> None:
 def test_continuous_integration_runs_the_same_tests_as_people() -> None:
     script = house.ROOT / ".ci/run"
     assert os.access(script, os.X_OK)
-    assert "make test" in script.read_text(encoding="utf-8")
+    commands = script.read_text(encoding="utf-8")
+    assert "make test" in commands and "make terraform" in commands
