@@ -4,8 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from billing.models import CreditNote, Invoice
+from payments.models import Receivable
 from tests.reconcile.clock import ms
 from tests.reconcile.oracle import CENT, Ledger, Owed
+
+CHARGED_FROM = 50 * CENT
+"""Stripe takes no smaller charge in dollars, so less than this may wait for an invoice that never comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +66,33 @@ def compare(ledger: Ledger, collected_cents: int) -> Compared:
         differences += _differs(name, _invoiced(invoice), period.issued())
         differences += _differs(f"{name}, credited", _credited(invoice), period.credited())
     problems += [f"{tenant} until {end}: no invoice" for tenant, end in left]
-    collected = Owed(0, 0, collected_cents * CENT)
-    differences += _differs("collected by Stripe", collected, Owed(0, 0, ledger.net_micro()))
+    waiting = waiting_micro()
+    problems += [
+        f"{tenant}: {micro} micro-units wait for a later invoice, which Stripe would charge"
+        for tenant, micro in waiting.items()
+        if micro >= CHARGED_FROM
+    ]
+    problems += [
+        f"{row.public_id} of {row.tenant.public_id}: {row.open_micro} micro-units are {row.state}"
+        for row in Receivable.objects.filter(waits=False).select_related("tenant").order_by("pk")
+        if row.open_micro
+    ]
+    collected = Owed(0, 0, collected_cents * CENT + sum(waiting.values()))
+    differences += _differs("collected by Stripe, or too little", collected, Owed(0, 0, ledger.net_micro()))
     return Compared(
         invoices=len(invoices),
         credit_notes=CreditNote.objects.count(),
         differences=differences,
         problems=problems,
     )
+
+
+def waiting_micro() -> dict[str, int]:
+    """By tenant, what waits for a later invoice that carries it."""
+    found: dict[str, int] = {}
+    for row in Receivable.objects.filter(waits=True).select_related("tenant").order_by("pk"):
+        found[row.tenant.public_id] = found.get(row.tenant.public_id, 0) + row.open_micro
+    return found
 
 
 def _invoiced(invoice: Invoice) -> Owed:

@@ -31,8 +31,9 @@ from tenants.closing import actions as closing
 from tenants.models import Tenant
 from tests.reconcile import kills
 from tests.reconcile.clock import Clock, day, ms
+from tests.reconcile.comparing import waiting_micro
 from tests.reconcile.folding import Folds, job
-from tests.reconcile.oracle import Ledger
+from tests.reconcile.oracle import CENT, Ledger
 from tests.reconcile.quarter import BEGINS, BOOKS, BOOKS_CHANGE, ENDS, LEAP_DAY
 from tests.reconcile.stripe_apart import StripeApart
 from tests.reconcile.truth import Partition, Usage
@@ -298,7 +299,10 @@ class Story:
                 with payment_actions.locked(row.public_id) as locked:
                     payment_actions.tell_stripe(locked)
             self._pay(1)
-            if self.stripe.collected_cents() * 10_000 == self.ledger.net_micro():
+            if (
+                self.stripe.collected_cents() * CENT + sum(waiting_micro().values())
+                == self.ledger.net_micro()
+            ):
                 break
 
     def _brokers_answer(self) -> None:
