@@ -83,6 +83,16 @@ def test_a_run_is_read_as_it_was_published(store: DataSetStore, tmp_path: Path) 
         assert store.current(SET) == content
 
 
+def test_files_are_there_or_not_each_by_its_run_and_name(store: DataSetStore, tmp_path: Path) -> None:
+    assert store.has(SET, []) and not store.has(SET, [(RUN, "part-0.parquet")])
+    files = {}
+    for run in (RUN, OTHER):
+        files[run] = json.loads(publish(store, tmp_path, run))["files"][0]
+    assert store.has(SET, [(RUN, files[RUN]), (OTHER, files[OTHER])])
+    for missing in ((RUN, files[OTHER]), ("c" * 32, files[RUN]), (RUN, "another.parquet")):
+        assert not store.has(SET, [(RUN, files[RUN]), missing]), missing
+
+
 def pointer(run: str, number: int) -> bytes:
     return json.dumps({"run_id": run, "number": number}).encode()
 

@@ -1,6 +1,7 @@
 """A month of service: measured from data sets, probes and exclusions, posted once with its credit, and provable."""
 
 import copy
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ import pytest
 from rest_framework.renderers import JSONRenderer
 
 from billing import (
+    price_actions,
     probe_actions,
     queries,
     service_level_actions,
@@ -27,11 +29,12 @@ from penstock.contract import documents
 from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.contract.service_level_documents import ServiceLevelDocument
 from penstock.rules.latency_buckets import bucket_of, middle_us
-from penstock.rules.service_level_months import differences
-from penstock.rules.service_levels import ALL_SECONDS, WHOLE, Counts
+from penstock.rules.service_level_months import differences, month_document
+from penstock.rules.service_levels import ALL_SECONDS, OPERATIONS, STANDARD_1, WHOLE, Counts, operation_month
 from penstock.verification.findings import Verdict
 from penstock.verification.service_level_check import ShownInvoice, check_service_level
 from tenants.models import Tenant
+from tests.control_plane.billing.world import STANDARD_1 as STANDARD_PRICES
 from tests.control_plane.billing.world import TESTER, Part, World
 
 MONTH = "2026-09"
@@ -188,7 +191,9 @@ def test_an_exclusion_needs_a_reason_a_short_time_and_a_tenant_that_exists(db: N
         service_level_actions.exclude(TESTER, **{**values, **changes})
 
     for wrong in ({"reason": " "}, {"reason": "a\nb"}, {"reason": "x" * 201}, {"until_at": FIRST},
-                  {"until_at": END + timedelta(days=2)}):  # fmt: skip
+                  {"until_at": END + timedelta(days=2)},
+                  {"from_at": datetime.max.replace(tzinfo=UTC), "until_at": datetime.max.replace(tzinfo=UTC)},
+                  {"from_at": datetime.max.replace(tzinfo=UTC)}):  # fmt: skip
         with pytest.raises(InvalidRequest):
             exclude(**wrong)
     with pytest.raises(NotFound):
@@ -196,6 +201,10 @@ def test_an_exclusion_needs_a_reason_a_short_time_and_a_tenant_that_exists(db: N
     with pytest.raises(NotFound):
         service_level_actions.withdraw(TESTER, "exc_none", DUE)
     exclude()
+    exclude(
+        from_at=datetime.max.replace(tzinfo=UTC) - timedelta(days=1),
+        until_at=datetime.max.replace(tzinfo=UTC),
+    )
 
 
 def test_a_tenant_of_the_middle_of_a_month_is_measured_from_its_beginning_and_a_running_month_to_now(
@@ -259,6 +268,35 @@ def test_a_month_is_posted_once_after_its_grace_with_its_credit_in_the_terms(wor
     assert not shown.provisional and shown.sha256 == report.document_sha256
     assert list(differences(shown.document)) == []
     assert [e.action for e in audit.entries(acme.public_id) if e.action == "sla.post"] == ["sla.post"]
+
+
+def test_charges_in_another_currency_than_the_months_newest_are_credited_with_nothing(world: World) -> None:
+    acme = made(world)
+    failing(world, acme)
+    middle = FIRST + timedelta(days=10)
+    early = Part(first=0, end=1_000_000, size=10_000_000, day=FIRST.date())
+    price_actions.publish_price_book(
+        TESTER,
+        document=STANDARD_PRICES | {"name": "euros", "currency": "EUR"},
+        effective_from=middle,
+        now=middle,
+    )
+    first = world.cut(acme, [early], end=middle)
+    late = Part(first=1_000_000, end=1_500_000, size=5_000_000, day=middle.date())
+    second = world.cut(acme, [late], end=END)
+    world.covered(first, [early])
+    world.covered(second, [late])
+    world.spark()
+    world.bill()
+    dollars, euros = world.invoice(first), world.invoice(second)
+    assert (
+        (dollars.price_book.currency, euros.price_book.currency) == ("USD", "EUR")
+        and dollars.total_micro
+        and euros.total_micro
+    )
+    found = document(acme)
+    assert [one.id for one in found.invoices] == [euros.public_id]
+    assert (found.currency, found.charge_micro) == ("EUR", euros.total_micro)
 
 
 def test_what_comes_after_a_month_was_posted_changes_nothing(world: World) -> None:
@@ -449,6 +487,8 @@ def test_what_is_missing_or_left_out_is_named(credited: Tenant) -> None:
     for altered, items, own, text in (
         ({**shown, "credit_micro": 1}, chain, invoices, "credit_micro is shown as 1"),
         ({**shown, "document": None}, chain, invoices, "document"),
+        ({**shown, "target_parts": 1}, chain, invoices, "target_parts is shown as 1"),
+        ({**shown, "minor_digits": 3}, chain, invoices, "minor_digits is shown as 3"),
         (shown, other, invoices, "billing chain, entry 2"),
         (shown, chain, [], "counts and is not among the month's"),
     ):
@@ -458,6 +498,33 @@ def test_what_is_missing_or_left_out_is_named(credited: Tenant) -> None:
     assert early.verdict is Verdict.PARTLY and "not in the billing chain yet" in early.missing[0]
     provisional = check_service_level({**shown, "provisional": True}, chain, invoices)
     assert "not posted yet" in provisional.missing[0]
+
+
+def test_a_part_of_a_month_is_none_however_well_its_numbers_agree(credited: Tenant) -> None:
+    _, chain, invoices = seen(credited)
+    whole = service_level_reports.month_report(credited, MONTH, DUE)
+    day = timedelta(days=1)
+    for begins, end, text in (
+        (FIRST, END - day, "until_s is"), (FIRST + day, END, "from_s is"), (FIRST - day, END, "from_s is"),
+    ):  # fmt: skip
+        found = service_level_reports.measure(credited, FIRST, END)
+        first_s, until_s = int(begins.timestamp()), int(end.timestamp())
+        part = month_document(
+            tenant=found.tenant,
+            month=MONTH,
+            bounds_s=(first_s, until_s),
+            level=STANDARD_1,
+            excluded=(),
+            operations=[operation_month(one, (first_s, until_s), {}, {}, [], []) for one in OPERATIONS],
+            invoices=found.invoices,
+            currency=found.currency,
+            minor_digits=found.minor_digits,
+        )
+        assert list(differences(part)) == []
+        report = dataclasses.replace(whole, document=part, sha256=documents.document_sha256(part))
+        altered = json.loads(JSONRenderer().render(ServiceLevelShape(report).data))
+        (wrong,) = check_service_level(altered, chain, invoices).wrong
+        assert text in wrong
 
 
 def test_the_report_is_a_pdf_with_its_numbers(credited: Tenant) -> None:
