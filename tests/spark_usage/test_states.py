@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from data_plane.contract.usage_pb2 import PERIODIC
 from spark_usage import datasets, evidence, manifest
 from spark_usage.datasets import DataSet
-from spark_usage.manifest import Catalog, code_version
+from spark_usage.manifest import Catalog, code_version, run_id_of
 from spark_usage.records_read import GivenSource
 from spark_usage.rounds import _Fold
 from spark_usage.states import Base, Irregular, find_base, go_on
@@ -76,6 +76,23 @@ def test_a_round_of_which_anything_is_gone_is_none_to_go_on_from(gone: str, tmp_
     assert find_base(catalog, ENDS) is None
     if gone != "manifest.json":
         assert not catalog.is_whole("reading", of_all)
+
+
+@pytest.mark.slow
+def test_a_round_is_known_while_all_of_its_files_are_there(spark: SparkSession, tmp_path: Path) -> None:
+    rows = GivenSource(bronze_frame(spark, []))
+    work = _Fold(spark, Catalog(tmp_path), (), rows, {}, lambda line: None, None)
+    for of in datasets.ALL:
+        run = run_id_of(of.name, work._inputs_of[of.name])
+        folder = tmp_path / of.name / f"run={run}"
+        folder.mkdir(parents=True)
+        (folder / "part.parquet").write_bytes(b"rows")
+        told = {"run_id": run, "rows": 0, "digest": "", "files": [{"name": "part.parquet"}]}
+        (folder / "manifest.json").write_text(json.dumps(told))
+    known = work.known()
+    assert known is not None and set(known) == {of.name for of in datasets.ALL}
+    next((tmp_path / "chain").glob("run=*/part.parquet")).unlink()
+    assert work.known() is None
 
 
 # -- the code -------------------------------------------------------------------------------------------------
