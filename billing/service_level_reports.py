@@ -118,7 +118,7 @@ def _report(tenant: Tenant, document: ServiceLevelDocument, posted: ServiceLevel
         sha256=documents.document_sha256(document),
         posted=posted,
         latencies=_latencies(tenant, first.date(), end.date()),
-        days=_days(document),
+        days=days_of(document),
     )
 
 
@@ -270,7 +270,7 @@ def _latencies(tenant: Tenant, first: date, end: date) -> tuple[Latencies, ...]:
     return tuple(found)
 
 
-def _days(document: ServiceLevelDocument) -> tuple[Day, ...]:
+def days_of(document: ServiceLevelDocument) -> tuple[Day, ...]:
     """Each day of the month that the document is about."""
     shares = day_parts(document)
     first = document.from_s // DAY_S * DAY_S

@@ -151,7 +151,10 @@ def sla_verify(context: click.Context, month: str, timeout: float) -> None:
                 print_fact(kind, [text], f"{kind}: {text}")
         print_fact("verdict", [proof.verdict.value], f"{month}: {proof.verdict.value}")
         if not proof.wrong:
-            say("Requests were counted by the brokers; what follows from the counts was computed here.")
+            say(
+                "Requests were counted by the brokers; what follows from the counts was computed here. "
+                "Latencies credit nothing, and no evidence has them."
+            )
     if proof.verdict is not Verdict.PROVEN:
         sys.stdout.flush()
         context.exit(int(codes[proof.verdict]))

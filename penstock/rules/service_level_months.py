@@ -42,6 +42,8 @@ from penstock.rules.service_levels import (
 
 BEFORE_CREDIT = ("fee", "discount", "minimum")
 """Charges of an invoice that a service level credits a part of: what is paid for, whether by credit or by money."""
+GRANT_PREFIX = "sla-"
+"""Of the ids of these grants, which nobody else may give."""
 KNOWN_LEVELS = {(STANDARD_1.name, STANDARD_1.version): STANDARD_1}
 """Those that are shipped: a document cannot have others under their names."""
 
@@ -149,7 +151,7 @@ def month_document(
 
 def grant_id(month: str) -> str:
     """Of the credit in the tenant's terms: one a month, so it cannot be granted twice."""
-    return f"sla-{month}"
+    return f"{GRANT_PREFIX}{month}"
 
 
 def grant_reason(document: ServiceLevelDocument, sha256: str) -> str:

@@ -22,8 +22,15 @@ from penstock.contract.documents import (
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.service_level_documents import ServiceLevelDocument
 from penstock.rules.allocation import month_of
-from penstock.rules.service_level_months import KNOWN_LEVELS, charged_invoice, differences, grant_reason
-from penstock.rules.timestamps import time_ms
+from penstock.rules.service_level_months import (
+    KNOWN_LEVELS,
+    charged_invoice,
+    day_parts,
+    differences,
+    grant_reason,
+)
+from penstock.rules.service_levels import DAY_S
+from penstock.rules.timestamps import day_of, time_ms
 from penstock.verification.findings import Verdict
 from penstock.verification.history import BillingChain, read_chain
 
@@ -86,7 +93,8 @@ def check_service_level(
         )
         if shown.get(name) != due
     ]
-    wrong += differences(document)
+    inner = list(differences(document))
+    wrong += inner or _day_differences(document, shown.get("days"))
     wrong += _chain_differences(document.tenant, chain)
     posted = shown.get("provisional") is False
     wrong += _invoice_differences(document, chain, own, posted=posted)
@@ -106,6 +114,22 @@ def check_service_level(
     return ServiceLevelProof(
         month=document.month, wrong=tuple(wrong), missing=tuple(missing), credit_micro=document.credit_micro
     )
+
+
+def _day_differences(document: ServiceLevelDocument, shown: object) -> list[str]:
+    """Days stand beside the document, for people, and follow from it."""
+    parts = day_parts(document)
+    due = [
+        {"day": day_of(day * 1_000).isoformat(), "parts": parts.get(day)}
+        for day in range(document.from_s // DAY_S * DAY_S, document.until_s, DAY_S)
+    ]
+    if not isinstance(shown, list) or len(shown) != len(due):
+        return [f"days: {len(due)} required"]
+    return [
+        f"days: {str(one)[:80]} is shown, the document says {other}"
+        for one, other in zip(shown, due, strict=True)
+        if one != other
+    ]
 
 
 def _chain_differences(tenant: str, chain: BillingChain) -> Iterator[str]:

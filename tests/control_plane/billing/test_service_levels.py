@@ -363,6 +363,50 @@ def test_months_before_levels_were_promised_are_not_posted(world: World) -> None
     assert service_level_actions.post_months(DUE) == 0
 
 
+def test_months_that_wait_are_counted_and_shown_to_operators(world: World) -> None:
+    acme, gone = made(world), made(world, "gone")
+    made(world, "late", END)
+    Tenant.objects.filter(pk=gone.pk).update(purged_at=END)
+    overdue = DUE + service_level_actions.OVERDUE
+    assert service_level_actions.overdue_months(overdue - timedelta(seconds=1)) == 0
+    assert service_level_actions.overdue_months(overdue) == 1
+    october = overdue + timedelta(days=31)
+    assert service_level_actions.overdue_months(october) == 3, "two months of one, one of the other"
+    good_day(world, acme, FIRST)
+    invoiced(world, acme)
+    assert service_level_actions.post_months(DUE) == 1
+    assert service_level_actions.overdue_months(overdue) == 0
+    ServiceLevelStart.objects.create(first=END.date())
+    assert service_level_actions.overdue_months(october) == 2, "months before the promise count for nothing"
+    assert service_level_actions.overdue_months(october - timedelta(days=31)) == 0
+
+
+def test_ids_of_service_levels_are_given_by_them_alone(world: World) -> None:
+    acme = made(world)
+    failing(world, acme)
+    invoiced(world, acme)
+
+    def given(*credits: Mapping[str, Any]) -> None:
+        terms_actions.change_terms(
+            TESTER, acme.public_id, price_book_sha256=None, now=DUE,
+            terms=documents.plain(documents.NO_TERMS) | {"credits": list(credits)},
+        )  # fmt: skip
+
+    own = {
+        "id": "sla-2026-09", "amount_micro": 1, "currency": "USD", "granted_ms": 1, "expires_ms": 1 << 46,
+        "reason": "by hand",
+    }  # fmt: skip
+    with pytest.raises(
+        InvalidRequest, match="sla-2026-09: ids that begin with sla- are those of service levels"
+    ):
+        given(own)
+    assert service_level_actions.post_months(DUE) == 1
+    (posted,) = documents.plain(terms_actions.terms_of(acme).document)["credits"]
+    given(posted, own | {"id": "by-hand"})
+    with pytest.raises(InvalidRequest, match="ids that begin with sla-"):
+        given(posted, own | {"id": "by-hand"}, own | {"id": "sla-2026-10"})
+
+
 def test_a_good_month_is_posted_without_a_credit_and_so_is_one_that_cost_nothing(world: World) -> None:
     good, free = made(world), made(world, "free")
     good_day(world, good, FIRST)
@@ -484,9 +528,13 @@ def test_what_is_missing_or_left_out_is_named(credited: Tenant) -> None:
     shown, chain, invoices = seen(credited)
     other = copy.deepcopy(chain)
     other[1]["at_ms"] += 1
+    better = {**shown["days"][0], "parts": WHOLE}
     for altered, items, own, text in (
         ({**shown, "credit_micro": 1}, chain, invoices, "credit_micro is shown as 1"),
         ({**shown, "document": None}, chain, invoices, "document"),
+        ({**shown, "days": shown["days"][1:]}, chain, invoices, "days: 30 required"),
+        ({**shown, "days": [better, *shown["days"][1:]]}, chain, invoices, "days: {'day': '2026-09-01'"),
+        ({**shown, "days": None}, chain, invoices, "days: 30 required"),
         ({**shown, "target_parts": 1}, chain, invoices, "target_parts is shown as 1"),
         ({**shown, "minor_digits": 3}, chain, invoices, "minor_digits is shown as 3"),
         (shown, other, invoices, "billing chain, entry 2"),
@@ -521,7 +569,12 @@ def test_a_part_of_a_month_is_none_however_well_its_numbers_agree(credited: Tena
             minor_digits=found.minor_digits,
         )
         assert list(differences(part)) == []
-        report = dataclasses.replace(whole, document=part, sha256=documents.document_sha256(part))
+        report = dataclasses.replace(
+            whole,
+            document=part,
+            sha256=documents.document_sha256(part),
+            days=service_level_reports.days_of(part),
+        )
         altered = json.loads(JSONRenderer().render(ServiceLevelShape(report).data))
         (wrong,) = check_service_level(altered, chain, invoices).wrong
         assert text in wrong

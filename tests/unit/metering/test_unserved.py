@@ -76,3 +76,12 @@ def test_a_topic_in_the_recycle_bin_serves_nobody_and_counts_as_nothing() -> Non
     binned = replace(store.image.topics[ORDERS], binned=True)
     store.put(model.topic_key(ORDERS), binned.encode())
     assert found.partitions() == {}
+
+
+def test_a_suspended_tenants_partitions_count_as_nothing_until_it_is_let_in_again() -> None:
+    store = Store()
+    store.topic(record((), leader=NO_BROKER, eligible=(2,)))
+    found = Leaderless(store.image)
+    for suspended, wanted in ((True, {}), (False, HERE)):
+        store.put(model.tenant_key(ACME), model.TenantRecord(tenant=ACME, suspended=suspended).encode())
+        assert found.partitions() == wanted
