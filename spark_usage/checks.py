@@ -153,11 +153,11 @@ def kept_equals_readings(minutes: DataFrame, kept: DataFrame, points: DataFrame,
 
 def _last_of_leaderships(points: DataFrame) -> tuple[int, int]:
     """Byte-minutes and minutes, of all together. What was kept in no time is in no interval."""
+    in_no_time = F.max(F.when(F.col("retained_until") == F.col("retained_since"), F.col("byte_minutes")))
     last = (
-        points.where("retained_until > retained_since")
-        .groupBy(*LEADERSHIP)
+        points.groupBy(*LEADERSHIP)
         .agg(
-            F.max("byte_minutes").alias("kept"),
+            (F.max("byte_minutes") - F.coalesce(in_no_time, F.lit(0))).alias("kept"),
             (F.max("retained_until") - F.col("retained_since")).alias("minutes"),
         )
         .agg(_total("kept"), _total("minutes"))

@@ -13,7 +13,7 @@ from tests.conftest import FULL
 from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.random_logs import START_MS, arrivals, random_log
 from tests.spark_usage.records import DAY, MINUTE, Stored, Writer, in_order, reading, topic_id
-from tests.spark_usage.test_kept import leaderships_of, records
+from tests.spark_usage.test_kept import MIDNIGHT, leaderships_of, records
 
 pytestmark = [pytest.mark.slow]
 
@@ -117,6 +117,8 @@ def test_a_late_reading_touches_its_window_and_those_after_it_until_totals_agree
 def kept_by_leaderships(random: Random) -> list[Stored]:
     """A fourth partition of `__usage`: what leaderships kept, in the order of time, some twice or later."""
     told = [one for number in range(HISTORIES) for one in leaderships_of(random, f"tk_{number:03}")]
+    for until, size in ((MIDNIGHT, 500), (MIDNIGHT + 9, 800), (MIDNIGHT + 900, 900)):
+        told.append(("tk_broken", 1, 1, (MIDNIGHT, until, size, 3 * size)))  # it kept something in no time
     values = records(sorted(told, key=lambda one: one[3][1]))
     for _ in range(len(values) // 10):
         at = random.randrange(len(values))
