@@ -61,7 +61,7 @@ class ShownInvoice:
 def check_service_level(
     shown: Mapping[str, Any], chain_items: Sequence[Mapping[str, Any]], invoices: Sequence[ShownInvoice]
 ) -> ServiceLevelProof:
-    """Check what `GET /v1/sla/{month}` shows. `invoices`: those whose period begins in the month, as listed. What is
+    """Check what `GET /v1/sla/{month}` shows. `invoices`: those of periods with a part in the month, as listed. What is
     malformed is wrong as well; nothing is raised.
     """
     wrong: list[str] = []
@@ -164,7 +164,7 @@ def _invoice_differences(
         one = counted.pop(invoice.id, None)
         name = f"invoice {invoice.id}"
         entry = chained.get(invoice.id)
-        if not first_ms <= invoice.period_start_ms < end_ms:
+        if not invoice.period_start_ms < end_ms or not invoice.period_end_ms > first_ms:
             yield f"{name} is none of the month"
             continue
         if one is None:
@@ -177,9 +177,10 @@ def _invoice_differences(
         notes = [
             note
             for _, note in sorted(chain.credit_notes.items())
-            if note.invoice.id == invoice.id and note.id in _notes_counted(one.credited_micro, chain, invoice)
+            if note.invoice.id == invoice.id
+            and note.id in _notes_counted(one.credited_micro, chain, invoice, (first_ms, end_ms))
         ]
-        due = charged_invoice(invoice, sha256, notes)
+        due = charged_invoice(invoice, sha256, notes, (first_ms, end_ms))
         if one.charge_micro != due.charge_micro:
             yield f"{name}: charge_micro is {one.charge_micro}, the invoice has {due.charge_micro}"
         if one.credited_micro != due.credited_micro:
@@ -188,11 +189,13 @@ def _invoice_differences(
         yield f"invoice {name} counts and is not among the month's"
 
 
-def _notes_counted(credited_micro: int, chain: BillingChain, invoice: InvoiceDocument) -> set[str]:
+def _notes_counted(
+    credited_micro: int, chain: BillingChain, invoice: InvoiceDocument, month_ms: tuple[int, int]
+) -> set[str]:
     """The invoice's credit notes up to the report: the first so many whose sum is what it says, else all."""
     notes = [note for _, note in sorted(chain.credit_notes.items()) if note.invoice.id == invoice.id]
     for count in range(len(notes) + 1):
-        if charged_invoice(invoice, "", notes[:count]).credited_micro == credited_micro:
+        if charged_invoice(invoice, "", notes[:count], month_ms).credited_micro == credited_micro:
             return {note.id for note in notes[:count]}
     return {note.id for note in notes}
 

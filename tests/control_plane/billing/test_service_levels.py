@@ -299,6 +299,23 @@ def test_charges_in_another_currency_than_the_months_newest_are_credited_with_no
     assert (found.currency, found.charge_micro) == ("EUR", euros.total_micro)
 
 
+def test_a_period_of_two_months_counts_in_each_by_its_time_and_once_in_all(world: World) -> None:
+    acme = made(world, begins=FIRST - timedelta(days=15))
+    failing(world, acme)
+    invoice = invoiced(world, acme)
+    assert service_level_actions.post_months(DUE) == 2
+    shown, chain, invoices = seen(acme)
+    months = [service_level_reports.month_report(acme, month, DUE).document for month in ("2026-08", MONTH)]
+    august, september = (one.charge_micro for one in months)
+    assert invoice.total_micro is not None and august == invoice.total_micro * 15 // 45
+    assert august + september == invoice.total_micro and months[0].credit_micro == 0
+    assert shown["credit_micro"] == september, "all of the month, and nothing of the one before"
+    world.cut(acme, [PART], end=END + timedelta(days=5))
+    assert check_service_level(shown, seen(acme)[1], invoices).verdict is Verdict.PROVEN
+    left_out = check_service_level(shown, chain, [])
+    assert any("counts and is not among the month's" in one for one in left_out.wrong)
+
+
 def test_what_comes_after_a_month_was_posted_changes_nothing(world: World) -> None:
     acme = made(world)
     failing(world, acme)
