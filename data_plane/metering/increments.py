@@ -111,7 +111,7 @@ class RequestSums:
         tally.latencies.clear()
 
     def add(self, other: "RequestSums") -> None:
-        """Those of another minute of the same window. Its seconds are no longer told from this one's."""
+        """Those of another minute of the same window. Its seconds become seconds of this one."""
         self.valid += other.valid
         self.bad += other.bad
         self.succeeded_seconds |= other.succeeded_seconds

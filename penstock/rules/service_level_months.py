@@ -43,7 +43,7 @@ from penstock.rules.service_levels import (
 BEFORE_CREDIT = ("fee", "discount", "minimum")
 """Charges of an invoice that a service level credits a part of: what is paid for, whether by credit or by money."""
 GRANT_PREFIX = "sla-"
-"""Of the ids of these grants, which nobody else may give."""
+"""Of the ids of these grants, which only service levels give."""
 KNOWN_LEVELS = {(STANDARD_1.name, STANDARD_1.version): STANDARD_1}
 """Those that are shipped: a document cannot have others under their names."""
 
