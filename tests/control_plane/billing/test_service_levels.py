@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from rest_framework.renderers import JSONRenderer
+from weasyprint import HTML
 
 from billing import (
     price_actions,
@@ -602,3 +603,10 @@ def test_the_report_is_a_pdf_with_its_numbers(credited: Tenant) -> None:
     page = service_level_pdf.report_page(credited, found, "Penstock")
     assert "50.000 %" in page and found.sha256 in page and "238 more" in page
     assert service_level_pdf.report_pdf(credited, found, "Penstock").startswith(b"%PDF")
+    for sheet in HTML(string=page).render().pages:
+        edges = [
+            box.position_x + (box.width or 0)
+            for box in sheet._page_box.descendants()
+            if hasattr(box, "width")
+        ]
+        assert max(edges) <= sheet.width, "no column leaves the paper"
