@@ -602,6 +602,7 @@ def test_the_report_is_a_pdf_with_its_numbers(credited: Tenant) -> None:
     found = service_level_reports.month_report(credited, MONTH, DUE)
     page = service_level_pdf.report_page(credited, found, "Penstock")
     assert "50.000 %" in page and found.sha256 in page and "238 more" in page
+    assert "<td>2026-09-04 00:00</td><td>2026-09-04 01:00</td><td>x</td>" in page
     assert service_level_pdf.report_pdf(credited, found, "Penstock").startswith(b"%PDF")
     for sheet in HTML(string=page).render().pages:
         edges = [
