@@ -449,6 +449,10 @@ class _Fold(Windowed):
         starts = seen.where("is_start AND view = log_generation AND NOT below")
         usage = cuts.cut_usage(marks, intervals, starts)
         equal = checks.cuts_equal_differences(usage, marks)
+        if not equal.holds:
+            marks = self._keep(cuts.without_unclear(marks, checks.cuts_that_differ(usage, marks), seen))
+            usage = cuts.cut_usage(marks, intervals, starts)
+            equal = checks.cuts_equal_differences(usage, marks)
         self._write_of_tenants(datasets.CUT_USAGE, usage, tenants, [equal])
         self._write_of_tenants(datasets.CUT_COVERAGE, cuts.cut_coverage(marks, missing), tenants)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -56,10 +57,14 @@ def test_rounds_over_parts_of_many_histories_end_with_the_digests_of_one_over_al
     stored, _ = arrivals(random, logs)
     stored += increments_and_damage(random, stored)
     stored += kept_by_leaderships(random)
+    stored += start_that_comes_late()
     parts, whole = make_pipeline("parts"), make_pipeline("whole")
     for number in range(1, ROUNDS + 1):
         done = parts.fold(first_of_each(stored, number / ROUNDS), again=False)
         assert done.recomputed
+        found = parts.rows("cut_coverage", "tenant", "cut_id", "status")
+        late = [(cut, status) for tenant, cut, status in found if tenant == "tn_late"]
+        assert late == [("cut_late_1", "covered"), ("cut_late_2", "gap" if number == 1 else "covered")]
     assert "all of bronze" not in caplog.text
     carried = parts.catalog.current("reading")
     assert carried is not None and any("run" in file for file in carried["files"]), "it went on from a round"
@@ -126,6 +131,30 @@ def kept_by_leaderships(random: Random) -> list[Stored]:
         if random.random() < 0.5:
             del values[at]
     return in_order(*values, partition=3)
+
+
+def start_that_comes_late() -> list[Stored]:
+    """A fifth partition of `__usage`: of two cuts, the second one adds up once it is known where the generation began
+    that the first one is of. It shares its partition with readings that say nothing.
+    """
+    writer = Writer(5, "boot-5")
+
+    def said(generation: int, end: int, aborted: int, at: int, **values: Any) -> pb.Reading:
+        return reading(
+            end, START_MS + at * MINUTE, end - aborted, (end - aborted) * 10, tenant="tn_late", generation=generation,
+            aborted=aborted, **values,
+        )  # fmt: skip
+
+    values = [
+        writer.record(said(1, 50, 0, 1), said(1, 60, 10, 2), said(2, 70, 0, 3), said(2, 90, 10, 4)),
+        writer.record(said(2, 100, 10, 5, cut="cut_late_1", cut_end=START_MS + 5 * MINUTE + 1)),
+        writer.record(
+            said(3, 70, 0, 3, kind=pb.GENERATION_START),
+            said(3, 95, 10, 6, cut="cut_late_2", cut_end=START_MS + 6 * MINUTE + 1),
+        ),
+        writer.record(said(2, 50, 0, 1, kind=pb.GENERATION_START)),
+    ]
+    return in_order(*values, *(writer.record() for _ in range(5)), partition=4)
 
 
 def hours_of(pipeline: Pipeline) -> dict[str, str]:
