@@ -147,7 +147,7 @@ def overdue_months(now: datetime) -> int:
     posted = ServiceLevelReport.objects.filter(
         tenant__in=tenants, month__gte=months[0][0].date(), month__lte=months[-1][0].date()
     )
-    return sum(due.values()) - posted.count()
+    return sum(int(count) for count in due.values()) - posted.count()
 
 
 def _months(now: datetime) -> list[tuple[datetime, datetime]]:
