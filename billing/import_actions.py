@@ -55,6 +55,10 @@ MINUTES_A_DAY = 1_440
 _EPOCH = date(1970, 1, 1)
 RUN_OF_WINDOWS = "run of these"
 """Beside the digests of windows: the run that they were imported from."""
+WAITING = "tenants that are not known"
+"""Beside them: ids of tenants that are not known here, and windows with rows of theirs."""
+_WAITING_MAX = 1_000
+"""Of these tenants; rows of more come when their windows change."""
 RUNS_KEPT = 1_000
 """Of each data set: the runs of several hours."""
 _CHUNK = 500
@@ -96,17 +100,18 @@ def _import_one(store: DataSetStore, name: str) -> bool:
         raise DataSetRefused(
             f"{name} run {manifest.run_id}: imported with digest {known.digest}, the manifest now has {manifest.digest}"
         )
-    if state.run_id == manifest.run_id and not state.error:
+    if _is_imported(manifest, state):
         return False
     windows = _to_import(manifest, state)
     data = read_data_set(store, manifest, windows)
     with transaction.atomic():
         state = DataSetState.objects.select_for_update(no_key=True).get(dataset=name)
-        if state.run_id == manifest.run_id and not state.error:
+        if _is_imported(manifest, state):
             return False
         if windows != _to_import(manifest, state):
             return False  # another worker has imported a run meanwhile; the next import finds what is left
-        changed, skipped, disagreements = _IMPORTERS[name](data, _tenants(data))
+        tenants = _tenants(data)
+        changed, skipped, disagreements = _IMPORTERS[name](data, tenants)
         DataSetRun.objects.update_or_create(
             dataset=name,
             run_id=data.run_id,
@@ -122,6 +127,7 @@ def _import_one(store: DataSetStore, name: str) -> bool:
         )
         state.run_id, state.error = data.run_id, ""
         state.windows = {
+            **_waiting_after(data, tenants, manifest, state),
             RUN_OF_WINDOWS: data.run_id,
             **{name: window.digest for name, window in manifest.windows.items()},
         }
@@ -138,15 +144,47 @@ def _import_one(store: DataSetStore, name: str) -> bool:
     return True
 
 
+def _is_imported(manifest: Manifest, state: DataSetState) -> bool:
+    return state.run_id == manifest.run_id and not state.error and not _has_come(state)
+
+
 def _to_import(manifest: Manifest, state: DataSetState) -> frozenset[str] | None:
     """The windows that are not as they were imported; None: all rows, whatever windows they were imported in. An older
     version of the service, which knows no windows, may have imported another run meanwhile.
     """
     imported = dict(state.windows)
+    waiting = imported.pop(WAITING, None)
     if imported.pop(RUN_OF_WINDOWS, "") != state.run_id:
         return None
     windows = changed_windows(manifest, imported)
+    if waiting is not None and _has_come(state):
+        windows |= frozenset(waiting["windows"])
     return windows if imported and ALL_ROWS not in windows else None
+
+
+def _has_come(state: DataSetState) -> bool:
+    """Whether a tenant is known now that was not when its rows were read."""
+    waiting = state.windows.get(WAITING)
+    return waiting is not None and Tenant.objects.filter(public_id__in=waiting["tenants"]).exists()
+
+
+def _waiting_after(
+    data: DataSet, tenants: Mapping[str, Tenant], manifest: Manifest, state: DataSetState
+) -> dict[str, Any]:
+    """The entry `WAITING` after an import, if any tenant is not known."""
+    before = state.windows.get(WAITING, {"tenants": [], "windows": []})
+    unknown = {str(row["tenant"]) for row in data.rows if "tenant" in row} - {SYSTEM_TENANT, *tenants}
+    read = set(manifest.windows) if data.windows is None else set(data.windows)
+    windows = (set(before["windows"]) - read) | (read if unknown else set())
+    if windows & set(before["windows"]) - read:
+        unknown |= set(before["tenants"])
+    if not unknown:
+        return {}
+    found = {
+        "tenants": sorted(unknown)[:_WAITING_MAX],
+        "windows": sorted(windows & set(manifest.windows)),
+    }
+    return {WAITING: found}
 
 
 def _note_refused(name: str, message: str) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from django.db.models import Sum
+from django.db.models import Exists, F, OuterRef, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
 
 from billing.models import InvoiceLine, MeasuredDay, PartitionWaiver, UsageDay
 from penstock.rules.meters import MEASURED
@@ -19,6 +20,10 @@ from tenants.models import Tenant
 
 LATE_DAYS = 62
 """Before a period: what comes even later is not billed."""
+LINE_MAX = 2**63 - 1
+"""Of a meter on one invoice. What exceeds it is due with the next one."""
+_KEYS = ("meter", "topic", "topic_id", "day")
+_Key = tuple[str, str, str, date]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,39 +54,66 @@ def due_days(tenant: Tenant, meters: Collection[str], begins: datetime, end: dat
         invoice__tenant=tenant, meter__in=meters, invoice__cut__period_end__lte=begins
     ).order_by("pk")
     since = first - timedelta(days=LATE_DAYS)
-    # What was billed too much is known for longer than any day from which it was taken off.
-    known_from = since - timedelta(days=2 * LATE_DAYS)
     for meter, start, until in earlier.values_list(
         "meter", "invoice__cut__period_start", "invoice__cut__period_end"
     ):
         priced[meter].append((start.date(), until.date()))
-    keys = ("meter", "topic", "topic_id", "day")
-    billed = dict[tuple[str, str, str, date], int]()
-    rows = MeasuredDay.objects.filter(tenant=tenant, meter__in=meters, day__gte=known_from, day__lt=end)
-    for *key, total in rows.values_list(*keys).annotate(total=Sum("quantity")).order_by(*keys):
-        billed[key[0], key[1], key[2], key[3]] = total
-    # Of a topic with a partition that was waived nothing more is billed: no cut has it any more.
-    waived = PartitionWaiver.objects.filter(tenant=tenant).values("topic_id")
-    days = UsageDay.objects.filter(tenant=tenant, meter__in=meters, day__gte=known_from, day__lt=end).exclude(
-        topic_id__in=waived
+    days = UsageDay.objects.filter(tenant=tenant, meter__in=meters, day__lt=end)
+    rows = MeasuredDay.objects.filter(tenant=tenant, meter__in=meters, day__lt=end)
+    billed, quantities = _known(
+        days, rows, since, min(start for spans in priced.values() for start, _ in spans)
     )
+    # Of a topic with a partition that was waived nothing more is billed: no cut has it any more.
+    waived = set(PartitionWaiver.objects.filter(tenant=tenant).values_list("topic_id", flat=True))
     counted = {
-        (meter, topic, topic_id, day): quantity
-        for meter, topic, topic_id, day, quantity in days.values_list(*keys, "quantity").order_by(*keys)
-        if any(start <= day < until for start, until in priced[meter])
+        key: quantity
+        for key, quantity in sorted(quantities.items())
+        if key[2] not in waived and any(start <= key[3] < until for start, until in priced[key[0]])
     }
     too_much: dict[tuple[str, str, str], int] = defaultdict(int)
     for key, total in billed.items():
         too_much[key[:3]] += max(0, total - counted.get(key, 0))
     due = []
-    for (meter, topic, topic_id, day), quantity in counted.items():
-        key = (meter, topic, topic_id, day)
+    space = dict.fromkeys(meters, LINE_MAX)
+    for key, quantity in counted.items():
+        meter, topic, topic_id, day = key
         left = quantity - billed.get(key, 0)
         taken = min(max(0, left), too_much[key[:3]])
         too_much[key[:3]] -= taken
-        if left > taken and day >= since:
-            due.append(DueDay(topic=topic, topic_id=topic_id, day=day, meter=meter, quantity=left - taken))
-    return sorted(due, key=lambda one: (one.meter, one.topic, one.topic_id, one.day))
+        now = min(left - taken, space[meter])
+        if now > 0 and day >= since:
+            space[meter] -= now
+            due.append(DueDay(topic=topic, topic_id=topic_id, day=day, meter=meter, quantity=now))
+    return due
+
+
+def _known(
+    days: QuerySet[UsageDay], rows: QuerySet[MeasuredDay], since: date, priced_from: date
+) -> tuple[dict[_Key, int], dict[_Key, int]]:
+    """What was billed and what was counted, by key: of days from `since` on all, of earlier ones where the two differ,
+    however long ago that is.
+    """
+    same = {name: OuterRef(name) for name in ("tenant", *_KEYS)}
+    found_of = UsageDay.objects.filter(**same).values("quantity")[:1]
+    old = rows.filter(day__lt=since).values(*_KEYS)
+    differing = old.annotate(total=Sum("quantity"), found=Coalesce(Subquery(found_of), 0)).exclude(
+        total=F("found")
+    )
+    billed: dict[_Key, int] = {}
+    counted: dict[_Key, int] = {}
+    for meter, topic, topic_id, day, total, found in differing.values_list(*_KEYS, "total", "found").order_by(
+        *_KEYS
+    ):
+        billed[meter, topic, topic_id, day], counted[meter, topic, topic_id, day] = total, found
+    new = rows.filter(day__gte=since).values(*_KEYS).annotate(total=Sum("quantity"))
+    for meter, topic, topic_id, day, total in new.values_list(*_KEYS, "total").order_by(*_KEYS):
+        billed[meter, topic, topic_id, day] = total
+    never = ~Exists(MeasuredDay.objects.filter(**same))
+    unbilled = days.filter(day__lt=since, day__gte=priced_from).filter(never)
+    for some in (unbilled, days.filter(day__gte=since)):
+        for meter, topic, topic_id, day, quantity in some.values_list(*_KEYS, "quantity").order_by(*_KEYS):
+            counted[meter, topic, topic_id, day] = quantity
+    return billed, counted
 
 
 def sums(days: Collection[DueDay]) -> dict[str, int]:

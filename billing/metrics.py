@@ -1,11 +1,11 @@
-"""Billing's gauges at /metrics: overdue drafts, and a configured price book that is refused."""
+"""Billing's gauges at /metrics: overdue drafts and service levels, and a configured price book that is refused."""
 
 import math
 
 from django.utils import timezone
 from prometheus_client import Gauge
 
-from billing import draft_queries, price_actions
+from billing import draft_queries, price_actions, service_level_actions
 from control_plane.api.metrics import registry
 
 _overdue = Gauge(
@@ -23,7 +23,12 @@ _refused = Gauge(
     "1 while the file of the setting price_book_file is refused, else 0.",
     registry=registry,
 )
-for _unknown in (_overdue, _oldest, _refused):
+_months = Gauge(
+    "penstock_service_level_months_overdue",
+    "Number of months of tenants whose service level could have been posted over a day ago and is not.",
+    registry=registry,
+)
+for _unknown in (_overdue, _oldest, _refused, _months):
     _unknown.set(math.nan)
 
 
@@ -33,4 +38,5 @@ def refresh() -> None:
     overdue, since = draft_queries.waiting(now)
     _overdue.set(overdue)
     _oldest.set(0 if since is None else max(0.0, (now - since).total_seconds()))
+    _months.set(service_level_actions.overdue_months(now))
     _refused.set(1 if price_actions.configured_file_problem(now) else 0)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Count, Q, QuerySet
 
 from billing import queries, service_level_reports, terms_actions
 from billing.models import DataSetState, Invoice
@@ -31,6 +32,8 @@ from tenants.models import Tenant
 POSTER = system("billing.sla")
 GRACE = timedelta(days=2)
 """After a month's end: readings that are late, and exclusions that operators still declare, count until then."""
+OVERDUE = timedelta(days=1)
+"""After that: a month that is not posted by then is an alert."""
 CREDIT_DAYS = 730
 """A credit pays for periods that begin within so many days: so a tenant has at most 24 of them at a time."""
 MONTHS_BACK_MAX = 24
@@ -114,22 +117,9 @@ def post_months(now: datetime) -> int:
     sound = DataSetState.objects.filter(dataset__in=DATA_SETS, error="").exclude(run_id="")
     if sound.count() < len(DATA_SETS):
         return 0
-    begins = ServiceLevelStart.objects.order_by("pk").values_list("first", flat=True).first()
     count = 0
-    end = (now - GRACE).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    months = []
-    for _ in range(MONTHS_BACK_MAX):
-        first = (end - timedelta(days=1)).replace(day=1)
-        if begins is not None and first.date() < begins:
-            break
-        months.append((first, end))
-        end = first
-    for first, end in reversed(months):
-        due = (
-            Tenant.objects.exclude(public_id=SYSTEM_TENANT)
-            .filter(created_at__lt=end, purged_at=None)
-            .exclude(sla_reports__month=first.date())
-        )
+    for first, end in _months(now):
+        due = _tenants(end).exclude(sla_reports__month=first.date())
         for tenant in due.order_by("pk"):
             if count == POSTED_MAX:
                 return count
@@ -141,6 +131,42 @@ def post_months(now: datetime) -> int:
                     "service level not posted", extra={"tenant": tenant.public_id, "month": f"{first:%Y-%m}"}
                 )
     return count
+
+
+def overdue_months(now: datetime) -> int:
+    """Months of tenants that could have been posted `OVERDUE` ago, and are not: their invoices are drafts, a data set
+    is refused or never came, or the log says why.
+    """
+    months = _months(now - OVERDUE)
+    if not months:
+        return 0
+    tenants = _tenants(months[-1][1])
+    due = tenants.aggregate(
+        **{f"m{number}": Count("pk", filter=Q(created_at__lt=end)) for number, (_, end) in enumerate(months)}
+    )
+    posted = ServiceLevelReport.objects.filter(
+        tenant__in=tenants, month__gte=months[0][0].date(), month__lte=months[-1][0].date()
+    )
+    return sum(int(count) for count in due.values()) - posted.count()
+
+
+def _months(now: datetime) -> list[tuple[datetime, datetime]]:
+    """[first, end) of each month that may be posted by now, the oldest first."""
+    begins = ServiceLevelStart.objects.order_by("pk").values_list("first", flat=True).first()
+    end = (now - GRACE).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    months: list[tuple[datetime, datetime]] = []
+    for _ in range(MONTHS_BACK_MAX):
+        first = (end - timedelta(days=1)).replace(day=1)
+        if begins is not None and first.date() < begins:
+            break
+        months.append((first, end))
+        end = first
+    return months[::-1]
+
+
+def _tenants(end: datetime) -> QuerySet[Tenant]:
+    """Those whose months up to this moment are posted."""
+    return Tenant.objects.exclude(public_id=SYSTEM_TENANT).filter(created_at__lt=end, purged_at=None)
 
 
 def _is_invoiced(tenant: Tenant, first: datetime, end: datetime) -> bool:
@@ -195,6 +221,7 @@ def post_month(tenant: Tenant, first: datetime, now: datetime) -> ServiceLevelRe
                 },
                 price_book_sha256=None if own.price_book is None else own.price_book.sha256,
                 now=now,
+                for_service_level=True,
             )
             _log.info(
                 "service level credited",

@@ -35,6 +35,7 @@ from penstock.rules.service_levels import (
     ServiceLevel,
     operation_month,
 )
+from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
 
 PER_MILLES = (500, 950, 990, 999)
@@ -118,7 +119,7 @@ def _report(tenant: Tenant, document: ServiceLevelDocument, posted: ServiceLevel
         sha256=documents.document_sha256(document),
         posted=posted,
         latencies=_latencies(tenant, first.date(), end.date()),
-        days=_days(document),
+        days=days_of(document),
     )
 
 
@@ -208,12 +209,12 @@ def _probes(bounds_s: tuple[int, int]) -> dict[str, dict[int, Counts]]:
 
 
 def _charges(tenant: Tenant, first: datetime) -> tuple[list[ChargedInvoice], str, int]:
-    """Issued invoices whose period begins in the month, with the currency; without one that of the tenant's prices."""
+    """Issued invoices of periods with a part in the month, and the currency: without one that of the running prices."""
     invoices = Invoice.objects.filter(
         tenant=tenant,
         status=Invoice.Status.ISSUED,
-        cut__period_start__gte=first,
         cut__period_start__lt=month_after(first),
+        cut__period_end__gt=first,
     ).order_by("number")
     entries = {
         entry.object_id: entry
@@ -231,6 +232,7 @@ def _charges(tenant: Tenant, first: datetime) -> tuple[list[ChargedInvoice], str
         if entry.kind == BillingEntry.Kind.CREDIT_NOTE
     ]
     issued = []
+    month_ms = (time_ms(first), time_ms(month_after(first)))
     currency, minor_digits = _NO_PRICES
     book = price_actions.running_prices_of(tenant)
     if book is not None:
@@ -243,7 +245,7 @@ def _charges(tenant: Tenant, first: datetime) -> tuple[list[ChargedInvoice], str
         document = documents.read_document(entry.document, documents.InvoiceDocument, entry.object_id)
         currency, minor_digits = document.currency, document.minor_digits
         own = [note for note in notes if note.invoice.id == document.id]
-        issued.append((document.currency, charged_invoice(document, entry.document_sha256, own)))
+        issued.append((document.currency, charged_invoice(document, entry.document_sha256, own, month_ms)))
     # There is no exchange of currencies: what was charged in another one than the newest is not credited.
     return [one for of, one in issued if of == currency], currency, minor_digits
 
@@ -270,7 +272,7 @@ def _latencies(tenant: Tenant, first: date, end: date) -> tuple[Latencies, ...]:
     return tuple(found)
 
 
-def _days(document: ServiceLevelDocument) -> tuple[Day, ...]:
+def days_of(document: ServiceLevelDocument) -> tuple[Day, ...]:
     """Each day of the month that the document is about."""
     shares = day_parts(document)
     first = document.from_s // DAY_S * DAY_S

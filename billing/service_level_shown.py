@@ -53,6 +53,14 @@ class ShownLatency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShownExclusion:
+    from_at: datetime
+    until_at: datetime
+    reason: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """`credit_line` says in one sentence what is credited, and why."""
 
@@ -66,6 +74,7 @@ class Shown:
     windows: tuple[ShownWindow, ...]
     windows_more: int
     latencies: tuple[ShownLatency, ...]
+    excluded: tuple[ShownExclusion, ...]
     tiers: tuple[tuple[str, str], ...]
     """(below, credited)."""
 
@@ -110,7 +119,7 @@ def shown(report: MonthReport) -> Shown:
         days=tuple(_day(one) for one in report.days),
         windows=tuple(
             ShownWindow(
-                at=datetime.fromtimestamp(one.window_s, UTC),
+                at=_moment(one.window_s),
                 operation=operation,
                 judged_by={"own": "own requests", "probe": "probes", "few": "few requests"}[one.source],
                 valid=f"{one.valid:,}",
@@ -121,10 +130,20 @@ def shown(report: MonthReport) -> Shown:
         ),
         windows_more=max(0, len(windows) - WINDOWS_SHOWN),
         latencies=tuple(_latency(one) for one in report.latencies),
+        excluded=tuple(
+            ShownExclusion(
+                from_at=_moment(one.from_s), until_at=_moment(one.until_s), reason=one.reason, id=one.id
+            )
+            for one in document.excluded
+        ),
         tiers=tuple(
             (percent(tier.below_parts), f"{tier.basis_points / 100:g} %") for tier in document.level.tiers
         ),
     )
+
+
+def _moment(second: int) -> datetime:
+    return datetime.fromtimestamp(second, UTC)
 
 
 def _credit_line(report: MonthReport) -> str:

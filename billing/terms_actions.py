@@ -20,6 +20,7 @@ from penstock.contract import documents
 from penstock.contract.errors import InvalidRequest, NotFound, PreconditionFailed
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules import charges
+from penstock.rules.service_level_months import GRANT_PREFIX
 from penstock.rules.timestamps import time_ms
 from tenants.models import Tenant
 
@@ -55,13 +56,14 @@ def change_terms(
     price_book_sha256: str | None,
     now: datetime,
     revision: int | None = None,
+    for_service_level: bool = False,
 ) -> TenantTerms:
     """Set the terms of the tenant's periods that begin at `now` or later. The same terms again change nothing.
     `revision`: of the terms that the change was made from; `PreconditionFailed` if they are others meanwhile.
 
     `price_book_sha256` assigns a published book to this tenant alone; None: the one that is in effect for all. A grant
-    of credit that was given stays as it is until it expires, and its id is never another grant's. Raises `NotFound`
-    and `InvalidRequest`.
+    of credit that was given stays as it is until it expires, and its id is never another grant's. Ids of service
+    levels are given with `for_service_level` alone. Raises `NotFound` and `InvalidRequest`.
     """
     wanted = documents.read_document(terms, documents.Terms, "terms")
     if not all(text.isprintable() for text in _texts(documents.plain(wanted))):
@@ -86,6 +88,8 @@ def change_terms(
             return own
         _keeps_grants(before, wanted, time_ms(now))
         _uses_no_id_again(row, wanted)
+        if not for_service_level:
+            _uses_no_id_of_service_levels(before, wanted)
         had = None if own.price_book is None else own.price_book.sha256
         changed = TenantTerms.objects.create(
             tenant=row,
@@ -129,6 +133,16 @@ def _uses_no_id_again(tenant: Tenant, wanted: documents.Terms) -> None:
         found = after.get(grant.id)
         if found is not None and found != grant:
             raise InvalidRequest(f"credits: {grant.id} was granted and cannot change; give another grant")
+
+
+def _uses_no_id_of_service_levels(before: documents.Terms, wanted: documents.Terms) -> None:
+    """A month whose id is taken could not be credited."""
+    had = {grant.id for grant in before.credits}
+    for grant in wanted.credits:
+        if grant.id.startswith(GRANT_PREFIX) and grant.id not in had:
+            raise InvalidRequest(
+                f"credits: {grant.id}: ids that begin with {GRANT_PREFIX} are those of service levels; take another"
+            )
 
 
 def _grants_ever(tenant: Tenant) -> Iterator[documents.CreditGrant]:

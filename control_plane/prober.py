@@ -10,17 +10,22 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from billing.probe_counts import MinuteKey, ProbeCounts
 from penstock import Client
 from penstock.contract import errors
 from penstock.contract.errors import ConfigurationError, PenstockError
-from penstock.rules.service_levels import FETCH, PRODUCE
+from penstock.rules.service_levels import FETCH, PRODUCE, Counts
 
 EVERY_S = 5.0
 WITHIN_S = 5.0
 """What takes longer has failed."""
+BOUNDS_S = 1.0
+"""For the log's bounds, after a read that failed: the next round must not wait for them."""
+READ_AGAIN_S = 3_600.0
+"""What was acknowledged longer ago is not asked for again: retention may have removed it."""
 NOT_OURS = (
     errors.Unauthenticated, errors.Forbidden, errors.NotFound, errors.Throttled, errors.InvalidRequest,
     errors.LimitExceeded, errors.ConfigurationError, errors.Closed, errors.BufferFull,
@@ -41,8 +46,8 @@ class Probe:
         )
         self._consumer = client.consumer()
         self._partitions: list[int] = []
-        self._last: dict[int, int] = {}
-        """The newest offset of each partition that was acknowledged to this probe."""
+        self._last: dict[int, tuple[int, float]] = {}
+        """The newest offset of each partition that was acknowledged to this probe, and when, in monotonic seconds."""
 
     def round(self) -> None:
         """Produce to each partition, and read from each what was acknowledged last. What was never acknowledged is not
@@ -58,12 +63,17 @@ class Probe:
                 self._failed(PRODUCE, error)
         for partition, delivery in sent:
             try:
-                self._last[partition] = delivery.result(self._within_s).offset
+                self._last[partition] = (delivery.result(self._within_s).offset, time.monotonic())
             except PenstockError as error:
                 self._failed(PRODUCE, error)
             else:
                 self._note(PRODUCE, True)
-        for partition, offset in self._last.items():
+        self._read_last()
+
+    def _read_last(self) -> None:
+        oldest = time.monotonic() - READ_AGAIN_S
+        self._last = {partition: last for partition, last in self._last.items() if last[1] > oldest}
+        for partition, (offset, _) in list(self._last.items()):
             self._read(partition, offset)
 
     def _find(self) -> bool:
@@ -87,8 +97,19 @@ class Probe:
                     return
         except PenstockError as error:
             self._failed(FETCH, error)
-            return
-        self._failed(FETCH, errors.TimedOut(f"{self._topic}-{partition}: offset {offset} was not read"))
+        else:
+            self._failed(FETCH, errors.TimedOut(f"{self._topic}-{partition}: offset {offset} was not read"))
+        if self._is_gone(partition, offset):
+            del self._last[partition]
+
+    def _is_gone(self, partition: int, offset: int) -> bool:
+        """Whether the log does not have it any more: asked for again it would fail for good."""
+        try:
+            begins = self._consumer.beginning_offsets(BOUNDS_S)[self._topic, partition]
+            end = self._consumer.end_offsets(BOUNDS_S)[self._topic, partition]
+        except PenstockError:
+            return False
+        return not begins <= offset < end
 
     def _failed(self, operation: str, error: PenstockError) -> None:
         if isinstance(error, NOT_OURS):
@@ -106,7 +127,7 @@ def main(key_file: Path, topic: str, name: str = "", stop: threading.Event | Non
     django.setup()
     from django.db import DatabaseError, close_old_connections
 
-    from billing import probe_actions, probe_counts
+    from billing import probe_actions
     from control_plane.brokers.as_tenant import connection_with
 
     prober = name or socket.gethostname()
@@ -114,23 +135,40 @@ def main(key_file: Path, topic: str, name: str = "", stop: threading.Event | Non
         key = key_file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{key_file}: {error}") from error
-    counts = probe_counts.ProbeCounts(probe_actions.known_counts(prober, _minute()))
+    counts = ProbeCounts(probe_actions.known_counts(prober, _minute()))
     settings = connection_with(key)
     ended = stop or threading.Event()
+
+    def write(taken: Mapping[MinuteKey, Counts]) -> bool:
+        close_old_connections()
+        try:
+            probe_actions.write_counts(prober, taken)
+        except DatabaseError as error:
+            _log.warning("probes are kept until they can be written", extra={"error": str(error)})
+            return False
+        return True
+
     with Client(bootstrap=settings.bootstrap, api_key=settings.api_key, ca_file=settings.ca_file) as client:
         probe = Probe(client, topic, lambda operation, good: counts.note(operation, _minute(), good=good))
-        while not ended.is_set():
-            began = time.monotonic()
-            probe.round()
-            taken = counts.to_write()
-            close_old_connections()
-            try:
-                probe_actions.write_counts(prober, taken)
-            except DatabaseError as error:
-                _log.warning("probes are kept until they can be written", extra={"error": str(error)})
-            else:
-                counts.written(taken, _minute())
-            ended.wait(max(0.0, EVERY_S - (time.monotonic() - began)))
+        probing(probe.round, counts, write, ended, _minute)
+
+
+def probing(
+    probe: Callable[[], None],
+    counts: ProbeCounts,
+    write: Callable[[Mapping[MinuteKey, Counts]], bool],
+    ended: threading.Event,
+    minute: Callable[[], int],
+    every_s: float = EVERY_S,
+) -> None:
+    """Probe and write until it has ended. What could not be written is written with the next round's."""
+    while not ended.is_set():
+        began = time.monotonic()
+        probe()
+        taken = counts.to_write()
+        if write(taken):
+            counts.written(taken, minute())
+        ended.wait(max(0.0, every_s - (time.monotonic() - began)))
 
 
 def _minute() -> int:

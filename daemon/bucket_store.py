@@ -22,6 +22,7 @@ from daemon.data_set_store import (
     BucketSettings,
     Published,
     StoreUnavailable,
+    files_of,
     named_files,
 )
 
@@ -30,7 +31,8 @@ _DELETED_AT_ONCE_MAX = 1_000
 _CONNECT_S, _ANSWER_S, _TRIES = 5, 30, 4
 _ABSENT = ("NoSuchKey", "404")
 _THERE_ALREADY = "PreconditionFailed"
-_CHANGED_MEANWHILE = (_THERE_ALREADY, "ConditionalRequestConflict", *_ABSENT)
+_PUT_MEANWHILE = (_THERE_ALREADY, "ConditionalRequestConflict")
+_CHANGED_MEANWHILE = (*_PUT_MEANWHILE, *_ABSENT)
 _CHANGES_MAX = 20
 """Of a pointer in a bucket by others, between looking at it and replacing it."""
 
@@ -83,17 +85,18 @@ class BucketStore:
         return all(f"{self._prefix}{dataset}/{RUN}{run}/{name}" in there for run, name in files)
 
     def publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
-        earlier = self.manifest(dataset, run_id)
-        if earlier is not None:
-            return Published(manifest=earlier, folder=pending)
         run = f"{dataset}/{RUN}{run_id}"
+        earlier = self._seen(f"{run}/{MANIFEST}")
+        if earlier is not None and self.has(dataset, files_of(earlier[0], run_id)):
+            return Published(manifest=earlier[0], folder=pending)
+        condition = {"IfNoneMatch": "*"} if earlier is None else {"IfMatch": earlier[1]}
         for file in sorted(pending.iterdir()):
             with file.open("rb") as content:
                 self._call("put_object", f"{run}/{file.name}", Body=content)
         try:
-            self._call("put_object", f"{run}/{MANIFEST}", Body=manifest, IfNoneMatch="*")
+            self._call("put_object", f"{run}/{MANIFEST}", Body=manifest, **condition)
         except _Refused as refused:
-            if refused.code != _THERE_ALREADY:
+            if refused.code not in _PUT_MEANWHILE:
                 raise
             # Another writer's, or this one: an answer was lost and the request sent again.
             manifest = self.manifest(dataset, run_id) or manifest

@@ -112,7 +112,8 @@ class DataSetStore(Protocol):
 
     def publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
         """Make the files in the folder `pending`, which belongs to the store from now on, a run with this manifest,
-        unless the run is there already: then nothing changes. Readers see all of it or nothing.
+        unless the run is there already with all files that its manifest names: then nothing changes. Readers see all
+        of it or nothing.
         """
 
     def make_current(self, dataset: str, content: bytes, number: int = 0) -> None:
@@ -169,7 +170,7 @@ class FolderStore:
 
     def _publish(self, dataset: str, run_id: str, pending: Path, manifest: bytes) -> Published:
         final = self.run_folder(dataset, run_id)
-        earlier = self.manifest(dataset, run_id)
+        earlier = self._whole(dataset, run_id)
         if earlier is not None:
             shutil.rmtree(pending)
             return Published(manifest=earlier, folder=final)
@@ -177,13 +178,19 @@ class FolderStore:
         try:
             pending.rename(final)
         except OSError:
-            # There is something: another writer's run, or what is left of one that was being removed.
-            earlier = self.manifest(dataset, run_id)
+            # There is something: another writer's run, what is left of one that was being removed, or one whose files
+            # are gone.
+            earlier = self._whole(dataset, run_id)
             if earlier is not None:
                 shutil.rmtree(pending)
                 return Published(manifest=earlier, folder=final)
             _fill(final, pending)
         return Published(manifest=manifest, folder=final)
+
+    def _whole(self, dataset: str, run_id: str) -> bytes | None:
+        """The manifest of a run whose files are there."""
+        manifest = self.manifest(dataset, run_id)
+        return manifest if manifest and self.has(dataset, files_of(manifest, run_id)) else None
 
     def make_current(self, dataset: str, content: bytes, number: int = 0) -> None:
         with _unavailable(self.folder / dataset):
@@ -263,6 +270,15 @@ def _pointer_number(name: str) -> int | None:
         return 0
     found = _NUMBERED.fullmatch(name)
     return None if found is None else int(found[1])
+
+
+def files_of(manifest: bytes, run_id: str) -> set[tuple[str, str]]:
+    """(run id, name) of the files that the manifest of a run names."""
+    return {
+        (str(file.get("run", run_id)), str(file["name"]))
+        for file in json.loads(manifest).get("files", ())
+        if isinstance(file, dict)
+    }
 
 
 def named_files(manifests: Iterable[bytes | None]) -> set[tuple[str, str]]:

@@ -11,6 +11,8 @@ from spark_usage.leaderships import LEADERSHIP
 from spark_usage.manifest import Check
 from spark_usage.readings import PARTITION, POINT
 
+_CUT_PARTITION = ("tenant", "cut_id", *PARTITION)
+
 
 def records_accounted(facts: DataFrame, records: int, distinct: int) -> Check:
     """Every row of bronze is there once, and is used or in `rejected`."""
@@ -153,11 +155,11 @@ def kept_equals_readings(minutes: DataFrame, kept: DataFrame, points: DataFrame,
 
 def _last_of_leaderships(points: DataFrame) -> tuple[int, int]:
     """Byte-minutes and minutes, of all together. What was kept in no time is in no interval."""
+    in_no_time = F.max(F.when(F.col("retained_until") == F.col("retained_since"), F.col("byte_minutes")))
     last = (
-        points.where("retained_until > retained_since")
-        .groupBy(*LEADERSHIP)
+        points.groupBy(*LEADERSHIP)
         .agg(
-            F.max("byte_minutes").alias("kept"),
+            (F.max("byte_minutes") - F.coalesce(in_no_time, F.lit(0))).alias("kept"),
             (F.max("retained_until") - F.col("retained_since")).alias("minutes"),
         )
         .agg(_total("kept"), _total("minutes"))
@@ -177,15 +179,26 @@ def sums_equal(name: str, finer: DataFrame, coarser: DataFrame) -> Check:
 
 def cuts_equal_differences(usage: DataFrame, marks: DataFrame) -> Check:
     """By cut and partition, usage is the difference of the cut readings' totals."""
-    by = ("tenant", "cut_id", *PARTITION)
+    return _as_read(
+        "sums by cut and partition equal the differences of the cut readings",
+        _differences_of_cuts(marks),
+        usage,
+        list(_CUT_PARTITION),
+    )
+
+
+def cuts_that_differ(usage: DataFrame, marks: DataFrame) -> DataFrame:
+    """The partitions of cuts (tenant, cut_id, `PARTITION`) of which `cuts_equal_differences` does not hold."""
+    both, differs = _read_and_found(_differences_of_cuts(marks), usage, list(_CUT_PARTITION))
+    return both.where(differs).select(*_CUT_PARTITION)
+
+
+def _differences_of_cuts(marks: DataFrame) -> DataFrame:
     zero = F.lit(0)
-    wanted = marks.where("mark IS NOT NULL").select(
-        *by,
+    return marks.where("mark IS NOT NULL").select(
+        *_CUT_PARTITION,
         (F.col("mark.totals")[0] - F.coalesce(F.col("previous.totals")[0], zero)).alias("messages_wanted"),
         (F.col("mark.totals")[1] - F.coalesce(F.col("previous.totals")[1], zero)).alias("bytes_wanted"),
-    )
-    return _as_read(
-        "sums by cut and partition equal the differences of the cut readings", wanted, usage, list(by)
     )
 
 
@@ -210,18 +223,23 @@ def costs_equal_prices(costs: DataFrame, assets: Sequence[Asset]) -> Check:
 
 def _as_read(name: str, wanted: DataFrame, usage: DataFrame, by: list[str]) -> Check:
     """The sums of `usage` are `messages_wanted` and `bytes_wanted`."""
-    found = usage.groupBy(*by).agg(
-        F.sum(F.when(F.col("meter") == "messages_in", F.col("quantity")).otherwise(0)).alias("m"),
-        F.sum(F.when(F.col("meter") == "bytes_in", F.col("quantity")).otherwise(0)).alias("b"),
-    )
-    both = wanted.join(found, by, "full").na.fill(0)
-    differs = (F.col("messages_wanted") != F.col("m")) | (F.col("bytes_wanted") != F.col("b"))
+    both, differs = _read_and_found(wanted, usage, by)
     return _compared(
         name,
         both,
         differs,
         {"messages_read": "messages_wanted", "messages": "m", "bytes_read": "bytes_wanted", "bytes": "b"},
     )
+
+
+def _read_and_found(wanted: DataFrame, usage: DataFrame, by: list[str]) -> tuple[DataFrame, Column]:
+    """Both sides of `_as_read`, and where they differ."""
+    found = usage.groupBy(*by).agg(
+        F.sum(F.when(F.col("meter") == "messages_in", F.col("quantity")).otherwise(0)).alias("m"),
+        F.sum(F.when(F.col("meter") == "bytes_in", F.col("quantity")).otherwise(0)).alias("b"),
+    )
+    both = wanted.join(found, by, "full").na.fill(0)
+    return both, (F.col("messages_wanted") != F.col("m")) | (F.col("bytes_wanted") != F.col("b"))
 
 
 def _compared(name: str, both: DataFrame, differs: Column, totals: Mapping[str, str]) -> Check:

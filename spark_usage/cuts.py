@@ -22,7 +22,7 @@ from spark_usage.readings import PARTITION, POINT
 
 _CUT = ("tenant", "cut_id")
 _NO_READING = "no cut reading"
-_BAD_READING = "its cut reading contradicts readings before it"
+_BAD_READING = "its cut reading contradicts other readings, or the one that explains it is missing"
 
 
 def cut_marks(readings: DataFrame, seen: DataFrame) -> DataFrame:
@@ -79,6 +79,19 @@ def cut_marks(readings: DataFrame, seen: DataFrame) -> DataFrame:
         .withColumn("mark", F.when(~F.col("behind"), F.col("answer")))
         .withColumn("rejected", F.col("answered").isNotNull())
         .select(*_CUT, *PARTITION, "topic", "mark", "previous", "rejected", "known")
+    )
+
+
+def without_unclear(marks: DataFrame, differing: DataFrame, seen: DataFrame) -> DataFrame:
+    """The marks, of which those become gaps whose usage does not add up (`differing`), where readings of the partition
+    contradict each other: the reading that explains them, the start of a generation, is late or lost.
+    """
+    unclear = differing.join(seen.where("below").select(*PARTITION).distinct(), list(PARTITION))
+    return (
+        marks.join(unclear.withColumn("unclear", F.lit(True)), [*_CUT, *PARTITION], "left")
+        .withColumn("mark", F.when(F.col("unclear").isNull(), F.col("mark")))
+        .drop("unclear")
+        .select(*marks.columns)
     )
 
 

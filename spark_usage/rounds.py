@@ -142,12 +142,13 @@ class _Fold(Windowed):
         super().__init__(spark, catalog, progress, base, made_from | states_inputs(made_from, source.mark))
 
     def known(self) -> dict[str, Run] | None:
-        """The runs of these inputs when all of them are there."""
-        if any(
-            self.catalog.manifest(d.name, run_id_of(d.name, self._inputs_of[d.name])) is None
-            for d in datasets.ALL
-        ):
-            return None
+        """The runs of these inputs when all of them are there, with their files."""
+        for dataset in datasets.ALL:
+            manifest = self.catalog.manifest(
+                dataset.name, run_id_of(dataset.name, self._inputs_of[dataset.name])
+            )
+            if manifest is None or not self.catalog.is_whole(dataset.name, manifest):
+                return None
         return {d.name: run for d in datasets.ALL if (run := self.catalog.known(d, self._inputs_of[d.name]))}
 
     def compute(self) -> dict[str, Run]:
@@ -448,6 +449,10 @@ class _Fold(Windowed):
         starts = seen.where("is_start AND view = log_generation AND NOT below")
         usage = cuts.cut_usage(marks, intervals, starts)
         equal = checks.cuts_equal_differences(usage, marks)
+        if not equal.holds:
+            marks = self._keep(cuts.without_unclear(marks, checks.cuts_that_differ(usage, marks), seen))
+            usage = cuts.cut_usage(marks, intervals, starts)
+            equal = checks.cuts_equal_differences(usage, marks)
         self._write_of_tenants(datasets.CUT_USAGE, usage, tenants, [equal])
         self._write_of_tenants(datasets.CUT_COVERAGE, cuts.cut_coverage(marks, missing), tenants)
 

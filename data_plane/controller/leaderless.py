@@ -13,7 +13,9 @@ class Leaderless:
         self._found: dict[TopicPartition, TenantId] = {}
 
     def partitions(self) -> dict[TopicPartition, TenantId]:
-        """Of tenants' topics, in a fixed order."""
+        """Of tenants' topics that could be used else, in a fixed order: nothing of a suspended tenant's, and nothing
+        in the recycle bin.
+        """
         image = self._image
         if image.revision != self._revision:
             self._revision = image.revision
@@ -26,7 +28,12 @@ class Leaderless:
                 if topic_id in image.topics
                 and image.topics[topic_id].tenant != SYSTEM_TENANT
                 and not image.topics[topic_id].binned
+                and not self._is_suspended(image.topics[topic_id].tenant)
                 for record in image.partitions_of(topic_id)
                 if record.leader == NO_BROKER
             }
         return self._found
+
+    def _is_suspended(self, tenant: TenantId) -> bool:
+        record = self._image.tenants.get(tenant)
+        return record is not None and record.suspended

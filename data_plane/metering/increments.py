@@ -1,18 +1,21 @@
 """What consumers took and what was asked for: increments that add up here until a usage record carries them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId, TopicId
 from penstock.rules.latency_buckets import bucket_of
+from penstock.rules.service_levels import MINUTES_A_WINDOW
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 KEYS_MAX = 50_000
-"""Of each kind, while `__usage` takes nothing: some 20 MB. What exceeds that is not charged to the tenant."""
+"""Of each kind, while `__usage` takes nothing: some 20 MB. Deliveries beyond that are not charged to the tenant.
+Requests become coarser instead, as a forgotten failure would be at the tenant's cost: with 1,000 tenants that produce
+and fetch, there are minutes of the first 25 minutes, windows of service levels for two hours, and sums after that."""
 
 _OUR_FAULT = frozenset(
     int(code)
@@ -104,10 +107,20 @@ class RequestSums:
         self.valid += tally.valid
         self.bad += tally.bad
         tally.valid = tally.bad = 0
-        if tally.latencies:
-            for bucket, count in tally.latencies.items():
-                self.latencies[bucket] = self.latencies.get(bucket, 0) + count
-            tally.latencies.clear()
+        self._histogram(tally.latencies)
+        tally.latencies.clear()
+
+    def add(self, other: "RequestSums") -> None:
+        """Those of another minute of the same window. Its seconds become seconds of this one."""
+        self.valid += other.valid
+        self.bad += other.bad
+        self.succeeded_seconds |= other.succeeded_seconds
+        self.failed_seconds |= other.failed_seconds
+        self._histogram(other.latencies)
+
+    def _histogram(self, latencies: Mapping[int, int]) -> None:
+        for bucket, count in latencies.items():
+            self.latencies[bucket] = self.latencies.get(bucket, 0) + count
 
 
 class Increments:
@@ -117,8 +130,12 @@ class Increments:
         self._keys_max = keys_max
         self._delivered: dict[DeliveredKey, list[int]] = {}
         self._requests: dict[RequestsKey, RequestSums] = {}
+        self._newest: dict[tuple[TenantId, str], RequestsKey] = {}
+        """Of the requests held here, by tenant and operation."""
+        self._coarse_until = 0
+        """Minutes before this one are one row a window."""
         self.forgone = 0
-        """Increments beyond that bound."""
+        """Deliveries beyond that bound."""
 
     def __len__(self) -> int:
         return len(self._delivered) + len(self._requests)
@@ -142,12 +159,41 @@ class Increments:
         key = RequestsKey(tally.tenant, tally.operation, minute)
         sums = self._requests.get(key)
         if sums is None:
-            if len(self._requests) >= self._keys_max:
-                self.forgone += 1
-                # The tally keeps what it has: it goes into a later minute, and a failure is not forgotten.
-                return
-            sums = self._requests[key] = RequestSums()
+            sums = self._begun(key)
         sums.take(tally, second)
+
+    def _begun(self, key: RequestsKey) -> RequestSums:
+        """A row of this minute, or where there is no space for one, the newest row of its tenant and operation. Each of
+        these has a row, whatever the bound.
+        """
+        if len(self._requests) >= self._keys_max:
+            self._coarsen(key.minute // MINUTES_A_WINDOW * MINUTES_A_WINDOW)
+            newest = self._newest.get((key.tenant, key.operation))
+            if newest is not None and len(self._requests) >= self._keys_max:
+                return self._requests[newest]
+        self._newest[key.tenant, key.operation] = key
+        sums = self._requests[key] = RequestSums()
+        return sums
+
+    def _coarsen(self, until: int) -> None:
+        """Put the minutes of each window that ended by `until` together, once."""
+        if until <= self._coarse_until:
+            return
+        begun = self._coarse_until
+        self._coarse_until = until
+        for key in [key for key in self._requests if begun <= key.minute < until]:
+            minute = key.minute // MINUTES_A_WINDOW * MINUTES_A_WINDOW
+            if minute == key.minute:
+                continue
+            into = RequestsKey(key.tenant, key.operation, minute)
+            sums = self._requests.pop(key)
+            there = self._requests.get(into)
+            if there is None:
+                self._requests[into] = sums
+            else:
+                there.add(sums)
+            if self._newest[key.tenant, key.operation] == key:
+                self._newest[key.tenant, key.operation] = into
 
     def take_delivered(self, count_max: int) -> list[tuple[DeliveredKey, int, int]]:
         """At most so many (key, messages, bytes), no longer held here."""
@@ -155,7 +201,11 @@ class Increments:
 
     def take_requests(self, count_max: int) -> list[tuple[RequestsKey, RequestSums]]:
         """At most so many (key, sums), no longer held here."""
-        return list(self._taken(self._requests, count_max))
+        taken = list(self._taken(self._requests, count_max))
+        for key, _ in taken:
+            if self._newest.get((key.tenant, key.operation)) == key:
+                del self._newest[key.tenant, key.operation]
+        return taken
 
     def _taken(self, sums: dict[K, V], count_max: int) -> Iterator[tuple[K, V]]:
         for key in list(islice(sums, count_max)):

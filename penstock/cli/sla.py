@@ -1,6 +1,7 @@
 """`penstock sla`: a month's service level with what it credits, and the check of its numbers."""
 
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ from penstock.cli.invoice import moment, money
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.rest import rest_client
 from penstock.rest.client import segment
+from penstock.rules.allocation import month_of
 from penstock.rules.service_levels import WHOLE, percent
+from penstock.rules.timestamps import read_moment
 
 _DOCUMENT_S = 120.0
 """The document of a bad month is megabytes, and so is that of a large invoice."""
 _EXCLUSIONS = "/v1/billing/sla-exclusions"
 _WORST_SHOWN = 10
-_MONTH_LENGTH = len("2026-11")
 _timeout = click.option(
     "--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for an answer."
 )
@@ -132,7 +134,7 @@ def sla_verify(context: click.Context, month: str, timeout: float) -> None:
                 ]
             )
             for one in rest.items("/v1/invoices", timeout_s=timeout)
-            if one["status"] == "issued" and str(one["period_start"])[:_MONTH_LENGTH] == month
+            if one["status"] == "issued" and _is_in(month, one)
         ]
     proof = check_service_level(found, chain, invoices)
     if current().json:
@@ -151,10 +153,23 @@ def sla_verify(context: click.Context, month: str, timeout: float) -> None:
                 print_fact(kind, [text], f"{kind}: {text}")
         print_fact("verdict", [proof.verdict.value], f"{month}: {proof.verdict.value}")
         if not proof.wrong:
-            say("Requests were counted by the brokers; what follows from the counts was computed here.")
+            say(
+                "Requests were counted by the brokers; what follows from the counts was computed here. "
+                "Latencies credit nothing, and no evidence has them."
+            )
     if proof.verdict is not Verdict.PROVEN:
         sys.stdout.flush()
         context.exit(int(codes[proof.verdict]))
+
+
+def _is_in(month: str, invoice: Mapping[str, Any]) -> bool:
+    """Whether a part of its period is in the month."""
+    bounds = month_of(month)
+    return (
+        bounds is not None
+        and read_moment(str(invoice["period_start"])) < bounds[1]
+        and read_moment(str(invoice["period_end"])) > bounds[0]
+    )
 
 
 @sla.command("exclusions", examples=["penstock sla exclusions --token-file operator.token"])

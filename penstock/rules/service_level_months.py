@@ -42,6 +42,8 @@ from penstock.rules.service_levels import (
 
 BEFORE_CREDIT = ("fee", "discount", "minimum")
 """Charges of an invoice that a service level credits a part of: what is paid for, whether by credit or by money."""
+GRANT_PREFIX = "sla-"
+"""Of the ids of these grants, which only service levels give."""
 KNOWN_LEVELS = {(STANDARD_1.name, STANDARD_1.version): STANDARD_1}
 """Those that are shipped: a document cannot have others under their names."""
 
@@ -91,9 +93,21 @@ def measured(month: OperationMonth) -> MeasuredOperation:
 
 
 def charged_invoice(
-    invoice: InvoiceDocument, document_sha256: str, notes: Iterable[CreditNoteDocument]
+    invoice: InvoiceDocument,
+    document_sha256: str,
+    notes: Iterable[CreditNoteDocument],
+    month_ms: tuple[int, int],
 ) -> ChargedInvoice:
-    """What the invoice charges before credit and tax, and what these credit notes took off that."""
+    """What the invoice charges before credit and tax, and what these credit notes took off that. A period that is not
+    in one month alone counts in each by the part of its time; these parts add up to the whole.
+    """
+
+    def part(amount_micro: int) -> int:
+        begin_ms = invoice.period_start_ms
+        length_ms = max(1, invoice.period_end_ms - begin_ms)
+        first, last = (min(max(0, bound - begin_ms), length_ms) for bound in month_ms)
+        return amount_micro * last // length_ms - amount_micro * first // length_ms
+
     charges = () if invoice.charges is UNSET else invoice.charges
     credited = 0
     for note in notes:
@@ -103,9 +117,11 @@ def charged_invoice(
     return ChargedInvoice(
         id=invoice.id,
         document_sha256=document_sha256,
-        charge_micro=sum(line.amount_micro for line in invoice.lines)
-        + sum(one.amount_micro for one in charges if one.kind in BEFORE_CREDIT),
-        credited_micro=credited,
+        charge_micro=part(
+            sum(line.amount_micro for line in invoice.lines)
+            + sum(one.amount_micro for one in charges if one.kind in BEFORE_CREDIT)
+        ),
+        credited_micro=part(credited),
     )
 
 
@@ -149,7 +165,7 @@ def month_document(
 
 def grant_id(month: str) -> str:
     """Of the credit in the tenant's terms: one a month, so it cannot be granted twice."""
-    return f"sla-{month}"
+    return f"{GRANT_PREFIX}{month}"
 
 
 def grant_reason(document: ServiceLevelDocument, sha256: str) -> str:

@@ -22,8 +22,15 @@ from penstock.contract.documents import (
 from penstock.contract.errors import InvalidRequest
 from penstock.contract.service_level_documents import ServiceLevelDocument
 from penstock.rules.allocation import month_of
-from penstock.rules.service_level_months import KNOWN_LEVELS, charged_invoice, differences, grant_reason
-from penstock.rules.timestamps import time_ms
+from penstock.rules.service_level_months import (
+    KNOWN_LEVELS,
+    charged_invoice,
+    day_parts,
+    differences,
+    grant_reason,
+)
+from penstock.rules.service_levels import DAY_S
+from penstock.rules.timestamps import day_of, time_ms
 from penstock.verification.findings import Verdict
 from penstock.verification.history import BillingChain, read_chain
 
@@ -54,7 +61,7 @@ class ShownInvoice:
 def check_service_level(
     shown: Mapping[str, Any], chain_items: Sequence[Mapping[str, Any]], invoices: Sequence[ShownInvoice]
 ) -> ServiceLevelProof:
-    """Check what `GET /v1/sla/{month}` shows. `invoices`: those whose period begins in the month, as listed. What is
+    """Check what `GET /v1/sla/{month}` shows. `invoices`: those of periods with a part in the month, as listed. What is
     malformed is wrong as well; nothing is raised.
     """
     wrong: list[str] = []
@@ -86,7 +93,8 @@ def check_service_level(
         )
         if shown.get(name) != due
     ]
-    wrong += differences(document)
+    inner = list(differences(document))
+    wrong += inner or _day_differences(document, shown.get("days"))
     wrong += _chain_differences(document.tenant, chain)
     posted = shown.get("provisional") is False
     wrong += _invoice_differences(document, chain, own, posted=posted)
@@ -106,6 +114,22 @@ def check_service_level(
     return ServiceLevelProof(
         month=document.month, wrong=tuple(wrong), missing=tuple(missing), credit_micro=document.credit_micro
     )
+
+
+def _day_differences(document: ServiceLevelDocument, shown: object) -> list[str]:
+    """Days stand beside the document, for people, and follow from it."""
+    parts = day_parts(document)
+    due = [
+        {"day": day_of(day * 1_000).isoformat(), "parts": parts.get(day)}
+        for day in range(document.from_s // DAY_S * DAY_S, document.until_s, DAY_S)
+    ]
+    if not isinstance(shown, list) or len(shown) != len(due):
+        return [f"days: {len(due)} required"]
+    return [
+        f"days: {str(one)[:80]} is shown, the document says {other}"
+        for one, other in zip(shown, due, strict=True)
+        if one != other
+    ]
 
 
 def _chain_differences(tenant: str, chain: BillingChain) -> Iterator[str]:
@@ -140,7 +164,7 @@ def _invoice_differences(
         one = counted.pop(invoice.id, None)
         name = f"invoice {invoice.id}"
         entry = chained.get(invoice.id)
-        if not first_ms <= invoice.period_start_ms < end_ms:
+        if not invoice.period_start_ms < end_ms or not invoice.period_end_ms > first_ms:
             yield f"{name} is none of the month"
             continue
         if one is None:
@@ -153,9 +177,10 @@ def _invoice_differences(
         notes = [
             note
             for _, note in sorted(chain.credit_notes.items())
-            if note.invoice.id == invoice.id and note.id in _notes_counted(one.credited_micro, chain, invoice)
+            if note.invoice.id == invoice.id
+            and note.id in _notes_counted(one.credited_micro, chain, invoice, (first_ms, end_ms))
         ]
-        due = charged_invoice(invoice, sha256, notes)
+        due = charged_invoice(invoice, sha256, notes, (first_ms, end_ms))
         if one.charge_micro != due.charge_micro:
             yield f"{name}: charge_micro is {one.charge_micro}, the invoice has {due.charge_micro}"
         if one.credited_micro != due.credited_micro:
@@ -164,11 +189,13 @@ def _invoice_differences(
         yield f"invoice {name} counts and is not among the month's"
 
 
-def _notes_counted(credited_micro: int, chain: BillingChain, invoice: InvoiceDocument) -> set[str]:
+def _notes_counted(
+    credited_micro: int, chain: BillingChain, invoice: InvoiceDocument, month_ms: tuple[int, int]
+) -> set[str]:
     """The invoice's credit notes up to the report: the first so many whose sum is what it says, else all."""
     notes = [note for _, note in sorted(chain.credit_notes.items()) if note.invoice.id == invoice.id]
     for count in range(len(notes) + 1):
-        if charged_invoice(invoice, "", notes[:count]).credited_micro == credited_micro:
+        if charged_invoice(invoice, "", notes[:count], month_ms).credited_micro == credited_micro:
             return {note.id for note in notes[:count]}
     return {note.id for note in notes}
 

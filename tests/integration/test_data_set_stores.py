@@ -83,6 +83,53 @@ def test_a_run_is_read_as_it_was_published(store: DataSetStore, tmp_path: Path) 
         assert store.current(SET) == content
 
 
+def test_files_are_there_or_not_each_by_its_run_and_name(store: DataSetStore, tmp_path: Path) -> None:
+    assert store.has(SET, []) and not store.has(SET, [(RUN, "part-0.parquet")])
+    files = {}
+    for run in (RUN, OTHER):
+        files[run] = json.loads(publish(store, tmp_path, run))["files"][0]
+    assert store.has(SET, [(RUN, files[RUN]), (OTHER, files[OTHER])])
+    for missing in ((RUN, files[OTHER]), ("c" * 32, files[RUN]), (RUN, "another.parquet")):
+        assert not store.has(SET, [(RUN, files[RUN]), missing]), missing
+
+
+def test_a_run_whose_files_are_gone_is_published_again(store: DataSetStore, tmp_path: Path) -> None:
+    """Whether its own or those of an earlier run that it names; a whole one stays as it is."""
+    publish(store, tmp_path, OTHER)
+    (other,) = files_named(store, OTHER)
+
+    def again(writer: str, *, names_other: bool = False) -> list[str]:
+        folder = pending(store, str(tmp_path / writer))
+        (own,) = folder.iterdir()
+        files = [{"name": own.name}, *([{"name": other, "run": OTHER}] if names_other else [])]
+        store.publish(SET, RUN, folder, json.dumps({"run_id": RUN, "files": files}).encode())
+        return [str(one["name"]) for one in files_named(store, RUN)]
+
+    first = again("first", names_other=True)
+    assert again("second") == first
+    remove(store, OTHER, other)
+    assert again("third") == ["part-third.parquet"]
+    assert store.file(SET, RUN, "part-third.parquet") == b"rows"
+    remove(store, RUN, "part-third.parquet")
+    assert again("fourth") == ["part-fourth.parquet"]
+    assert again("fifth") == ["part-fourth.parquet"]
+
+
+def files_named(store: DataSetStore, run: str) -> list[Any]:
+    manifest = store.manifest(SET, run)
+    assert manifest is not None
+    return list(json.loads(manifest)["files"])
+
+
+def remove(store: DataSetStore, run: str, name: str) -> None:
+    """As a hand from outside does it."""
+    if isinstance(store, FolderStore):
+        (store.run_folder(SET, run) / name).unlink()
+    else:
+        assert isinstance(store, BucketStore)
+        store._delete([f"{store._prefix}{SET}/run={run}/{name}"])
+
+
 def pointer(run: str, number: int) -> bytes:
     return json.dumps({"run_id": run, "number": number}).encode()
 

@@ -1,4 +1,4 @@
-"""The usage pipeline in a process of its own, killed while it writes data sets that are named."""
+"""The usage pipeline in a process of its own, which may be killed while it writes a data set that is named."""
 
 import base64
 import json

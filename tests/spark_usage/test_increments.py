@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.conftest import FULL
 from tests.spark_usage.conftest import Pipeline
 from tests.spark_usage.random_logs import START_MS, arrivals, random_log
 from tests.spark_usage.records import DAY, MINUTE, Stored, Writer, in_order, reading, topic_id
-from tests.spark_usage.test_kept import leaderships_of, records
+from tests.spark_usage.test_kept import MIDNIGHT, leaderships_of, records
 
 pytestmark = [pytest.mark.slow]
 
@@ -56,10 +57,14 @@ def test_rounds_over_parts_of_many_histories_end_with_the_digests_of_one_over_al
     stored, _ = arrivals(random, logs)
     stored += increments_and_damage(random, stored)
     stored += kept_by_leaderships(random)
+    stored += start_that_comes_late()
     parts, whole = make_pipeline("parts"), make_pipeline("whole")
     for number in range(1, ROUNDS + 1):
         done = parts.fold(first_of_each(stored, number / ROUNDS), again=False)
         assert done.recomputed
+        found = parts.rows("cut_coverage", "tenant", "cut_id", "status")
+        late = [(cut, status) for tenant, cut, status in found if tenant == "tn_late"]
+        assert late == [("cut_late_1", "covered"), ("cut_late_2", "gap" if number == 1 else "covered")]
     assert "all of bronze" not in caplog.text
     carried = parts.catalog.current("reading")
     assert carried is not None and any("run" in file for file in carried["files"]), "it went on from a round"
@@ -117,6 +122,8 @@ def test_a_late_reading_touches_its_window_and_those_after_it_until_totals_agree
 def kept_by_leaderships(random: Random) -> list[Stored]:
     """A fourth partition of `__usage`: what leaderships kept, in the order of time, some twice or later."""
     told = [one for number in range(HISTORIES) for one in leaderships_of(random, f"tk_{number:03}")]
+    for until, size in ((MIDNIGHT, 500), (MIDNIGHT + 9, 800), (MIDNIGHT + 900, 900)):
+        told.append(("tk_broken", 1, 1, (MIDNIGHT, until, size, 3 * size)))  # it kept something in no time
     values = records(sorted(told, key=lambda one: one[3][1]))
     for _ in range(len(values) // 10):
         at = random.randrange(len(values))
@@ -124,6 +131,30 @@ def kept_by_leaderships(random: Random) -> list[Stored]:
         if random.random() < 0.5:
             del values[at]
     return in_order(*values, partition=3)
+
+
+def start_that_comes_late() -> list[Stored]:
+    """A fifth partition of `__usage`: of two cuts, the second one adds up once it is known where the generation began
+    that the first one is of. It shares its partition with readings that say nothing.
+    """
+    writer = Writer(5, "boot-5")
+
+    def said(generation: int, end: int, aborted: int, at: int, **values: Any) -> pb.Reading:
+        return reading(
+            end, START_MS + at * MINUTE, end - aborted, (end - aborted) * 10, tenant="tn_late", generation=generation,
+            aborted=aborted, **values,
+        )  # fmt: skip
+
+    values = [
+        writer.record(said(1, 50, 0, 1), said(1, 60, 10, 2), said(2, 70, 0, 3), said(2, 90, 10, 4)),
+        writer.record(said(2, 100, 10, 5, cut="cut_late_1", cut_end=START_MS + 5 * MINUTE + 1)),
+        writer.record(
+            said(3, 70, 0, 3, kind=pb.GENERATION_START),
+            said(3, 95, 10, 6, cut="cut_late_2", cut_end=START_MS + 6 * MINUTE + 1),
+        ),
+        writer.record(said(2, 50, 0, 1, kind=pb.GENERATION_START)),
+    ]
+    return in_order(*values, *(writer.record() for _ in range(5)), partition=4)
 
 
 def hours_of(pipeline: Pipeline) -> dict[str, str]:

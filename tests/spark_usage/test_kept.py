@@ -114,6 +114,13 @@ def test_an_idle_hour_over_midnight_belongs_to_both_days_and_requests_to_no_topi
         writer.record(reading(0, -1, 0, 0, kept=(MIDNIGHT - 20, MIDNIGHT - 20, 0, 0))),
         writer.record(reading(0, -1, 0, 0, kept=kept), requests=[_requests(MIDNIGHT, 5, 2)]),
         writer.record(reading(0, -1, 0, 0, kept=kept), requests=[_requests(MIDNIGHT, 1, 1)]),
+        # A broken broker's, which says that it kept something in no time and goes on from there: its round ends.
+        writer.record(
+            reading(0, -1, 0, 0, tenant="tn_b", topic="broken", kept=(MIDNIGHT, MIDNIGHT, 500, 900))
+        ),
+        writer.record(
+            reading(0, -1, 0, 0, tenant="tn_b", topic="broken", kept=(MIDNIGHT, MIDNIGHT + 9, 800, 1_800))
+        ),
     ]
     pipeline.fold([Stored(offset=at, value=value) for at, value in enumerate(values)])
     days = [
@@ -122,6 +129,9 @@ def test_an_idle_hour_over_midnight_belongs_to_both_days_and_requests_to_no_topi
     ]
     assert sorted(days) == [
         ("", 0, "requests", 3),
+        ("broken", 0, "partition_minutes", 9),
+        ("broken", 0, "replicated_byte_minutes", 900),
+        ("broken", 0, "retained_byte_minutes", 300),
         ("orders", -1_440, "partition_minutes", 20),
         ("orders", -1_440, "replicated_byte_minutes", 42_000),
         ("orders", -1_440, "retained_byte_minutes", 14_000),

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from billing import draft_queries
+from billing import draft_queries, service_level_actions
 from billing.queries import data_set_states
 from control_plane.audit.tallies import tallies
 from control_plane.brokers import client as brokers
@@ -76,6 +76,7 @@ def operator(request: HttpRequest, operator: OperatorToken) -> HttpResponse:
         "data_sets": data_set_states(),
         "drafts": draft_queries.drafts().count(),
         "alerts": draft_queries.alerts(timezone.now()),
+        "months": service_level_actions.overdue_months(timezone.now()),
     }
     context |= first_answer(request, operator_live)
     return render(request, "web/operator.html", context)

@@ -170,6 +170,7 @@ def test_a_draft_that_waits_for_a_day_is_an_alert(
     ]
     assert 0 <= oldest - age.total_seconds() < 60
     assert "penstock_price_book_file_refused 0.0" in exported
+    assert "penstock_service_level_months_overdue 0.0" in exported
 
 
 def test_a_late_cut_of_an_old_period_is_not_overdue_at_once(acme: Tenant) -> None:

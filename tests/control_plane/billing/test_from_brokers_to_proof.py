@@ -2,13 +2,6 @@
 on the way is named.
 """
 
-import base64
-import json
-import os
-import select
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,12 +27,12 @@ from tests.control_plane.billing.world import TESTER, World
 from tests.integration.brokers import Tenant as BrokerTenant
 from tests.integration.brokers import brokers
 from tests.integration.metering.usage import TIMINGS, USAGE, Metered
-from tests.waiting import PATIENCE_S
+from tests.reconcile.folding import Folds, job
+from tests.spark_usage.records import Stored
 from web.proofs import GatheredDocuments
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[3]
 PRICED = 3_600
 Record = tuple[int, int, bytes]
 
@@ -62,44 +55,6 @@ def usage_records(usage: Metered) -> list[Record]:
     return [(*place, found[place]) for place in sorted(found)]
 
 
-class Folds:
-    """One Spark in a process of its own, for all tests here; it starts with the first fold."""
-
-    def __init__(self, scratch: Path) -> None:
-        self._scratch = scratch
-        self._errors = scratch / "errors"
-        self._process: subprocess.Popen[str] | None = None
-
-    def do(self, jobs_file: Path) -> None:
-        if self._process is None:
-            with self._errors.open("wb") as errors:
-                self._process = subprocess.Popen(
-                    [
-                        sys.executable,
-                        "-m",
-                        "tests.control_plane.billing.fold_records",
-                        str(self._scratch / "spark"),
-                    ],
-                    cwd=ROOT,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    text=True,
-                    start_new_session=True,
-                )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(f"{jobs_file}\n")
-        self._process.stdin.flush()
-        ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE_S)
-        done = self._process.stdout.readline().strip() if ready else "nothing in time"
-        assert done == str(jobs_file), f"{done}\n{self._errors.read_text(errors='replace')[-4000:]}"
-
-    def end(self) -> None:
-        if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.communicate()
-
-
 @pytest.fixture(scope="module")
 def folds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folds]:
     made = Folds(tmp_path_factory.mktemp("folds"))
@@ -115,19 +70,13 @@ def fold(folds: Folds, folder: Path, records: list[Record], without: dict[str, l
     jobs = []
     for name, lost in without.items():
         (folder / name).mkdir()
-        jobs.append(
-            {
-                "folder": str(folder / name),
-                "ends": ends,
-                "records": [
-                    (partition, offset, base64.b64encode(value).decode())
-                    for partition, offset, value in records
-                    if (partition, offset, value) not in lost
-                ],
-            }
-        )
-    (folder / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
-    folds.do(folder / "jobs.json")
+        stored = [
+            Stored(partition=partition, offset=offset, value=value)
+            for partition, offset, value in records
+            if (partition, offset, value) not in lost
+        ]
+        jobs.append(job(folder / name, stored, ends))
+    folds.do(folder / "jobs.json", jobs)
 
 
 def bill(datasets: Path, cut: Cut) -> Invoice:

@@ -157,6 +157,43 @@ def test_the_running_period_costs_what_was_kept_so_far_today_too(tmp_path: Path)
     assert {line.meter: line.quantity for line in cost.rated.lines} == {"bytes_in": 0, KEPT: 755}
 
 
+def test_what_was_billed_too_much_is_taken_off_however_long_ago_it_was(tmp_path: Path) -> None:
+    made, tenant = world(tmp_path, KEPT)
+    Tenant.objects.filter(pk=tenant.pk).update(created_at=TODAY - 400 * DAY)
+    for back, quantity in ((390, 300), (310, 700), (220, 40)):
+        made.day(tenant, "orders", day(back), KEPT, quantity)
+    made.day(tenant, "others", day(310), KEPT, 60)
+    first, second = period(made, tenant, TODAY - 300 * DAY, 0), period(made, tenant, TODAY - 200 * DAY, 1)
+    made.spark()
+    made.bill()
+    assert [len(rows(cut)) for cut in (first, second)] == [3, 1]
+    made.day(tenant, "orders", day(310), KEPT, -200)  # a loss was declared
+    for back, quantity in ((160, 150), (2, 90)):
+        made.day(tenant, "orders", day(back), KEPT, quantity)
+    made.day(tenant, "others", day(160), KEPT, 5)
+    third, fourth = period(made, tenant, TODAY - 90 * DAY, 2), period(made, tenant, TODAY, 3)
+    made.spark()
+    made.bill()
+    assert rows(third) == [(KEPT, "others", 160, 5)]
+    assert rows(fourth) == [(KEPT, "orders", 2, 40)], "50 of 200 were left"
+
+
+def test_an_invoice_bills_as_much_as_a_line_holds_and_the_next_one_the_rest(tmp_path: Path) -> None:
+    made, tenant = world(tmp_path, KEPT, MINUTES)
+    made.day(tenant, "orders", day(9), KEPT, measured.LINE_MAX - 10)
+    made.day(tenant, "orders", day(8), KEPT, 25)
+    made.day(tenant, "others", day(9), KEPT, 7)
+    made.day(tenant, "others", day(9), MINUTES, 7)
+    made.spark()
+    made.bill()
+    begins = TODAY - 10 * DAY
+    due = measured.due_days(tenant, [KEPT, MINUTES], begins, TODAY.date())
+    assert [(one.topic, one.meter, one.quantity) for one in due] == [
+        ("others", MINUTES, 7), ("orders", KEPT, measured.LINE_MAX - 10), ("orders", KEPT, 10),
+    ]  # fmt: skip
+    assert measured.sums(due)[KEPT] == measured.LINE_MAX
+
+
 def test_requests_are_of_no_topic(tmp_path: Path) -> None:
     made, tenant = world(tmp_path, "requests")
     made.day(tenant, "", day(6), "requests", 12)

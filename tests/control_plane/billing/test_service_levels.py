@@ -1,6 +1,7 @@
 """A month of service: measured from data sets, probes and exclusions, posted once with its credit, and provable."""
 
 import copy
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ import pytest
 from rest_framework.renderers import JSONRenderer
 
 from billing import (
+    price_actions,
     probe_actions,
     queries,
     service_level_actions,
@@ -27,12 +29,13 @@ from penstock.contract import documents
 from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.contract.service_level_documents import ServiceLevelDocument
 from penstock.rules.latency_buckets import bucket_of, middle_us
-from penstock.rules.service_level_months import differences
-from penstock.rules.service_levels import ALL_SECONDS, WHOLE, Counts
+from penstock.rules.service_level_months import differences, month_document
+from penstock.rules.service_levels import ALL_SECONDS, OPERATIONS, STANDARD_1, WHOLE, Counts, operation_month
 from penstock.verification.findings import Verdict
 from penstock.verification.service_level_check import ShownInvoice, check_service_level
 from tenants.models import Tenant
 from tests.control_plane.billing.printed import beyond_the_margin
+from tests.control_plane.billing.world import STANDARD_1 as STANDARD_PRICES
 from tests.control_plane.billing.world import TESTER, Part, World
 
 MONTH = "2026-09"
@@ -189,7 +192,9 @@ def test_an_exclusion_needs_a_reason_a_short_time_and_a_tenant_that_exists(db: N
         service_level_actions.exclude(TESTER, **{**values, **changes})
 
     for wrong in ({"reason": " "}, {"reason": "a\nb"}, {"reason": "x" * 201}, {"until_at": FIRST},
-                  {"until_at": END + timedelta(days=2)}):  # fmt: skip
+                  {"until_at": END + timedelta(days=2)},
+                  {"from_at": datetime.max.replace(tzinfo=UTC), "until_at": datetime.max.replace(tzinfo=UTC)},
+                  {"from_at": datetime.max.replace(tzinfo=UTC)}):  # fmt: skip
         with pytest.raises(InvalidRequest):
             exclude(**wrong)
     with pytest.raises(NotFound):
@@ -197,6 +202,10 @@ def test_an_exclusion_needs_a_reason_a_short_time_and_a_tenant_that_exists(db: N
     with pytest.raises(NotFound):
         service_level_actions.withdraw(TESTER, "exc_none", DUE)
     exclude()
+    exclude(
+        from_at=datetime.max.replace(tzinfo=UTC) - timedelta(days=1),
+        until_at=datetime.max.replace(tzinfo=UTC),
+    )
 
 
 def test_a_tenant_of_the_middle_of_a_month_is_measured_from_its_beginning_and_a_running_month_to_now(
@@ -262,6 +271,52 @@ def test_a_month_is_posted_once_after_its_grace_with_its_credit_in_the_terms(wor
     assert [e.action for e in audit.entries(acme.public_id) if e.action == "sla.post"] == ["sla.post"]
 
 
+def test_charges_in_another_currency_than_the_months_newest_are_credited_with_nothing(world: World) -> None:
+    acme = made(world)
+    failing(world, acme)
+    middle = FIRST + timedelta(days=10)
+    early = Part(first=0, end=1_000_000, size=10_000_000, day=FIRST.date())
+    price_actions.publish_price_book(
+        TESTER,
+        document=STANDARD_PRICES | {"name": "euros", "currency": "EUR"},
+        effective_from=middle,
+        now=middle,
+    )
+    first = world.cut(acme, [early], end=middle)
+    late = Part(first=1_000_000, end=1_500_000, size=5_000_000, day=middle.date())
+    second = world.cut(acme, [late], end=END)
+    world.covered(first, [early])
+    world.covered(second, [late])
+    world.spark()
+    world.bill()
+    dollars, euros = world.invoice(first), world.invoice(second)
+    assert (
+        (dollars.price_book.currency, euros.price_book.currency) == ("USD", "EUR")
+        and dollars.total_micro
+        and euros.total_micro
+    )
+    found = document(acme)
+    assert [one.id for one in found.invoices] == [euros.public_id]
+    assert (found.currency, found.charge_micro) == ("EUR", euros.total_micro)
+
+
+def test_a_period_of_two_months_counts_in_each_by_its_time_and_once_in_all(world: World) -> None:
+    acme = made(world, begins=FIRST - timedelta(days=15))
+    failing(world, acme)
+    invoice = invoiced(world, acme)
+    assert service_level_actions.post_months(DUE) == 2
+    shown, chain, invoices = seen(acme)
+    months = [service_level_reports.month_report(acme, month, DUE).document for month in ("2026-08", MONTH)]
+    august, september = (one.charge_micro for one in months)
+    assert invoice.total_micro is not None and august == invoice.total_micro * 15 // 45
+    assert august + september == invoice.total_micro and months[0].credit_micro == 0
+    assert shown["credit_micro"] == september, "all of the month, and nothing of the one before"
+    world.cut(acme, [PART], end=END + timedelta(days=5))
+    assert check_service_level(shown, seen(acme)[1], invoices).verdict is Verdict.PROVEN
+    left_out = check_service_level(shown, chain, [])
+    assert any("counts and is not among the month's" in one for one in left_out.wrong)
+
+
 def test_what_comes_after_a_month_was_posted_changes_nothing(world: World) -> None:
     acme = made(world)
     failing(world, acme)
@@ -324,6 +379,50 @@ def test_months_before_levels_were_promised_are_not_posted(world: World) -> None
     invoiced(world, acme)
     ServiceLevelStart.objects.create(first=END.date())
     assert service_level_actions.post_months(DUE) == 0
+
+
+def test_months_that_wait_are_counted_and_shown_to_operators(world: World) -> None:
+    acme, gone = made(world), made(world, "gone")
+    made(world, "late", END)
+    Tenant.objects.filter(pk=gone.pk).update(purged_at=END)
+    overdue = DUE + service_level_actions.OVERDUE
+    assert service_level_actions.overdue_months(overdue - timedelta(seconds=1)) == 0
+    assert service_level_actions.overdue_months(overdue) == 1
+    october = overdue + timedelta(days=31)
+    assert service_level_actions.overdue_months(october) == 3, "two months of one, one of the other"
+    good_day(world, acme, FIRST)
+    invoiced(world, acme)
+    assert service_level_actions.post_months(DUE) == 1
+    assert service_level_actions.overdue_months(overdue) == 0
+    ServiceLevelStart.objects.create(first=END.date())
+    assert service_level_actions.overdue_months(october) == 2, "months before the promise count for nothing"
+    assert service_level_actions.overdue_months(october - timedelta(days=31)) == 0
+
+
+def test_ids_of_service_levels_are_given_by_them_alone(world: World) -> None:
+    acme = made(world)
+    failing(world, acme)
+    invoiced(world, acme)
+
+    def given(*credits: Mapping[str, Any]) -> None:
+        terms_actions.change_terms(
+            TESTER, acme.public_id, price_book_sha256=None, now=DUE,
+            terms=documents.plain(documents.NO_TERMS) | {"credits": list(credits)},
+        )  # fmt: skip
+
+    own = {
+        "id": "sla-2026-09", "amount_micro": 1, "currency": "USD", "granted_ms": 1, "expires_ms": 1 << 46,
+        "reason": "by hand",
+    }  # fmt: skip
+    with pytest.raises(
+        InvalidRequest, match="sla-2026-09: ids that begin with sla- are those of service levels"
+    ):
+        given(own)
+    assert service_level_actions.post_months(DUE) == 1
+    (posted,) = documents.plain(terms_actions.terms_of(acme).document)["credits"]
+    given(posted, own | {"id": "by-hand"})
+    with pytest.raises(InvalidRequest, match="ids that begin with sla-"):
+        given(posted, own | {"id": "by-hand"}, own | {"id": "sla-2026-10"})
 
 
 def test_a_good_month_is_posted_without_a_credit_and_so_is_one_that_cost_nothing(world: World) -> None:
@@ -447,9 +546,15 @@ def test_what_is_missing_or_left_out_is_named(credited: Tenant) -> None:
     shown, chain, invoices = seen(credited)
     other = copy.deepcopy(chain)
     other[1]["at_ms"] += 1
+    better = {**shown["days"][0], "parts": WHOLE}
     for altered, items, own, text in (
         ({**shown, "credit_micro": 1}, chain, invoices, "credit_micro is shown as 1"),
         ({**shown, "document": None}, chain, invoices, "document"),
+        ({**shown, "days": shown["days"][1:]}, chain, invoices, "days: 30 required"),
+        ({**shown, "days": [better, *shown["days"][1:]]}, chain, invoices, "days: {'day': '2026-09-01'"),
+        ({**shown, "days": None}, chain, invoices, "days: 30 required"),
+        ({**shown, "target_parts": 1}, chain, invoices, "target_parts is shown as 1"),
+        ({**shown, "minor_digits": 3}, chain, invoices, "minor_digits is shown as 3"),
         (shown, other, invoices, "billing chain, entry 2"),
         (shown, chain, [], "counts and is not among the month's"),
     ):
@@ -461,9 +566,42 @@ def test_what_is_missing_or_left_out_is_named(credited: Tenant) -> None:
     assert "not posted yet" in provisional.missing[0]
 
 
+def test_a_part_of_a_month_is_none_however_well_its_numbers_agree(credited: Tenant) -> None:
+    _, chain, invoices = seen(credited)
+    whole = service_level_reports.month_report(credited, MONTH, DUE)
+    day = timedelta(days=1)
+    for begins, end, text in (
+        (FIRST, END - day, "until_s is"), (FIRST + day, END, "from_s is"), (FIRST - day, END, "from_s is"),
+    ):  # fmt: skip
+        found = service_level_reports.measure(credited, FIRST, END)
+        first_s, until_s = int(begins.timestamp()), int(end.timestamp())
+        part = month_document(
+            tenant=found.tenant,
+            month=MONTH,
+            bounds_s=(first_s, until_s),
+            level=STANDARD_1,
+            excluded=(),
+            operations=[operation_month(one, (first_s, until_s), {}, {}, [], []) for one in OPERATIONS],
+            invoices=found.invoices,
+            currency=found.currency,
+            minor_digits=found.minor_digits,
+        )
+        assert list(differences(part)) == []
+        report = dataclasses.replace(
+            whole,
+            document=part,
+            sha256=documents.document_sha256(part),
+            days=service_level_reports.days_of(part),
+        )
+        altered = json.loads(JSONRenderer().render(ServiceLevelShape(report).data))
+        (wrong,) = check_service_level(altered, chain, invoices).wrong
+        assert text in wrong
+
+
 def test_the_report_is_a_pdf_with_its_numbers(credited: Tenant) -> None:
     found = service_level_reports.month_report(credited, MONTH, DUE)
     page = service_level_pdf.report_page(credited, found, "Penstock")
     assert "50.000 %" in page and found.sha256 in page and "238 more" in page
+    assert "<td>2026-09-04 00:00</td><td>2026-09-04 01:00</td><td>x</td>" in page
     assert service_level_pdf.report_pdf(credited, found, "Penstock").startswith(b"%PDF")
     assert beyond_the_margin(page) == []

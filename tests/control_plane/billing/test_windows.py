@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from billing.data_sets import cut_window
-from billing.import_actions import RUN_OF_WINDOWS
+from billing.import_actions import RUN_OF_WINDOWS, WAITING
 from billing.models import CoverageIssue, CutUsage, DataSetState, SlaWindow, UsageDay
+from penstock.contract.ids import SYSTEM_TENANT
 from tenants.models import Tenant
 from tests.control_plane.billing.publishing import publish, publish_windows
 from tests.control_plane.billing.world import TODAY, Part, World
@@ -165,3 +166,25 @@ def test_windows_that_another_version_has_written_over_meanwhile_are_read_again(
     publish_windows(world.datasets, "usage_day", of_days(now))
     world.bill()
     assert quantities() == [(TODAY, 7)]
+
+
+def test_rows_of_a_tenant_that_is_not_known_yet_come_when_it_is(world: World) -> None:
+    """A database that was restored from a backup learns of tenants later than Spark; no new run is needed."""
+    late = {**day_row(world, YESTERDAY, 5), "tenant": "tn_restored"}
+    later = {**day_row(world, TODAY - timedelta(days=2), 3), "tenant": "tn_another"}
+    now = day_row(world, TODAY, 7)
+    own = {**day_row(world, TODAY, 1, "__usage"), "tenant": SYSTEM_TENANT}
+    publish_windows(world.datasets, "usage_day", of_days(late, now, own))
+    assert world.bill() == {"usage_day": "imported"} and world.bill() == {}
+    publish_windows(world.datasets, "usage_day", of_days(later, late, now, own))
+    assert world.bill() == {"usage_day": "imported"} and quantities() == [(TODAY, 7)]
+    restored = world.tenant("restored")
+    Tenant.objects.filter(pk=restored.pk).update(public_id="tn_restored")
+    assert world.bill() == {"usage_day": "imported"}
+    assert quantities() == [(YESTERDAY, 5), (TODAY, 7)]
+    assert world.bill() == {}, "one import is enough"
+    another = world.tenant("another")
+    Tenant.objects.filter(pk=another.pk).update(public_id="tn_another")
+    assert world.bill() == {"usage_day": "imported"}
+    assert quantities() == [(TODAY - timedelta(days=2), 3), (YESTERDAY, 5), (TODAY, 7)]
+    assert WAITING not in DataSetState.objects.get().windows

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from chaos.replica_files import stored_batches
-from control_plane.prober import Probe
+from control_plane.prober import READ_AGAIN_S, Probe
 from data_plane.contract import admin_pb2, usage_pb2
 from penstock import Client, InvalidRequest, NotFound
 from penstock.client.settings import ConnectionSettings
@@ -180,6 +180,7 @@ def test_a_partition_without_a_leader_is_told_as_an_error_of_its_own(usage: Mete
 
     probe(PATIENCE_S)
     assert probed == [(PRODUCE, True), (FETCH, True)]
+    forgets_what_is_gone(usage, tenant)
     usage.cluster.kill(1)
     usage.cluster.wait_until("the partition has no leader", lambda: usage.cluster.leader(alone) < 0)
     began_s = time.monotonic()
@@ -206,6 +207,27 @@ def test_a_partition_without_a_leader_is_told_as_an_error_of_its_own(usage: Mete
     assert len(answered(usage, "cut_alone", "tn_alone", end_ms)) == 2
     # The controller counts full seconds, from when it saw the partition without a leader.
     assert lasted_s - 5 <= len(failed_seconds(usage)) <= lasted_s + 2
+
+
+def forgets_what_is_gone(usage: Metered, tenant: Tenant) -> None:
+    """A probe asks once for what was lost, and not for what is old."""
+    found: list[tuple[str, bool]] = []
+    with usage.cluster.client(tenant) as client:
+        probe = Probe(client, "alone", lambda *one: found.append(one), within_s=PATIENCE_S)
+        probe.round()
+        probe._within_s = 1.0
+        del found[:]
+
+        def forgotten() -> bool:
+            probe._read_last()
+            return not probe._last
+
+        probe._last[0] = (10**6, time.monotonic())
+        usage.cluster.wait_until("the probe forgets what is lost", forgotten)
+        assert found and set(found) == {(FETCH, False)}
+        failed = len(found)
+        probe._last[0] = (0, time.monotonic() - READ_AGAIN_S)
+        assert forgotten() and len(found) == failed
 
 
 def failed_seconds(usage: Metered) -> set[int]:

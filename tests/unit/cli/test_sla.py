@@ -36,10 +36,12 @@ DOCUMENT = month_document(
     currency="USD",
     minor_digits=2,
 )
+DAYS = [{"day": "2026-09-01", "parts": 990_000_000}]
+DAYS += [{"day": f"2026-09-{day:02}", "parts": None} for day in range(2, 31)]
 SHOWN: dict[str, Any] = {
     "month": "2026-09", "provisional": False, "report": "slr_1", "binding_parts": 990_000_000,
     "target_parts": 999_500_000, "basis_points": 1_000, "currency": "USD", "minor_digits": 2, "charge_micro": 0,
-    "credit_micro": 0, "days": [], "document": documents.plain(DOCUMENT),
+    "credit_micro": 0, "days": DAYS, "document": documents.plain(DOCUMENT),
     "document_sha256": documents.document_sha256(DOCUMENT),
     "latencies": [
         {"operation": "produce", "requests": 198, "p50_us": 1_990, "p95_us": 4_000, "p99_us": 9_990, "p999_us": 20_000}

@@ -64,6 +64,7 @@ def test_only_our_faults_are_bad_and_the_clients_count_neither_way() -> None:
         ErrorCode.FORBIDDEN,
         ErrorCode.NOT_LEADER,
         ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.LOG_TRUNCATED,  # so says a broker also to who asks for an offset that never was
         ErrorCode.INTERNAL,
     ):
         tally.count(error)
@@ -154,13 +155,68 @@ def test_latencies_add_up_by_bucket_and_are_gathered_once() -> None:
     assert tally.latencies == {}
 
 
-def test_requests_of_more_keys_than_there_is_room_for_stay_with_their_stream() -> None:
-    increments = Increments(keys_max=1)
-    first, second = RequestTally(TENANT, PRODUCE), RequestTally(TENANT, FETCH)
-    for tally in (first, second):
+def failed(increments: Increments, minute: int, *operations: str) -> None:
+    for operation in operations:
+        tally = RequestTally(TENANT, operation)
         tally.fail(1)
-        increments.gather(tally, AT_MS)
-    assert increments.forgone == 1
-    assert sums_of(increments) == {RequestsKey(TENANT, PRODUCE, 5): (1, 1)}
-    increments.gather(second, AT_MS + 60_000)
-    assert sums_of(increments) == {RequestsKey(TENANT, FETCH, 6): (1, 1)}
+        increments.gather(tally, minute * 60_000)
+
+
+def test_requests_of_more_minutes_than_there_is_space_for_become_those_of_windows() -> None:
+    increments = Increments(keys_max=7)
+    for minute in range(5, 13):
+        failed(increments, minute, PRODUCE)
+    failed(increments, 12, FETCH)
+    taken = increments.take_requests(9)
+    assert [(key.operation, key.minute, sums.valid, sums.bad) for key, sums in taken] == [
+        (PRODUCE, 5, 5, 5), (PRODUCE, 10, 1, 1), (PRODUCE, 11, 1, 1), (PRODUCE, 12, 1, 1), (FETCH, 12, 1, 1),
+    ]  # fmt: skip
+    failed(increments, 13, PRODUCE)
+    assert sums_of(increments) == {RequestsKey(TENANT, PRODUCE, 13): (1, 1)}, "what was taken is not held"
+
+
+def test_no_failure_is_forgotten_however_long_nothing_is_taken_and_rows_are_bounded() -> None:
+    increments = Increments(keys_max=4)
+    for minute in range(60):
+        failed(increments, minute, PRODUCE, FETCH)
+        assert len(increments) <= 4
+    others = [RequestTally(TenantId(f"tn_{number}"), PRODUCE) for number in range(3)]
+    for tally in others:
+        for _ in range(2):
+            tally.fail(1)
+            increments.gather(tally, 60 * 60_000)
+    found = sums_of(increments)
+    totals = {operation: [0, 0] for operation in (PRODUCE, FETCH)}
+    for key, (valid, bad) in found.items():
+        totals[key.operation][0] += valid
+        totals[key.operation][1] += bad
+    assert totals == {PRODUCE: [66, 66], FETCH: [60, 60]}
+    assert len(found) == 4 + len(others), "each tenant and operation has a row"
+    assert increments.forgone == 0
+
+
+def test_the_newest_row_is_one_that_is_held_also_after_it_was_taken_or_became_a_window() -> None:
+    increments = Increments(keys_max=3)
+    for minute, operation in ((1, PRODUCE), (2, PRODUCE), (3, FETCH), (5, FETCH), (6, PRODUCE)):
+        failed(increments, minute, operation)
+    assert {(key.operation, key.minute): sums.bad for key, sums in increments.take_requests(1)} == {
+        (PRODUCE, 0): 3
+    }
+    for minute, operation in ((6, FETCH), (7, FETCH), (8, PRODUCE)):
+        failed(increments, minute, operation)
+    left = {(key.operation, key.minute): sums.bad for key, sums in increments.take_requests(9)}
+    assert left == {(FETCH, 0): 1, (FETCH, 5): 1, (FETCH, 6): 2, (PRODUCE, 8): 1}
+
+
+def test_latencies_and_seconds_of_minutes_that_become_a_window_add_up() -> None:
+    increments = Increments(keys_max=2)
+    for minute, milliseconds in ((0, 1.0), (1, 1.0), (5, 50.0)):
+        tally = RequestTally(TENANT, PRODUCE)
+        tally.count(ErrorCode.OK)
+        tally.took(milliseconds)
+        tally.fail(1)
+        increments.gather(tally, minute * 60_000 + minute * 1_000)
+    (first, window), (_, later) = increments.take_requests(9)
+    assert first.minute == 0 and window.latencies == {bucket_of(1.0): 2}
+    assert (window.succeeded_seconds, window.failed_seconds) == (0b11, 0b11)
+    assert later.latencies == {bucket_of(50.0): 1}

@@ -1,5 +1,7 @@
 """Seconds in which a partition had no leader count as requests that nobody could take."""
 
+from dataclasses import replace
+
 from data_plane.controller.leaderless import Leaderless
 from data_plane.metadata import model
 from data_plane.metering.increments import Increments, RequestsKey, RequestTally
@@ -64,3 +66,22 @@ def test_the_controller_looks_at_tenants_partitions_that_nobody_leads() -> None:
     assert found.partitions() == {TopicPartition(ORDERS, 1): ACME}
     store.topic(record(), record(partition=1, leader=2))
     assert found.partitions() == {}
+
+
+def test_a_topic_in_the_recycle_bin_serves_nobody_and_counts_as_nothing() -> None:
+    store = Store()
+    store.topic(record((), leader=NO_BROKER, eligible=(2,)))
+    found = Leaderless(store.image)
+    assert found.partitions() == HERE
+    binned = replace(store.image.topics[ORDERS], binned=True)
+    store.put(model.topic_key(ORDERS), binned.encode())
+    assert found.partitions() == {}
+
+
+def test_a_suspended_tenants_partitions_count_as_nothing_until_it_is_let_in_again() -> None:
+    store = Store()
+    store.topic(record((), leader=NO_BROKER, eligible=(2,)))
+    found = Leaderless(store.image)
+    for suspended, wanted in ((True, {}), (False, HERE)):
+        store.put(model.tenant_key(ACME), model.TenantRecord(tenant=ACME, suspended=suspended).encode())
+        assert found.partitions() == wanted

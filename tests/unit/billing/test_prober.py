@@ -1,0 +1,35 @@
+"""A prober's rounds: what came of them is written, and kept while it cannot be."""
+
+import threading
+from collections.abc import Mapping
+
+from billing.probe_counts import MinuteKey, ProbeCounts
+from control_plane.prober import probing
+from penstock.rules.service_levels import PRODUCE, Counts
+
+NOW = 30_000_000
+
+
+def test_each_round_is_written_and_what_was_not_comes_with_the_next_until_the_end() -> None:
+    counts, ended = ProbeCounts({}), threading.Event()
+    minutes = iter((NOW, NOW + 1, NOW + 2))
+    at = [0]
+    written: list[Mapping[MinuteKey, Counts]] = []
+
+    def probe() -> None:
+        at[0] = next(minutes)
+        counts.note(PRODUCE, at[0], good=at[0] != NOW)
+
+    def write(taken: Mapping[MinuteKey, Counts]) -> bool:
+        written.append(taken)
+        if len(written) == 3:
+            ended.set()
+        return len(written) != 1  # the database is away at first
+
+    probing(probe, counts, write, ended, lambda: at[0], every_s=0.0)
+    failed, good = Counts(valid=1, bad=1), Counts(valid=1)
+    assert written == [
+        {MinuteKey(PRODUCE, NOW): failed},
+        {MinuteKey(PRODUCE, NOW): failed, MinuteKey(PRODUCE, NOW + 1): good},
+        {MinuteKey(PRODUCE, NOW + 1): good, MinuteKey(PRODUCE, NOW + 2): good},
+    ]
