@@ -46,6 +46,25 @@ class DeliveredKey(NamedTuple):
     minute: int
 
 
+class ElapsedKey(NamedTuple):
+    """Whose time. `topic_id` and `topic` are empty for what is of no topic."""
+
+    tenant: TenantId
+    topic_id: bytes
+    topic: str
+    principal: int
+    minute: int
+
+
+class Taken(NamedTuple):
+    """What consumers took, and what of it left the broker's zone."""
+
+    messages: int
+    size: int
+    other_zone_messages: int
+    other_zone_size: int
+
+
 class RequestsKey(NamedTuple):
     """Who asked for what, and in which minute since 1970 UTC."""
 
@@ -117,20 +136,35 @@ class Increments:
         self._keys_max = keys_max
         self._delivered: dict[DeliveredKey, list[int]] = {}
         self._requests: dict[RequestsKey, RequestSums] = {}
+        self._elapsed: dict[ElapsedKey, list[int]] = {}
         self.forgone = 0
         """Increments beyond that bound."""
 
     def __len__(self) -> int:
-        return len(self._delivered) + len(self._requests)
+        return len(self._delivered) + len(self._requests) + len(self._elapsed)
 
-    def delivered(self, key: DeliveredKey, messages: int, size: int) -> None:
-        """Messages and bytes of batches that a consumer has taken."""
+    def delivered(self, key: DeliveredKey, messages: int, size: int, *, own_zone: bool) -> None:
+        """Messages and bytes of batches that a consumer has taken; `own_zone`: they stayed in this broker's zone."""
         row = self._delivered.get(key)
+        if row is None:
+            if len(self._delivered) >= self._keys_max:
+                self.forgone += 1
+                return
+            row = self._delivered[key] = [0, 0, 0, 0]
+        row[0] += messages
+        row[1] += size
+        if not own_zone:
+            row[2] += messages
+            row[3] += size
+
+    def elapsed(self, key: ElapsedKey, *, connection_ms: int = 0, throttled_ms: int = 0) -> None:
+        """Time of open connections, and time by which limits delayed the client."""
+        row = self._elapsed.get(key)
         if row is not None:
-            row[0] += messages
-            row[1] += size
-        elif len(self._delivered) < self._keys_max:
-            self._delivered[key] = [messages, size]
+            row[0] += connection_ms
+            row[1] += throttled_ms
+        elif len(self._elapsed) < self._keys_max:
+            self._elapsed[key] = [connection_ms, throttled_ms]
         else:
             self.forgone += 1
 
@@ -149,9 +183,13 @@ class Increments:
             sums = self._requests[key] = RequestSums()
         sums.take(tally, second)
 
-    def take_delivered(self, count_max: int) -> list[tuple[DeliveredKey, int, int]]:
-        """At most so many (key, messages, bytes), no longer held here."""
-        return [(key, sums[0], sums[1]) for key, sums in self._taken(self._delivered, count_max)]
+    def take_delivered(self, count_max: int) -> list[tuple[DeliveredKey, Taken]]:
+        """At most so many (key, sums), no longer held here."""
+        return [(key, Taken(*sums)) for key, sums in self._taken(self._delivered, count_max)]
+
+    def take_elapsed(self, count_max: int) -> list[tuple[ElapsedKey, int, int]]:
+        """At most so many (key, connection ms, throttled ms), no longer held here."""
+        return [(key, sums[0], sums[1]) for key, sums in self._taken(self._elapsed, count_max)]
 
     def take_requests(self, count_max: int) -> list[tuple[RequestsKey, RequestSums]]:
         """At most so many (key, sums), no longer held here."""

@@ -10,8 +10,9 @@ from typing import Any
 
 from data_plane.contract import usage_pb2
 from data_plane.metadata.kept_ends import KeptEnd
-from data_plane.metadata.model import FinalRecord
-from data_plane.metering.increments import DeliveredKey, Increments, RequestTally
+from data_plane.metadata.model import FinalRecord, TopicRecord
+from data_plane.metering.connection_time import ConnectionTime
+from data_plane.metering.increments import DeliveredKey, ElapsedKey, Increments, RequestTally
 from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMeter, ReadingKind
 from data_plane.metering.retained import RetainedOdometer
 from data_plane.metering.unserved import Unserved
@@ -53,9 +54,11 @@ class Metering:
         replicas: ReplicaSet,
         leaderless: Callable[[], Mapping[TopicPartition, TenantId]],
         finals: FinalReadings,
+        connection_time: ConnectionTime,
     ) -> None:
         """`leaderless`: what the controller sees without a leader; nothing on every other broker."""
         self._config, self._topic = config, topic
+        self._connection_time = connection_time
         self._leaderless, self._unserved = leaderless, Unserved()
         self._clock, self._stats = clock, stats
         self._replicas, self._find = replicas, replicas.find
@@ -138,8 +141,10 @@ class Metering:
             if replica.topic.tenant == tenant
         ]
 
-    def delivered(self, replica: Replica, group: str, principal: int, messages: int, size: int) -> None:
-        """A consumer has taken messages, by the credit that it gave back."""
+    def delivered(
+        self, replica: Replica, group: str, principal: int, messages: int, size: int, *, own_zone: bool
+    ) -> None:
+        """A consumer has taken messages, by the credit that it gave back. `own_zone`: they stayed in this broker's."""
         topic = replica.topic
         if self._counts(topic.tenant):
             self.increments.delivered(
@@ -154,7 +159,26 @@ class Metering:
                 ),
                 messages,
                 size,
+                own_zone=own_zone,
             )
+
+    def throttled(
+        self, tenant: TenantId, principal: int, milliseconds: int, topic: TopicRecord | None = None
+    ) -> None:
+        """A limit delayed a batch, a push or a request. Another tenant's `topic` is not named."""
+        if milliseconds > 0 and self._counts(tenant):
+            self.increments.elapsed(self._elapsed_key(tenant, principal, topic), throttled_ms=milliseconds)
+
+    def _elapsed_key(self, tenant: TenantId, principal: int, topic: TopicRecord | None = None) -> ElapsedKey:
+        minute = minute_of(self._clock.now_ms())
+        if topic is None or topic.tenant != tenant:
+            return ElapsedKey(tenant, b"", "", principal, minute)
+        return ElapsedKey(tenant, topic.topic_id, topic.name, principal, minute)
+
+    def _take_connection_time(self) -> None:
+        for tenant, principal, milliseconds in self._connection_time.take(int(self._clock.monotonic_ms())):
+            if self._counts(tenant):
+                self.increments.elapsed(self._elapsed_key(tenant, principal), connection_ms=milliseconds)
 
     def tally(self, tenant: TenantId, operation: str) -> RequestTally:
         """A counter for one stream; `drop` it at the stream's end."""
@@ -171,6 +195,11 @@ class Metering:
     def drop(self, tally: RequestTally) -> None:
         self._tallies.pop(tally, None)
         self._gather(tally)
+
+    def _gather_all(self) -> None:
+        self._take_connection_time()
+        for tally in self._tallies:
+            self._gather(tally)
 
     def _gather(self, tally: RequestTally) -> None:
         if self._counts(tally.tenant):
@@ -223,8 +252,7 @@ class Metering:
             await self._tick()
 
     async def _tick(self) -> None:
-        for tally in self._tallies:
-            self._gather(tally)
+        self._gather_all()
         if not self.working:
             return
         async with self._reading:
@@ -257,8 +285,7 @@ class Metering:
         meanwhile is not charged."""
         if not self.working:
             return
-        for tally in self._tallies:
-            self._gather(tally)
+        self._gather_all()
         try:
             async with asyncio.timeout(_LAST_WORDS_S):
                 said = asyncio.Event()

@@ -3,7 +3,7 @@
 from data_plane.contract import usage_pb2 as pb
 from data_plane.metadata.kept_ends import KeptEnd
 from data_plane.metadata.model import TopicRecord
-from data_plane.metering.increments import DeliveredKey, RequestsKey, RequestSums
+from data_plane.metering.increments import DeliveredKey, ElapsedKey, RequestsKey, RequestSums, Taken
 from data_plane.metering.readings import DueReading
 from data_plane.metering.retained import RetainedOdometer
 from data_plane.node.replicas.replica import Replica
@@ -71,7 +71,7 @@ def add_kept_reading(
     )
 
 
-def add_delivered(record: pb.UsageRecord, key: DeliveredKey, messages: int, size: int) -> None:
+def add_delivered(record: pb.UsageRecord, key: DeliveredKey, taken: Taken) -> None:
     record.delivered.add(
         tenant=key.tenant,
         topic_id=key.topic_id,
@@ -80,8 +80,22 @@ def add_delivered(record: pb.UsageRecord, key: DeliveredKey, messages: int, size
         group=key.group,
         principal=key.principal,
         minute=key.minute,
-        messages=messages,
-        bytes=size,
+        messages=taken.messages,
+        bytes=taken.size,
+        other_zone_messages=taken.other_zone_messages,
+        other_zone_bytes=taken.other_zone_size,
+    )
+
+
+def add_elapsed(record: pb.UsageRecord, key: ElapsedKey, connection_ms: int, throttled_ms: int) -> None:
+    record.elapsed.add(
+        tenant=key.tenant,
+        topic_id=key.topic_id,
+        topic=key.topic,
+        principal=key.principal,
+        minute=key.minute,
+        connection_ms=connection_ms,
+        throttled_ms=throttled_ms,
     )
 
 

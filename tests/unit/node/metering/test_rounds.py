@@ -5,14 +5,17 @@ from collections.abc import Iterator
 import pytest
 
 from data_plane.contract import usage_pb2 as pb
+from data_plane.metering.connection_time import ConnectionTime
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
+from penstock.contract.ids import SYSTEM_TENANT, TenantId
 from tests.unit.log.batches import made_batch, with_header
 from tests.unit.log.miniature import Miniature, where
 from tests.unit.node.metering.usage import Usage, metering_of
 from tests.unit.node.replicas.test_follower_stream import held_by_other, led
 
 HOUR_MS = 3_600_000
+TENANT, OTHER = TenantId("t"), TenantId("tn_other")
 
 
 class Clock:
@@ -31,10 +34,10 @@ class Clock:
 class Metered:
     """One partition that is led here, and rounds of metering."""
 
-    def __init__(self) -> None:
+    def __init__(self, time: ConnectionTime | None = None) -> None:
         self.replicas, self.clock = ReplicaSet(), Clock()
         self.usage = Usage(self.clock)
-        self.metering = metering_of(self.usage, self.clock, self.replicas)
+        self.metering = metering_of(self.usage, self.clock, self.replicas, time)
         self.storage = Miniature(tail_bytes=1 << 22)
         self.replica = led(self.storage, wrote=self._wrote, clock=self.clock)
         self.replica.in_generation(1)
@@ -178,3 +181,31 @@ def test_readings_tell_what_the_leadership_has_kept_so_far(metered: Metered) -> 
         (0, 60, 0, 0),
         (0, 180, 120 * size, 120 * size * replicas),
     ]
+
+
+def test_time_of_connections_and_of_delays_is_written_with_the_next_increments() -> None:
+    time = ConnectionTime()
+    made = Metered(time)
+    with made.usage:
+        made.round_after(0)
+        time.begin(TENANT, 5, "c", 0)
+        made.metering.throttled(TENANT, 5, 40)
+        made.metering.throttled(TENANT, 5, 0)
+        made.metering.throttled(TENANT, 5, 2, made.replica.topic)
+        made.metering.throttled(OTHER, 6, 3, made.replica.topic)
+        made.metering.throttled(SYSTEM_TENANT, 1, 9)
+        for _ in range(10):
+            made.round_after(1_000)
+    told = [
+        (one.tenant, one.topic, one.principal, one.connection_ms, one.throttled_ms)
+        for record in made.usage.records
+        for one in record.elapsed
+    ]
+    assert told == [
+        (TENANT, "", 5, 10_000, 40),
+        (TENANT, made.replica.topic.name, 5, 0, 2),
+        (OTHER, "", 6, 0, 3),
+    ], "another tenant's topic is not named"
+    assert [bool(one.topic_id) for record in made.usage.records for one in record.elapsed] == [
+        False, True, False
+    ]  # fmt: skip
