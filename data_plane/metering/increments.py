@@ -34,8 +34,8 @@ for an offset that never was gets the same answer, and what is really lost is de
 
 
 class DeliveredKey(NamedTuple):
-    """Whose messages, and for whom. `group` is empty without one; minutes are since 1970 UTC. Made for each credit that
-    returns, so it is a tuple: a frozen dataclass takes several times as long to make and to find."""
+    """Whose messages, and for whom. `group` is empty without one; minutes are since 1970 UTC. Made often, so it is a
+    tuple: a frozen dataclass takes several times as long to make and to find."""
 
     tenant: TenantId
     topic_id: TopicId
@@ -71,6 +71,30 @@ class RequestsKey(NamedTuple):
     tenant: TenantId
     operation: str
     minute: int
+
+
+class DeliveredTally:
+    """What a consumer has taken of a partition since it was last gathered; counted without looking at the clock."""
+
+    __slots__ = ("group", "messages", "other_zone_messages", "other_zone_size", "size")
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.messages = self.size = self.other_zone_messages = self.other_zone_size = 0
+
+    def add(self, messages: int, size: int, own_zone: bool) -> bool:
+        """Whole batches of `size` bytes; `own_zone`: they stayed in this broker's. True: these are the first, so it has
+        to be gathered."""
+        is_first = not self.size
+        self.messages += messages
+        self.size += size
+        if not own_zone:
+            self.other_zone_messages += messages
+            self.other_zone_size += size
+        return is_first
+
+    def clear(self) -> None:
+        self.messages = self.size = self.other_zone_messages = self.other_zone_size = 0
 
 
 class RequestTally:
@@ -143,19 +167,18 @@ class Increments:
     def __len__(self) -> int:
         return len(self._delivered) + len(self._requests) + len(self._elapsed)
 
-    def delivered(self, key: DeliveredKey, messages: int, size: int, *, own_zone: bool) -> None:
-        """Messages and bytes of batches that a consumer has taken; `own_zone`: they stayed in this broker's zone."""
+    def delivered(self, key: DeliveredKey, tally: DeliveredTally) -> None:
+        """Take over what a consumer has taken."""
         row = self._delivered.get(key)
         if row is None:
             if len(self._delivered) >= self._keys_max:
                 self.forgone += 1
                 return
             row = self._delivered[key] = [0, 0, 0, 0]
-        row[0] += messages
-        row[1] += size
-        if not own_zone:
-            row[2] += messages
-            row[3] += size
+        row[0] += tally.messages
+        row[1] += tally.size
+        row[2] += tally.other_zone_messages
+        row[3] += tally.other_zone_size
 
     def elapsed(self, key: ElapsedKey, *, connection_ms: int = 0, throttled_ms: int = 0) -> None:
         """Time of open connections, and time by which limits delayed the client."""

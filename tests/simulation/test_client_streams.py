@@ -85,6 +85,7 @@ class Streams:
     def delivered(self) -> dict[str, tuple[int, int]]:
         """By group: messages and bytes that consumers have taken."""
         found: dict[str, tuple[int, int]] = {}
+        self.node.usage.metering._gather_delivered()
         for key, (messages, size, *_) in self.node.usage.metering.increments._delivered.items():
             before = found.get(key.group, (0, 0))
             found[key.group] = (before[0] + messages, before[1] + size)

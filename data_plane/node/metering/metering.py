@@ -12,7 +12,13 @@ from data_plane.contract import usage_pb2
 from data_plane.metadata.kept_ends import KeptEnd
 from data_plane.metadata.model import FinalRecord, TopicRecord
 from data_plane.metering.connection_time import ConnectionTime
-from data_plane.metering.increments import DeliveredKey, ElapsedKey, Increments, RequestTally
+from data_plane.metering.increments import (
+    DeliveredKey,
+    DeliveredTally,
+    ElapsedKey,
+    Increments,
+    RequestTally,
+)
 from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMeter, ReadingKind
 from data_plane.metering.retained import RetainedOdometer
 from data_plane.metering.unserved import Unserved
@@ -71,6 +77,8 @@ class Metering:
         )
         self._meters: dict[TopicPartition, PartitionMeter] = {}
         self._tallies: dict[RequestTally, None] = {}
+        self._taken: dict[DeliveredTally, tuple[Replica, int]] = {}
+        """What has something to be gathered, with the principal that has taken it."""
         self.increments = Increments()
         self._waiting: dict[TopicPartition, tuple[Replica, Callable[[Replica], None]]] = {}
         """Replicas of deleted topics that wait for their last reading, and what to call then."""
@@ -141,26 +149,27 @@ class Metering:
             if replica.topic.tenant == tenant
         ]
 
-    def delivered(
-        self, replica: Replica, group: str, principal: int, messages: int, size: int, *, own_zone: bool
-    ) -> None:
-        """A consumer has taken messages, by the credit that it gave back. `own_zone`: they stayed in this broker's."""
-        topic = replica.topic
-        if self._counts(topic.tenant):
-            self.increments.delivered(
-                DeliveredKey(
+    def delivered(self, replica: Replica, principal: int, tally: DeliveredTally) -> None:
+        """A consumer has taken the first messages since the tally was gathered, by the credit that it gave back."""
+        self._taken[tally] = replica, principal
+
+    def _gather_delivered(self) -> None:
+        minute = minute_of(self._clock.now_ms())
+        for tally, (replica, principal) in self._taken.items():
+            topic, partition = replica.topic, replica.where.partition
+            if self._counts(topic.tenant):
+                key = DeliveredKey(
                     topic.tenant,
                     topic.topic_id,
                     topic.name,
-                    replica.where.partition,
-                    group,
+                    partition,
+                    tally.group,
                     principal,
-                    minute_of(self._clock.now_ms()),
-                ),
-                messages,
-                size,
-                own_zone=own_zone,
-            )
+                    minute,
+                )
+                self.increments.delivered(key, tally)
+            tally.clear()
+        self._taken.clear()
 
     def throttled(
         self, tenant: TenantId, principal: int, milliseconds: int, topic: TopicRecord | None = None
@@ -198,6 +207,7 @@ class Metering:
 
     def _gather_all(self) -> None:
         self._take_connection_time()
+        self._gather_delivered()
         for tally in self._tallies:
             self._gather(tally)
 

@@ -10,7 +10,7 @@ from data_plane.disk.port import Buffer, Disk
 from data_plane.log.outcomes import Slice
 from data_plane.log.reading import ColdRead
 from data_plane.metering.delivery import PushedBatches
-from data_plane.metering.increments import RequestTally
+from data_plane.metering.increments import DeliveredTally, RequestTally
 from data_plane.node.admission.fairness import TenantTurns
 from data_plane.node.admission.gate import Gate
 from data_plane.node.config import NodeConfig
@@ -53,7 +53,7 @@ class _Opened:
     right: Right
     offset: int
     credit: int
-    group: str
+    taken: DeliveredTally
     pushed: PushedBatches = field(default_factory=PushedBatches)
     """Not yet taken by the consumer."""
     reported: tuple[int, int] = (-1, -1)
@@ -191,14 +191,8 @@ class ConsumeStream:
         if opened is not None and opened.generation == credit.generation:
             messages, size = opened.pushed.returned(credit.credit_bytes)
             if size:
-                self._metering.delivered(
-                    opened.replica,
-                    opened.group,
-                    self._principal.number,
-                    messages,
-                    size,
-                    own_zone=self._in_own_zone,
-                )
+                if opened.taken.add(messages, size, self._in_own_zone):
+                    self._metering.delivered(opened.replica, self._principal.number, opened.taken)
                 if self._budgets.any and opened.replica.topic.metered:
                     self._budgets.delivered(opened.replica.topic.name, messages, size)
             opened.credit = min(opened.credit + credit.credit_bytes, limits.FETCH_CREDIT_BYTES_MAX)
@@ -232,7 +226,13 @@ class ConsumeStream:
             self._close(previous)
         credit = min(wanted.credit_bytes, limits.FETCH_CREDIT_BYTES_MAX)
         self._opened[wanted.handle] = _Opened(
-            wanted.handle, wanted.generation, replica, right, wanted.offset, credit, group
+            wanted.handle,
+            wanted.generation,
+            replica,
+            right,
+            wanted.offset,
+            credit,
+            DeliveredTally(group),
         )
         self._by_replica[replica] = wanted.handle
         replica.on_commit[self] = self._committed

@@ -4,6 +4,7 @@ from data_plane.contract import usage_pb2
 from data_plane.metering.delivery import PushedBatches
 from data_plane.metering.increments import (
     DeliveredKey,
+    DeliveredTally,
     ElapsedKey,
     Increments,
     RequestsKey,
@@ -29,6 +30,12 @@ def time_key(minute: int) -> ElapsedKey:
     return ElapsedKey(TENANT, b"", "", 7, minute)
 
 
+def took(messages: int, size: int) -> DeliveredTally:
+    tally = DeliveredTally("")
+    tally.add(messages, size, True)
+    return tally
+
+
 def stamps(*batches: tuple[int, int]) -> bytes:
     """Packed stamps of (records, bytes) each."""
     packed, offset = b"", 0
@@ -41,9 +48,15 @@ def stamps(*batches: tuple[int, int]) -> bytes:
 
 def test_deliveries_of_one_key_add_up_and_are_taken_once() -> None:
     increments = Increments()
-    increments.delivered(key(1), 2, 20, own_zone=False)
-    increments.delivered(key(1), 3, 30, own_zone=True)
-    increments.delivered(key(1, "workers"), 4, 40, own_zone=True)
+    tally = DeliveredTally("")
+    assert tally.add(2, 20, False) and not tally.add(1, 10, True), (
+        "the first is to be gathered, the next comes with it"
+    )
+    increments.delivered(key(1), tally)
+    tally.clear()
+    assert tally.add(2, 20, True)
+    increments.delivered(key(1), tally)
+    increments.delivered(key(1, "workers"), took(4, 40))
     assert increments.take_delivered(1) == [(key(1), Taken(5, 50, 2, 20))]
     assert increments.take_delivered(9) == [(key(1, "workers"), Taken(4, 40, 0, 0))]
     assert increments.take_delivered(9) == []
@@ -60,9 +73,9 @@ def sums_of(increments: Increments) -> dict[RequestsKey, tuple[int, int]]:
 def test_what_has_no_room_is_given_to_the_tenant() -> None:
     increments = Increments(keys_max=2)
     for minute in range(3):
-        increments.delivered(key(minute), 1, 10, own_zone=True)
+        increments.delivered(key(minute), took(1, 10))
         increments.elapsed(time_key(minute), throttled_ms=7)
-    increments.delivered(key(0), 1, 10, own_zone=True)
+    increments.delivered(key(0), took(1, 10))
     increments.elapsed(time_key(0), connection_ms=5)
     assert increments.take_delivered(9) == [(key(0), Taken(2, 20, 0, 0)), (key(1), Taken(1, 10, 0, 0))]
     assert increments.take_elapsed(1) == [(time_key(0), 5, 7)]
