@@ -5,7 +5,7 @@ covers everything before it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from data_plane.contract import usage_pb2
@@ -24,6 +24,7 @@ from data_plane.metering.retained import RetainedOdometer
 from data_plane.metering.unserved import Unserved
 from data_plane.node.config import NodeConfig
 from data_plane.node.metering.final_readings import FinalReadings
+from data_plane.node.metering.looks import Looks
 from data_plane.node.metering.record_draft import ROWS_MAX, RecordDraft
 from data_plane.node.metering.usage_messages import failed_part
 from data_plane.node.metering.usage_topic import UsageTopic
@@ -68,9 +69,7 @@ class Metering:
         self._leaderless, self._unserved = leaderless, Unserved()
         self._clock, self._stats = clock, stats
         self._replicas, self._find = replicas, replicas.find
-        self._changes = replicas.changes()
-        self._unsettled: dict[Replica, None] = {}
-        """Replicas of which something may be due before the next round that looks at all."""
+        self._looks = Looks(replicas.changes())
         self._looked_at_all_ms = float("-inf")
         self._periods = MeterPeriods(
             changed_ms=config.timings.reading_ms, idle_ms=config.timings.reading_idle_ms
@@ -327,17 +326,20 @@ class Metering:
         draft = RecordDraft()
         # What is asked for while this round writes is for the next one: its turn here may be over.
         hurried, self._hurried = self._hurried, {}
-        for replica in self._to_look_at(at_once=at_once):
-            self._unsettled[replica] = None
-        async for some in in_turns(list(self._unsettled), _LOOKED_AT_ONCE):
+        self._looks.look_at(replica for where in hurried if (replica := self._find(where)) is not None)
+        if at_once or self._is_time_for_all():
+            self._looks.look_at(self._replicas.all())
+        now_ms, minute = self._clock.monotonic_ms(), minute_of(self._clock.now_ms())
+        async for some in in_turns(self._looks.begin(now_ms, minute), _LOOKED_AT_ONCE):
             now_ms, minute = self._clock.monotonic_ms(), minute_of(self._clock.now_ms())
             for replica in some:
                 wanted = at_once or replica.where in hurried
                 if not wanted and self._is_early(replica, now_ms, minute):
+                    self._put_aside(replica, now_ms)
                     continue
                 self._retained(replica)
                 if not self._may_be_due(replica):
-                    del self._unsettled[replica]
+                    self._looks.settle(replica)
                     continue
                 new = replica.metered_generation != replica.log.usage.log_generation
                 if new and not await self._read_loss(replica, draft):
@@ -364,16 +366,21 @@ class Metering:
             await self._write(draft)
             draft = RecordDraft()
 
-    def _to_look_at(self, *, at_once: bool) -> Iterable[Replica]:
-        """Besides the unsettled ones: what has changed, now and then everything."""
-        changed, now_ms = self._changes.take(), self._clock.monotonic_ms()
-        every_ms = min(_ALL_LOOKED_AT_MS, self._periods.idle_ms)
-        if not at_once and now_ms - self._looked_at_all_ms < every_ms:
-            return changed
+    def _is_time_for_all(self) -> bool:
+        """Now and then everything is looked at, for the readings of partitions at rest."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._looked_at_all_ms < min(_ALL_LOOKED_AT_MS, self._periods.idle_ms):
+            return False
         self._looked_at_all_ms = now_ms
         for where in [where for where in self._meters if not _is_led(self._find(where))]:
             del self._meters[where]
-        return self._replicas.all()
+        return True
+
+    def _put_aside(self, replica: Replica, now_ms: float) -> None:
+        leading = replica.leading
+        if leading is not None:
+            until_ms = self._meters[replica.where].early_until_ms(self._periods)
+            self._looks.put_aside(replica, leading, now_ms, until_ms)
 
     def _is_early(self, replica: Replica, now_ms: float, minute: int) -> bool:
         """Whether only time makes its next reading due: no minute has begun, no seal waits, no loss was declared. So a

@@ -68,7 +68,7 @@ class Metered:
 
     @property
     def looks_at(self) -> int:
-        return len(self.metering._unsettled)
+        return len(self.metering._looks)
 
 
 @pytest.fixture
@@ -85,6 +85,43 @@ def test_a_partition_is_looked_at_from_a_batch_on_until_it_is_read_and_then_no_m
     assert metered.round_after(1_000) == [] and metered.looks_at == 1, "its next reading is not due yet"
     assert metered.round_after(9_000) == [("PERIODIC", 1)]
     assert metered.round_after(1_000) == [] and metered.looks_at == 0
+
+
+@pytest.mark.pure
+def test_a_partition_that_is_written_to_all_the_time_is_put_aside_between_its_readings(
+    metered: Metered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[float] = []
+    is_early = metered.metering._is_early
+
+    def look(replica: Replica, now_ms: float, minute: int) -> bool:
+        looked.append(now_ms)
+        return is_early(replica, now_ms, minute)
+
+    monkeypatch.setattr(metered.metering, "_is_early", look)
+    read = metered.round_after(0)
+    for _ in range(40):
+        metered.produce()
+        read += metered.round_after(1_000)
+    assert read == [("LEADER_CHANGE", 0), *(("PERIODIC", end) for end in (10, 20, 30, 40))]
+    assert len(looked) == 1 + 2 * 4, "once to be put aside and once to be read"
+
+
+@pytest.mark.parametrize("why", ["another leadership", "a seal", "none"])
+def test_what_was_put_aside_is_looked_at_when_something_happens_to_it(metered: Metered, why: str) -> None:
+    assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
+    metered.produce()
+    assert metered.round_after(1_000) == []
+    record = metered.replica.record
+    assert record is not None
+    if why == "another leadership":
+        metered.replica.rest()
+        metered.replica.lead(record.changed(leader_epoch=record.leader_epoch + 1))
+    elif why == "a seal":
+        metered.replica.sealed_offset = -1
+    metered.replicas.changed(metered.replica)
+    now_ms = metered.clock.monotonic_ms()
+    assert metered.metering._looks.begin(now_ms, 0) == ([] if why == "none" else [metered.replica])
 
 
 def test_the_end_of_a_minute_is_read_in_the_next_round_though_the_period_is_not_over(
