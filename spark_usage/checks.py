@@ -112,14 +112,14 @@ def increments_equal(hours: DataFrame, delivered: DataFrame) -> Check:
 
 def elapsed_equal(hours: DataFrame, elapsed: DataFrame) -> Check:
     """Time of connections and of delays is the sum of what was counted once."""
-    told = elapsed.agg(*map(_total, ELAPSED_METERS)).collect()[0]
+    counted = elapsed.agg(*map(_total, ELAPSED_METERS)).collect()[0]
     found = hours.agg(*map(_total_where, ELAPSED_METERS)).collect()[0]
-    numbers = {f"{name}_told": int(told[name]) for name in ELAPSED_METERS}
+    numbers = {f"{name}_read": int(counted[name]) for name in ELAPSED_METERS}
     numbers |= {name: int(found[name]) for name in ELAPSED_METERS}
     return Check(
         name="time equals the records counted once",
         numbers=numbers,
-        holds=all(numbers[f"{name}_told"] == numbers[name] for name in ELAPSED_METERS),
+        holds=all(numbers[f"{name}_read"] == numbers[name] for name in ELAPSED_METERS),
     )
 
 

@@ -70,7 +70,7 @@ class Looks:
         slot = math.ceil(min(until_ms, now_ms + ASIDE_MS_MAX) / _SLOT_MS)
         self._slots.setdefault(slot, []).append(replica)
 
-    def settle(self, replica: Replica) -> None:
+    def let_rest(self, replica: Replica) -> None:
         """Nothing is due before it changes."""
         del self._now[replica]
 

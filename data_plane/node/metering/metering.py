@@ -153,10 +153,10 @@ class Metering:
         self._taken[tally] = replica, principal
 
     def _gather_delivered(self) -> None:
-        minute = minute_of(self._clock.now_ms())
+        working, minute = self.working, minute_of(self._clock.now_ms())
         for tally, (replica, principal) in self._taken.items():
             topic, partition = replica.topic, replica.where.partition
-            if self._counts(topic.tenant):
+            if working and topic.tenant != SYSTEM_TENANT:
                 key = DeliveredKey(
                     topic.tenant,
                     topic.topic_id,
@@ -339,7 +339,7 @@ class Metering:
                     continue
                 self._retained(replica)
                 if not self._may_be_due(replica):
-                    self._looks.settle(replica)
+                    self._looks.let_rest(replica)
                     continue
                 new = replica.metered_generation != replica.log.usage.log_generation
                 if new and not await self._read_loss(replica, draft):
