@@ -107,7 +107,7 @@ def test_a_partition_that_is_written_to_all_the_time_is_put_aside_between_its_re
     assert len(looked) == 1 + 2 * 4, "once to be put aside and once to be read"
 
 
-@pytest.mark.parametrize("why", ["another leadership", "a seal", "none"])
+@pytest.mark.parametrize("why", ["another leadership", "a seal", "a minute", "none"])
 def test_what_was_put_aside_is_looked_at_when_something_happens_to_it(metered: Metered, why: str) -> None:
     assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
     metered.produce()
@@ -121,7 +121,8 @@ def test_what_was_put_aside_is_looked_at_when_something_happens_to_it(metered: M
         metered.replica.sealed_offset = -1
     metered.replicas.changed(metered.replica)
     now_ms = metered.clock.monotonic_ms()
-    assert metered.metering._looks.begin(now_ms, 0) == ([] if why == "none" else [metered.replica])
+    found = metered.metering._looks.begin(now_ms, 1 if why == "a minute" else 0)
+    assert found == ([] if why == "none" else [metered.replica])
 
 
 def test_the_end_of_a_minute_is_read_in_the_next_round_though_the_period_is_not_over(
