@@ -91,4 +91,4 @@ def test_messages_of_real_brokers_are_counted_to_the_unit_and_their_cuts_are_cov
         assert sum(row[0] for row in pipeline.rows("sla_5m", "valid")) > 0
         open_ms = {row[2]: int(row[3]) for row in hours if row[1] == "connection_ms"}
         assert set(open_ms) == by_principal
-        assert 100 < sum(open_ms.values()) <= 1000 * (time.monotonic() - began) * CONNECTIONS_MAX
+        assert 0 < sum(open_ms.values()) <= 1000 * (time.monotonic() - began) * CONNECTIONS_MAX

@@ -326,7 +326,10 @@ class Metering:
         draft = RecordDraft()
         # What is asked for while this round writes is for the next one: its turn here may be over.
         hurried, self._hurried = self._hurried, {}
-        self._looks.look_at(replica for where in hurried if (replica := self._find(where)) is not None)
+        for where in hurried:
+            wanted_one = self._find(where)
+            if wanted_one is not None:
+                self._looks.look(wanted_one)
         if at_once or self._is_time_for_all():
             self._looks.look_at(self._replicas.all())
         now_ms, minute = self._clock.monotonic_ms(), minute_of(self._clock.now_ms())
