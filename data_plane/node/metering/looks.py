@@ -3,7 +3,7 @@
     changed --> looked at in each round --nothing is due any more--> at rest, until it changes
                  ^                    |
                  |                    +--only time makes its next reading due--> put aside
-                 +--its time has come, a minute has begun, it has another role, a minute's end or a seal waits--+
+                 +--its time has come, a minute has begun or ended in its log, it has another role--+
 
 Partitions that are written to all the time are put aside between their readings, so a round costs what is due.
 """
@@ -16,7 +16,7 @@ from data_plane.node.replicas.replica_set import ReplicaChanges
 from data_plane.replication.leader import LeaderState
 
 ASIDE_MS_MAX = 10_000
-"""A seal that is made without a change of the log is found this late."""
+"""The seal of a segment is found this late."""
 _SLOT_MS = 250
 
 
@@ -26,8 +26,8 @@ class Looks:
     def __init__(self, changes: ReplicaChanges) -> None:
         self._changes = changes
         self._now: dict[Replica, None] = {}
-        self._aside: dict[Replica, LeaderState] = {}
-        """With the leadership in which it was put aside."""
+        self._aside: dict[Replica, LeaderState | None] = {}
+        """With the leadership that changes of the log mean nothing in; None: any change is looked at."""
         self._slots: dict[int, list[Replica]] = {}
         """When what was put aside is due. One may have been looked at since."""
         self._minute = 0
@@ -40,10 +40,11 @@ class Looks:
         """Those to be looked at in this round."""
         aside = self._aside
         for replica in self._changes.take():
-            put_aside_in = aside.get(replica)
-            if put_aside_in is None:
+            if replica not in aside:
                 self._now[replica] = None
-            elif put_aside_in is not replica.leading or _has_waiting(replica):
+                continue
+            expected = aside[replica]
+            if expected is None or expected is not replica.leading:
                 self.look(replica)
         if minute != self._minute:
             self._minute = minute
@@ -63,8 +64,10 @@ class Looks:
         for replica in replicas:
             self.look(replica)
 
-    def put_aside(self, replica: Replica, leading: LeaderState, now_ms: float, until_ms: float) -> None:
-        """Nothing is due before `until_ms` unless something happens to it."""
+    def put_aside(
+        self, replica: Replica, leading: LeaderState | None, now_ms: float, until_ms: float
+    ) -> None:
+        """Nothing is due before `until_ms`, as long as it leads in `leading`; None: nor before it changes."""
         del self._now[replica]
         self._aside[replica] = leading
         slot = math.ceil(min(until_ms, now_ms + ASIDE_MS_MAX) / _SLOT_MS)
@@ -73,9 +76,3 @@ class Looks:
     def let_rest(self, replica: Replica) -> None:
         """Nothing is due before it changes."""
         del self._now[replica]
-
-
-def _has_waiting(replica: Replica) -> bool:
-    """A minute has ended, or a segment, and it is not read yet."""
-    usage = replica.log.usage
-    return usage.has_minute_marks or usage.sealed_end_offset > replica.sealed_offset

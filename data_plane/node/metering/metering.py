@@ -338,7 +338,7 @@ class Metering:
             for replica in some:
                 wanted = at_once or replica.where in hurried
                 if not wanted and self._is_early(replica, now_ms, minute):
-                    self._put_aside(replica, now_ms)
+                    self._put_aside(replica, now_ms, minute)
                     continue
                 self._retained(replica)
                 if not self._may_be_due(replica):
@@ -379,11 +379,11 @@ class Metering:
             del self._meters[where]
         return True
 
-    def _put_aside(self, replica: Replica, now_ms: float) -> None:
-        leading = replica.leading
-        if leading is not None:
-            until_ms = self._meters[replica.where].early_until_ms(self._periods)
-            self._looks.put_aside(replica, leading, now_ms, until_ms)
+    def _put_aside(self, replica: Replica, now_ms: float, minute: int) -> None:
+        """Once a batch of this minute is in its log, no further batch ends one."""
+        in_minute = minute_of(replica.log.usage.last_accepted_ms) >= minute
+        until_ms = self._meters[replica.where].early_until_ms(self._periods)
+        self._looks.put_aside(replica, replica.leading if in_minute else None, now_ms, until_ms)
 
     def _is_early(self, replica: Replica, now_ms: float, minute: int) -> bool:
         """Whether only time makes its next reading due: no minute has begun, no seal waits, no loss was declared. So a

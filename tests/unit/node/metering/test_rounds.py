@@ -107,7 +107,7 @@ def test_a_partition_that_is_written_to_all_the_time_is_put_aside_between_its_re
     assert len(looked) == 1 + 2 * 4, "once to be put aside and once to be read"
 
 
-@pytest.mark.parametrize("why", ["another leadership", "a seal", "a minute", "none"])
+@pytest.mark.parametrize("why", ["another leadership", "a minute", "none"])
 def test_what_was_put_aside_is_looked_at_when_something_happens_to_it(metered: Metered, why: str) -> None:
     assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
     metered.produce()
@@ -117,8 +117,6 @@ def test_what_was_put_aside_is_looked_at_when_something_happens_to_it(metered: M
     if why == "another leadership":
         metered.replica.rest()
         metered.replica.lead(record.changed(leader_epoch=record.leader_epoch + 1))
-    elif why == "a seal":
-        metered.replica.sealed_offset = -1
     metered.replicas.changed(metered.replica)
     now_ms = metered.clock.monotonic_ms()
     found = metered.metering._looks.begin(now_ms, 1 if why == "a minute" else 0)
@@ -136,6 +134,18 @@ def test_the_end_of_a_minute_is_read_in_the_next_round_though_the_period_is_not_
     assert metered.round_after(0) == [("MINUTE_END", 1)]
     assert metered.round_after(1_000) == [] and metered.looks_at == 1
     assert metered.round_after(7_000) == [("PERIODIC", 2)]
+
+
+def test_what_was_put_aside_before_its_first_batch_of_a_minute_is_read_when_that_comes(
+    metered: Metered,
+) -> None:
+    assert metered.round_after(56_000) == [("LEADER_CHANGE", 0)]
+    metered.produce()
+    assert metered.round_after(1_000) == []
+    assert metered.round_after(3_000) == [], "the minute has begun, and may still be empty"
+    assert metered.round_after(1_000) == []
+    metered.produce()
+    assert metered.round_after(1_000) == [("MINUTE_END", 1)]
 
 
 def test_what_a_caller_wants_is_read_though_the_period_is_not_over(metered: Metered) -> None:
