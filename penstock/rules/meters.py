@@ -48,6 +48,8 @@ METERS: Mapping[str, Meter] = {
     THROTTLED: Meter("milliseconds", Rule.STATED),
 }
 """Those that can be priced."""
+BY_ZONE = frozenset({MESSAGES_OWN_ZONE, MESSAGES_OTHER_ZONE, BYTES_OWN_ZONE, BYTES_OTHER_ZONE})
+"""Parts of `messages_out` and `bytes_out`."""
 MEASURED = frozenset(name for name, meter in METERS.items() if meter.rule is not Rule.LOG)
 """Those that invoices divide by topic and day, without offsets."""
 
