@@ -48,8 +48,16 @@ UNITS = {
     meters.REPLICATED: "B-Minutes",
     meters.PARTITIONS: "Minutes",
     meters.REQUESTS: "Requests",
+    meters.MESSAGES_OWN_ZONE: "Messages",
+    meters.MESSAGES_OTHER_ZONE: "Messages",
+    meters.BYTES_OWN_ZONE: "B",
+    meters.BYTES_OTHER_ZONE: "B",
+    meters.CONNECTIONS: "Seconds",
+    meters.THROTTLED: "Seconds",
 }
 """Of what was consumed, in FOCUS's words."""
+MILLISECONDS = (meters.CONNECTIONS, meters.THROTTLED)
+"""FOCUS knows seconds only."""
 
 Row = dict[str, str]
 
@@ -312,7 +320,7 @@ def _usage_cells(meter: str, unit: str, unit_size: int, quantity: int) -> Row:
     return {
         "ChargeCategory": "Usage",
         "ChargeFrequency": "Usage-Based",
-        "ConsumedQuantity": str(quantity),
+        "ConsumedQuantity": _text(Fraction(quantity, meters.SECOND_MS if meter in MILLISECONDS else 1)),
         "ConsumedUnit": UNITS.get(meter, "Units"),
         "PricingQuantity": _text(Fraction(quantity, unit_size)),
         "PricingUnit": _pricing_unit(meter, unit, unit_size),
@@ -322,7 +330,10 @@ def _usage_cells(meter: str, unit: str, unit_size: int, quantity: int) -> Row:
 
 
 def _pricing_unit(meter: str, unit: str, unit_size: int) -> str:
-    if meter == "bytes_in" and unit_size > 1:
+    if meter in MILLISECONDS:
+        seconds = _text(Fraction(unit_size, meters.SECOND_MS))
+        return "Seconds" if seconds == "1" else f"{seconds} Seconds"
+    if UNITS.get(meter) == "B" and unit_size > 1:
         sizes = {1_000**n: name for n, name in enumerate(("B", "KB", "MB", "GB", "TB", "PB"))}
         return sizes.get(unit_size, f"{unit_size} B")
     counted = UNITS.get(meter, unit.capitalize())

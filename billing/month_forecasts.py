@@ -19,6 +19,7 @@ from billing.models import UsageDay
 from billing.running_costs import running_begins, running_credit
 from penstock.contract.errors import NotFound
 from penstock.rules import charges, rating
+from penstock.rules.meters import BY_ZONE
 from penstock.rules.timestamps import DAY_MS, time_ms
 from tenants.models import Tenant
 
@@ -189,7 +190,7 @@ def tenant_anomalies(
     whole = [begin + timedelta(days=at) for at in range((today - begin).days)]
     found = {
         (one.day, meter): one
-        for meter in sorted({name for row in rows.values() for name in row})
+        for meter in sorted({name for row in rows.values() for name in row} - BY_ZONE)
         for one in anomalies.find(
             [rows.get(day, {}).get(meter, (0, 0))[0] for day in whole], first=begin, since=since
         )

@@ -10,6 +10,7 @@ from spark_usage.datasets import QUANTITY
 from spark_usage.leaderships import LEADERSHIP
 from spark_usage.manifest import Check
 from spark_usage.readings import PARTITION, POINT
+from spark_usage.silver import ELAPSED_METERS
 
 _CUT_PARTITION = ("tenant", "cut_id", *PARTITION)
 
@@ -89,22 +90,38 @@ def hours_equal_totals(hours: DataFrame, seen: DataFrame, bases: DataFrame) -> C
 
 
 def increments_equal(hours: DataFrame, delivered: DataFrame) -> Check:
-    """Delivered usage is the sum of what was counted once."""
+    """Delivered usage is the sum of what was counted once, and of its parts in the own and in other zones."""
     delivered_records = delivered.agg(_total("messages"), _total("bytes")).collect()[0]
-    found = hours.agg(
-        _total_where("messages_out"),
-        _total_where("bytes_out"),
-    ).collect()[0]
+    by_zone = [f"{what}_out_{zone}_zone" for what in ("messages", "bytes") for zone in ("own", "other")]
+    found = hours.agg(*map(_total_where, ("messages_out", "bytes_out", *by_zone))).collect()[0]
     numbers = {
         "messages_told": int(delivered_records["messages"]),
         "messages": int(found["messages_out"]),
         "bytes_told": int(delivered_records["bytes"]),
         "bytes": int(found["bytes_out"]),
+        "messages_by_zone": sum(int(found[name]) for name in by_zone[:2]),
+        "bytes_by_zone": sum(int(found[name]) for name in by_zone[2:]),
     }
     return Check(
         name="delivered usage equals the records counted once",
         numbers=numbers,
-        holds=numbers["messages_told"] == numbers["messages"] and numbers["bytes_told"] == numbers["bytes"],
+        holds=all(
+            numbers[f"{what}_told"] == numbers[what] == numbers[f"{what}_by_zone"]
+            for what in ("messages", "bytes")
+        ),
+    )
+
+
+def elapsed_equal(hours: DataFrame, elapsed: DataFrame) -> Check:
+    """Time of connections and of delays is the sum of what was counted once."""
+    counted = elapsed.agg(*map(_total, ELAPSED_METERS)).collect()[0]
+    found = hours.agg(*map(_total_where, ELAPSED_METERS)).collect()[0]
+    numbers = {f"{name}_read": int(counted[name]) for name in ELAPSED_METERS}
+    numbers |= {name: int(found[name]) for name in ELAPSED_METERS}
+    return Check(
+        name="time equals the records counted once",
+        numbers=numbers,
+        holds=all(numbers[f"{name}_read"] == numbers[name] for name in ELAPSED_METERS),
     )
 
 

@@ -1,8 +1,8 @@
 """Records of `__usage` become facts: rows of one wide table, each with its kind; what is damaged becomes a rejection.
 
-A record gives one `record` fact and one fact for each reading, delivered row, request row and seal in it, numbered in
-that order from 0 (`row`). An unreadable record gives one `rejected` fact with row -1. A damaged part of a good record
-gives one with the part's number. So each record and part gives a fact.
+A record gives one `record` fact and one fact for each reading, delivered row, request row, seal and row of elapsed time
+in it, numbered in that order from 0 (`row`). An unreadable record gives one `rejected` fact with row -1. A damaged part
+of a good record gives one with the part's number. So each record and part gives a fact.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from data_plane.contract.usage_pb2 import (
     CUT,
     FINAL,
     Delivered,
+    Elapsed,
     Reading,
     ReadingKind,
     Requests,
@@ -77,6 +78,10 @@ FACTS = pa.schema(
         ("minute", pa.int64()),
         ("messages", pa.int64()),
         ("bytes", pa.int64()),
+        ("other_zone_messages", pa.int64()),
+        ("other_zone_bytes", pa.int64()),
+        ("connection_ms", pa.int64()),
+        ("throttled_ms", pa.int64()),
         ("operation", pa.string()),
         ("valid", pa.int64()),
         ("bad", pa.int64()),
@@ -88,6 +93,9 @@ FACTS = pa.schema(
         ("record", pa.binary()),
     ]
 )
+
+
+_Part = Reading | Delivered | Requests | SealedSegment | Elapsed
 
 
 class Damaged(Exception):
@@ -138,11 +146,12 @@ def facts_of(src_partition: int, src_offset: int, value: bytes | None) -> list[d
     }
     digest = hashlib.sha256(value or b"").hexdigest()
     facts = [where | {"kind": "record", "row": _RECORD_ROW, "boot_ends": record.boot_ends, "digest": digest}]
-    parts: list[Reading | Delivered | Requests | SealedSegment] = [
+    parts: list[_Part] = [
         *record.readings,
         *record.delivered,
         *record.requests,
         *record.seals,
+        *record.elapsed,
     ]
     for row, part in enumerate(parts):
         try:
@@ -154,7 +163,7 @@ def facts_of(src_partition: int, src_offset: int, value: bytes | None) -> list[d
     return facts
 
 
-def _part(part: Reading | Delivered | Requests | SealedSegment) -> dict[str, Any]:
+def _part(part: _Part) -> dict[str, Any]:
     if not part.tenant:
         raise Damaged("no tenant")
     if isinstance(part, Reading):
@@ -163,6 +172,8 @@ def _part(part: Reading | Delivered | Requests | SealedSegment) -> dict[str, Any
         return _delivered(part)
     if isinstance(part, Requests):
         return _requests(part)
+    if isinstance(part, Elapsed):
+        return _elapsed(part)
     return _seal(part)
 
 
@@ -244,6 +255,8 @@ def _principal_rows(reading: Reading) -> list[dict[str, int]]:
 
 
 def _delivered(delivered: Delivered) -> dict[str, Any]:
+    if delivered.other_zone_messages > delivered.messages or delivered.other_zone_bytes > delivered.bytes:
+        raise Damaged("more left the zone than was delivered")
     return _topic(delivered) | {
         "kind": "delivered",
         "group": delivered.group,
@@ -251,6 +264,23 @@ def _delivered(delivered: Delivered) -> dict[str, Any]:
         "minute": delivered.minute,
         "messages": _bounded("messages", delivered.messages),
         "bytes": _bounded("bytes", delivered.bytes),
+        "other_zone_messages": delivered.other_zone_messages,
+        "other_zone_bytes": delivered.other_zone_bytes,
+    }
+
+
+def _elapsed(elapsed: Elapsed) -> dict[str, Any]:
+    if len(elapsed.topic_id) not in (0, TOPIC_ID_BYTES) or bool(elapsed.topic_id) != bool(elapsed.topic):
+        raise Damaged("half of a topic")
+    return {
+        "kind": "elapsed",
+        "tenant": elapsed.tenant,
+        "topic_id": elapsed.topic_id.hex(),
+        "topic": elapsed.topic,
+        "principal": elapsed.principal,
+        "minute": elapsed.minute,
+        "connection_ms": _bounded("connection_ms", elapsed.connection_ms),
+        "throttled_ms": _bounded("throttled_ms", elapsed.throttled_ms),
     }
 
 

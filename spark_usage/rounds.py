@@ -166,6 +166,7 @@ class _Fold(Windowed):
         kept = self._keeping(new)
         delivered = silver.counted_once(facts, records, "delivered")
         requests = silver.counted_once(facts, records, "requests")
+        elapsed = silver.counted_once(facts, records, "elapsed")
         seals, seal_conflicts = evidence.seals(facts)
         seals, kept_seals = self._seals(seals, seal_conflicts)
 
@@ -178,7 +179,7 @@ class _Fold(Windowed):
             # As Arrow: rows of Python would go through a Python worker.
             self.spark.createDataFrame(pa.Table.from_pylist(issues, evidence.HOLES)),
         )
-        self._write_usage(now, then, bases, kept, delivered, requests)
+        self._write_usage(now, then, bases, kept, delivered, requests, elapsed)
         self._write_service_levels(requests)
         self._write(datasets.SEAL, seals, carried=kept_seals)
         self._write_chain()
@@ -334,13 +335,15 @@ class _Fold(Windowed):
         kept: "_Kept",
         delivered: DataFrame,
         requests: DataFrame,
+        elapsed: DataFrame,
     ) -> None:
         """Usage by hour, day and minute, and costs."""
-        by_minute = silver.usage_by_minute(now.intervals, delivered, kept.now, requests)
+        by_minute = silver.usage_by_minute(now.intervals, delivered, kept.now, requests, elapsed)
         came = [
             checks.hours_equal_totals(by_minute, now.seen, bases),
             checks.increments_equal(by_minute, delivered),
             checks.requests_equal(by_minute, requests),
+            checks.elapsed_equal(by_minute, elapsed),
             checks.kept_equals_readings(by_minute, kept.now, kept.points, kept.bases),
         ]
         late = then is not None or kept.then is not None
@@ -350,6 +353,7 @@ class _Fold(Windowed):
                 delivered.limit(0),
                 kept.now.limit(0) if kept.then is None else kept.then,
                 requests.limit(0),
+                elapsed.limit(0),
             )
             by_minute = silver.differences(by_minute, before)
         if self._base is not None:

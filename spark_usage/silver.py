@@ -10,7 +10,11 @@ from spark_usage.readings import PARTITION
 SOURCE = ("src_partition", "src_offset")
 _RECORD_ID = ("broker_id", "boot_id", "sequence")
 _METERS_IN = ("messages_in", "bytes_in")
-_METERS_OUT = ("messages_out", "bytes_out")
+_METERS_OUT = (
+    "messages_out", "bytes_out", "messages_out_own_zone", "bytes_out_own_zone", "messages_out_other_zone",
+    "bytes_out_other_zone",
+)  # fmt: skip
+ELAPSED_METERS = ("connection_ms", "throttled_ms")
 RETAINED_METERS = ("retained_byte_minutes", "replicated_byte_minutes", "partition_minutes")
 
 
@@ -25,7 +29,7 @@ def with_copies(facts: DataFrame) -> DataFrame:
 
 
 def counted_once(facts: DataFrame, records: DataFrame, kind: str) -> DataFrame:
-    """Facts of increments (`delivered`, `requests`), each record's counted once by (broker, boot, sequence)."""
+    """Facts of increments (`delivered`, `requests`, `elapsed`), each record's once by (broker, boot, sequence)."""
     return facts.where(F.col("kind") == kind).join(
         records.where("copy = 0").select(*SOURCE), list(SOURCE), "left_semi"
     )
@@ -138,8 +142,23 @@ def _answered(requests: DataFrame) -> DataFrame:
     )
 
 
+def _by_principal(elapsed: DataFrame) -> DataFrame:
+    """Rows as `usage_by_minute` has them: time of connections and of delays, of a topic where one is known."""
+    return elapsed.select(
+        "tenant",
+        "topic_id",
+        "topic",
+        F.lit(0).alias("partition"),
+        F.lit(0).cast("long").alias("log_generation"),
+        "minute",
+        "principal",
+        F.lit("").alias("group"),
+        _stacked(ELAPSED_METERS, *map(F.col, ELAPSED_METERS)),
+    )
+
+
 def usage_by_minute(
-    intervals: DataFrame, delivered: DataFrame, kept: DataFrame, requests: DataFrame
+    intervals: DataFrame, delivered: DataFrame, kept: DataFrame, requests: DataFrame, elapsed: DataFrame
 ) -> DataFrame:
     """The columns of `usage_hour` with `minute` instead of `hour`, not summed up."""
     where = ("tenant", "topic_id", "topic", "partition")
@@ -162,12 +181,21 @@ def usage_by_minute(
         "minute",
         "principal",
         "group",
-        _stacked(_METERS_OUT, F.col("messages"), F.col("bytes")),
+        _stacked(
+            _METERS_OUT,
+            F.col("messages"),
+            F.col("bytes"),
+            F.col("messages") - F.col("other_zone_messages"),
+            F.col("bytes") - F.col("other_zone_bytes"),
+            F.col("other_zone_messages"),
+            F.col("other_zone_bytes"),
+        ),
     )
     return (
         produced.unionByName(taken)
         .unionByName(_kept_by_minute(kept))
         .unionByName(_answered(requests))
+        .unionByName(_by_principal(elapsed))
         .withColumn("meter", F.col("metered.meter"))
         .withColumn("quantity", F.col("metered.quantity").cast(QUANTITY))
         .drop("metered")

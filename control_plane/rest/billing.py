@@ -48,8 +48,8 @@ class UsageView(TenantView):
         responses={200: listed("Usage", shapes.UsageShape(many=True)), **problems(403, 404)},
     )
     def get(self, request: Request) -> Response:
-        """The tenant's usage, by topic or day. Invoices are made from the same numbers. Requests are of no topic: it is
-        empty.
+        """The tenant's usage, by topic or day. Invoices are made from the same numbers. Requests and
+        connections are of no topic: it is empty.
         """
         by = [name for name in request.query_params.get("by", "").split(",") if name]
         if len(by) != len(set(by)) or any(name not in queries.GROUPS for name in by):

@@ -25,7 +25,7 @@ FINAL: ReadingKind
 GENERATION_START: ReadingKind
 
 class UsageRecord(_message.Message):
-    __slots__ = ("broker_id", "boot_id", "sequence", "made_ms", "readings", "delivered", "requests", "seals", "boot_ends")
+    __slots__ = ("broker_id", "boot_id", "sequence", "made_ms", "readings", "delivered", "requests", "seals", "boot_ends", "elapsed")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class UsageRecord(_message.Message):
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     SEALS_FIELD_NUMBER: _ClassVar[int]
     BOOT_ENDS_FIELD_NUMBER: _ClassVar[int]
+    ELAPSED_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     boot_id: str
     sequence: int
@@ -44,7 +45,8 @@ class UsageRecord(_message.Message):
     requests: _containers.RepeatedCompositeFieldContainer[Requests]
     seals: _containers.RepeatedCompositeFieldContainer[SealedSegment]
     boot_ends: bool
-    def __init__(self, broker_id: _Optional[int] = ..., boot_id: _Optional[str] = ..., sequence: _Optional[int] = ..., made_ms: _Optional[int] = ..., readings: _Optional[_Iterable[_Union[Reading, _Mapping]]] = ..., delivered: _Optional[_Iterable[_Union[Delivered, _Mapping]]] = ..., requests: _Optional[_Iterable[_Union[Requests, _Mapping]]] = ..., seals: _Optional[_Iterable[_Union[SealedSegment, _Mapping]]] = ..., boot_ends: _Optional[bool] = ...) -> None: ...
+    elapsed: _containers.RepeatedCompositeFieldContainer[Elapsed]
+    def __init__(self, broker_id: _Optional[int] = ..., boot_id: _Optional[str] = ..., sequence: _Optional[int] = ..., made_ms: _Optional[int] = ..., readings: _Optional[_Iterable[_Union[Reading, _Mapping]]] = ..., delivered: _Optional[_Iterable[_Union[Delivered, _Mapping]]] = ..., requests: _Optional[_Iterable[_Union[Requests, _Mapping]]] = ..., seals: _Optional[_Iterable[_Union[SealedSegment, _Mapping]]] = ..., boot_ends: _Optional[bool] = ..., elapsed: _Optional[_Iterable[_Union[Elapsed, _Mapping]]] = ...) -> None: ...
 
 class Reading(_message.Message):
     __slots__ = ("tenant", "topic_id", "topic", "partition", "log_generation", "end_offset", "accepted_ms", "leader_epoch", "totals", "log_start_offset", "retained_bytes", "minute_rows", "kind", "cut_id", "cut_end_ms", "last", "retained_since", "retained_until", "retained_byte_minutes", "replicated_byte_minutes")
@@ -103,7 +105,7 @@ class PrincipalRow(_message.Message):
     def __init__(self, minute: _Optional[int] = ..., principal: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Delivered(_message.Message):
-    __slots__ = ("tenant", "topic_id", "topic", "partition", "group", "principal", "minute", "messages", "bytes")
+    __slots__ = ("tenant", "topic_id", "topic", "partition", "group", "principal", "minute", "messages", "bytes", "other_zone_messages", "other_zone_bytes")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -113,6 +115,8 @@ class Delivered(_message.Message):
     MINUTE_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    OTHER_ZONE_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    OTHER_ZONE_BYTES_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     topic_id: bytes
     topic: str
@@ -122,7 +126,27 @@ class Delivered(_message.Message):
     minute: int
     messages: int
     bytes: int
-    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., group: _Optional[str] = ..., principal: _Optional[int] = ..., minute: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    other_zone_messages: int
+    other_zone_bytes: int
+    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., group: _Optional[str] = ..., principal: _Optional[int] = ..., minute: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., other_zone_messages: _Optional[int] = ..., other_zone_bytes: _Optional[int] = ...) -> None: ...
+
+class Elapsed(_message.Message):
+    __slots__ = ("tenant", "topic_id", "topic", "principal", "minute", "connection_ms", "throttled_ms")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    MINUTE_FIELD_NUMBER: _ClassVar[int]
+    CONNECTION_MS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLED_MS_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    topic_id: bytes
+    topic: str
+    principal: int
+    minute: int
+    connection_ms: int
+    throttled_ms: int
+    def __init__(self, tenant: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., principal: _Optional[int] = ..., minute: _Optional[int] = ..., connection_ms: _Optional[int] = ..., throttled_ms: _Optional[int] = ...) -> None: ...
 
 class Requests(_message.Message):
     __slots__ = ("tenant", "operation", "minute", "valid", "bad", "succeeded_seconds", "failed_seconds", "latency_buckets", "latency_counts")

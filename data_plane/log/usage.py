@@ -41,6 +41,12 @@ class LogUsage:
         return None if odometer is None else odometer.mark()
 
     @property
+    def last_accepted_ms(self) -> int:
+        """Acceptance of the log's last batch; -1 when there is none, or the totals are not known."""
+        odometer = self._derived.odometer
+        return -1 if odometer is None else odometer.last_accepted_ms
+
+    @property
     def has_minute_marks(self) -> bool:
         """Whether a minute has ended that was not read for good."""
         return bool(self._derived.minute_marks)

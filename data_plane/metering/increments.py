@@ -37,8 +37,8 @@ for an offset that never was gets the same answer, and what is really lost is de
 
 
 class DeliveredKey(NamedTuple):
-    """Whose messages, and for whom. `group` is empty without one; minutes are since 1970 UTC. Made for each credit that
-    returns, so it is a tuple: a frozen dataclass takes several times as long to make and to find."""
+    """Whose messages, and for whom. `group` is empty without one; minutes are since 1970 UTC. Made often, so it is a
+    tuple: a frozen dataclass takes several times as long to make and to find."""
 
     tenant: TenantId
     topic_id: TopicId
@@ -49,12 +49,55 @@ class DeliveredKey(NamedTuple):
     minute: int
 
 
+class ElapsedKey(NamedTuple):
+    """Whose time. `topic_id` and `topic` are empty for what is of no topic."""
+
+    tenant: TenantId
+    topic_id: bytes
+    topic: str
+    principal: int
+    minute: int
+
+
+class Taken(NamedTuple):
+    """What consumers took, and what of it left the broker's zone."""
+
+    messages: int
+    size: int
+    other_zone_messages: int
+    other_zone_size: int
+
+
 class RequestsKey(NamedTuple):
     """Who asked for what, and in which minute since 1970 UTC."""
 
     tenant: TenantId
     operation: str
     minute: int
+
+
+class DeliveredTally:
+    """What a consumer has taken of a partition since it was last gathered; counted without looking at the clock."""
+
+    __slots__ = ("group", "messages", "other_zone_messages", "other_zone_size", "size")
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.messages = self.size = self.other_zone_messages = self.other_zone_size = 0
+
+    def add(self, messages: int, size: int, own_zone: bool) -> bool:
+        """Whole batches of `size` bytes; `own_zone`: they stayed in this broker's. True: these are the first, so it has
+        to be gathered."""
+        is_first = not self.size
+        self.messages += messages
+        self.size += size
+        if not own_zone:
+            self.other_zone_messages += messages
+            self.other_zone_size += size
+        return is_first
+
+    def clear(self) -> None:
+        self.messages = self.size = self.other_zone_messages = self.other_zone_size = 0
 
 
 class RequestTally:
@@ -134,20 +177,34 @@ class Increments:
         """Of the requests held here, by tenant and operation."""
         self._coarse_until = 0
         """Minutes before this one are one row a window."""
+        self._elapsed: dict[ElapsedKey, list[int]] = {}
         self.forgone = 0
         """Deliveries beyond that bound."""
 
     def __len__(self) -> int:
-        return len(self._delivered) + len(self._requests)
+        return len(self._delivered) + len(self._requests) + len(self._elapsed)
 
-    def delivered(self, key: DeliveredKey, messages: int, size: int) -> None:
-        """Messages and bytes of batches that a consumer has taken."""
+    def delivered(self, key: DeliveredKey, tally: DeliveredTally) -> None:
+        """Take over what a consumer has taken."""
         row = self._delivered.get(key)
+        if row is None:
+            if len(self._delivered) >= self._keys_max:
+                self.forgone += 1
+                return
+            row = self._delivered[key] = [0, 0, 0, 0]
+        row[0] += tally.messages
+        row[1] += tally.size
+        row[2] += tally.other_zone_messages
+        row[3] += tally.other_zone_size
+
+    def elapsed(self, key: ElapsedKey, *, connection_ms: int = 0, throttled_ms: int = 0) -> None:
+        """Time of open connections, and time by which limits delayed the client."""
+        row = self._elapsed.get(key)
         if row is not None:
-            row[0] += messages
-            row[1] += size
-        elif len(self._delivered) < self._keys_max:
-            self._delivered[key] = [messages, size]
+            row[0] += connection_ms
+            row[1] += throttled_ms
+        elif len(self._elapsed) < self._keys_max:
+            self._elapsed[key] = [connection_ms, throttled_ms]
         else:
             self.forgone += 1
 
@@ -195,9 +252,13 @@ class Increments:
             if self._newest[key.tenant, key.operation] == key:
                 self._newest[key.tenant, key.operation] = into
 
-    def take_delivered(self, count_max: int) -> list[tuple[DeliveredKey, int, int]]:
-        """At most so many (key, messages, bytes), no longer held here."""
-        return [(key, sums[0], sums[1]) for key, sums in self._taken(self._delivered, count_max)]
+    def take_delivered(self, count_max: int) -> list[tuple[DeliveredKey, Taken]]:
+        """At most so many (key, sums), no longer held here."""
+        return [(key, Taken(*sums)) for key, sums in self._taken(self._delivered, count_max)]
+
+    def take_elapsed(self, count_max: int) -> list[tuple[ElapsedKey, int, int]]:
+        """At most so many (key, connection ms, throttled ms), no longer held here."""
+        return [(key, sums[0], sums[1]) for key, sums in self._taken(self._elapsed, count_max)]
 
     def take_requests(self, count_max: int) -> list[tuple[RequestsKey, RequestSums]]:
         """At most so many (key, sums), no longer held here."""

@@ -86,6 +86,10 @@ class PartitionMeter:
             and since_ms < periods.idle_ms
         )
 
+    def early_until_ms(self, periods: MeterPeriods) -> float:
+        """When the next reading is due of a partition that is early."""
+        return self._read_ms + min(periods.changed_ms, periods.idle_ms)
+
     def look(
         self,
         *,

@@ -10,6 +10,7 @@ from data_plane.controller.leaderless import Leaderless
 from data_plane.controller.registration import may_stop, waits_in_vain
 from data_plane.disk.port import Disk, DiskFull
 from data_plane.metadata.port import Event, MetaStore, WatchBatch
+from data_plane.metering.connection_time import ConnectionTime
 from data_plane.node.admission.fairness import Fairness
 from data_plane.node.admission.gate import Gate
 from data_plane.node.conditions import Conditions
@@ -150,6 +151,7 @@ class BrokerNode:
         def leaderless_as_controller() -> Mapping[TopicPartition, TenantId]:
             return leaderless.partitions() if self.control.seat.seated else {}
 
+        connection_time = ConnectionTime()
         self.usage = Usage(
             environment,
             view=view,
@@ -157,6 +159,7 @@ class BrokerNode:
             replicas=replicas,
             confident=confident,
             leaderless=leaderless_as_controller,
+            connection_time=connection_time,
         )
         self.hosting = Hosting(
             environment,
@@ -178,6 +181,7 @@ class BrokerNode:
             self.stats,
             self.registration.silence_ms,
             view.image.quotas_of,
+            connection_time,
         )
         key_use = KeyUseCalls(
             environment,

@@ -36,8 +36,9 @@ class Timings:
     """A partition that is handed over stands still no longer than this."""
     metering_tick_ms: int = 1_000
     """Between looks at what is to be read."""
-    reading_ms: int = 10_000
-    """Between readings of a partition that goes on changing."""
+    reading_ms: int = 8_000
+    """Between readings of a partition that goes on changing. With a tick it is less than the 10 s in which usage is to
+    be seen."""
     reading_idle_ms: int = 3_600_000
     """Between readings of one that does not."""
     scrub_delay_ms: int = 3_600_000

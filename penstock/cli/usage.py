@@ -11,29 +11,49 @@ from penstock.cli.output import print_json, print_table
 from penstock.cli.rest import rest_client
 from penstock.contract.limits import PAGE_ITEMS_MAX
 from penstock.rules.meters import (
+    BYTES_OTHER_ZONE,
+    BYTES_OWN_ZONE,
+    CONNECTIONS,
     GB_HOUR,
     HOUR_MINUTES,
+    HOUR_MS,
+    MESSAGES_OTHER_ZONE,
+    MESSAGES_OWN_ZONE,
     PARTITIONS,
     REPLICATED,
     REQUESTS,
     RETAINED,
+    SECOND_MS,
+    THROTTLED,
     decimal_text,
 )
 
 _GROUPS = ("topic", "day")
-_TRAFFIC: Mapping[str, tuple[str, Callable[[int], object]]] = {
+_Columns = Mapping[str, tuple[str, Callable[[int], object]]]
+_TRAFFIC: _Columns = {
     "messages_in": ("messages in", int),
     "bytes_in": ("bytes in", int),
     "messages_out": ("messages out", int),
     "bytes_out": ("bytes out", int),
 }
 _PRODUCED = ("messages_in", "bytes_in")
-_KEPT: Mapping[str, tuple[str, Callable[[int], object]]] = {
+_KEPT: _Columns = {
     RETAINED: ("stored GB-hours", lambda quantity: decimal_text(quantity, GB_HOUR)),
     REPLICATED: ("with all copies", lambda quantity: decimal_text(quantity, GB_HOUR)),
     PARTITIONS: ("partition hours", lambda quantity: decimal_text(quantity, HOUR_MINUTES)),
     REQUESTS: ("requests", int),
 }
+_ZONES: _Columns = {
+    MESSAGES_OWN_ZONE: ("messages out in zone", int),
+    BYTES_OWN_ZONE: ("bytes out in zone", int),
+    MESSAGES_OTHER_ZONE: ("messages to other zones", int),
+    BYTES_OTHER_ZONE: ("bytes to other zones", int),
+}
+_TIME: _Columns = {
+    CONNECTIONS: ("connection hours", lambda quantity: decimal_text(quantity, HOUR_MS)),
+    THROTTLED: ("delayed seconds", lambda quantity: decimal_text(quantity, SECOND_MS)),
+}
+_SHOWN: Mapping[str, _Columns] = {"": _TRAFFIC, "kept": _KEPT, "zones": _ZONES, "time": _TIME}
 _DAY = click.DateTime(formats=["%Y-%m-%d"])
 
 
@@ -45,6 +65,8 @@ _DAY = click.DateTime(formats=["%Y-%m-%d"])
         "penstock usage",
         "penstock usage --by day --from 2026-01-01 --to 2026-02-01",
         "penstock usage --kept --by topic",
+        "penstock usage --zones --by day",
+        "penstock usage --time --by total",
     ],
 )
 @click.option(
@@ -55,12 +77,23 @@ _DAY = click.DateTime(formats=["%Y-%m-%d"])
     metavar="GROUPS",
     help="topic, day, both with a comma, or total.",
 )
-@click.option("--kept", is_flag=True, help="Storage, partitions' time and requests instead of traffic.")
+@click.option(
+    "--kept",
+    "shown",
+    flag_value="kept",
+    default="",
+    help="Storage, partitions' time and requests instead of traffic.",
+)
+@click.option("--zones", "shown", flag_value="zones", help="What consumers got in its zone and in others.")
+@click.option("--time", "shown", flag_value="time", help="Time of connections, and by which limits delayed.")
 @click.option("--from", "first", type=_DAY, help="First day (UTC).")
 @click.option("--to", "end", type=_DAY, help="Day after the last (UTC).")
 @click.option("--timeout", type=float, default=15.0, show_default=True, help="Seconds to wait for an answer.")
-def usage(by: str, kept: bool, first: datetime | None, end: datetime | None, timeout: float) -> None:
-    """Show messages and bytes produced and delivered, or what was kept. What is shown is what is billed."""
+def usage(by: str, shown: str, first: datetime | None, end: datetime | None, timeout: float) -> None:
+    """Show messages and bytes produced and delivered, or other usage. What is shown is what is billed.
+
+    What a consumer gets is in its zone if it names the broker's zone or host.
+    """
     groups = [] if by == "total" else [name for name in by.split(",") if name]
     if any(name not in _GROUPS for name in groups) or len(set(groups)) != len(groups):
         raise click.BadParameter(f"{by!r} is none of: topic, day, topic,day, total", param_hint="--by")
@@ -75,12 +108,12 @@ def usage(by: str, kept: bool, first: datetime | None, end: datetime | None, tim
     if current().json:
         print_json({"usage": items})
         return
-    meters = _KEPT if kept else _TRAFFIC
+    meters = _SHOWN[shown]
     rows = [
         [
             *(item[name] or "-" for name in groups),
-            *(shown(_quantity(item, meter)) for meter, (_, shown) in meters.items()),
-            _state(item, _KEPT if kept else _PRODUCED),
+            *(text(_quantity(item, meter)) for meter, (_, text) in meters.items()),
+            _state(item, meters if shown else _PRODUCED),
         ]
         for item in items
         if any(meter in item["meters"] for meter in meters)

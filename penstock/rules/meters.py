@@ -28,6 +28,10 @@ RETAINED = "retained_byte_minutes"
 REPLICATED = "replicated_byte_minutes"
 PARTITIONS = "partition_minutes"
 REQUESTS = "requests"
+MESSAGES_OWN_ZONE, BYTES_OWN_ZONE = "messages_out_own_zone", "bytes_out_own_zone"
+MESSAGES_OTHER_ZONE, BYTES_OTHER_ZONE = "messages_out_other_zone", "bytes_out_other_zone"
+CONNECTIONS = "connection_ms"
+THROTTLED = "throttled_ms"
 
 METERS: Mapping[str, Meter] = {
     "messages_in": Meter("messages", Rule.LOG),
@@ -36,8 +40,16 @@ METERS: Mapping[str, Meter] = {
     REPLICATED: Meter("byte-minutes", Rule.BOUNDED),
     PARTITIONS: Meter("minutes", Rule.BOUNDED),
     REQUESTS: Meter("requests", Rule.STATED),
+    MESSAGES_OWN_ZONE: Meter("messages", Rule.STATED),
+    MESSAGES_OTHER_ZONE: Meter("messages", Rule.STATED),
+    BYTES_OWN_ZONE: Meter("bytes", Rule.STATED),
+    BYTES_OTHER_ZONE: Meter("bytes", Rule.STATED),
+    CONNECTIONS: Meter("milliseconds", Rule.STATED),
+    THROTTLED: Meter("milliseconds", Rule.STATED),
 }
 """Those that can be priced."""
+BY_ZONE = frozenset({MESSAGES_OWN_ZONE, MESSAGES_OTHER_ZONE, BYTES_OWN_ZONE, BYTES_OTHER_ZONE})
+"""Parts of `messages_out` and `bytes_out`."""
 MEASURED = frozenset(name for name, meter in METERS.items() if meter.rule is not Rule.LOG)
 """Those that invoices divide by topic and day, without offsets."""
 
@@ -45,6 +57,8 @@ MEASURED = frozenset(name for name, meter in METERS.items() if meter.rule is not
 GB_HOUR = 60 * 10**9
 """In byte-minutes."""
 HOUR_MINUTES = 60
+HOUR_MS = 3_600_000
+SECOND_MS = 1_000
 
 
 def decimal_text(quantity: int, unit: int) -> str:

@@ -6,7 +6,7 @@ possible, and what is left of it is the service's word, which the report says of
     partition_minutes         a topic's day has at most 1,440 minutes for each partition of the cut
     retained_byte_minutes     at most 1,440 times the bytes that the topic's log ever had up to that day's end
     replicated_byte_minutes   at most `REPLICAS_MAX` times that
-    requests                  no bound
+    requests, deliveries by zone, time of connections and of delays: no bound
 """
 
 from collections import Counter, defaultdict

@@ -85,9 +85,23 @@ class Streams:
     def delivered(self) -> dict[str, tuple[int, int]]:
         """By group: messages and bytes that consumers have taken."""
         found: dict[str, tuple[int, int]] = {}
-        for key, (messages, size) in self.node.usage.metering.increments._delivered.items():
+        self.node.usage.metering._gather_delivered()
+        for key, (messages, size, *_) in self.node.usage.metering.increments._delivered.items():
             before = found.get(key.group, (0, 0))
             found[key.group] = (before[0] + messages, before[1] + size)
+        return found
+
+    def in_other_zones(self) -> dict[str, tuple[int, int]]:
+        """As `delivered`, of what left the broker's zone."""
+        rows = self.node.usage.metering.increments._delivered
+        return {key.group: (row[2], row[3]) for key, row in rows.items()}
+
+    def throttled(self) -> dict[str, int]:
+        """By topic (empty: of none): for how many ms a rate delayed what came or went."""
+        found: dict[str, int] = {}
+        for key, (_, throttled_ms) in self.node.usage.metering.increments._elapsed.items():
+            if throttled_ms:
+                found[key.topic] = found.get(key.topic, 0) + throttled_ms
         return found
 
     def listeners(self) -> int:
@@ -149,10 +163,17 @@ class Consuming:
         self.bytes = self.throttled_ms = 0
 
     async def begin(
-        self, handle: int = 1, *, generation: int = 1, offset: int = 0, group: str = "", credit: int = CREDIT
+        self,
+        handle: int = 1,
+        *,
+        generation: int = 1,
+        offset: int = 0,
+        group: str = "",
+        credit: int = CREDIT,
+        zone: str = "",
     ) -> None:
         where = self._streams.where
-        head = pb.ConsumeOpenHead(group=group)
+        head = pb.ConsumeOpenHead(group=group, zone=zone)
         head.partitions.add(
             handle=handle,
             topic_id=where.topic_id,
@@ -268,7 +289,7 @@ def test_delivered_is_what_credit_came_back_for_and_each_streams_by_its_group() 
             await producer.errors_of(count)
         first, second = await streams.consuming(), await streams.consuming()
         await first.begin(group="one")
-        await second.begin(group="two")
+        await second.begin(group="two", zone=streams.node.config.zone)
         assert await first.given(11) == await second.given(11) == list(range(0, 22, 2))
         size = len(BATCH)
         await first.give(size)
@@ -277,6 +298,7 @@ def test_delivered_is_what_credit_came_back_for_and_each_streams_by_its_group() 
         await streams.until(lambda: streams.delivered() == {"one": (2, size), "two": (22, 11 * size)})
         await first.give(10 * size)
         await streams.until(lambda: streams.delivered() == {"one": (22, 11 * size), "two": (22, 11 * size)})
+        assert streams.in_other_zones() == {"one": (22, 11 * size), "two": (0, 0)}, "one names no zone"
         before = streams.requests(FETCH)
         assert before == (0, 0), "counted when a stream ends, or a round gathers"
         for stream in (first, second):
@@ -427,6 +449,7 @@ def test_what_a_rate_holds_back_comes_in_order_and_what_it_refuses_gives_its_cre
         assert taken == list(range(0, 2 * len(taken), 2))
         assert all(result.retry_after_ms > 0 for result in stream.results if result.error)
         assert streams.node.stats.throttled_batches > 2
+        assert streams.throttled() == {streams.replica.topic.name: streams.node.stats.throttled_ms}
         await paced(streams, 0)
         for count in range(81, 84):
             await stream.send(BATCH)

@@ -58,6 +58,8 @@ def test_one_partition_is_read_at_the_whole_rate_within_two_seconds_and_not_fast
             assert 0.95 * RATE <= passed / 2 <= 1.05 * RATE, f"{passed / 2:,.0f} bytes a second"
         assert 0 < stream.throttled_ms <= streams.node.stats.consume_throttled_ms
         assert stream.throttled_ms > 9_000, "it waited for nearly all of the time"
+        topic = streams.replica.topic.name
+        assert streams.throttled() == {topic: streams.node.stats.consume_throttled_ms}
         assert not stream.errors
 
     run_story(story)

@@ -34,7 +34,9 @@ class UsedBy(Used):
 
     async def _requests(self, node: Any) -> None:
         leasing = node.leasing
-        turns = RequestTurns(leasing.pace, leasing.own_pace, leasing._clock, node.stats).of(ACME, self.key_id)
+        turns = RequestTurns(
+            leasing.pace, leasing.own_pace, leasing._clock, node.stats, node.usage.metering.throttled
+        ).of(ACME, self.key_id, 1)
         while True:
             await turns.frame()
             self.total += 1

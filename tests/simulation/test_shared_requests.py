@@ -48,9 +48,13 @@ class Used:
         return (self.total - before) / seconds
 
     async def _requests(self, node: Any) -> None:
-        turns = RequestTurns(node.leasing.pace, node.leasing.own_pace, node.leasing._clock, node.stats).of(
-            TenantId(TENANT), "k"
-        )
+        turns = RequestTurns(
+            node.leasing.pace,
+            node.leasing.own_pace,
+            node.leasing._clock,
+            node.stats,
+            node.usage.metering.throttled,
+        ).of(TenantId(TENANT), "k", 1)
         while True:
             await turns.frame()
             self.total += 1

@@ -49,6 +49,14 @@ def delivered(**fields: Any) -> pb.Delivered:
     return pb.Delivered(**{**values, **fields})
 
 
+def elapsed(**fields: Any) -> pb.Elapsed:
+    values: dict[str, Any] = {
+        "tenant": "tn_a", "topic_id": b"t" * 16, "topic": "orders", "principal": 5, "minute": 9, "connection_ms": 70,
+        "throttled_ms": 8,
+    }  # fmt: skip
+    return pb.Elapsed(**{**values, **fields})
+
+
 def requests(**fields: Any) -> pb.Requests:
     values: dict[str, Any] = {"tenant": "tn_a", "operation": "fetch", "minute": 9, "valid": 5, "bad": 5}
     return pb.Requests(**{**values, **fields})
@@ -93,10 +101,12 @@ def test_a_record_becomes_one_fact_and_one_for_each_part_in_their_order() -> Non
             )
         ],
         seals=[sealed],
+        elapsed=[elapsed(), elapsed(topic="", topic_id=b"")],
         boot_ends=True,
     )
     assert [(fact["kind"], fact["row"]) for fact in found] == [
         ("record", -1), ("reading", 0), ("reading", 1), ("delivered", 2), ("requests", 3), ("seal", 4),
+        ("elapsed", 5), ("elapsed", 6),
     ]  # fmt: skip
     for fact in found:
         assert (fact["src_partition"], fact["src_offset"]) == (1, 22)
@@ -243,6 +253,14 @@ def test_rows_of_a_readings_own_minute_are_added_up_by_principal() -> None:
         (lambda: {"delivered": [delivered(topic="")]}, "no topic"),
         (lambda: {"delivered": [delivered(messages=LONG_MAX + 1)]}, "messages "),
         (lambda: {"delivered": [delivered(bytes=LONG_MAX + 1)]}, "bytes "),
+        (lambda: {"delivered": [delivered(other_zone_messages=7)]}, "more left the zone"),
+        (lambda: {"delivered": [delivered(other_zone_bytes=601)]}, "more left the zone"),
+        (lambda: {"elapsed": [elapsed(tenant="")]}, "no tenant"),
+        (lambda: {"elapsed": [elapsed(topic="")]}, "half of a topic"),
+        (lambda: {"elapsed": [elapsed(topic_id=b"")]}, "half of a topic"),
+        (lambda: {"elapsed": [elapsed(topic_id=b"short")]}, "half of a topic"),
+        (lambda: {"elapsed": [elapsed(connection_ms=LONG_MAX + 1)]}, "connection_ms "),
+        (lambda: {"elapsed": [elapsed(throttled_ms=LONG_MAX + 1)]}, "throttled_ms "),
         (lambda: {"requests": [requests(tenant="")]}, "no tenant"),
         (lambda: {"requests": [requests(operation="other")]}, "an unknown operation: 'other'"),
         (lambda: {"requests": [requests(bad=6)]}, "more failed requests than requests"),

@@ -176,10 +176,15 @@ def increments_and_damage(random: Random, stored: list[Stored]) -> list[Stored]:
         tenant = f"tn_{random.randrange(HISTORIES):03}"
         taken = pb.Delivered(
             tenant=tenant, topic_id=topic_id(tenant + "orders"), topic="orders", group="g", principal=7,
-            minute=minute, messages=4, bytes=400,
+            minute=minute, messages=4, bytes=400, other_zone_messages=number % 5, other_zone_bytes=number % 7,
         )  # fmt: skip
         asked = pb.Requests(tenant=tenant, operation="fetch", minute=minute, valid=number, bad=0)
-        value = b"rubbish" if number % 13 == 5 else writer.record(delivered=[taken], requests=[asked])
+        spent = pb.Elapsed(tenant=tenant, principal=7, minute=minute, connection_ms=number, throttled_ms=1)
+        value = (
+            b"rubbish"
+            if number % 13 == 5
+            else writer.record(delivered=[taken], requests=[asked], elapsed=[spent])
+        )
         if number % 11 == 3:
             writer.sequence += 1
         partition = random.choice(sorted(ends))

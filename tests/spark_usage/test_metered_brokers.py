@@ -16,6 +16,9 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
+CONNECTIONS_MAX = 3
+"""Of a client: one a broker, and there is one client at a time."""
+
 
 def cut_now(
     running: Service, tenant: str, cut_id: str, previous_end_ms: int
@@ -47,7 +50,7 @@ def test_messages_of_real_brokers_are_counted_to_the_unit_and_their_cuts_are_cov
 ) -> None:
     with service(tmp_path, metering=True) as running:
         cluster = running.brokers
-        tenant = cluster.tenant("tn_real")
+        tenant, began = cluster.tenant("tn_real"), time.monotonic()
         topic_id = cluster.create_topic(tenant, "orders", partitions=3).hex()
         vectors: dict[str, dict[tuple[str, int, int], int]] = {}
         end_ms = 0
@@ -81,8 +84,11 @@ def test_messages_of_real_brokers_are_counted_to_the_unit_and_their_cuts_are_cov
             messages[cut_id] += int(quantity) if meter == "messages_in" else 0
         assert messages == {"cut_1": 600, "cut_2": 90}
         hours = pipeline.rows("usage_hour", "topic_id", "meter", "principal", "quantity")
-        assert {row[0] for row in hours} == {topic_id, ""}, "requests are of no topic"
+        assert {row[0] for row in hours} == {topic_id, ""}, "requests and connections are of no topic"
         by_principal = {row[2] for row in hours if row[1] == "messages_in"}
         assert 0 not in by_principal and len(by_principal) == 1
         assert sum(int(row[3]) for row in hours if row[1] == "messages_in") == 690
         assert sum(row[0] for row in pipeline.rows("sla_5m", "valid")) > 0
+        open_ms = {row[2]: int(row[3]) for row in hours if row[1] == "connection_ms"}
+        assert set(open_ms) == by_principal
+        assert 0 < sum(open_ms.values()) <= 1000 * (time.monotonic() - began) * CONNECTIONS_MAX

@@ -190,7 +190,7 @@ def scenarios() -> Written:
     # increments of one record stored twice, and of another with the same identity
     taken = pb.Delivered(
         tenant="tn_out", topic_id=topic_id("tn_outorders"), topic="orders", group="g", principal=7,
-        minute=NOON // MINUTE, messages=4, bytes=400,
+        minute=NOON // MINUTE, messages=4, bytes=400, other_zone_messages=1, other_zone_bytes=100,
     )  # fmt: skip
     asked = pb.Requests(
         tenant="tn_out", operation="fetch", minute=NOON // MINUTE + 3, valid=10, bad=2, succeeded_seconds=0b011,
@@ -202,9 +202,18 @@ def scenarios() -> Written:
     )  # fmt: skip
     whole = pb.Requests(tenant="tn_out", operation="fetch", minute=NOON // MINUTE + 4, valid=7)
     killed, ended = Writer(2, "boot-killed"), Writer(2, "boot-ended")
-    once = killed.record(made_ms=NOON, delivered=[taken], requests=[asked])
+    open_ms = pb.Elapsed(
+        tenant="tn_out", principal=7, minute=NOON // MINUTE, connection_ms=9_000, throttled_ms=2
+    )
+    slowed = pb.Elapsed(
+        tenant="tn_out", topic_id=topic_id("tn_outorders"), topic="orders", principal=7, minute=NOON // MINUTE,
+        throttled_ms=30,
+    )  # fmt: skip
+    once = killed.record(made_ms=NOON, delivered=[taken], requests=[asked], elapsed=[open_ms, slowed])
     killed.sequence = 3
-    later = killed.record(made_ms=NOON, delivered=[taken], requests=[asked, elsewhere, whole])
+    later = killed.record(
+        made_ms=NOON, delivered=[taken], requests=[asked, elsewhere, whole], elapsed=[open_ms]
+    )
     killed.sequence = 3
     usage.put(once, later, once, killed.record(made_ms=NOON, delivered=[taken, taken]))
     ended.record()
@@ -447,11 +456,18 @@ def test_losses_leave_what_was_counted_below_them_as_it_was(folded: Folded) -> N
 
 
 def test_increments_count_once_by_broker_boot_and_sequence(folded: Folded) -> None:
-    found = folded.rows("usage_hour", "tn_out", "group", "principal", "meter", "quantity")
-    assert sorted((row[0], row[1], row[2], int(str(row[3]))) for row in found) == [
-        ("", 0, "requests", 24),
-        ("g", 7, "bytes_out", 800),
-        ("g", 7, "messages_out", 8),
+    found = folded.rows("usage_hour", "tn_out", "topic", "group", "principal", "meter", "quantity")
+    assert sorted((*row[:4], int(str(row[4]))) for row in found) == [
+        ("", "", 0, "requests", 24),
+        ("", "", 7, "connection_ms", 18_000),
+        ("", "", 7, "throttled_ms", 4),
+        ("orders", "", 7, "throttled_ms", 30),
+        ("orders", "g", 7, "bytes_out", 800),
+        ("orders", "g", 7, "bytes_out_other_zone", 200),
+        ("orders", "g", 7, "bytes_out_own_zone", 600),
+        ("orders", "g", 7, "messages_out", 8),
+        ("orders", "g", 7, "messages_out_other_zone", 2),
+        ("orders", "g", 7, "messages_out_own_zone", 6),
     ]
     assert folded.rows("sla_5m", "tn_out", "operation", "window", "valid", "bad") == [
         ("fetch", datetime.fromtimestamp(NOON / 1000, UTC), 29, 5)
@@ -536,5 +552,5 @@ def test_every_check_is_in_the_manifests_and_holds(folded: Folded) -> None:
         assert all(check["holds"] for check in manifest["conservation"])
         checked[name] = len(manifest["conservation"])
     assert {name: count for name, count in checked.items() if count} == {
-        "rejected": 2, "usage_hour": 4, "usage_day": 1, "sla_minute": 1, "cost_hour": 1, "cut_usage": 1,
+        "rejected": 2, "usage_hour": 5, "usage_day": 1, "sla_minute": 1, "cost_hour": 1, "cut_usage": 1,
     }  # fmt: skip

@@ -22,12 +22,20 @@ from penstock.contract.errors import (
     split_message,
 )
 from penstock.rules.meters import (
+    BYTES_OTHER_ZONE,
+    BYTES_OWN_ZONE,
+    CONNECTIONS,
     GB_HOUR,
     HOUR_MINUTES,
+    HOUR_MS,
+    MESSAGES_OTHER_ZONE,
+    MESSAGES_OWN_ZONE,
     PARTITIONS,
     REPLICATED,
     REQUESTS,
     RETAINED,
+    SECOND_MS,
+    THROTTLED,
     decimal_text,
     items_of,
 )
@@ -143,6 +151,12 @@ _METERS = {
     REPLICATED: "Stored with all copies",
     PARTITIONS: "Partition time",
     REQUESTS: "Requests",
+    MESSAGES_OWN_ZONE: "Messages out in their zone",
+    BYTES_OWN_ZONE: "Bytes out in their zone",
+    MESSAGES_OTHER_ZONE: "Messages out to other zones",
+    BYTES_OTHER_ZONE: "Bytes out to other zones",
+    CONNECTIONS: "Connection time",
+    THROTTLED: "Time delayed by limits",
 }
 
 
@@ -193,12 +207,26 @@ def hours(minutes: int) -> str:
 
 
 @register.filter
+def hours_of_ms(milliseconds: int) -> str:
+    return decimal_text(milliseconds, HOUR_MS)
+
+
+@register.filter
+def seconds_of_ms(milliseconds: int) -> str:
+    return decimal_text(milliseconds, SECOND_MS)
+
+
+@register.filter
 def used(quantity: int, meter_name: str) -> str:
     """A meter's quantity with its unit, where it is not a number of items: `1.2 GB`, `1.25 GBh`, `24 h`."""
     if meter_name in (RETAINED, REPLICATED):
         return f"{gb_hours(quantity)} GBh"
     if meter_name == PARTITIONS:
         return f"{hours(quantity)} h"
+    if meter_name == CONNECTIONS:
+        return f"{hours_of_ms(quantity)} h"
+    if meter_name == THROTTLED:
+        return f"{seconds_of_ms(quantity)} s"
     return formats.size(quantity) if meter_name.startswith("bytes") else formats.count(quantity)
 
 
@@ -224,7 +252,7 @@ def price_span(row: PriceRow) -> str:
 
 @register.filter
 def reading_is_free(rows: list[PriceRow]) -> bool:
-    return not any(row.meter.endswith("_out") for row in rows)
+    return not any("_out" in row.meter for row in rows)
 
 
 @register.filter

@@ -9,7 +9,19 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from billing import month_forecasts, queries
-from penstock.rules.meters import GB_HOUR, HOUR_MINUTES, PARTITIONS, REPLICATED, REQUESTS, RETAINED
+from penstock.rules.meters import (
+    BYTES_OTHER_ZONE,
+    BYTES_OWN_ZONE,
+    CONNECTIONS,
+    GB_HOUR,
+    HOUR_MINUTES,
+    HOUR_MS,
+    PARTITIONS,
+    REPLICATED,
+    REQUESTS,
+    RETAINED,
+    THROTTLED,
+)
 from tenants.roles import Permission
 from web import charts
 from web.costs import cost_so_far, prices_of
@@ -25,14 +37,24 @@ METERS = {
     RETAINED: "Stored",
     PARTITIONS: "Partition time",
     REQUESTS: "Requests",
+    CONNECTIONS: "Connections",
+    BYTES_OTHER_ZONE: "Bytes to other zones",
 }
 _KEPT = (
     ("stored", RETAINED),
     ("replicated", REPLICATED),
     ("partitions", PARTITIONS),
     ("requests", REQUESTS),
+    ("own_zone", BYTES_OWN_ZONE),
+    ("other_zones", BYTES_OTHER_ZONE),
+    ("connections", CONNECTIONS),
+    ("throttled", THROTTLED),
 )
-CHART_UNITS = {RETAINED: (GB_HOUR // 1_000, "MB-hours"), PARTITIONS: (HOUR_MINUTES, "hours")}
+CHART_UNITS = {
+    RETAINED: (GB_HOUR // 1_000, "MB-hours"),
+    PARTITIONS: (HOUR_MINUTES, "hours"),
+    CONNECTIONS: (HOUR_MS, "hours"),
+}
 """What a bar's number is of, where it is not of single items."""
 
 

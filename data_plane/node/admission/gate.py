@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from data_plane.authz.access import Authenticator, Operation, Principal
 from data_plane.metadata.model import TenantQuotas, TopicRecord
+from data_plane.metering.connection_time import ConnectionTime
 from data_plane.node.admission.connections import OpenConnections
 from data_plane.node.admission.key_use import KeyUse
 from data_plane.node.ports import Caller, CallFailed, Clock
@@ -34,7 +35,9 @@ class Gate:
         stats: NodeStats,
         image_age_ms: Callable[[], float],
         quotas: Callable[[TenantId], TenantQuotas],
+        connection_time: ConnectionTime,
     ) -> None:
+        self._connection_time = connection_time
         self.authenticator = authenticator
         self._quotas = quotas
         self._attempts = Attempts()
@@ -98,9 +101,12 @@ class Gate:
         self._calls[tenant] = calls
         self._of_tenants.begin(tenant, connection)
         self._of_addresses.begin(caller.peer, connection)
+        time, number = self._connection_time, principal.number
+        time.begin(tenant, number, connection, int(self._clock.monotonic_ms()))
         try:
             yield principal
         finally:
+            time.end(tenant, number, connection, int(self._clock.monotonic_ms()))
             self._of_addresses.end(caller.peer, connection)
             self._of_tenants.end(tenant, connection)
             self._calls[tenant] -= 1

@@ -5,18 +5,26 @@ covers everything before it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from data_plane.contract import usage_pb2
 from data_plane.metadata.kept_ends import KeptEnd
-from data_plane.metadata.model import FinalRecord
-from data_plane.metering.increments import DeliveredKey, Increments, RequestTally
+from data_plane.metadata.model import FinalRecord, TopicRecord
+from data_plane.metering.connection_time import ConnectionTime
+from data_plane.metering.increments import (
+    DeliveredKey,
+    DeliveredTally,
+    ElapsedKey,
+    Increments,
+    RequestTally,
+)
 from data_plane.metering.readings import DueReading, MeterPeriods, PartitionMeter, ReadingKind
 from data_plane.metering.retained import RetainedOdometer
 from data_plane.metering.unserved import Unserved
 from data_plane.node.config import NodeConfig
 from data_plane.node.metering.final_readings import FinalReadings
+from data_plane.node.metering.looks import Looks
 from data_plane.node.metering.record_draft import ROWS_MAX, RecordDraft
 from data_plane.node.metering.usage_messages import failed_part
 from data_plane.node.metering.usage_topic import UsageTopic
@@ -53,21 +61,23 @@ class Metering:
         replicas: ReplicaSet,
         leaderless: Callable[[], Mapping[TopicPartition, TenantId]],
         finals: FinalReadings,
+        connection_time: ConnectionTime,
     ) -> None:
         """`leaderless`: what the controller sees without a leader; nothing on every other broker."""
         self._config, self._topic = config, topic
+        self._connection_time = connection_time
         self._leaderless, self._unserved = leaderless, Unserved()
         self._clock, self._stats = clock, stats
         self._replicas, self._find = replicas, replicas.find
-        self._changes = replicas.changes()
-        self._unsettled: dict[Replica, None] = {}
-        """Replicas of which something may be due before the next round that looks at all."""
+        self._looks = Looks(replicas.changes())
         self._looked_at_all_ms = float("-inf")
         self._periods = MeterPeriods(
             changed_ms=config.timings.reading_ms, idle_ms=config.timings.reading_idle_ms
         )
         self._meters: dict[TopicPartition, PartitionMeter] = {}
         self._tallies: dict[RequestTally, None] = {}
+        self._taken: dict[DeliveredTally, tuple[Replica, int]] = {}
+        """What has something to be gathered, with the principal that has taken it."""
         self.increments = Increments()
         self._waiting: dict[TopicPartition, tuple[Replica, Callable[[Replica], None]]] = {}
         """Replicas of deleted topics that wait for their last reading, and what to call then."""
@@ -138,23 +148,45 @@ class Metering:
             if replica.topic.tenant == tenant
         ]
 
-    def delivered(self, replica: Replica, group: str, principal: int, messages: int, size: int) -> None:
-        """A consumer has taken messages, by the credit that it gave back."""
-        topic = replica.topic
-        if self._counts(topic.tenant):
-            self.increments.delivered(
-                DeliveredKey(
+    def delivered(self, replica: Replica, principal: int, tally: DeliveredTally) -> None:
+        """A consumer has taken the first messages since the tally was gathered, by the credit that it gave back."""
+        self._taken[tally] = replica, principal
+
+    def _gather_delivered(self) -> None:
+        working, minute = self.working, minute_of(self._clock.now_ms())
+        for tally, (replica, principal) in self._taken.items():
+            topic, partition = replica.topic, replica.where.partition
+            if working and topic.tenant != SYSTEM_TENANT:
+                key = DeliveredKey(
                     topic.tenant,
                     topic.topic_id,
                     topic.name,
-                    replica.where.partition,
-                    group,
+                    partition,
+                    tally.group,
                     principal,
-                    minute_of(self._clock.now_ms()),
-                ),
-                messages,
-                size,
-            )
+                    minute,
+                )
+                self.increments.delivered(key, tally)
+            tally.clear()
+        self._taken.clear()
+
+    def throttled(
+        self, tenant: TenantId, principal: int, milliseconds: int, topic: TopicRecord | None = None
+    ) -> None:
+        """A limit delayed a batch, a push or a request. Another tenant's `topic` is not named."""
+        if milliseconds > 0 and self._counts(tenant):
+            self.increments.elapsed(self._elapsed_key(tenant, principal, topic), throttled_ms=milliseconds)
+
+    def _elapsed_key(self, tenant: TenantId, principal: int, topic: TopicRecord | None = None) -> ElapsedKey:
+        minute = minute_of(self._clock.now_ms())
+        if topic is None or topic.tenant != tenant:
+            return ElapsedKey(tenant, b"", "", principal, minute)
+        return ElapsedKey(tenant, topic.topic_id, topic.name, principal, minute)
+
+    def _take_connection_time(self) -> None:
+        for tenant, principal, milliseconds in self._connection_time.take(int(self._clock.monotonic_ms())):
+            if self._counts(tenant):
+                self.increments.elapsed(self._elapsed_key(tenant, principal), connection_ms=milliseconds)
 
     def tally(self, tenant: TenantId, operation: str) -> RequestTally:
         """A counter for one stream; `drop` it at the stream's end."""
@@ -171,6 +203,12 @@ class Metering:
     def drop(self, tally: RequestTally) -> None:
         self._tallies.pop(tally, None)
         self._gather(tally)
+
+    def _gather_all(self) -> None:
+        self._take_connection_time()
+        self._gather_delivered()
+        for tally in self._tallies:
+            self._gather(tally)
 
     def _gather(self, tally: RequestTally) -> None:
         if self._counts(tally.tenant):
@@ -223,8 +261,7 @@ class Metering:
             await self._tick()
 
     async def _tick(self) -> None:
-        for tally in self._tallies:
-            self._gather(tally)
+        self._gather_all()
         if not self.working:
             return
         async with self._reading:
@@ -257,8 +294,7 @@ class Metering:
         meanwhile is not charged."""
         if not self.working:
             return
-        for tally in self._tallies:
-            self._gather(tally)
+        self._gather_all()
         try:
             async with asyncio.timeout(_LAST_WORDS_S):
                 said = asyncio.Event()
@@ -290,17 +326,23 @@ class Metering:
         draft = RecordDraft()
         # What is asked for while this round writes is for the next one: its turn here may be over.
         hurried, self._hurried = self._hurried, {}
-        for replica in self._to_look_at(at_once=at_once):
-            self._unsettled[replica] = None
-        async for some in in_turns(list(self._unsettled), _LOOKED_AT_ONCE):
+        for where in hurried:
+            wanted_one = self._find(where)
+            if wanted_one is not None:
+                self._looks.look(wanted_one)
+        if at_once or self._is_time_for_all():
+            self._looks.look_at(self._replicas.all())
+        now_ms, minute = self._clock.monotonic_ms(), minute_of(self._clock.now_ms())
+        async for some in in_turns(self._looks.begin(now_ms, minute), _LOOKED_AT_ONCE):
             now_ms, minute = self._clock.monotonic_ms(), minute_of(self._clock.now_ms())
             for replica in some:
                 wanted = at_once or replica.where in hurried
                 if not wanted and self._is_early(replica, now_ms, minute):
+                    self._put_aside(replica, now_ms, minute)
                     continue
                 self._retained(replica)
                 if not self._may_be_due(replica):
-                    del self._unsettled[replica]
+                    self._looks.let_rest(replica)
                     continue
                 new = replica.metered_generation != replica.log.usage.log_generation
                 if new and not await self._read_loss(replica, draft):
@@ -327,16 +369,21 @@ class Metering:
             await self._write(draft)
             draft = RecordDraft()
 
-    def _to_look_at(self, *, at_once: bool) -> Iterable[Replica]:
-        """Besides the unsettled ones: what has changed, now and then everything."""
-        changed, now_ms = self._changes.take(), self._clock.monotonic_ms()
-        every_ms = min(_ALL_LOOKED_AT_MS, self._periods.idle_ms)
-        if not at_once and now_ms - self._looked_at_all_ms < every_ms:
-            return changed
+    def _is_time_for_all(self) -> bool:
+        """Now and then everything is looked at, for the readings of partitions at rest."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._looked_at_all_ms < min(_ALL_LOOKED_AT_MS, self._periods.idle_ms):
+            return False
         self._looked_at_all_ms = now_ms
         for where in [where for where in self._meters if not _is_led(self._find(where))]:
             del self._meters[where]
-        return self._replicas.all()
+        return True
+
+    def _put_aside(self, replica: Replica, now_ms: float, minute: int) -> None:
+        """Once a batch of this minute is in its log, no further batch ends one."""
+        in_minute = minute_of(replica.log.usage.last_accepted_ms) >= minute
+        until_ms = self._meters[replica.where].early_until_ms(self._periods)
+        self._looks.put_aside(replica, replica.leading if in_minute else None, now_ms, until_ms)
 
     def _is_early(self, replica: Replica, now_ms: float, minute: int) -> bool:
         """Whether only time makes its next reading due: no minute has begun, no seal waits, no loss was declared. So a

@@ -9,6 +9,7 @@ from data_plane.metering.readings import DueReading
 from data_plane.metering.retained import RetainedOdometer
 from data_plane.node.metering.usage_messages import (
     add_delivered,
+    add_elapsed,
     add_kept_reading,
     add_reading,
     add_requests,
@@ -68,8 +69,11 @@ class RecordDraft:
 
     def take_increments(self, increments: Increments) -> None:
         """As many as there is space for."""
-        for delivered, messages, size in increments.take_delivered(max(0, ROWS_MAX - self.rows)):
-            add_delivered(self.record, delivered, messages, size)
+        for delivered, taken in increments.take_delivered(max(0, ROWS_MAX - self.rows)):
+            add_delivered(self.record, delivered, taken)
+            self.rows += 1
+        for elapsed, connection_ms, throttled_ms in increments.take_elapsed(max(0, ROWS_MAX - self.rows)):
+            add_elapsed(self.record, elapsed, connection_ms, throttled_ms)
             self.rows += 1
         for requests, sums in increments.take_requests(max(0, ROWS_MAX - self.rows)):
             add_requests(self.record, requests, sums)

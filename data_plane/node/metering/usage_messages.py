@@ -3,12 +3,15 @@
 from data_plane.contract import usage_pb2 as pb
 from data_plane.metadata.kept_ends import KeptEnd
 from data_plane.metadata.model import TopicRecord
-from data_plane.metering.increments import DeliveredKey, RequestsKey, RequestSums
-from data_plane.metering.readings import DueReading
+from data_plane.metering.increments import DeliveredKey, ElapsedKey, RequestsKey, RequestSums, Taken
+from data_plane.metering.readings import DueReading, ReadingKind
 from data_plane.metering.retained import RetainedOdometer
 from data_plane.node.replicas.replica import Replica
 from penstock.contract.ids import TenantId, TopicPartition
 from penstock.records.seal import Seal, pack_seal
+
+_KINDS = {kind: pb.ReadingKind.Value(kind.name) for kind in ReadingKind}
+"""The message takes a number in a third of the time that it takes for a name."""
 
 
 def add_reading(
@@ -36,11 +39,12 @@ def add_reading(
         totals=mark.totals.as_tuple(),
         log_start_offset=log.log_start_offset,
         retained_bytes=log.size_bytes,
-        kind=pb.ReadingKind.Name(due.kind),
-        cut_id=cut_id,
-        cut_end_ms=cut_end_ms,
-        last=last,
+        kind=_KINDS[due.kind],
     )
+    if cut_id:
+        reading.cut_id, reading.cut_end_ms = cut_id, cut_end_ms
+    if last:
+        reading.last = True
     if retained is not None:
         reading.retained_since, reading.retained_until = retained.since, retained.until
         reading.retained_byte_minutes = retained.byte_minutes
@@ -71,7 +75,7 @@ def add_kept_reading(
     )
 
 
-def add_delivered(record: pb.UsageRecord, key: DeliveredKey, messages: int, size: int) -> None:
+def add_delivered(record: pb.UsageRecord, key: DeliveredKey, taken: Taken) -> None:
     record.delivered.add(
         tenant=key.tenant,
         topic_id=key.topic_id,
@@ -80,8 +84,22 @@ def add_delivered(record: pb.UsageRecord, key: DeliveredKey, messages: int, size
         group=key.group,
         principal=key.principal,
         minute=key.minute,
-        messages=messages,
-        bytes=size,
+        messages=taken.messages,
+        bytes=taken.size,
+        other_zone_messages=taken.other_zone_messages,
+        other_zone_bytes=taken.other_zone_size,
+    )
+
+
+def add_elapsed(record: pb.UsageRecord, key: ElapsedKey, connection_ms: int, throttled_ms: int) -> None:
+    record.elapsed.add(
+        tenant=key.tenant,
+        topic_id=key.topic_id,
+        topic=key.topic,
+        principal=key.principal,
+        minute=key.minute,
+        connection_ms=connection_ms,
+        throttled_ms=throttled_ms,
     )
 
 

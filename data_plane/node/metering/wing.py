@@ -5,6 +5,7 @@ from typing import Any
 
 from data_plane.contract import methods
 from data_plane.metadata.port import MetaStore
+from data_plane.metering.connection_time import ConnectionTime
 from data_plane.node.environment import Environment
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.metering.cut_calls import CutCalls
@@ -28,6 +29,7 @@ class Usage:
         replicas: ReplicaSet,
         confident: Callable[[], bool],
         leaderless: Callable[[], Mapping[TopicPartition, TenantId]],
+        connection_time: ConnectionTime,
     ) -> None:
         """`leaderless`: what the controller sees without a leader; nothing on every other broker."""
         self._config = environment.config
@@ -43,6 +45,7 @@ class Usage:
             replicas,
             leaderless,
             FinalReadings(self._config, view, store),
+            connection_time,
         )
         self._cuts = CutCalls(
             self._config, view, store, transport, clock, replicas.find, confident, self.metering

@@ -140,7 +140,7 @@ class ClientCalls:
     ) -> None:
         """The whole first, then each change of the topics or brokers, until the client leaves or the key is gone."""
         principal = self._gate.admit(caller)
-        await self._requests.of(principal.tenant, principal.key_id).call()
+        await self._requests.of(principal.tenant, principal.key_id, principal.number).call()
         asked = parsed(pb.WatchMetadataRequest, request).topics
         require_few(len(asked), "topics")
         names = dict.fromkeys(asked)

@@ -36,7 +36,7 @@ def client_service(parts: ClientParts, gate: Gate, fairness: Fairness, requests:
 
     async def turn(method: str, caller: Caller, request: bytes) -> None:
         principal, beat = gate.admit(caller), is_beat(method, request)
-        counted = requests.of(principal.tenant, principal.key_id)
+        counted = requests.of(principal.tenant, principal.key_id, principal.number)
         if beat:
             counted.beat()
         else:

@@ -1,6 +1,7 @@
 """The streams of clients: each is admitted, served in its tenant's turns, and looked at when keys change."""
 
 from collections.abc import Callable
+from functools import partial
 
 from data_plane.leases.terms import LimitKey
 from data_plane.node.admission.fairness import Fairness
@@ -80,10 +81,11 @@ class ClientStreams:
             confident=self._writing,
             pace=lambda: self._pace(limit),
             own_pace=lambda: self._own_pace(principal.tenant, principal.key_id, PRODUCE_RATE),
-            requests=self._requests.of(principal.tenant, principal.key_id),
+            requests=self._requests.of(principal.tenant, principal.key_id, principal.number),
             storage_refusal=lambda: self._storage_refusal(principal.tenant),
             budgets=self._budgets(principal.tenant, principal.key_id),
             tally=tally,
+            throttled=partial(self._metering.throttled, principal.tenant, principal.number),
             turns=self._fairness.of(principal.tenant),
         )
         try:
@@ -107,7 +109,7 @@ class ClientStreams:
             confident=self._reading,
             pace=lambda: self._pace(limit),
             own_pace=lambda: self._own_pace(principal.tenant, principal.key_id, CONSUME_RATE),
-            requests=self._requests.of(principal.tenant, principal.key_id),
+            requests=self._requests.of(principal.tenant, principal.key_id, principal.number),
             metering=self._metering,
             budgets=self._budgets(principal.tenant, principal.key_id),
             tally=tally,

@@ -10,7 +10,7 @@ from data_plane.disk.port import Buffer, Disk
 from data_plane.log.outcomes import Slice
 from data_plane.log.reading import ColdRead
 from data_plane.metering.delivery import PushedBatches
-from data_plane.metering.increments import RequestTally
+from data_plane.metering.increments import DeliveredTally, RequestTally
 from data_plane.node.admission.fairness import TenantTurns
 from data_plane.node.admission.gate import Gate
 from data_plane.node.config import NodeConfig
@@ -53,7 +53,7 @@ class _Opened:
     right: Right
     offset: int
     credit: int
-    group: str
+    taken: DeliveredTally
     pushed: PushedBatches = field(default_factory=PushedBatches)
     """Not yet taken by the consumer."""
     reported: tuple[int, int] = (-1, -1)
@@ -99,6 +99,8 @@ class ConsumeStream:
         self._read_turns = ReadTurns(pace, own_pace, self._wake.set, clock, stats)
         self._zone = ""
         """Where the reader says it is."""
+        self._in_own_zone = False
+        """It says that it is in this broker's zone, or on its host."""
 
     async def serve(self) -> None:
         """Raises `ConnectionLost` at the end, `FrameError` for what is no frame, `CallFailed` when the key is gone."""
@@ -168,7 +170,7 @@ class ConsumeStream:
                 check_printable_name("group", opening.group, limits.GROUP_NAME_LENGTH_MAX)
             if opening.zone:
                 check_printable_name("zone", opening.zone, limits.DOMAIN_NAME_LENGTH_MAX)
-            self._zone = opening.zone
+            self._locate(opening.zone)
             async for wanted in turn.through(opening.partitions):
                 self._open(wanted, opening.group)
         elif kind is FrameKind.CONSUME_CLOSE:
@@ -179,12 +181,18 @@ class ConsumeStream:
         else:
             raise FrameError(f"frame kind {kind.name} has no place on a consume stream")
 
+    def _locate(self, zone: str) -> None:
+        """The reader says where it is; nothing is no zone."""
+        self._zone = zone
+        self._in_own_zone = bool(zone) and zone in (self._config.zone, self._config.host)
+
     def _add_credit(self, credit: pb.ConsumeCredit) -> None:
         opened = self._opened.get(credit.handle)
         if opened is not None and opened.generation == credit.generation:
             messages, size = opened.pushed.returned(credit.credit_bytes)
             if size:
-                self._metering.delivered(opened.replica, opened.group, self._principal.number, messages, size)
+                if opened.taken.add(messages, size, self._in_own_zone):
+                    self._metering.delivered(opened.replica, self._principal.number, opened.taken)
                 if self._budgets.any and opened.replica.topic.metered:
                     self._budgets.delivered(opened.replica.topic.name, messages, size)
             opened.credit = min(opened.credit + credit.credit_bytes, limits.FETCH_CREDIT_BYTES_MAX)
@@ -218,7 +226,13 @@ class ConsumeStream:
             self._close(previous)
         credit = min(wanted.credit_bytes, limits.FETCH_CREDIT_BYTES_MAX)
         self._opened[wanted.handle] = _Opened(
-            wanted.handle, wanted.generation, replica, right, wanted.offset, credit, group
+            wanted.handle,
+            wanted.generation,
+            replica,
+            right,
+            wanted.offset,
+            credit,
+            DeliveredTally(group),
         )
         self._by_replica[replica] = wanted.handle
         replica.on_commit[self] = self._committed
@@ -330,7 +344,16 @@ class ConsumeStream:
             await self._fill(head, payload, size_max, turns if self._confident() else 0)
         finally:
             head.throttled_ms = self._read_turns.end(sum(push.size for push in head.pushes))
+            if head.throttled_ms:
+                self._count_delay(head)
         return self._packed(head, payload)
+
+    def _count_delay(self, head: pb.ConsumePushHead) -> None:
+        """A delay is of a topic when all that was delayed is of it."""
+        pushed = (self._opened.get(push.handle) for push in head.pushes if push.size)
+        topics = {opened.replica.topic.topic_id: opened.replica.topic for opened in pushed if opened}
+        topic = topics.popitem()[1] if len(topics) == 1 else None
+        self._metering.throttled(self._principal.tenant, self._principal.number, head.throttled_ms, topic)
 
     def _head(self) -> pb.ConsumePushHead:
         head = pb.ConsumePushHead(pushes=self._errors[: limits.FRAME_ENTRIES_MAX])
@@ -374,7 +397,7 @@ class ConsumeStream:
         size = sum(push.size for push in head.pushes)
         self._stats.pushed_bytes += size
         if self._zone:
-            if self._zone in (self._config.zone, self._config.host):
+            if self._in_own_zone:
                 self._stats.pushed_bytes_own_zone += size
             else:
                 self._stats.pushed_bytes_other_zone += size

@@ -9,6 +9,7 @@ from functools import partial
 
 from data_plane.authz.access import Operation, Principal
 from data_plane.disk.port import DiskFault
+from data_plane.metadata.model import TopicRecord
 from data_plane.metering.increments import RequestTally
 from data_plane.node.admission.fairness import TenantTurns
 from data_plane.node.admission.gate import Gate
@@ -117,8 +118,11 @@ class ProduceStream:
         storage_refusal: Callable[[], str],
         budgets: KeyBudgets,
         tally: RequestTally,
+        throttled: Callable[[int, TopicRecord | None], None],
         turns: TenantTurns,
     ) -> None:
+        """`throttled`: counts by how many ms a batch was delayed, and the topic it is for where that is here."""
+        self._count_delay = throttled
         self._tally, self._turns, self._requests, self._budgets = tally, turns, requests, budgets
         self._connection, self._principal, self._gate = connection, principal, gate
         self._find, self._committer, self._stats = find, committer, stats
@@ -326,6 +330,8 @@ class ProduceStream:
 
     def _try_late(self, acks: int, wanted: pb.ProduceBatch, batch: memoryview, throttled_ms: int) -> None:
         """As if it came now: the time that its tenant's rate delayed it is not ours."""
+        replica = self._find(TopicPartition(TopicId(wanted.topic_id), wanted.partition))
+        self._count_delay(throttled_ms, None if replica is None else replica.topic)
         arrived_ms = self._clock.monotonic_ms()
         answer = partial(
             self._answer, wanted.id if acks else None, wanted.size, arrived_ms, throttled_ms=throttled_ms

@@ -15,6 +15,7 @@ the broker is there, or it would take the stream for a broken one and begin at t
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from data_plane.leases.terms import LimitKey
 from data_plane.node.leasing.pacing import REQUEST_RATE, REQUEST_UNITS
@@ -43,14 +44,24 @@ class RequestTurns:
         own_pace: Callable[[TenantId, str, str], Pace | None],
         clock: Clock,
         stats: NodeStats,
+        throttled: Callable[[TenantId, int, int], None],
     ) -> None:
         """`pace`: of a limit now, None = the tenant has no such rate. `own_pace`: of the limit of that name which the
-        principal of a tenant's key has to itself, None = it has none."""
+        principal of a tenant's key has to itself, None = it has none. `throttled`: counts by how many ms a request of a
+        tenant's principal was delayed."""
         self._pace, self._own_pace, self._clock, self._stats = pace, own_pace, clock, stats
+        self._throttled = throttled
 
-    def of(self, tenant: TenantId, key_id: str) -> "KeyRequests":
+    def of(self, tenant: TenantId, key_id: str, principal: int) -> "KeyRequests":
+        """`principal`: its number, whose key it is."""
         return KeyRequests(
-            self._pace, self._own_pace, self._clock, self._stats, LimitKey(tenant, REQUEST_RATE), key_id
+            self._pace,
+            self._own_pace,
+            self._clock,
+            self._stats,
+            LimitKey(tenant, REQUEST_RATE),
+            key_id,
+            partial(self._throttled, tenant, principal),
         )
 
 
@@ -65,7 +76,9 @@ class KeyRequests:
         stats: NodeStats,
         limit: LimitKey,
         key_id: str,
+        throttled: Callable[[int], None],
     ) -> None:
+        self._throttled = throttled
         self._pace_of, self._own_pace_of = pace, own_pace
         self._clock, self._stats, self._limit, self._key_id = clock, stats, limit, key_id
 
@@ -154,7 +167,9 @@ class KeyRequests:
             if connection is not None:
                 connection.when_gone(None)
             self._stats.requests_throttled += 1
-            self._stats.requests_throttled_ms += int(self._clock.monotonic_ms() - began_ms)
+            waited_ms = int(self._clock.monotonic_ms() - began_ms)
+            self._stats.requests_throttled_ms += waited_ms
+            self._throttled(waited_ms)
 
     async def _turn(self, of: Callable[[], Pace | None], waiting: "_Waiting") -> Pace | None:
         """Where a request was counted; None: there is no limit."""

@@ -58,7 +58,7 @@ class Serving:
         they concern a key of the tenant.
         `writing` and `reading`: may this broker do so by what it knows of the metadata?
         `confident`: was its session confirmed just now?"""
-        requests = RequestTurns(pace, own_pace, environment.clock, environment.stats)
+        requests = RequestTurns(pace, own_pace, environment.clock, environment.stats, metering.throttled)
         self.streams = ClientStreams(
             environment,
             view=view,

@@ -41,6 +41,10 @@ def command(
     world.day(acme, "orders", TODAY, "retained_byte_minutes", 75 * 10**9)
     world.day(acme, "orders", TODAY, "partition_minutes", 1)
     world.day(acme, "", TODAY, "requests", 9)
+    world.day(acme, "", TODAY, "connection_ms", 5_400_000)
+    world.day(acme, "orders", TODAY, "throttled_ms", 1_250)
+    world.day(acme, "orders", TODAY, "bytes_out_own_zone", 33)
+    world.day(acme, "orders", TODAY, "messages_out_other_zone", 4)
     world.spark()
     world.bill()
     world.cut(acme, [Part(first=2_000, end=2_001, size=1)])
@@ -68,6 +72,13 @@ def test_usage_is_a_table_or_json(command: Command) -> None:
         ["-", TODAY.isoformat(), "0", "0", "0", "9", "provisional"],
         ["orders", TODAY.isoformat(), "1.25", "0", "0.016", "0", "provisional"],
     ]
+    code, out, _ = command("usage", "--time")
+    assert [line.split() for line in out.splitlines()] == [
+        ["-", TODAY.isoformat(), "1.5", "0", "provisional"],
+        ["orders", TODAY.isoformat(), "0", "1.25", "provisional"],
+    ]
+    code, out, _ = command("usage", "--zones", "--by", "topic")
+    assert [line.split() for line in out.splitlines()] == [["orders", "0", "33", "4", "0", "provisional"]]
     code, out, _ = command("usage", "--by", "total", "--json")
     (total,) = json.loads(out)["usage"]
     assert total["meters"]["messages_in"] == {"quantity": 2_010, "billed": 2_010, "provisional": 0}

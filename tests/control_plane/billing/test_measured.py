@@ -194,17 +194,30 @@ def test_an_invoice_bills_as_much_as_a_line_holds_and_the_next_one_the_rest(tmp_
     assert measured.sums(due)[KEPT] == measured.LINE_MAX
 
 
-def test_requests_are_of_no_topic(tmp_path: Path) -> None:
-    made, tenant = world(tmp_path, "requests")
+def test_requests_and_connections_are_of_no_topic_and_deliveries_to_other_zones_of_one(
+    tmp_path: Path,
+) -> None:
+    made, tenant = world(tmp_path, "requests", "connection_ms", "bytes_out_other_zone")
+    made.day(tenant, "", day(6), "connection_ms", 90_500)
+    made.day(tenant, "orders", day(6), "bytes_out_other_zone", 300)
     made.day(tenant, "", day(6), "requests", 12)
-    for row in made.rows["usage_day"]:
-        row["topic_id"] = ""
     cut = period(made, tenant, TODAY - 5 * DAY, 0)
     for row in made.rows["usage_day"]:
         row["topic_id"] = topic_id("orders") if row["topic"] else ""
     made.spark()
     made.bill()
-    assert rows(cut) == [("requests", "", 6, 12)]
+    assert rows(cut) == [
+        ("bytes_out_other_zone", "orders", 6, 300),
+        ("connection_ms", "", 6, 90_500),
+        ("requests", "", 6, 12),
+    ]
+    focus = list(focus_exports.rows(tenant, issuer="Us", first=None, end=None, invoice=cut.invoice.public_id))
+    named = ("SkuId", "ConsumedQuantity", "ConsumedUnit", "PricingQuantity", "PricingUnit")
+    shown = [tuple(row[name] for name in named) for row in focus if row["ConsumedUnit"] != "Requests"][1:]
+    assert shown == [
+        ("connection_ms", "90.5", "Seconds", "905", "0.1 Seconds"),
+        ("bytes_out_other_zone", "300", "B", "3", "100 B"),
+    ]
     assert queries.line_evidence(cut.invoice)["requests"] == [
         {"topic": "", "topic_id": "", "day": day(6).isoformat(), "quantity": 12}
     ]

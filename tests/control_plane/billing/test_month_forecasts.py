@@ -11,6 +11,7 @@ from billing.forecasting import Basis
 from billing.models import PriceBook, UsageDay
 from billing.terms_actions import change_terms
 from penstock.rules import rating
+from penstock.rules.meters import BYTES_OTHER_ZONE
 from tenants.models import Tenant
 from tenants.roles import Standing
 from tests.control_plane.billing.test_terms import terms
@@ -174,10 +175,12 @@ def test_a_topic_that_fell_silent_is_the_reason_of_a_day_below(acme: Tenant) -> 
         used(acme, day, 100, topic="small")
         if back != 2:
             used(acme, day, 900, topic="large")
+            UsageDay.objects.create(tenant=acme, topic="large", day=day, meter=BYTES_OTHER_ZONE, quantity=9)
     found = month_forecasts.tenant_anomalies(acme, days=31, now=NOW)
     assert {one.found.day for one in found} == {NOW.date() - timedelta(days=2)}
     assert [part.topic for part in found[0].topics] == ["large"]
     assert found[0].found.deviations_tenths < 0 and "below" in found[0].reason
+    assert {one.meter for one in found} == {"messages_in", "bytes_in"}, "a part of a meter is none of its own"
 
 
 def test_today_and_tenants_with_little_history_have_no_anomalies(world: World, acme: Tenant) -> None:

@@ -1,5 +1,6 @@
 """What consumers took and what was asked for arrive once, whatever stops in order."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -51,8 +52,13 @@ def delivered(usage: Metered, tenant: Tenant) -> Counter[str]:
             if row.tenant == tenant.name:
                 found["messages"] += row.messages
                 found["bytes"] += row.bytes
+                found["messages to other zones"] += row.other_zone_messages
                 assert row.principal > 0
                 assert row.topic == "orders"
+        for spent in record.elapsed:
+            if spent.tenant == tenant.name:
+                found["connection ms"] += spent.connection_ms
+                assert spent.principal > 0
         for asked in record.requests:
             if asked.tenant == tenant.name:
                 found[f"{asked.operation} valid"] += asked.valid
@@ -61,7 +67,7 @@ def delivered(usage: Metered, tenant: Tenant) -> Counter[str]:
 
 
 def test_each_message_that_a_consumer_was_given_is_counted_once(usage: Metered) -> None:
-    tenant = usage.cluster.tenant("tn_takes")
+    tenant, began = usage.cluster.tenant("tn_takes"), time.monotonic()
     topic_id = filled(usage, tenant, 3_000)
     read = read_all(usage, tenant)
     assert read == 3_000
@@ -69,7 +75,10 @@ def test_each_message_that_a_consumer_was_given_is_counted_once(usage: Metered) 
         "all deliveries have arrived", lambda: delivered(usage, tenant)["messages"] >= read
     )
     found = delivered(usage, tenant)
-    assert found["messages"] == read
+    assert found["messages"] == found["messages to other zones"] == read, "the consumer names no zone"
+    assert 0 < found["connection ms"] <= 3 * 1000 * (time.monotonic() - began), (
+        "a client has one to each broker"
+    )
     stored = [usage.counted(usage.cluster.leader(topic_id, p), topic_id, 1_000, p) for p in range(3)]  # type: ignore[arg-type]
     assert found["bytes"] == sum(size for _, size in stored)
     assert found["produce valid"] >= 3

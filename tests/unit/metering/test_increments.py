@@ -2,7 +2,15 @@
 
 from data_plane.contract import usage_pb2
 from data_plane.metering.delivery import PushedBatches
-from data_plane.metering.increments import DeliveredKey, Increments, RequestsKey, RequestTally
+from data_plane.metering.increments import (
+    DeliveredKey,
+    DeliveredTally,
+    ElapsedKey,
+    Increments,
+    RequestsKey,
+    RequestTally,
+    Taken,
+)
 from data_plane.metering.readings import ReadingKind
 from penstock.contract.errors import ErrorCode
 from penstock.contract.ids import TenantId, TopicId, TopicPartition
@@ -18,6 +26,16 @@ def key(minute: int, group: str = "") -> DeliveredKey:
     return DeliveredKey(TENANT, WHERE.topic_id, "orders", 0, group, 7, minute)
 
 
+def time_key(minute: int) -> ElapsedKey:
+    return ElapsedKey(TENANT, b"", "", 7, minute)
+
+
+def took(messages: int, size: int) -> DeliveredTally:
+    tally = DeliveredTally("")
+    tally.add(messages, size, True)
+    return tally
+
+
 def stamps(*batches: tuple[int, int]) -> bytes:
     """Packed stamps of (records, bytes) each."""
     packed, offset = b"", 0
@@ -30,11 +48,17 @@ def stamps(*batches: tuple[int, int]) -> bytes:
 
 def test_deliveries_of_one_key_add_up_and_are_taken_once() -> None:
     increments = Increments()
-    increments.delivered(key(1), 2, 20)
-    increments.delivered(key(1), 3, 30)
-    increments.delivered(key(1, "workers"), 4, 40)
-    assert increments.take_delivered(1) == [(key(1), 5, 50)]
-    assert increments.take_delivered(9) == [(key(1, "workers"), 4, 40)]
+    tally = DeliveredTally("")
+    assert tally.add(2, 20, False) and not tally.add(1, 10, True), (
+        "the first is to be gathered, the next comes with it"
+    )
+    increments.delivered(key(1), tally)
+    tally.clear()
+    assert tally.add(2, 20, True)
+    increments.delivered(key(1), tally)
+    increments.delivered(key(1, "workers"), took(4, 40))
+    assert increments.take_delivered(1) == [(key(1), Taken(5, 50, 2, 20))]
+    assert increments.take_delivered(9) == [(key(1, "workers"), Taken(4, 40, 0, 0))]
     assert increments.take_delivered(9) == []
 
 
@@ -49,10 +73,14 @@ def sums_of(increments: Increments) -> dict[RequestsKey, tuple[int, int]]:
 def test_what_has_no_room_is_given_to_the_tenant() -> None:
     increments = Increments(keys_max=2)
     for minute in range(3):
-        increments.delivered(key(minute), 1, 10)
-    increments.delivered(key(0), 1, 10)
-    assert increments.take_delivered(9) == [(key(0), 2, 20), (key(1), 1, 10)]
-    assert increments.forgone == 1
+        increments.delivered(key(minute), took(1, 10))
+        increments.elapsed(time_key(minute), throttled_ms=7)
+    increments.delivered(key(0), took(1, 10))
+    increments.elapsed(time_key(0), connection_ms=5)
+    assert increments.take_delivered(9) == [(key(0), Taken(2, 20, 0, 0)), (key(1), Taken(1, 10, 0, 0))]
+    assert increments.take_elapsed(1) == [(time_key(0), 5, 7)]
+    assert increments.take_elapsed(9) == [(time_key(1), 0, 7)] and len(increments) == 0
+    assert increments.forgone == 2
 
 
 def test_only_our_faults_are_bad_and_the_clients_count_neither_way() -> None:

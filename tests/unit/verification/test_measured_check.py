@@ -12,11 +12,12 @@ from penstock.verification.findings import Kind, Verdict
 from tests.unit.verification.honest import PERIOD_MS, RETURNS, Service, rate_again
 from tests.unit.verification.stored_log import BEGIN_MS, DAY_MS, TOPIC, StoredLog
 
-KEPT, COPIES, MINUTES, ASKED = (
+KEPT, COPIES, MINUTES, ASKED, SLOWED = (
     "retained_byte_minutes",
     "replicated_byte_minutes",
     "partition_minutes",
     "requests",
+    "throttled_ms",
 )
 BOOK = PriceBook.read(
     {
@@ -34,7 +35,7 @@ BOOK = PriceBook.read(
                 "model": "unit",
                 "tiers": [{"up_to": None, "unit_price": "0.10"}],
             }
-            for meter in ("messages_in", "bytes_in", KEPT, COPIES, MINUTES, ASKED)
+            for meter in ("messages_in", "bytes_in", KEPT, COPIES, MINUTES, ASKED, SLOWED)
         ],
     }
 )
@@ -66,6 +67,7 @@ def world() -> tuple[Service, int]:
             row(COPIES, 10, size * 4_320),
             row(ASKED, 10, 7, topic=""),
             row(KEPT, 10, size * 1_440),
+            row(SLOWED, 10, 10**9),
         ]
     )
     return service, size
@@ -92,6 +94,7 @@ def test_an_honest_invoice_is_proven_but_for_what_no_log_tells_and_each_line_say
         (Kind.UNPROVEN, f"line {COPIES}", "bounded"),
         (Kind.UNPROVEN, f"line {MINUTES}", "bounded"),
         (Kind.UNPROVEN, f"line {ASKED}", "stated"),
+        (Kind.UNPROVEN, f"line {SLOWED}", "stated"),
     ]
     assert report.due_total_micro == report.billed_total_micro
     line = {one.meter: one for one in report.lines}[MINUTES]
@@ -164,6 +167,6 @@ def test_what_comes_late_of_a_deleted_topic_is_bounded_by_the_last_cut_that_had_
 def test_the_first_day_of_the_second_period_may_hold_what_the_first_one_left() -> None:
     """A log that was written before the period is kept in it, also when nothing comes any more."""
     service, size = world()
-    altered(service, lambda rows: rows.append(row(KEPT, 19, size * 1_440)))
+    altered(service, lambda rows: rows.insert(5, row(KEPT, 19, size * 1_440)))
     assert service.verify("inv_2").verdict is Verdict.PARTLY
     assert service.period_begins_ms == BEGIN_MS + 2 * PERIOD_MS

@@ -11,6 +11,7 @@ import pytest
 
 from data_plane.authz.access import Principal
 from data_plane.metadata.model import TenantQuotas
+from data_plane.metering.connection_time import ConnectionTime
 from data_plane.node.admission.gate import Gate
 from data_plane.node.ports import Caller, CallFailed
 from data_plane.node.stats import NodeStats
@@ -39,11 +40,15 @@ def own_quotas(tenant: TenantId) -> TenantQuotas:
     return TenantQuotas(connections_max=2 if tenant == HOOLI else 0)
 
 
-def gate(quotas: Callable[[TenantId], TenantQuotas] = own_quotas) -> tuple[Gate, Tenants]:
+def gate(
+    quotas: Callable[[TenantId], TenantQuotas] = own_quotas, time: ConnectionTime | None = None
+) -> tuple[Gate, Tenants]:
     tenants = Tenants()
     for tenant in (INITECH, HOOLI):
         tenants.add_key(NUMBERS[tenant], tenant)
-    return Gate(tenants.authenticator, Clock(), NodeStats(), lambda: 0.0, quotas), tenants
+    return Gate(
+        tenants.authenticator, Clock(), NodeStats(), lambda: 0.0, quotas, time or ConnectionTime()
+    ), tenants
 
 
 def bearer(number: int) -> str:
@@ -84,6 +89,17 @@ def test_a_tenant_has_so_many_calls_open_and_no_more_and_others_have_theirs() ->
         with door.enter(of(ACME)) as principal:
             assert principal.tenant == ACME
     assert not door._calls
+
+
+def test_connections_are_timed_by_principal_while_a_call_is_open() -> None:
+    time = ConnectionTime()
+    door, _ = gate(time=time)
+    principal = door.admit(of(HOOLI))
+    with door.enter(of(HOOLI, connection="c1")), door.enter(of(HOOLI, connection="c1")):
+        assert time.take(3_000) == [(HOOLI, principal.number, 3_000)]
+        with door.enter(of(HOOLI, connection="c2")):
+            pass
+    assert time.take(9_000) == [], "the gate's own clock stands, so no more came"
 
 
 def test_who_was_admitted_is_not_asked_for_his_secret_again_but_whether_his_key_still_counts() -> None:
@@ -175,7 +191,9 @@ class Open:
     def __init__(self, loop: SimLoop) -> None:
         self.clock = SimClock(loop)
         self.tenants, self.stats = Tenants(), NodeStats()
-        self.door = Gate(self.tenants.authenticator, self.clock, self.stats, lambda: 0.0, own_quotas)
+        self.door = Gate(
+            self.tenants.authenticator, self.clock, self.stats, lambda: 0.0, own_quotas, ConnectionTime()
+        )
         self.tasks: list[asyncio.Task[Any]] = [loop.create_task(self.door.run())]
 
     def begin(self, tenant: TenantId, conversation: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":

@@ -5,14 +5,17 @@ from collections.abc import Iterator
 import pytest
 
 from data_plane.contract import usage_pb2 as pb
+from data_plane.metering.connection_time import ConnectionTime
 from data_plane.node.replicas.replica import Replica
 from data_plane.node.replicas.replica_set import ReplicaSet
+from penstock.contract.ids import SYSTEM_TENANT, TenantId
 from tests.unit.log.batches import made_batch, with_header
 from tests.unit.log.miniature import Miniature, where
 from tests.unit.node.metering.usage import Usage, metering_of
 from tests.unit.node.replicas.test_follower_stream import held_by_other, led
 
 HOUR_MS = 3_600_000
+TENANT, OTHER = TenantId("t"), TenantId("tn_other")
 
 
 class Clock:
@@ -31,10 +34,10 @@ class Clock:
 class Metered:
     """One partition that is led here, and rounds of metering."""
 
-    def __init__(self) -> None:
+    def __init__(self, time: ConnectionTime | None = None) -> None:
         self.replicas, self.clock = ReplicaSet(), Clock()
         self.usage = Usage(self.clock)
-        self.metering = metering_of(self.usage, self.clock, self.replicas)
+        self.metering = metering_of(self.usage, self.clock, self.replicas, time)
         self.storage = Miniature(tail_bytes=1 << 22)
         self.replica = led(self.storage, wrote=self._wrote, clock=self.clock)
         self.replica.in_generation(1)
@@ -65,7 +68,7 @@ class Metered:
 
     @property
     def looks_at(self) -> int:
-        return len(self.metering._unsettled)
+        return len(self.metering._looks)
 
 
 @pytest.fixture
@@ -84,6 +87,42 @@ def test_a_partition_is_looked_at_from_a_batch_on_until_it_is_read_and_then_no_m
     assert metered.round_after(1_000) == [] and metered.looks_at == 0
 
 
+@pytest.mark.pure
+def test_a_partition_that_is_written_to_all_the_time_is_put_aside_between_its_readings(
+    metered: Metered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[float] = []
+    is_early = metered.metering._is_early
+
+    def look(replica: Replica, now_ms: float, minute: int) -> bool:
+        looked.append(now_ms)
+        return is_early(replica, now_ms, minute)
+
+    monkeypatch.setattr(metered.metering, "_is_early", look)
+    read = metered.round_after(0)
+    for _ in range(40):
+        metered.produce()
+        read += metered.round_after(1_000)
+    assert read == [("LEADER_CHANGE", 0), *(("PERIODIC", end) for end in (8, 16, 24, 32, 40))]
+    assert len(looked) == 1 + 2 * 5, "once to be put aside and once to be read"
+
+
+@pytest.mark.parametrize("why", ["another leadership", "a minute", "none"])
+def test_what_was_put_aside_is_looked_at_when_something_happens_to_it(metered: Metered, why: str) -> None:
+    assert metered.round_after(0) == [("LEADER_CHANGE", 0)]
+    metered.produce()
+    assert metered.round_after(1_000) == []
+    record = metered.replica.record
+    assert record is not None
+    if why == "another leadership":
+        metered.replica.rest()
+        metered.replica.lead(record.changed(leader_epoch=record.leader_epoch + 1))
+    metered.replicas.changed(metered.replica)
+    now_ms = metered.clock.monotonic_ms()
+    found = metered.metering._looks.begin(now_ms, 1 if why == "a minute" else 0)
+    assert found == ([] if why == "none" else [metered.replica])
+
+
 def test_the_end_of_a_minute_is_read_in_the_next_round_though_the_period_is_not_over(
     metered: Metered,
 ) -> None:
@@ -95,6 +134,18 @@ def test_the_end_of_a_minute_is_read_in_the_next_round_though_the_period_is_not_
     assert metered.round_after(0) == [("MINUTE_END", 1)]
     assert metered.round_after(1_000) == [] and metered.looks_at == 1
     assert metered.round_after(7_000) == [("PERIODIC", 2)]
+
+
+def test_what_was_put_aside_before_its_first_batch_of_a_minute_is_read_when_that_comes(
+    metered: Metered,
+) -> None:
+    assert metered.round_after(56_000) == [("LEADER_CHANGE", 0)]
+    metered.produce()
+    assert metered.round_after(1_000) == []
+    assert metered.round_after(3_000) == [], "the minute has begun, and may still be empty"
+    assert metered.round_after(1_000) == []
+    metered.produce()
+    assert metered.round_after(1_000) == [("MINUTE_END", 1)]
 
 
 def test_what_a_caller_wants_is_read_though_the_period_is_not_over(metered: Metered) -> None:
@@ -178,3 +229,31 @@ def test_readings_tell_what_the_leadership_has_kept_so_far(metered: Metered) -> 
         (0, 60, 0, 0),
         (0, 180, 120 * size, 120 * size * replicas),
     ]
+
+
+def test_time_of_connections_and_of_delays_is_written_with_the_next_increments() -> None:
+    time = ConnectionTime()
+    made = Metered(time)
+    with made.usage:
+        made.round_after(0)
+        time.begin(TENANT, 5, "c", 0)
+        made.metering.throttled(TENANT, 5, 40)
+        made.metering.throttled(TENANT, 5, 0)
+        made.metering.throttled(TENANT, 5, 2, made.replica.topic)
+        made.metering.throttled(OTHER, 6, 3, made.replica.topic)
+        made.metering.throttled(SYSTEM_TENANT, 1, 9)
+        for _ in range(10):
+            made.round_after(1_000)
+    told = [
+        (one.tenant, one.topic, one.principal, one.connection_ms, one.throttled_ms)
+        for record in made.usage.records
+        for one in record.elapsed
+    ]
+    assert told == [
+        (TENANT, "", 5, 8_000, 40),
+        (TENANT, made.replica.topic.name, 5, 0, 2),
+        (OTHER, "", 6, 0, 3),
+    ], "another tenant's topic is not named"
+    assert [bool(one.topic_id) for record in made.usage.records for one in record.elapsed] == [
+        False, True, False
+    ]  # fmt: skip

@@ -9,6 +9,7 @@ from data_plane.contract import methods, usage_pb2
 from data_plane.metadata import broker_records, model
 from data_plane.metadata.image import ClusterImage
 from data_plane.metadata.port import KeyValue
+from data_plane.metering.connection_time import ConnectionTime
 from data_plane.node.membership.metadata_view import MetadataView
 from data_plane.node.metering.final_readings import FinalReadings
 from data_plane.node.metering.metering import Metering
@@ -100,7 +101,18 @@ def _image(*, takes_records: bool) -> ClusterImage:
     return image
 
 
-def metering_of(usage: Usage, clock: Clock, replicas: ReplicaSet | None = None) -> Metering:
+def metering_of(
+    usage: Usage, clock: Clock, replicas: ReplicaSet | None = None, time: ConnectionTime | None = None
+) -> Metering:
     """A broker's metering; the metadata store is not asked."""
     finals = FinalReadings(CONFIG, MetadataView(NOBODY, CONFIG.timings), NOBODY)
-    return Metering(CONFIG, usage.topic, clock, NodeStats(), replicas or ReplicaSet(), dict, finals)
+    return Metering(
+        CONFIG,
+        usage.topic,
+        clock,
+        NodeStats(),
+        replicas or ReplicaSet(),
+        dict,
+        finals,
+        time or ConnectionTime(),
+    )

@@ -20,6 +20,7 @@ from penstock.contract.v1 import groups_pb2 as pb
 from tests.unit.authz.setup import ACME, GLOBEX
 from tests.unit.node.admission.test_fairness import Hands
 from tests.unit.node.admission.test_gate import gate, of
+from tests.unit.node.serving.delays import Delays
 
 
 def request(epoch: int, *topics: str, owned: int = 0) -> bytes:
@@ -51,7 +52,9 @@ def test_a_beat_is_of_a_member_that_has_joined_and_changes_nothing(
 def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
     hands, (door, _) = Hands(), gate()
     fair = Fairness(hands, NodeStats())
-    unlimited = RequestTurns(lambda limit: None, lambda tenant, key_id, name: None, hands, NodeStats())
+    unlimited = RequestTurns(
+        lambda limit: None, lambda tenant, key_id, name: None, hands, NodeStats(), Delays()
+    )
     heard: list[bytes] = []
 
     class Unasked:
@@ -101,7 +104,9 @@ def test_a_beat_is_served_while_its_tenants_other_calls_wait() -> None:
 def test_a_beat_counts_as_a_request_and_goes_on_where_other_calls_are_refused() -> None:
     hands, (door, _) = Hands(), gate()
     pace = Pace(10 * REQUEST_UNITS)
-    requests = RequestTurns(lambda limit: pace, lambda tenant, key_id, name: None, hands, NodeStats())
+    requests = RequestTurns(
+        lambda limit: pace, lambda tenant, key_id, name: None, hands, NodeStats(), Delays()
+    )
     names = ("streams", "calls", "groups", "proofs", "commitments", "deletion", "scrubber", "key_reports")
     parts: Any = SimpleNamespace(**dict.fromkeys(names, MagicHands()))
     service = client_service(parts, door, Fairness(hands, NodeStats()), requests)

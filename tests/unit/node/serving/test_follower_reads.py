@@ -265,7 +265,7 @@ def test_bytes_are_counted_by_whether_the_reader_is_in_the_brokers_zone(
     async def story() -> None:
         replica, _ = following()
         reader = Reader(replica, loop)
-        reader.stream._zone = zone
+        reader.stream._locate(zone)
         reader.open(0)
         await reader.read()
         stats = reader.stats

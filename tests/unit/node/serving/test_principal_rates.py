@@ -21,6 +21,7 @@ from penstock.contract.ids import TenantId, TopicPartition
 from penstock.contract.v1 import log_pb2 as pb
 from penstock.records.batch import BATCH_HEADER_BYTES
 from tests.unit.authz.setup import ACME
+from tests.unit.node.serving.delays import Delays
 from tests.unit.node.serving.test_produce_stream import Slow, Wire, stream_of
 
 ROBOT = "service_account:sa_robot"
@@ -39,7 +40,7 @@ class Desk:
         self.stats = NodeStats()
         self._loop: SimLoop | None = None
         self.pace, self.own = Pace(tenants), own_of(own)
-        self.requests = RequestTurns(self._of, self._own_of, self, self.stats)
+        self.requests = RequestTurns(self._of, self._own_of, self, self.stats, Delays())
 
     def _of(self, limit: LimitKey) -> Pace | None:
         return self.pace
@@ -65,7 +66,7 @@ def test_a_bounded_principal_gets_its_rate_and_others_all_that_is_left() -> None
     desk, taken = Desk(tenants=100 * REQUEST_UNITS, own=20 * REQUEST_UNITS), {"robot": 0, "other": 0}
 
     async def stream(key_id: str) -> None:
-        requests = desk.requests.of(ACME, key_id)
+        requests = desk.requests.of(ACME, key_id, 1)
         while True:
             await requests.frame()
             taken[key_id] += 1
@@ -86,7 +87,7 @@ def test_a_call_of_a_bounded_principal_is_refused_with_whose_limit_it_is_and_cou
     desk = Desk(tenants=1_000 * REQUEST_UNITS, own=REQUEST_UNITS)
 
     async def story() -> None:
-        robot, other = desk.requests.of(ACME, "robot"), desk.requests.of(ACME, "other")
+        robot, other = desk.requests.of(ACME, "robot", 1), desk.requests.of(ACME, "other", 2)
         frames = [asyncio.create_task(robot.frame()) for _ in range(4)]
         await asyncio.sleep(0.01)
         with pytest.raises(
@@ -105,7 +106,7 @@ def test_a_call_of_a_bounded_principal_is_refused_with_whose_limit_it_is_and_cou
 
 def test_what_the_tenant_has_no_place_for_is_not_counted_for_the_principal() -> None:
     desk = Desk(tenants=REQUEST_UNITS, own=1_000 * REQUEST_UNITS)
-    robot = desk.requests.of(ACME, "robot")
+    robot = desk.requests.of(ACME, "robot", 1)
     while robot.passes():
         pass
     assert desk.own.let_in == desk.pace.let_in
@@ -253,7 +254,7 @@ def test_a_call_is_judged_by_its_tenants_line_once_more_when_its_principals_turn
     desk = Desk(tenants=10 * REQUEST_UNITS, own=5 * REQUEST_UNITS)
 
     async def story() -> None:
-        robot, other = desk.requests.of(ACME, "robot"), desk.requests.of(ACME, "other")
+        robot, other = desk.requests.of(ACME, "robot", 1), desk.requests.of(ACME, "other", 2)
         while robot.passes():
             pass
         call = asyncio.create_task(robot.call())

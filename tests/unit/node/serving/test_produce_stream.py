@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from data_plane.broker.clock import SystemRng
 from data_plane.metadata import model
 from data_plane.metadata.model import TenantQuotas, TopicRecord
+from data_plane.metering.connection_time import ConnectionTime
 from data_plane.metering.increments import RequestTally
 from data_plane.node.admission.fairness import Fairness, TenantTurns
 from data_plane.node.admission.gate import Gate
@@ -31,6 +33,7 @@ from penstock.rules.service_levels import PRODUCE
 from tests.unit.authz.setup import ACME, NOW_MS, Tenants, key_number
 from tests.unit.log.miniature import Miniature
 from tests.unit.node.no_budgets import no_budgets
+from tests.unit.node.serving.delays import Delays
 from tests.unit.node.storage import committer_of
 
 BATCHES = 12
@@ -44,7 +47,12 @@ class Slow:
     def __init__(self, loop: SimLoop | None = None) -> None:
         self.tenants, self.stats = Tenants(), NodeStats()
         self.gate = Gate(
-            self.tenants.authenticator, self, self.stats, lambda: 0.0, lambda tenant: TenantQuotas()
+            self.tenants.authenticator,
+            self,
+            self.stats,
+            lambda: 0.0,
+            lambda tenant: TenantQuotas(),
+            ConnectionTime(),
         )
         self.passed_ms = 0.0
         self.refused: list[int] = []
@@ -119,6 +127,7 @@ def stream_of(
     storage: Callable[[], str] = lambda: "",
     requests: RequestTurns | None = None,
     committer: Committer | None = None,
+    delays: Delays | None = None,
 ) -> ProduceStream:
     return ProduceStream(
         wire or Wire(frame()),
@@ -134,11 +143,13 @@ def stream_of(
         pace=lambda: pace,
         own_pace=lambda: own_pace,
         requests=(
-            requests or RequestTurns(lambda limit: None, lambda tenant, key_id, name: None, slow, slow.stats)
-        ).of(ACME, "k"),
+            requests
+            or RequestTurns(lambda limit: None, lambda tenant, key_id, name: None, slow, slow.stats, Delays())
+        ).of(ACME, "k", 1),
         storage_refusal=storage,
         budgets=no_budgets(),
         tally=RequestTally(ACME, PRODUCE),
+        throttled=partial(delays or Delays(), ACME, 1),
         turns=turns or Fairness(slow, slow.stats).of(ACME),
     )
 

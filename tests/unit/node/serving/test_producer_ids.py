@@ -14,6 +14,7 @@ from penstock.contract.v1 import log_pb2 as pb
 from tests.unit.authz.setup import ACME
 from tests.unit.node.admission.test_fairness import Hands
 from tests.unit.node.admission.test_gate import gate, of
+from tests.unit.node.serving.delays import Delays
 from tests.unit.node.storage import CONFIG
 
 LAST_EPOCH = 2**15 - 1
@@ -42,7 +43,7 @@ def test_a_producer_goes_on_in_the_next_epoch_and_a_used_up_id_is_replaced() -> 
             lambda tenant, code: None,
             Fairness(Hands(), NodeStats()),
             requests=RequestTurns(
-                lambda limit: None, lambda tenant, key_id, name: None, Hands(), NodeStats()
+                lambda limit: None, lambda tenant, key_id, name: None, Hands(), NodeStats(), Delays()
             ),
             begin_turn=nobody,
         )

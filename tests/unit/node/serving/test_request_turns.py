@@ -15,18 +15,19 @@ from data_plane.testkit.loop import SimLoop
 from data_plane.throttling.pacing import BURST_MS, Pace
 from penstock.contract.errors import ErrorCode
 from tests.unit.authz.setup import ACME
+from tests.unit.node.serving.delays import Delays
 
 
 class Desk:
     """A tenant's requests on a loop's virtual clock."""
 
     def __init__(self, per_s: float) -> None:
-        self.stats = NodeStats()
+        self.stats, self.delays = NodeStats(), Delays()
         self._loop: SimLoop | None = None
         self.pace: Pace | None = Pace(int(per_s * REQUEST_UNITS))
-        self.requests = RequestTurns(self._of, lambda tenant, key_id, name: None, self, self.stats).of(
-            ACME, "k"
-        )
+        self.requests = RequestTurns(
+            self._of, lambda tenant, key_id, name: None, self, self.stats, self.delays
+        ).of(ACME, "k", 1)
 
     def _of(self, limit: LimitKey) -> Pace | None:
         assert limit == LimitKey(ACME, REQUEST_RATE)
@@ -65,6 +66,8 @@ def test_frames_of_many_streams_come_to_the_rate_together_and_each_has_its_turn(
     assert 200 <= sum(taken) <= 20 * (10 + BURST_MS / 1000) + 1
     assert max(taken) - min(taken) <= 2 + 20 * BURST_MS / 1000
     assert desk.stats.requests_throttled > 100 and desk.stats.requests_throttled_ms > 30_000
+    assert {(tenant, principal, topic) for tenant, principal, _, topic in desk.delays.told} == {(ACME, 1, "")}
+    assert sum(told[2] for told in desk.delays.told) == desk.stats.requests_throttled_ms
     assert desk.pace is not None and not desk.pace.line, "who was ended waits no more"
 
 

@@ -31,6 +31,7 @@ from penstock.rules.service_levels import FETCH
 from tests.unit.authz.setup import ACME, key_number
 from tests.unit.log.miniature import Miniature
 from tests.unit.node.no_budgets import no_budgets
+from tests.unit.node.serving.delays import Delays
 from tests.unit.node.serving.test_produce_stream import TOPIC_ID, Slow, frame, stream_of
 from tests.unit.node.storage import CONFIG, committer_of
 
@@ -92,7 +93,7 @@ class Broker:
         self.taken: list[float] = []
         self.committer: Committer | None = None
         self._requests = RequestTurns(
-            lambda limit: self.pace, lambda tenant, key_id, name: None, self, self.slow.stats
+            lambda limit: self.pace, lambda tenant, key_id, name: None, self, self.slow.stats, Delays()
         )
         self._way, self._opened = way, {PRODUCE: self._produce, CONSUME: self._consume}
         self.faults: list[BaseException] = []
@@ -138,8 +139,8 @@ class Broker:
             connection, self.slow.tenants.enter(key_number(1)), self.slow.gate, self._find, anything, CONFIG, self,
             self.slow.stats, confident=lambda: True, pace=lambda: None, own_pace=lambda: None, metering=anything,
             budgets=no_budgets(),
-            tally=RequestTally(ACME, FETCH), turns=cast(TenantTurns, AtOnce()), requests=self._requests.of(ACME, "k"),
-            begin_turn=lambda: Turn(self, SystemRng()),
+            tally=RequestTally(ACME, FETCH), turns=cast(TenantTurns, AtOnce()),
+            requests=self._requests.of(ACME, "k", 1), begin_turn=lambda: Turn(self, SystemRng()),
         ).serve()  # fmt: skip
 
     def _find(self, where: TopicPartition) -> None:
