@@ -8,7 +8,8 @@ import pytest
 from data_plane.contract import usage_pb2 as pb
 from penstock.records.seal import pack_seal
 from penstock.records.usage import minute_of
-from spark_usage.decode import RETAINED_MINUTES_MAX, Damaged, facts_of, parse_record
+from spark_usage.decode import Damaged, facts_of, parse_record
+from spark_usage.decoded_readings import RETAINED_MINUTES_MAX
 from tests.unit.verification.stored_log import BEGIN_MS, StoredLog
 
 AT_MS = 1_700_000_000_000
@@ -71,7 +72,14 @@ def test_what_a_leadership_kept_is_a_part_of_its_reading_unless_it_does_not_coun
 
 
 def facts(**parts: Any) -> list[dict[str, Any]]:
-    return facts_of(1, 22, record(**parts).SerializeToString())
+    return rows_of([(1, 22, record(**parts).SerializeToString())])
+
+
+def rows_of(stored: list[tuple[int, int, bytes | None]]) -> list[dict[str, Any]]:
+    """Facts in the order of their places, without what they have not."""
+    rows = [row for batch in facts_of(stored) for row in batch.to_pylist()]
+    rows.sort(key=lambda row: (row["src_partition"], row["src_offset"], row["row"]))
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
 def test_a_record_becomes_one_fact_and_one_for_each_part_in_their_order() -> None:
@@ -136,7 +144,7 @@ def test_a_record_becomes_one_fact_and_one_for_each_part_in_their_order() -> Non
     ],
 )
 def test_a_record_that_cannot_be_used_is_kept_as_one_rejection(value: bytes | None, reason: str) -> None:
-    (fact,) = facts_of(1, 22, value)
+    (fact,) = rows_of([(1, 22, value)])
     assert (fact["kind"], fact["row"], fact["record"]) == ("rejected", -1, value or b"")
     assert reason in fact["reason"]
     with pytest.raises(Damaged, match=reason):
