@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.rules.timestamps import DAY_MS
 from spark_usage.decode import Damaged, parse_record
+from spark_usage.frames import nothing
 
 TOPIC = "__usage"
 NAME = "bronze"
@@ -75,7 +76,7 @@ def read(spark: SparkSession, datasets: Path) -> DataFrame:
     data = BronzeFolders(datasets).data
     schema = from_arrow_schema(SCHEMA)
     if not (data / _LOG).exists():
-        return spark.createDataFrame([], schema)
+        return nothing(spark, schema)
     return spark.read.schema(schema).parquet(str(data))
 
 
@@ -126,7 +127,7 @@ def read_files(spark: SparkSession, some: Sequence[Entry]) -> DataFrame:
     """The rows of these files."""
     schema = from_arrow_schema(SCHEMA)
     if not some:
-        return spark.createDataFrame([], schema)
+        return nothing(spark, schema)
     return spark.read.schema(schema).parquet(*(str(entry.path) for entry in some))
 
 
