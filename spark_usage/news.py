@@ -13,6 +13,8 @@ from spark_usage.manifest import Check
 class News:
     """Facts by kind. What is not there needs no work of Spark."""
 
+    facts: int
+    """Of all kinds."""
     records: int
     unreadable: int
     """Records that are rejected as a whole."""
@@ -45,6 +47,7 @@ def news_of(facts: DataFrame) -> News:
     """Of the facts of `decode`."""
     kind = F.col("kind")
     (row,) = facts.agg(
+        F.count("*").alias("facts"),
         F.count_if(kind == "record").alias("records"),
         F.count_if((kind == "rejected") & (F.col("row") == -1)).alias("unreadable"),
         F.count_if(kind == "rejected").alias("rejected"),

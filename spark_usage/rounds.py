@@ -41,6 +41,7 @@ from spark_usage.manifest import Catalog, Run, Window, run_id_of, windows_of
 from spark_usage.news import News, news_of
 from spark_usage.readings import PARTITION, POINT
 from spark_usage.records_read import BronzeSource, GivenSource, Source
+from spark_usage.session import suit
 from spark_usage.states import Base, Irregular, find_base
 from spark_usage.windowed import Progress, Windowed, added, names_of
 
@@ -157,6 +158,7 @@ class _Fold(Windowed):
         """Fold, check and publish all data sets. Raises `CheckFailed`, and `Irregular` when it began from a base."""
         facts = self._keep(decode(self._new))
         news = news_of(facts)
+        suit(self.spark, news.facts)
         boots = self._before(datasets.BOOT)
         records = self._keep(self._with_copies(facts, boots))
         logs = self._keep(self._before(datasets.LOG))

@@ -8,6 +8,7 @@ import pytest
 from data_plane.contract import usage_pb2 as pb
 from penstock.records.seal import pack_seal
 from penstock.records.usage import minute_of
+from spark_usage import decode
 from spark_usage.decode import Damaged, facts_of, parse_record
 from spark_usage.decoded_readings import RETAINED_MINUTES_MAX
 from tests.unit.verification.stored_log import BEGIN_MS, StoredLog
@@ -154,6 +155,37 @@ def test_a_record_that_cannot_be_used_is_kept_as_one_rejection(value: bytes | No
 @pytest.mark.parametrize("sequence", [1, LONG_MAX])
 def test_the_first_and_the_last_sequence_are_good(sequence: int) -> None:
     assert parse_record(record(sequence=sequence).SerializeToString()).sequence == sequence
+
+
+def test_each_fact_has_the_place_of_its_own_record_however_they_fall_into_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decode, "_READINGS_A_BATCH", 3)
+    good, bad = reading(), reading(topic="")
+    given = [
+        ("a", [good, bad]), ("b", []), ("c", [good, good, good]), ("d", [bad]), ("e", [good]),
+    ]  # fmt: skip
+    stored: list[tuple[int, int, bytes | None]] = [
+        (at % 2, 10 + at, record(boot_id=boot, sequence=at + 1, readings=some).SerializeToString())
+        for at, (boot, some) in enumerate(given)
+    ]
+    stored.insert(2, (7, 3, None))
+    found = {
+        (row["src_partition"], row["src_offset"], row["row"]): (
+            row["kind"],
+            row.get("boot_id"),
+            row.get("sequence"),
+        )
+        for row in rows_of(stored)
+    }
+    wanted: dict[tuple[int, int, int], tuple[str, str | None, int | None]] = {
+        (7, 3, -1): ("rejected", None, None)
+    }
+    for at, (boot, some) in enumerate(given):
+        wanted[at % 2, 10 + at, -1] = ("record", boot, at + 1)
+        for row, one in enumerate(some):
+            wanted[at % 2, 10 + at, row] = ("rejected" if one is bad else "reading", boot, at + 1)
+    assert found == wanted
 
 
 _NOTHING: dict[str, Any] = {"totals": (0,) * 6, "accepted_ms": -1}
