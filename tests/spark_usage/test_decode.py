@@ -163,7 +163,7 @@ def test_each_fact_has_the_place_of_its_own_record_however_they_fall_into_batche
     monkeypatch.setattr(decode, "_READINGS_A_BATCH", 3)
     good, bad = reading(), reading(topic="")
     given = [
-        ("a", [good, bad]), ("b", []), ("c", [good, good, good]), ("d", [bad]), ("e", [good]),
+        ("a", [bad, good, bad]), ("b", []), ("c", [good, good, good]), ("d", [bad]), ("e", [good]),
     ]  # fmt: skip
     stored: list[tuple[int, int, bytes | None]] = [
         (at % 2, 10 + at, record(boot_id=boot, sequence=at + 1, readings=some).SerializeToString())
