@@ -170,13 +170,14 @@ def test_each_fact_has_the_place_of_its_own_record_however_they_fall_into_batche
         for at, (boot, some) in enumerate(given)
     ]
     stored.insert(2, (7, 3, None))
+    facts_found = rows_of(stored)
     found = {
         (row["src_partition"], row["src_offset"], row["row"]): (
             row["kind"],
             row.get("boot_id"),
             row.get("sequence"),
         )
-        for row in rows_of(stored)
+        for row in facts_found
     }
     wanted: dict[tuple[int, int, int], tuple[str, str | None, int | None]] = {
         (7, 3, -1): ("rejected", None, None)
@@ -185,7 +186,7 @@ def test_each_fact_has_the_place_of_its_own_record_however_they_fall_into_batche
         wanted[at % 2, 10 + at, -1] = ("record", boot, at + 1)
         for row, one in enumerate(some):
             wanted[at % 2, 10 + at, row] = ("rejected" if one is bad else "reading", boot, at + 1)
-    assert found == wanted
+    assert found == wanted and len(facts_found) == len(wanted)
 
 
 _NOTHING: dict[str, Any] = {"totals": (0,) * 6, "accepted_ms": -1}
