@@ -15,8 +15,8 @@ from spark_usage.datasets import DataSet
 def canonical_lines(dataset: DataSet, rows: pa.RecordBatch) -> pa.StringArray:
     """One line a row, with its line feed."""
     parts: list[Any] = []
-    for place, (name, kind) in enumerate(dataset.columns):
-        parts += ["," if place else "{", f"{json.dumps(name)}:", _texts(kind, rows.column(name))]
+    for at, (name, kind) in enumerate(dataset.columns):
+        parts += ["," if at else "{", f"{json.dumps(name)}:", _texts(kind, rows.column(name))]
     return pc.binary_join_element_wise(*parts, "}\n", "")
 
 

@@ -174,7 +174,7 @@ def _principal_rows(
         offsets.append(len(rows))
     values = np.array(rows, np.int64).reshape(-1, 3)
     struct = pa.StructArray.from_arrays(
-        [pa.array(np.ascontiguousarray(values[:, place])) for place in range(3)], fields=list(PRINCIPAL_ROW)
+        [pa.array(np.ascontiguousarray(values[:, at])) for at in range(3)], fields=list(PRINCIPAL_ROW)
     )
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), struct)
 
