@@ -351,7 +351,7 @@ class _Fold(Windowed):
         requests: DataFrame,
     ) -> None:
         """Usage by hour, day and minute, and costs."""
-        by_minute = silver.usage_by_minute(now.intervals, delivered, kept.now, requests)
+        by_minute = self._keep(silver.usage_by_minute(now.intervals, delivered, kept.now, requests))
         quantities = checks.quantities(by_minute)
         came = [
             checks.hours_equal_totals(by_minute, now.seen, bases),
@@ -367,9 +367,7 @@ class _Fold(Windowed):
                 kept.now.limit(0) if kept.then is None else kept.then,
                 requests.limit(0),
             )
-            by_minute = silver.differences(by_minute, before)
-        if self._base is not None:
-            by_minute = self._keep(by_minute)
+            by_minute = self._keep(silver.differences(by_minute, before))
         hours, changed = self._write_added(
             datasets.USAGE_HOUR, silver.usage_hour(by_minute), ("quantity",), QUANTITY, came
         )
