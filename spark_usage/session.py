@@ -127,7 +127,7 @@ def start_session(
 
 def suit(spark: SparkSession, facts: int) -> None:
     """Settings for a round over so many facts. A cluster compiles always."""
-    if spark.sparkContext.master.startswith("local"):
+    if str(spark.sparkContext.master).startswith("local"):
         for name, value in (_COMPILED if facts >= COMPILED_FROM else _INTERPRETED).items():
             spark.conf.set(name, value)
 
