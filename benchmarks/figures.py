@@ -91,6 +91,7 @@ GOALS: dict[str, Goal] = {
     "many_partitions_fail_over_p99_s": Goal(value=5.0, at_least=False),
     "many_partitions_restart_s": Goal(value=30.0, at_least=False),
     "metering_overhead_percent": Goal(value=3.0, at_least=False),
+    "round_at_rest_cpu_s": Goal(value=1.0, at_least=False),
     "quota_reach_percent": Goal(value=95.0, at_least=True),
     "quota_error_percent": Goal(value=5.0, at_least=False),
     "budget_overshoot_percent": Goal(value=1.0, at_least=False),

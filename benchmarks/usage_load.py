@@ -1,6 +1,7 @@
 """A made-up `__usage`: six partitions that are always written to, metered as brokers do, and bronze of it on disk."""
 
 import json
+import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -134,7 +135,7 @@ class Bronze:
     def files(self) -> int:
         return len(self._files)
 
-    def grow(self, days: int) -> None:
+    def grow(self, days: float) -> None:
         """Until it holds so many days."""
         while self._ended_ms < days * DAY_MS:
             self._ended_ms += self._file_ms
@@ -143,6 +144,25 @@ class Bronze:
             pq.write_table(table, file, compression="zstd")
             self._files.append(file)
         tell_files(self._data, self._files)
+
+    def age(self, days: int) -> None:
+        """As many files as a service of these days has, further names of those that are there: a look reads none."""
+        made = list(self._files)
+        while len(self._files) < days * DAY_MS // self._file_ms:
+            file = self._data / f"part-{len(self._files):06}.parquet"
+            os.link(made[len(self._files) % len(made)], file)
+            self._files.append(file)
+        tell_files(self._data, self._files)
+
+    def commit(self) -> None:
+        """What is there, as the stream's checkpoint says it."""
+        checkpoint = bronze.BronzeFolders(self._data.parent).checkpoint
+        for part, content in (
+            ("offsets", ["v1", "{}", json.dumps(self.load.offsets)]),
+            ("commits", ["v1", "{}"]),
+        ):
+            (checkpoint / part).mkdir(parents=True, exist_ok=True)
+            (checkpoint / part / "0").write_text("\n".join(content))
 
 
 def tell_files(data: Path, files: Sequence[Path]) -> None:

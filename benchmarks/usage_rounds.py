@@ -20,11 +20,15 @@ from benchmarks.usage_load import FILE_MS, Bronze, Load
 from spark_usage import bronze, readings
 from spark_usage.configuration import DEFAULT_ASSETS, SparkConfiguration
 from spark_usage.decode import decode
+from spark_usage.manifest import Catalog
+from spark_usage.rest import at_rest
 from spark_usage.rounds import fold
 from spark_usage.session import start_session
 
 READINGS = (10_000, 40_000, 100_000)
 DAYS = (1, 10)
+AGE = 400
+"""Days."""
 _ROUNDS = 3
 _WARM = 1_000
 
@@ -89,6 +93,38 @@ def rounds(folder: Path, days: Sequence[int] = DAYS, file_ms: int = FILE_MS) -> 
         spark.stop()
 
 
+def at_rest_cpu(folder: Path) -> list[Measured]:
+    """Processor time of a look that finds nothing to do, medians of five, with the files of an hour and as many as
+    `AGE` days have. What the brokers are asked is not in it.
+    """
+    datasets = folder / "datasets"
+    made = Bronze(datasets)
+    made.grow(1 / 24)
+    made.commit()
+    spark = start_session(SparkConfiguration(), folder / "spark")
+    try:
+        _round(spark, datasets, made.load.offsets)
+    finally:
+        spark.stop()
+    young = _look_s(datasets, made.load.offsets)
+    made.age(AGE)
+    old = _look_s(datasets, made.load.offsets)
+    beside = {"young_s": young, "files": made.files, "days": AGE}
+    return [Measured(name="round_at_rest_cpu_s", value=old, unit="s", beside=beside)]
+
+
+def _look_s(datasets: Path, ends: dict[str, int]) -> float:
+    """Raises `AssertionError` when it finds something."""
+    took = []
+    for _ in range(5):
+        began = time.process_time()
+        found = at_rest(datasets, Catalog(datasets), ends, DEFAULT_ASSETS)
+        took.append(time.process_time() - began)
+        if found is None:
+            raise AssertionError("the round is not at rest")
+    return median(took)
+
+
 def _round(spark: SparkSession, datasets: Path, offsets: dict[str, int]) -> float:
     return fold(spark, datasets, DEFAULT_ASSETS, offsets=offsets).seconds
 
@@ -107,6 +143,7 @@ def processor_s() -> float:
 
 
 FOLDS = Benchmark(figures=("usage_fold_100k_s",), run=folds, seconds=120, quick=False)
+AT_REST = Benchmark(figures=("round_at_rest_cpu_s",), run=at_rest_cpu, seconds=60, quick=False)
 ROUNDS = Benchmark(
     figures=tuple(f"usage_round_{age}_days_s" for age in DAYS), run=rounds, seconds=1_200, quick=False
 )

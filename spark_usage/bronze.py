@@ -6,11 +6,13 @@ batch, and files without an entry in that log are never read.
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -18,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.rules.timestamps import DAY_MS
 from spark_usage.decode import Damaged, parse_record
+from spark_usage.frames import nothing
 
 TOPIC = "__usage"
 NAME = "bronze"
@@ -75,7 +78,7 @@ def read(spark: SparkSession, datasets: Path) -> DataFrame:
     data = BronzeFolders(datasets).data
     schema = from_arrow_schema(SCHEMA)
     if not (data / _LOG).exists():
-        return spark.createDataFrame([], schema)
+        return nothing(spark, schema)
     return spark.read.schema(schema).parquet(str(data))
 
 
@@ -83,9 +86,29 @@ def read(spark: SparkSession, datasets: Path) -> DataFrame:
 class Entry:
     """A file that the sink's log names."""
 
-    path: Path
+    path: str
     size: int
     added: bool
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def folder(self) -> str:
+        return self.path.rpartition("/")[0]
+
+
+class _Line(msgspec.Struct):
+    """What is read of a line of the sink's log."""
+
+    path: str
+    """A URL."""
+    size: int
+    action: str
+
+
+_lines = msgspec.json.Decoder(_Line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,18 +130,23 @@ def entries(datasets: Path) -> list[Entry]:
     for name in sorted(files, key=_number):
         if _number(name) < merged or (_number(name) == merged and name.isdigit()):
             continue
-        for line in files[name].read_text(encoding="utf-8").splitlines()[1:]:
-            named = json.loads(line)
-            path = Path(unquote(urlsplit(named["path"]).path))
-            found.append(Entry(path=path, size=named["size"], added=named["action"] == "add"))
+        _, _, lines = files[name].read_bytes().partition(b"\n")
+        for line in _lines.decode_lines(lines):
+            found.append(Entry(path=_path_of(line.path), size=line.size, added=line.action == "add"))
     return found
+
+
+def _path_of(url: str) -> str:
+    """As `urlsplit` has it, in a fifth of its time: there may be a hundred thousand."""
+    path = url.removeprefix("file://").removeprefix("file:")
+    return unquote(path) if "%" in path else path
 
 
 def mark_of(some: Sequence[Entry]) -> Mark:
     """The mark after these entries, which are the log's first ones."""
     digest = hashlib.sha256()
     for entry in some:
-        digest.update(f"{entry.path.name} {entry.size} {entry.added}\n".encode())
+        digest.update(f"{entry.name} {entry.size} {entry.added}\n".encode())
     return Mark(files=len(some), sha256=digest.hexdigest())
 
 
@@ -126,8 +154,8 @@ def read_files(spark: SparkSession, some: Sequence[Entry]) -> DataFrame:
     """The rows of these files."""
     schema = from_arrow_schema(SCHEMA)
     if not some:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*(str(entry.path) for entry in some))
+        return nothing(spark, schema)
+    return spark.read.schema(schema).parquet(*(entry.path for entry in some))
 
 
 def is_whole(datasets: Path, records: int) -> bool:
@@ -137,14 +165,14 @@ def is_whole(datasets: Path, records: int) -> bool:
     named = entries(datasets)
     if not named and not (BronzeFolders(datasets).data / _LOG).exists():
         return records == 0
-    for entry in named:
-        try:
-            size = entry.path.stat().st_size
-        except OSError:
-            return False
-        if not entry.added or size != entry.size:
-            return False
-    return True
+    sizes: dict[str, int] = {}
+    try:
+        for folder in {entry.folder for entry in named}:
+            with os.scandir(folder) as files:
+                sizes |= {file.path: file.stat().st_size for file in files}
+    except OSError:
+        return False
+    return all(entry.added and sizes.get(entry.path) == entry.size for entry in named)
 
 
 def _number(name: str) -> int:

@@ -7,30 +7,13 @@ from pyspark.sql import functions as F
 
 from spark_usage.configuration import Asset
 from spark_usage.datasets import QUANTITY
+from spark_usage.frames import is_nothing
 from spark_usage.leaderships import LEADERSHIP
 from spark_usage.manifest import Check
 from spark_usage.readings import PARTITION, POINT
 from spark_usage.silver import ELAPSED_METERS
 
 _CUT_PARTITION = ("tenant", "cut_id", *PARTITION)
-
-
-def records_accounted(facts: DataFrame, records: int, distinct: int) -> Check:
-    """Every row of bronze is there once, and is used or in `rejected`."""
-    row = (
-        facts.where("row = -1")
-        .agg(
-            F.count_if(F.col("kind") == "record").alias("read"),
-            F.count_if(F.col("kind") == "rejected").alias("rejected"),
-        )
-        .collect()[0]
-    )
-    numbers = {"bronze": records, "distinct": distinct, "read": row["read"], "rejected": row["rejected"]}
-    return Check(
-        name="every record is used or rejected, once",
-        numbers=numbers,
-        holds=records == distinct == row["read"] + row["rejected"],
-    )
 
 
 def readings_accounted(readings: DataFrame, seen: DataFrame, rejected: DataFrame) -> Check:
@@ -89,18 +72,22 @@ def hours_equal_totals(hours: DataFrame, seen: DataFrame, bases: DataFrame) -> C
     )
 
 
-def increments_equal(hours: DataFrame, delivered: DataFrame) -> Check:
+def quantities(minutes: DataFrame) -> dict[str, int]:
+    """Meter -> sum of all its usage."""
+    rows = minutes.groupBy("meter").agg(_total("quantity")).collect()
+    return {row["meter"]: int(row["quantity"]) for row in rows}
+
+
+def increments_equal(found: Mapping[str, int], delivered: DataFrame) -> Check:
     """Delivered usage is the sum of what was counted once, and of its parts in the own and in other zones."""
-    delivered_records = delivered.agg(_total("messages"), _total("bytes")).collect()[0]
-    by_zone = [f"{what}_out_{zone}_zone" for what in ("messages", "bytes") for zone in ("own", "other")]
-    found = hours.agg(*map(_total_where, ("messages_out", "bytes_out", *by_zone))).collect()[0]
+    messages, size = _sums(delivered, "messages", "bytes")
     numbers = {
-        "messages_told": int(delivered_records["messages"]),
-        "messages": int(found["messages_out"]),
-        "bytes_told": int(delivered_records["bytes"]),
-        "bytes": int(found["bytes_out"]),
-        "messages_by_zone": sum(int(found[name]) for name in by_zone[:2]),
-        "bytes_by_zone": sum(int(found[name]) for name in by_zone[2:]),
+        "messages_told": messages,
+        "messages": found.get("messages_out", 0),
+        "messages_by_zone": _by_zone(found, "messages"),
+        "bytes_told": size,
+        "bytes": found.get("bytes_out", 0),
+        "bytes_by_zone": _by_zone(found, "bytes"),
     }
     return Check(
         name="delivered usage equals the records counted once",
@@ -112,12 +99,15 @@ def increments_equal(hours: DataFrame, delivered: DataFrame) -> Check:
     )
 
 
-def elapsed_equal(hours: DataFrame, elapsed: DataFrame) -> Check:
+def _by_zone(found: Mapping[str, int], what: str) -> int:
+    return sum(found.get(f"{what}_out_{zone}_zone", 0) for zone in ("own", "other"))
+
+
+def elapsed_equal(found: Mapping[str, int], elapsed: DataFrame) -> Check:
     """Time of connections and of delays is the sum of what was counted once."""
-    counted = elapsed.agg(*map(_total, ELAPSED_METERS)).collect()[0]
-    found = hours.agg(*map(_total_where, ELAPSED_METERS)).collect()[0]
-    numbers = {f"{name}_read": int(counted[name]) for name in ELAPSED_METERS}
-    numbers |= {name: int(found[name]) for name in ELAPSED_METERS}
+    counted = zip(ELAPSED_METERS, _sums(elapsed, *ELAPSED_METERS), strict=True)
+    numbers = {f"{name}_read": value for name, value in counted}
+    numbers |= {name: found.get(name, 0) for name in ELAPSED_METERS}
     return Check(
         name="time equals the records counted once",
         numbers=numbers,
@@ -125,11 +115,10 @@ def elapsed_equal(hours: DataFrame, elapsed: DataFrame) -> Check:
     )
 
 
-def requests_equal(hours: DataFrame, requests: DataFrame) -> Check:
+def requests_equal(found: Mapping[str, int], requests: DataFrame) -> Check:
     """Requests are the sum of what was counted once, without those that failed."""
-    counted = requests.agg(_total("valid"), _total("bad")).collect()[0]
-    found = hours.agg(_total_where("requests")).collect()[0]
-    numbers = {"requests_read": int(counted["valid"] - counted["bad"]), "requests": int(found["requests"])}
+    valid, bad = _sums(requests, "valid", "bad")
+    numbers = {"requests_read": valid - bad, "requests": found.get("requests", 0)}
     return Check(
         name="requests equal the records counted once",
         numbers=numbers,
@@ -137,27 +126,23 @@ def requests_equal(hours: DataFrame, requests: DataFrame) -> Check:
     )
 
 
-def kept_equals_readings(minutes: DataFrame, kept: DataFrame, points: DataFrame, bases: DataFrame) -> Check:
+def kept_equals_readings(
+    found: Mapping[str, int], minutes: DataFrame, kept: DataFrame, points: DataFrame, bases: DataFrame
+) -> Check:
     """What was kept is the sum of the leaderships' last totals, less those in `bases`.
 
     It is less only where a later leadership began before an earlier one ended; there each minute counts once.
     """
     said = _last_of_leaderships(points)
     before = _last_of_leaderships(bases)
-    meters = _total_where("retained_byte_minutes"), _total_where("partition_minutes")
-    found = minutes.agg(*meters).collect()[0]
-    overlaps = kept.where("ends < until").count()
-    by_hour = (
-        minutes.where("meter = 'partition_minutes'")
-        .groupBy(*PARTITION, F.expr("minute div 60").alias("hour"))
-        .agg(F.sum("quantity").alias("minutes"))
+    overlaps, longest = (
+        (0, 0) if is_nothing(kept) else (kept.where("ends < until").count(), _longest(minutes))
     )
-    longest = by_hour.agg(F.max("minutes").alias("minutes")).collect()[0]
     numbers = {
         "byte_minutes_read": said[0] - before[0],
-        "byte_minutes": int(found["retained_byte_minutes"]),
+        "byte_minutes": found.get("retained_byte_minutes", 0),
         "partition_minutes_read": said[1] - before[1],
-        "partition_minutes": int(found["partition_minutes"]),
+        "partition_minutes": found.get("partition_minutes", 0),
         "intervals_cut_short": overlaps,
     }
     read = (numbers["byte_minutes_read"], numbers["partition_minutes_read"])
@@ -166,23 +151,29 @@ def kept_equals_readings(minutes: DataFrame, kept: DataFrame, points: DataFrame,
     return Check(
         name="what was kept equals the last totals of the leaderships",
         numbers=numbers,
-        holds=exact and int(longest["minutes"] or 0) <= 60,
+        holds=exact and longest <= 60,
     )
+
+
+def _longest(minutes: DataFrame) -> int:
+    """The most partition-minutes of an hour of a partition."""
+    by_hour = (
+        minutes.where("meter = 'partition_minutes'")
+        .groupBy(*PARTITION, F.expr("minute div 60").alias("hour"))
+        .agg(F.sum("quantity").alias("minutes"))
+    )
+    return int(by_hour.agg(F.max("minutes").alias("minutes")).collect()[0]["minutes"] or 0)
 
 
 def _last_of_leaderships(points: DataFrame) -> tuple[int, int]:
     """Byte-minutes and minutes, of all together. What was kept in no time is in no interval."""
     in_no_time = F.max(F.when(F.col("retained_until") == F.col("retained_since"), F.col("byte_minutes")))
-    last = (
-        points.groupBy(*LEADERSHIP)
-        .agg(
-            (F.max("byte_minutes") - F.coalesce(in_no_time, F.lit(0))).alias("kept"),
-            (F.max("retained_until") - F.col("retained_since")).alias("minutes"),
-        )
-        .agg(_total("kept"), _total("minutes"))
-        .collect()[0]
+    last = points.groupBy(*LEADERSHIP).agg(
+        (F.max("byte_minutes") - F.coalesce(in_no_time, F.lit(0))).alias("kept"),
+        (F.max("retained_until") - F.col("retained_since")).alias("minutes"),
     )
-    return int(last["kept"]), int(last["minutes"])
+    kept, minutes = _sums(last, "kept", "minutes")
+    return kept, minutes
 
 
 def sums_equal(name: str, finer: DataFrame, coarser: DataFrame) -> Check:
@@ -260,6 +251,9 @@ def _read_and_found(wanted: DataFrame, usage: DataFrame, by: list[str]) -> tuple
 
 
 def _compared(name: str, both: DataFrame, differs: Column, totals: Mapping[str, str]) -> Check:
+    if is_nothing(both):
+        numbers = dict.fromkeys(("compared", "different", *totals), 0)
+        return Check(name=name, numbers=numbers, holds=True)
     row = both.agg(
         F.count("*").alias("compared"),
         F.count_if(differs).alias("different"),
@@ -279,6 +273,9 @@ def _total(name: str) -> Column:
     return F.coalesce(F.sum(F.col(name).cast(QUANTITY)), F.lit(0)).alias(name)
 
 
-def _total_where(meter: str) -> Column:
-    chosen = F.when(F.col("meter") == meter, F.col("quantity"))
-    return F.coalesce(F.sum(chosen), F.lit(0)).alias(meter)
+def _sums(rows: DataFrame, *names: str) -> list[int]:
+    """Of these columns."""
+    if is_nothing(rows):
+        return [0] * len(names)
+    row = rows.agg(*(_total(name) for name in names)).collect()[0]
+    return [int(row[name]) for name in names]

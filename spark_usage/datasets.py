@@ -1,6 +1,7 @@
 """The data sets by name: key, columns with their types, as docs/data-sets.md promises them."""
 
 from dataclasses import dataclass
+from functools import cache
 
 from pyspark.sql.types import StructType
 
@@ -29,9 +30,15 @@ class DataSet:
 
     @property
     def struct(self) -> StructType:
-        parsed = StructType.fromDDL(", ".join(f"`{name}` {kind}" for name, kind in self.columns))
-        assert isinstance(parsed, StructType)
-        return parsed
+        return _struct(self.columns)
+
+
+@cache
+def _struct(columns: tuple[tuple[str, str], ...]) -> StructType:
+    """Spark's Java parses it."""
+    parsed = StructType.fromDDL(", ".join(f"`{name}` {kind}" for name, kind in columns))
+    assert isinstance(parsed, StructType)
+    return parsed
 
 
 def _of(name: str, key: str, values: str, *, window: str = "'all'", internal: bool = False) -> DataSet:

@@ -6,41 +6,30 @@ of a good record gives one with the part's number. So each record and part gives
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from data_plane.contract.usage_pb2 import (
-    CUT,
-    FINAL,
-    Delivered,
-    Elapsed,
-    Reading,
-    ReadingKind,
-    Requests,
-    SealedSegment,
-    UsageRecord,
-)
+from data_plane.contract.usage_pb2 import Delivered, Elapsed, Requests, SealedSegment, UsageRecord
 from penstock.contract.ids import TOPIC_ID_BYTES
 from penstock.records.seal import SealCorrupt, unpack_seal
-from penstock.records.usage import minute_of
 from penstock.rules.latency_buckets import BUCKET_MAX
 from penstock.rules.service_levels import ALL_SECONDS, OPERATIONS
+from spark_usage.decoded_readings import PRINCIPAL_ROW, Readings
 
-TOTALS = 6
-RETAINED_MINUTES_MAX = 10 * 366 * 24 * 60
-"""Of one leadership: ten years."""
+_READINGS_A_BATCH = 10_000
+"""So few stay in the processor's caches, and Python's collector has less to go through."""
 _LONG_MAX = 2**63 - 1
 _RECORD_ROW = -1
+_WHERE = ("src_partition", "src_offset", "broker_id", "boot_id", "sequence", "made_ms")
+"""What the facts of a record share."""
 
 BRONZE_COLUMNS = ("src_partition", "src_offset", "record")
-_PRINCIPAL_ROWS = pa.list_(
-    pa.struct([("principal", pa.int64()), ("messages", pa.int64()), ("bytes", pa.int64())])
-)
 _LATENCIES = pa.list_(pa.struct([("bucket", pa.int32()), ("requests", pa.int64())]))
 FACTS = pa.schema(
     [
@@ -63,7 +52,7 @@ FACTS = pa.schema(
         ("end_offset", pa.int64()),
         ("accepted_ms", pa.int64()),
         ("totals", pa.list_(pa.int64())),
-        ("principal_rows", _PRINCIPAL_ROWS),
+        ("principal_rows", pa.list_(PRINCIPAL_ROW)),
         ("reading_kind", pa.int32()),
         ("cut_id", pa.string()),
         ("cut_end_ms", pa.int64()),
@@ -95,7 +84,8 @@ FACTS = pa.schema(
 )
 
 
-_Part = Reading | Delivered | Requests | SealedSegment | Elapsed
+_Part = Delivered | Requests | SealedSegment | Elapsed
+"""Readings are decoded as columns."""
 
 
 class Damaged(Exception):
@@ -110,10 +100,7 @@ def decode(bronze: DataFrame) -> DataFrame:
 def _decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in BRONZE_COLUMNS]
-        facts: list[dict[str, Any]] = []
-        for partition, offset, value in zip(*columns, strict=True):
-            facts += facts_of(partition, offset, value)
-        yield pa.RecordBatch.from_pylist(facts, schema=FACTS)
+        yield from facts_of(zip(*columns, strict=True))
 
 
 def parse_record(value: bytes | None) -> UsageRecord:
@@ -129,55 +116,124 @@ def parse_record(value: bytes | None) -> UsageRecord:
     return record
 
 
-def facts_of(src_partition: int, src_offset: int, value: bytes | None) -> list[dict[str, Any]]:
-    """The facts of one record, as rows of `FACTS` without the columns that are null."""
-    where: dict[str, Any] = {"src_partition": src_partition, "src_offset": src_offset}
-    try:
-        record = parse_record(value)
-    except Damaged as damage:
-        return [
-            where | {"kind": "rejected", "row": _RECORD_ROW, "reason": str(damage), "record": value or b""}
-        ]
-    where |= {
-        "broker_id": record.broker_id,
-        "boot_id": record.boot_id,
-        "sequence": record.sequence,
-        "made_ms": record.made_ms,
-    }
-    digest = hashlib.sha256(value or b"").hexdigest()
-    facts = [where | {"kind": "record", "row": _RECORD_ROW, "boot_ends": record.boot_ends, "digest": digest}]
-    parts: list[_Part] = [
-        *record.readings,
-        *record.delivered,
-        *record.requests,
-        *record.seals,
-        *record.elapsed,
-    ]
-    for row, part in enumerate(parts):
+def facts_of(rows: Iterable[tuple[int, int, bytes | None]]) -> Iterator[pa.RecordBatch]:
+    """The facts of these rows of bronze (partition and offset of `__usage`, value), each batch of one kind."""
+    facts = _Facts()
+    for src_partition, src_offset, value in rows:
+        facts.add(src_partition, src_offset, value)
+        if facts.readings >= _READINGS_A_BATCH:
+            yield from facts.batches()
+            facts = _Facts()
+    yield from facts.batches()
+
+
+class _Facts:
+    """Facts of some records: readings as columns, since nearly all are readings, others as rows by kind."""
+
+    def __init__(self) -> None:
+        self._of_kind: dict[str, list[dict[str, Any]]] = {}
+        self._readings = Readings()
+        self._records: list[dict[str, Any]] = []
+        """Those that have readings, with the columns that their facts share."""
+        self._values: list[bytes] = []
+        self._counts: list[int] = []
+
+    @property
+    def readings(self) -> int:
+        return len(self._readings)
+
+    def add(self, src_partition: int, src_offset: int, value: bytes | None) -> None:
+        """The facts of one record."""
+        where: dict[str, Any] = {"src_partition": src_partition, "src_offset": src_offset}
         try:
-            facts.append(where | {"row": row} | _part(part))
+            record = parse_record(value)
         except Damaged as damage:
-            facts.append(
-                where | {"kind": "rejected", "row": row, "reason": str(damage), "record": value or b""}
+            self._reject(where, _RECORD_ROW, str(damage), value)
+            return
+        assert value is not None
+        where |= {
+            "broker_id": record.broker_id,
+            "boot_id": record.boot_id,
+            "sequence": record.sequence,
+            "made_ms": record.made_ms,
+        }
+        digest = hashlib.sha256(value).hexdigest()
+        self._add("record", where, _RECORD_ROW, {"boot_ends": record.boot_ends, "digest": digest})
+        if record.readings:
+            self._readings.add(record.readings)
+            self._records.append(where)
+            self._values.append(value)
+            self._counts.append(len(record.readings))
+        others: list[_Part] = [*record.delivered, *record.requests, *record.seals, *record.elapsed]
+        for row, part in enumerate(others, len(record.readings)):
+            try:
+                kind, columns = _part(part)
+            except Damaged as damage:
+                self._reject(where, row, str(damage), value)
+            else:
+                self._add(kind, where, row, columns)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        if self._counts:
+            yield self._of_readings()
+        for kind, rows in self._of_kind.items():
+            yield _batch(
+                {name: pa.array([row[name] for row in rows], FACTS.field(name).type) for name in rows[0]},
+                kind,
+                len(rows),
             )
-    return facts
+
+    def _of_readings(self) -> pa.RecordBatch:
+        """Damaged ones become rejections."""
+        columns, damaged = self._readings.columns()
+        counts = np.array(self._counts)
+        record = np.repeat(np.arange(len(counts)), counts)
+        first = np.cumsum(counts) - counts
+        columns["row"] = pa.array((np.arange(len(record)) - first[record]).astype(np.int32))
+        of_records = pa.array(record)
+        for name in self._records[0]:
+            values = pa.array([one[name] for one in self._records], FACTS.field(name).type)
+            columns[name] = values.take(of_records)
+        batch = _batch(columns, "reading", len(record))
+        if damaged:
+            for at, reason in sorted(damaged.items()):
+                where = self._records[record[at]]
+                self._reject(where, int(columns["row"][at].as_py()), reason, self._values[record[at]])
+            kept = np.ones(len(record), np.bool_)
+            kept[list(damaged)] = False
+            batch = batch.filter(pa.array(kept))
+        return batch
+
+    def _reject(self, where: Mapping[str, Any], row: int, reason: str, value: bytes | None) -> None:
+        places = {name: where.get(name) for name in _WHERE}
+        self._add("rejected", places, row, {"reason": reason, "record": value or b""})
+
+    def _add(self, kind: str, where: Mapping[str, Any], row: int, columns: Mapping[str, Any]) -> None:
+        self._of_kind.setdefault(kind, []).append({**where, "row": row, **columns})
 
 
-def _part(part: _Part) -> dict[str, Any]:
+def _batch(columns: Mapping[str, pa.Array], kind: str, rows: int) -> pa.RecordBatch:
+    """With nulls in the columns of `FACTS` that this kind does not have."""
+    of = {"kind": pa.repeat(pa.scalar(kind), rows), **columns}
+    return pa.RecordBatch.from_arrays(
+        [of[field.name] if field.name in of else pa.nulls(rows, field.type) for field in FACTS], schema=FACTS
+    )
+
+
+def _part(part: _Part) -> tuple[str, dict[str, Any]]:
+    """(kind, columns of its own)."""
     if not part.tenant:
         raise Damaged("no tenant")
-    if isinstance(part, Reading):
-        return _reading(part)
     if isinstance(part, Delivered):
-        return _delivered(part)
+        return "delivered", _delivered(part)
     if isinstance(part, Requests):
-        return _requests(part)
+        return "requests", _requests(part)
     if isinstance(part, Elapsed):
-        return _elapsed(part)
-    return _seal(part)
+        return "elapsed", _elapsed(part)
+    return "seal", _seal(part)
 
 
-def _topic(part: Reading | Delivered) -> dict[str, Any]:
+def _topic(part: Delivered) -> dict[str, Any]:
     if len(part.topic_id) != TOPIC_ID_BYTES:
         raise Damaged(f"a topic id of {len(part.topic_id)} bytes")
     if not part.topic:
@@ -190,75 +246,10 @@ def _topic(part: Reading | Delivered) -> dict[str, Any]:
     }
 
 
-def _reading(reading: Reading) -> dict[str, Any]:
-    totals = [_bounded("totals", value) for value in reading.totals]
-    if len(totals) != TOTALS:
-        raise Damaged(f"{len(totals)} totals instead of {TOTALS}")
-    if reading.end_offset < 0 or reading.accepted_ms < -1:
-        raise Damaged("a negative offset or time")
-    messages, _, aborted, _, control, _ = totals
-    if messages + aborted + control > reading.end_offset:
-        raise Damaged("totals exceed the offsets below")
-    if reading.accepted_ms < 0 and any(totals):
-        raise Damaged("usage without a time")
-    if reading.kind not in ReadingKind.values():
-        raise Damaged(f"an unknown kind of reading: {int(reading.kind)}")
-    if reading.kind == CUT and not reading.cut_id:
-        raise Damaged("a cut reading without its cut")
-    if reading.last and reading.kind not in (CUT, FINAL):
-        raise Damaged("a last reading of another kind")
-    return _topic(reading) | {
-        "kind": "reading",
-        "log_generation": _bounded("log_generation", reading.log_generation),
-        "end_offset": reading.end_offset,
-        "accepted_ms": reading.accepted_ms,
-        "totals": totals,
-        "principal_rows": _principal_rows(reading),
-        "reading_kind": int(reading.kind),
-        "cut_id": reading.cut_id,
-        "cut_end_ms": reading.cut_end_ms,
-        "last": reading.last,
-        **_retained(reading),
-    }
-
-
-def _retained(reading: Reading) -> dict[str, int]:
-    """What its leadership has kept so far; nothing in readings of brokers that do not count it."""
-    if not reading.retained_since:
-        return {}
-    minutes = reading.retained_until - reading.retained_since
-    if not 0 <= minutes <= RETAINED_MINUTES_MAX:
-        raise Damaged(f"what was kept in {minutes} minutes")
-    if reading.retained_byte_minutes > reading.replicated_byte_minutes:
-        raise Damaged("less kept by all replicas than by one")
-    return {
-        "leader_epoch": reading.leader_epoch,
-        "retained_since": reading.retained_since,
-        "retained_until": reading.retained_until,
-        "byte_minutes": reading.retained_byte_minutes,
-        "replicated_byte_minutes": _bounded("byte-minutes", reading.replicated_byte_minutes),
-    }
-
-
-def _principal_rows(reading: Reading) -> list[dict[str, int]]:
-    """The reading's rows of its own minute, one for each principal. Rows of other minutes are not used."""
-    minute = minute_of(reading.accepted_ms)
-    sums: dict[int, tuple[int, int]] = {}
-    for row in reading.minute_rows:
-        if row.minute == minute:
-            messages, size = sums.get(row.principal, (0, 0))
-            sums[row.principal] = (messages + row.messages, size + row.bytes)
-    return [
-        {"principal": principal, "messages": _bounded("rows", messages), "bytes": _bounded("rows", size)}
-        for principal, (messages, size) in sorted(sums.items())
-    ]
-
-
 def _delivered(delivered: Delivered) -> dict[str, Any]:
     if delivered.other_zone_messages > delivered.messages or delivered.other_zone_bytes > delivered.bytes:
         raise Damaged("more left the zone than was delivered")
     return _topic(delivered) | {
-        "kind": "delivered",
         "group": delivered.group,
         "principal": delivered.principal,
         "minute": delivered.minute,
@@ -273,7 +264,6 @@ def _elapsed(elapsed: Elapsed) -> dict[str, Any]:
     if len(elapsed.topic_id) not in (0, TOPIC_ID_BYTES) or bool(elapsed.topic_id) != bool(elapsed.topic):
         raise Damaged("half of a topic")
     return {
-        "kind": "elapsed",
         "tenant": elapsed.tenant,
         "topic_id": elapsed.topic_id.hex(),
         "topic": elapsed.topic,
@@ -290,7 +280,6 @@ def _requests(requests: Requests) -> dict[str, Any]:
     if requests.bad > requests.valid:
         raise Damaged("more failed requests than requests")
     return {
-        "kind": "requests",
         "tenant": requests.tenant,
         "operation": requests.operation,
         "minute": requests.minute,
@@ -319,7 +308,6 @@ def _seal(sealed: SealedSegment) -> dict[str, Any]:
     if end != len(sealed.seal):
         raise Damaged("bytes after a seal")
     return {
-        "kind": "seal",
         "tenant": sealed.tenant,
         "topic_id": seal.where.topic_id.hex(),
         "partition": seal.where.partition,

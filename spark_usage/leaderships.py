@@ -6,6 +6,8 @@ leadership beyond its last point, or of later ones that begin when all others ha
 stands for all before. Else all points of the partition are folded again, as those of late logs are (`states`).
 """
 
+from dataclasses import dataclass
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -81,3 +83,15 @@ def states_of(points: DataFrame, states: DataFrame) -> DataFrame:
         .select(*states.columns)
     )
     return here.unionByName(states.join(here.select(*PARTITION), list(PARTITION), "left_anti"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What leaderships kept: points with those of states (`bases`), and intervals now and before this round."""
+
+    points: DataFrame
+    bases: DataFrame
+    now: DataFrame
+    then: DataFrame | None
+    before: DataFrame
+    """All states as they were."""

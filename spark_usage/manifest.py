@@ -3,7 +3,6 @@
 A catalog writes in the name of one runner, by its number: what counts is what the latest one made current (RL9).
 """
 
-import base64
 import hashlib
 import json
 import os
@@ -11,19 +10,21 @@ import re
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from daemon.data_set_store import DataSetStore, FolderStore, StoreUnavailable, write_durably
 from spark_usage import datasets
+from spark_usage.canonical import canonical_lines, repeated_key, text_bytes
 from spark_usage.datasets import DataSet
+from spark_usage.frames import is_nothing, nothing
 
 FORMAT = 2
 RUN_ID_DIGITS = 32
@@ -182,6 +183,9 @@ class Catalog:
         run_id = run_id_of(dataset.name, inputs)
         folder = self.folder / dataset.name / f"{_PENDING}{self._number}-{run_id}-{os.getpid()}"
         shutil.rmtree(folder, ignore_errors=True)
+        if is_nothing(rows):
+            folder.mkdir(parents=True)
+            return PendingRun(self, dataset, run_id, folder, inputs, carried)
         ordered = rows.select(*(f"`{name}`" for name in dataset.names)).to(dataset.struct)
         ordered = (
             ordered.withColumn(_WINDOW, F.expr(dataset.window))
@@ -369,7 +373,7 @@ class PendingRun:
 def read_files(spark: SparkSession, dataset: DataSet, paths: Sequence[Path]) -> DataFrame:
     """The rows of these files."""
     if not paths:
-        return spark.createDataFrame([], dataset.struct)
+        return nothing(spark, dataset.struct)
     return spark.read.schema(dataset.struct).parquet(*(str(path) for path in paths))
 
 
@@ -389,38 +393,17 @@ def digest_of(dataset: DataSet, files: Iterable[Path]) -> tuple[int, str]:
     if dataset.internal:
         return sum(pq.ParquetFile(file).metadata.num_rows for file in files), ""
     digest, rows = hashlib.sha256(), 0
-    previous: list[Any] | None = None
-    names = dataset.names
+    last: pa.RecordBatch | None = None
     for file in files:
-        for batch in pq.ParquetFile(file).iter_batches(_BATCH_ROWS):
-            for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
-                key = list(row[: dataset.key])
-                if key == previous:
-                    raise CheckFailed(f"{dataset.name}: two rows have the key {key}")
-                previous = key
-                digest.update(canonical_line(dataset, row))
-                rows += 1
+        for batch in pq.ParquetFile(file).iter_batches(_BATCH_ROWS, columns=dataset.names):
+            seam = batch if last is None else pa.concat_batches([last, batch])
+            key = repeated_key(dataset, seam)
+            if key is not None:
+                raise CheckFailed(f"{dataset.name}: two rows have the key {key}")
+            last = batch.slice(batch.num_rows - 1)
+            digest.update(text_bytes(canonical_lines(dataset, batch)))
+            rows += batch.num_rows
     return rows, digest.hexdigest()
-
-
-def canonical_line(dataset: DataSet, row: Sequence[Any]) -> bytes:
-    """One row as its digest sees it: compact JSON in the order of the schema, and a line feed."""
-    values = {name: _canonical(kind, value) for (name, kind), value in zip(dataset.columns, row, strict=True)}
-    return json.dumps(values, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
-
-
-def _canonical(kind: str, value: Any) -> Any:
-    if value is None or isinstance(value, str | bool):
-        return value
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return str(value) if kind == "bigint" else value
 
 
 def _json(values: Mapping[str, Any]) -> bytes:

@@ -14,6 +14,8 @@ of the same minute, are subtracted. Usage that rows do not explain (rows of lost
 contradict the totals are not used.
 """
 
+from dataclasses import dataclass
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -196,3 +198,17 @@ def _known() -> Column:
             row -> named_struct('principal', row.principal, 'messages', row.messages, 'bytes', row.bytes))
         """
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """Readings and what they were folded to."""
+
+    read: DataFrame
+    points: DataFrame
+    seen: DataFrame
+    intervals: DataFrame
+
+    def rejections(self) -> DataFrame:
+        """(src_partition, src_offset, row, reason) of readings that contradict others."""
+        return contradicting(self.read, self.points).unionByName(fallen(self.read, self.seen))

@@ -35,10 +35,14 @@ from spark_usage import (
 from spark_usage.configuration import Asset
 from spark_usage.datasets import QUANTITY
 from spark_usage.decode import decode
+from spark_usage.frames import is_nothing
 from spark_usage.inputs import inputs_of, states_inputs
+from spark_usage.leaderships import Kept
 from spark_usage.manifest import Catalog, Run, Window, run_id_of, windows_of
-from spark_usage.readings import PARTITION, POINT
+from spark_usage.news import News, news_of
+from spark_usage.readings import PARTITION, POINT, Folded
 from spark_usage.records_read import BronzeSource, GivenSource, Source
+from spark_usage.session import suit
 from spark_usage.states import Base, Irregular, find_base
 from spark_usage.windowed import Progress, Windowed, added, names_of
 
@@ -49,6 +53,7 @@ _NAMED_MAX = 1_000
 """Topics that are named to Spark, so that it reads the parts of files that have them."""
 _FILES_A_WINDOW = 16
 """Of `reading`: a window that has so many becomes one file with the next readings."""
+_MORE = pa.schema([("src_partition", pa.int32()), ("src_offset", pa.int64()), ("more", pa.int32())])
 _SOURCE_ROW = ("src_partition", "src_offset", "row")
 
 
@@ -154,6 +159,8 @@ class _Fold(Windowed):
     def compute(self) -> dict[str, Run]:
         """Fold, check and publish all data sets. Raises `CheckFailed`, and `Irregular` when it began from a base."""
         facts = self._keep(decode(self._new))
+        news = news_of(facts)
+        suit(self.spark, news.facts)
         boots = self._before(datasets.BOOT)
         records = self._keep(self._with_copies(facts, boots))
         logs = self._keep(self._before(datasets.LOG))
@@ -163,14 +170,15 @@ class _Fold(Windowed):
         bases = self._keep(logs.join(touched.where("goes_on"), list(PARTITION), "left_semi"))
         now = self._side(new.unionByName(late) if late is not None else new, bases)
         then = None if late is None else self._side(late)
-        kept = self._keeping(new)
-        delivered = silver.counted_once(facts, records, "delivered")
-        requests = silver.counted_once(facts, records, "requests")
-        elapsed = silver.counted_once(facts, records, "elapsed")
-        seals, seal_conflicts = evidence.seals(facts)
+        kept = self._keeping(new if news.retained else new.limit(0))
+        none = facts.limit(0)
+        delivered = silver.counted_once(facts if news.delivered else none, records, "delivered")
+        requests = silver.counted_once(facts if news.requests else none, records, "requests")
+        elapsed = silver.counted_once(facts if news.elapsed else none, records, "elapsed")
+        seals, seal_conflicts = evidence.seals(facts if news.seals else none)
         seals, kept_seals = self._seals(seals, seal_conflicts)
 
-        self._write_rejected(facts, records, now, then, seal_conflicts)
+        self._write_rejected(facts, news, records, now, then, seal_conflicts)
         issues = [dict(zip(evidence.HOLES.names, hole, strict=True)) for hole in self.holes]
         ranges = self._keep(silver.boots(records, boots))
         waived = self._write(datasets.WAIVED, silver.waived(ranges))
@@ -183,7 +191,7 @@ class _Fold(Windowed):
         self._write_service_levels(requests)
         self._write(datasets.SEAL, seals, carried=kept_seals)
         self._write_chain()
-        self._write_cuts(new, touched, now, waived)
+        self._write_cuts(new, news, touched, now, waived)
         self._write_states(new, touched, now, kept, logs, ranges)
         return self._runs
 
@@ -195,26 +203,32 @@ class _Fold(Windowed):
         if self._base is None:
             return records
         came = boots.select("broker_id", "boot_id", "first", "end")
-        again = self._keep(
+        again = (
             records.join(F.broadcast(came), ["broker_id", "boot_id"])
             .where("sequence >= first AND sequence < end")
             .select("broker_id", "boot_id", "sequence", "digest", *silver.SOURCE)
+            .limit(_REPEATED_MAX + 1)
+            .collect()
         )
-        repeated = again.select("broker_id", "boot_id", "sequence", "digest").distinct().collect()
-        if not repeated:
+        if not again:
             return records
-        if len(repeated) > _REPEATED_MAX:
-            raise Irregular(f"{len(repeated)} records came again")
-        wanted = {(row["broker_id"], row["boot_id"], row["sequence"]): row["digest"] for row in repeated}
+        if len(again) > _REPEATED_MAX:
+            raise Irregular(f"more than {_REPEATED_MAX} records came again")
+        repeated = {(row["broker_id"], row["boot_id"], row["sequence"], row["digest"]) for row in again}
+        wanted = {(broker, boot, sequence): digest for broker, boot, sequence, digest in repeated}
         earlier = decode(self._source.before(self._base.offsets, wanted)).where("kind = 'record'")
         found = {
             (row["broker_id"], row["boot_id"], row["sequence"], row["digest"])
             for row in earlier.select("broker_id", "boot_id", "sequence", "digest").collect()
             if (row["broker_id"], row["boot_id"], row["sequence"]) in wanted
         }
-        if found != {(*key, digest) for key, digest in wanted.items()} or len(wanted) < len(repeated):
+        if found != repeated or len(wanted) < len(repeated):
             raise Irregular("another record with the boot and sequence of an earlier one")
-        places = again.select(*silver.SOURCE, F.lit(1).alias("more"))
+        places = self.spark.createDataFrame(
+            pa.Table.from_pylist(
+                [{name: row[name] for name in silver.SOURCE} | {"more": 1} for row in again], _MORE
+            )
+        )
         return (
             records.join(places, list(silver.SOURCE), "left")
             .withColumn("copy", F.col("copy") + F.coalesce("more", F.lit(0)))
@@ -232,7 +246,7 @@ class _Fold(Windowed):
             stored = stored.where(F.col("topic_id").isin(ids))
         return self._keep(stored.join(F.broadcast(again), list(PARTITION), "left_semi"))
 
-    def _side(self, read: DataFrame, bases: DataFrame | None = None) -> "_Side":
+    def _side(self, read: DataFrame, bases: DataFrame | None = None) -> Folded:
         """Readings folded, after the states in `bases`."""
         given = read
         if bases is not None:
@@ -242,9 +256,9 @@ class _Fold(Windowed):
         intervals = readings.intervals_of(seen)
         if bases is not None:
             intervals = intervals.join(bases.select(*POINT), list(POINT), "left_anti")
-        return _Side(read=read, points=points, seen=seen, intervals=self._keep(intervals))
+        return Folded(read=read, points=points, seen=seen, intervals=self._keep(intervals))
 
-    def _keeping(self, new: DataFrame) -> "_Kept":
+    def _keeping(self, new: DataFrame) -> Kept:
         """What leaderships kept, by new readings."""
         states_before = self._keep(self._before(datasets.LEADERSHIP))
         points = self._keep(leaderships.points_of(new))
@@ -260,7 +274,7 @@ class _Fold(Windowed):
             points = points.unionByName(leaderships.as_points(bases))
         points = self._keep(points)
         now = self._keep(leaderships.without(silver.kept(points), bases))
-        return _Kept(points=points, bases=bases, now=now, then=then, before=states_before)
+        return Kept(points=points, bases=bases, now=now, then=then, before=states_before)
 
     def _seals(self, new: DataFrame, conflicts: DataFrame) -> tuple[DataFrame, list[Window]]:
         """New seals with the earlier ones of their windows, and the other windows. Raises `Irregular`."""
@@ -272,7 +286,8 @@ class _Fold(Windowed):
         again = new.select(*evidence.SEAL_KEY, "seal").join(others, list(evidence.SEAL_KEY))
         if not again.where("seal != was").isEmpty():
             raise Irregular("another seal of the same segment")
-        earlier, carried = self._windows(datasets.SEAL, self._keep(new.select(*datasets.SEAL.names)))
+        named = self._keep(new.select(*datasets.SEAL.names))
+        earlier, carried = self._windows(datasets.SEAL, names_of(datasets.SEAL, named))
         values = F.struct(*(name for name in datasets.SEAL.names if name not in evidence.SEAL_KEY))
         both = self._keep(
             earlier.unionByName(new.select(*datasets.SEAL.names))
@@ -291,9 +306,10 @@ class _Fold(Windowed):
     def _write_rejected(
         self,
         facts: DataFrame,
+        news: News,
         records: DataFrame,
-        now: "_Side",
-        then: "_Side | None",
+        now: Folded,
+        then: Folded | None,
         seal_conflicts: DataFrame,
     ) -> None:
         """The data set `rejected`; what is found beside decoding gets its record from bronze."""
@@ -301,11 +317,13 @@ class _Fold(Windowed):
             *_SOURCE_ROW, F.lit("another record with the same boot and sequence").alias("reason")
         )
         found = self._keep(now.rejections().unionByName(repeated).unionByName(seal_conflicts))
+        if found.isEmpty():
+            found = found.limit(0)
         position = ["src_partition", "src_offset"]
         source = self._new if then is None else self._source.at(found.select(*position))
         recorded = found.join(source.select(*position, "record"), position)
         new = self._keep(
-            facts.where("kind = 'rejected'")
+            (facts.where("kind = 'rejected'") if news.rejected else facts.limit(0))
             .select(*_SOURCE_ROW, "reason", "record")
             .unionByName(recorded.select(*_SOURCE_ROW, "reason", "record"))
         )
@@ -315,11 +333,10 @@ class _Fold(Windowed):
             if gone is None
             else new.select(*position).unionByName(gone.select(*position))
         )
-        earlier, carried = self._windows(datasets.REJECTED, changed)
+        earlier, carried = self._windows(datasets.REJECTED, self._touched(datasets.REJECTED, changed))
         if gone is not None:
             earlier = earlier.join(gone, list(_SOURCE_ROW), "left_anti")
-        counted = self._counted
-        accounted = checks.records_accounted(facts, counted.records, counted.distinct)
+        accounted = news.check(self._counted.records, self._counted.distinct)
         self._write(
             datasets.REJECTED,
             earlier.unionByName(new.select(*datasets.REJECTED.names)),
@@ -329,22 +346,23 @@ class _Fold(Windowed):
 
     def _write_usage(
         self,
-        now: "_Side",
-        then: "_Side | None",
+        now: Folded,
+        then: Folded | None,
         bases: DataFrame,
-        kept: "_Kept",
+        kept: Kept,
         delivered: DataFrame,
         requests: DataFrame,
         elapsed: DataFrame,
     ) -> None:
         """Usage by hour, day and minute, and costs."""
-        by_minute = silver.usage_by_minute(now.intervals, delivered, kept.now, requests, elapsed)
+        by_minute = self._keep(silver.usage_by_minute(now.intervals, delivered, kept.now, requests, elapsed))
+        quantities = checks.quantities(by_minute)
         came = [
             checks.hours_equal_totals(by_minute, now.seen, bases),
-            checks.increments_equal(by_minute, delivered),
-            checks.requests_equal(by_minute, requests),
-            checks.elapsed_equal(by_minute, elapsed),
-            checks.kept_equals_readings(by_minute, kept.now, kept.points, kept.bases),
+            checks.increments_equal(quantities, delivered),
+            checks.requests_equal(quantities, requests),
+            checks.elapsed_equal(quantities, elapsed),
+            checks.kept_equals_readings(quantities, by_minute, kept.now, kept.points, kept.bases),
         ]
         late = then is not None or kept.then is not None
         if late:
@@ -355,9 +373,7 @@ class _Fold(Windowed):
                 requests.limit(0),
                 elapsed.limit(0),
             )
-            by_minute = silver.differences(by_minute, before)
-        if self._base is not None:
-            by_minute = self._keep(by_minute)
+            by_minute = self._keep(silver.differences(by_minute, before))
         hours, changed = self._write_added(
             datasets.USAGE_HOUR, silver.usage_hour(by_minute), ("quantity",), QUANTITY, came
         )
@@ -408,9 +424,11 @@ class _Fold(Windowed):
     def _write_minutes(self, by_minute: DataFrame, *, late: bool) -> None:
         dataset = datasets.USAGE_MINUTE
         new = self._keep(gold.usage_minute(by_minute))
-        earlier, carried = self._windows(dataset, new)
+        touched = names_of(dataset, new)
+        earlier, carried = self._windows(dataset, touched)
         rows = self._keep(added(dataset, earlier, new, ("quantity",), QUANTITY))
-        names = names_of(dataset, rows) | {window.name for window in carried}
+        # Only what a late log takes back may leave a window empty.
+        names = (names_of(dataset, rows) if late else touched) | {window.name for window in carried}
         newest = max(names, default="")
         if self._base is not None and late:
             before = windows_of(self._base.manifests[dataset.name])
@@ -432,16 +450,17 @@ class _Fold(Windowed):
         new = evidence.chain(self._new, ends)
         if self._base is not None:
             new = self._keep(new)
-        earlier, carried = self._windows(dataset, new)
+        earlier, carried = self._windows(dataset, self._touched(dataset, new))
         self._write(dataset, earlier.unionByName(new), carried=carried)
 
-    def _write_cuts(self, new: DataFrame, touched: DataFrame, now: "_Side", waived: DataFrame) -> None:
+    def _write_cuts(
+        self, new: DataFrame, news: News, touched: DataFrame, now: Folded, waived: DataFrame
+    ) -> None:
         """The cuts of tenants whose cuts may have changed are folded from all of their readings."""
-        missing = self._missing(waived)
-        read, seen, intervals = now.read, now.seen, now.intervals
+        read, seen, intervals = now.read if news.ends else now.read.limit(0), now.seen, now.intervals
         tenants: list[str] | None = None
         if self._base is not None:
-            tenants = self._tenants_of_cuts(new, touched)
+            tenants = self._tenants_of_cuts(new, news, touched)
             read = (
                 self._before(datasets.READING)
                 .where(F.col("tenant").isin(tenants))
@@ -458,12 +477,14 @@ class _Fold(Windowed):
             usage = cuts.cut_usage(marks, intervals, starts)
             equal = checks.cuts_equal_differences(usage, marks)
         self._write_of_tenants(datasets.CUT_USAGE, usage, tenants, [equal])
+        missing = "" if is_nothing(marks) else self._missing(waived)
         self._write_of_tenants(datasets.CUT_COVERAGE, cuts.cut_coverage(marks, missing), tenants)
 
-    def _tenants_of_cuts(self, new: DataFrame, touched: DataFrame) -> list[str]:
+    def _tenants_of_cuts(self, new: DataFrame, news: News, touched: DataFrame) -> list[str]:
         """Tenants with a gap, a new reading of a cut or of a deleted topic, or cuts and a late log."""
         coverage = self._keep(self._before(datasets.CUT_COVERAGE).select("tenant", "status").distinct())
-        reported = new.where(F.col("reading_kind").isin(CUT, FINAL)).select("tenant")
+        ends = new if news.ends else new.limit(0)
+        reported = ends.where(F.col("reading_kind").isin(CUT, FINAL)).select("tenant")
         gaps = coverage.where("status = 'gap'").select("tenant")
         late = new.join(touched.where("NOT goes_on"), list(PARTITION), "left_semi").select("tenant")
         with_cuts = late.join(coverage.select("tenant"), ["tenant"], "left_semi")
@@ -474,8 +495,8 @@ class _Fold(Windowed):
         self,
         new: DataFrame,
         touched: DataFrame,
-        now: "_Side",
-        kept: "_Kept",
+        now: Folded,
+        kept: Kept,
         logs: DataFrame,
         ranges: DataFrame,
     ) -> None:
@@ -488,7 +509,10 @@ class _Fold(Windowed):
             rows = rows.unionByName(self._before(dataset, full))
         self._write(dataset, rows, carried=[one for one in windows.values() if one.name not in full])
         self._write(datasets.LOG, states.of_logs(now.seen, logs))
-        self._write(datasets.LEADERSHIP, leaderships.states_of(kept.points, kept.before))
+        if self._base is not None and is_nothing(kept.points):
+            self._carry(datasets.LEADERSHIP)
+        else:
+            self._write(datasets.LEADERSHIP, leaderships.states_of(kept.points, kept.before))
         self._write(datasets.BOOT, ranges)
 
     def _missing(self, waived: DataFrame) -> str:
@@ -499,32 +523,4 @@ class _Fold(Windowed):
         return ", ".join(
             f"broker {boot['broker_id']} boot {boot['boot_id']} sequence {boot['first_missing']}"
             for boot in boots
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
-    """What leaderships kept: points with those of states (`bases`), and intervals now and before this round."""
-
-    points: DataFrame
-    bases: DataFrame
-    now: DataFrame
-    then: DataFrame | None
-    before: DataFrame
-    """All states as they were."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Side:
-    """Readings and what they were folded to."""
-
-    read: DataFrame
-    points: DataFrame
-    seen: DataFrame
-    intervals: DataFrame
-
-    def rejections(self) -> DataFrame:
-        """(src_partition, src_offset, row, reason) of readings that contradict others."""
-        return readings.contradicting(self.read, self.points).unionByName(
-            readings.fallen(self.read, self.seen)
         )

@@ -28,13 +28,16 @@ _PATIENT = {
     "spark.python.authenticate.socketTimeout": "120s",
 }
 """A busy machine is slow, not wrong. The 10 s in which a worker of the source must connect are fixed in Spark."""
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+COMPILED_FROM = 50_000
+"""Facts of a round: so many are folded in half the time by compiled expressions, compiling included."""
 _ON_ONE_MACHINE = {
     # On one machine planning costs more than small data; a cluster plans as it goes.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
     # Nor is it worth compiling expressions for a few thousand rows: a round without takes half the processor time.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **_INTERPRETED,
 }
 _ON_A_CLUSTER = {
     "spark.cleaner.referenceTracking.cleanCheckpoints": "true",
@@ -120,6 +123,13 @@ def start_session(
         spark.sparkContext.setCheckpointDir(str(work / "checkpoints"))
     spark.dataSource.register(PenstockDataSource)
     return spark
+
+
+def suit(spark: SparkSession, facts: int) -> None:
+    """Settings for a round over so many facts. A cluster compiles always."""
+    if str(spark.sparkContext.master).startswith("local"):
+        for name, value in (_COMPILED if facts >= COMPILED_FROM else _INTERPRETED).items():
+            spark.conf.set(name, value)
 
 
 def _packed(archive: Path) -> Path:

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from spark_usage import checks
 from spark_usage.datasets import DataSet
+from spark_usage.frames import is_nothing, nothing
 from spark_usage.manifest import Catalog, Check, Run, Window, windows_of
 from spark_usage.states import Base
 
@@ -35,13 +36,22 @@ class Windowed:
         manifest = None if self._base is None else self._base.manifests[dataset.name]
         return self.catalog.read(self.spark, dataset, manifest, windows)
 
-    def _windows(self, dataset: DataSet, changed: DataFrame) -> tuple[DataFrame, list[Window]]:
-        """The base's rows of the windows that these rows are in, and its other windows."""
+    def _windows(self, dataset: DataSet, touched: Collection[str]) -> tuple[DataFrame, list[Window]]:
+        """The base's rows of the windows with these names, and its other windows."""
         if self._base is None:
             return self._before(dataset), []
-        touched = names_of(dataset, changed)
         windows = windows_of(self._base.manifests[dataset.name]).values()
         return self._before(dataset, touched), [one for one in windows if one.name not in touched]
+
+    def _touched(self, dataset: DataSet, rows: DataFrame) -> set[str]:
+        """The windows that these rows are in; not looked for without a base, which has none to carry over."""
+        return set() if self._base is None else names_of(dataset, rows)
+
+    def _carry(self, dataset: DataSet) -> None:
+        """Publish what the base has."""
+        assert self._base is not None
+        windows = windows_of(self._base.manifests[dataset.name]).values()
+        self._write(dataset, nothing(self.spark, dataset.struct), carried=[*windows])
 
     def _write_added(
         self,
@@ -58,7 +68,7 @@ class Windowed:
             return self._write(dataset, new, lambda written: [*found]), None
         new = self._keep(new)
         changed = names_of(dataset, new)
-        earlier, carried = self._windows(dataset, new)
+        earlier, carried = self._windows(dataset, changed)
         rows = added(dataset, earlier, new, sums, kind, bits)
         label = "what changed is the sum of what was there and what is new"
         with_quantity = "quantity" in sums
@@ -104,6 +114,8 @@ class Windowed:
         """The rows, computed once and without their plan, so that plans of later steps stay small. On a cluster they
         are in its folder of checkpoints: on an executor's own disk they would be lost with it, and the round too.
         """
+        if is_nothing(frame):
+            return nothing(self.spark, frame.schema)
         if self.spark.sparkContext.getCheckpointDir() is None:
             return frame.localCheckpoint()
         return frame.checkpoint()

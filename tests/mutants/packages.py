@@ -126,6 +126,7 @@ PACKAGES = (
             "spark_usage/checks.py",
             "spark_usage/cuts.py",
             "spark_usage/decode.py",
+            "spark_usage/decoded_readings.py",
             "spark_usage/gold.py",
             "spark_usage/readings.py",
             "spark_usage/silver.py",

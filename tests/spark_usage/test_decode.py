@@ -8,7 +8,9 @@ import pytest
 from data_plane.contract import usage_pb2 as pb
 from penstock.records.seal import pack_seal
 from penstock.records.usage import minute_of
-from spark_usage.decode import RETAINED_MINUTES_MAX, Damaged, facts_of, parse_record
+from spark_usage import decode
+from spark_usage.decode import Damaged, facts_of, parse_record
+from spark_usage.decoded_readings import RETAINED_MINUTES_MAX
 from tests.unit.verification.stored_log import BEGIN_MS, StoredLog
 
 AT_MS = 1_700_000_000_000
@@ -79,7 +81,14 @@ def test_what_a_leadership_kept_is_a_part_of_its_reading_unless_it_does_not_coun
 
 
 def facts(**parts: Any) -> list[dict[str, Any]]:
-    return facts_of(1, 22, record(**parts).SerializeToString())
+    return rows_of([(1, 22, record(**parts).SerializeToString())])
+
+
+def rows_of(stored: list[tuple[int, int, bytes | None]]) -> list[dict[str, Any]]:
+    """Facts in the order of their places, without what they have not."""
+    rows = [row for batch in facts_of(stored) for row in batch.to_pylist()]
+    rows.sort(key=lambda row: (row["src_partition"], row["src_offset"], row["row"]))
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
 def test_a_record_becomes_one_fact_and_one_for_each_part_in_their_order() -> None:
@@ -146,7 +155,7 @@ def test_a_record_becomes_one_fact_and_one_for_each_part_in_their_order() -> Non
     ],
 )
 def test_a_record_that_cannot_be_used_is_kept_as_one_rejection(value: bytes | None, reason: str) -> None:
-    (fact,) = facts_of(1, 22, value)
+    (fact,) = rows_of([(1, 22, value)])
     assert (fact["kind"], fact["row"], fact["record"]) == ("rejected", -1, value or b"")
     assert reason in fact["reason"]
     with pytest.raises(Damaged, match=reason):
@@ -156,6 +165,38 @@ def test_a_record_that_cannot_be_used_is_kept_as_one_rejection(value: bytes | No
 @pytest.mark.parametrize("sequence", [1, LONG_MAX])
 def test_the_first_and_the_last_sequence_are_good(sequence: int) -> None:
     assert parse_record(record(sequence=sequence).SerializeToString()).sequence == sequence
+
+
+def test_each_fact_has_the_place_of_its_own_record_however_they_fall_into_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decode, "_READINGS_A_BATCH", 3)
+    good, bad = reading(), reading(topic="")
+    given = [
+        ("a", [bad, good, bad]), ("b", []), ("c", [good, good, good]), ("d", [bad]), ("e", [good]),
+    ]  # fmt: skip
+    stored: list[tuple[int, int, bytes | None]] = [
+        (at % 2, 10 + at, record(boot_id=boot, sequence=at + 1, readings=some).SerializeToString())
+        for at, (boot, some) in enumerate(given)
+    ]
+    stored.insert(2, (7, 3, None))
+    facts_found = rows_of(stored)
+    found = {
+        (row["src_partition"], row["src_offset"], row["row"]): (
+            row["kind"],
+            row.get("boot_id"),
+            row.get("sequence"),
+        )
+        for row in facts_found
+    }
+    wanted: dict[tuple[int, int, int], tuple[str, str | None, int | None]] = {
+        (7, 3, -1): ("rejected", None, None)
+    }
+    for at, (boot, some) in enumerate(given):
+        wanted[at % 2, 10 + at, -1] = ("record", boot, at + 1)
+        for row, one in enumerate(some):
+            wanted[at % 2, 10 + at, row] = ("rejected" if one is bad else "reading", boot, at + 1)
+    assert found == wanted and len(facts_found) == len(wanted)
 
 
 _NOTHING: dict[str, Any] = {"totals": (0,) * 6, "accepted_ms": -1}

@@ -8,7 +8,7 @@ import pytest
 
 from billing.data_sets import cut_window
 from data_plane.contract import usage_pb2 as pb
-from spark_usage import datasets
+from spark_usage import datasets, session
 from spark_usage.manifest import windows_of
 from tests.conftest import FULL
 from tests.spark_usage.conftest import Pipeline
@@ -44,10 +44,14 @@ def first_of_each(stored: list[Stored], share: float) -> list[Stored]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_rounds_over_parts_of_many_histories_end_with_the_digests_of_one_over_all(
-    seed: int, make_pipeline: Callable[[str], Pipeline], caplog: pytest.LogCaptureFixture
+    seed: int,
+    make_pipeline: Callable[[str], Pipeline],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One tenant a history: readings come in any order, twice, or not at all; losses are declared; records are stored
-    twice; a boot's increments come late; records are damaged.
+    twice; a boot's increments come late; records are damaged. All of it is folded as large rounds are, with compiled
+    expressions, and its parts are not.
     """
     random = Random(seed)
     logs = [
@@ -68,7 +72,9 @@ def test_rounds_over_parts_of_many_histories_end_with_the_digests_of_one_over_al
     assert "all of bronze" not in caplog.text
     carried = parts.catalog.current("reading")
     assert carried is not None and any("run" in file for file in carried["files"]), "it went on from a round"
+    monkeypatch.setattr(session, "COMPILED_FROM", 0)
     whole.fold(stored)
+    assert whole.spark.conf.get("spark.sql.codegen.wholeStage") == "true"
     assert digests(parts) == digests(whole)
     cuts = {cut_window(cut_id) for (cut_id,) in whole.rows("cut_usage", "cut_id")}
     assert set(digests(whole)["cut_usage"][2]) == cuts, "billing finds a cut's window as Spark does"

@@ -5,13 +5,17 @@ import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from daemon.data_set_store import FolderStore
 from spark_usage import datasets
-from spark_usage.manifest import Catalog, Check, CheckFailed, canonical_line, code_version, run_id_of
+from spark_usage.canonical import canonical_lines, repeated_key, text_bytes
+from spark_usage.manifest import Catalog, Check, CheckFailed, code_version, run_id_of
 from tests.spark_usage.conftest import FoldedHours, Pipeline
 
 pytestmark = [pytest.mark.slow]
@@ -86,9 +90,57 @@ def test_two_rows_of_one_key_are_a_fault(spark: SparkSession, tmp_path: Path) ->
         Catalog(tmp_path).write(datasets.CHAIN, rows, INPUTS)
 
 
+def lines(dataset: datasets.DataSet, *rows: tuple[Any, ...]) -> bytes:
+    schema = to_arrow_schema(dataset.struct, timezone="UTC")
+    columns = [
+        pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)
+    ]
+    return bytes(text_bytes(canonical_lines(dataset, pa.RecordBatch.from_arrays(columns, schema=schema))))
+
+
+@pytest.mark.usefixtures("spark")
+def test_canonical_rows_are_json_of_whatever_the_values_are() -> None:
+    """Line by line as Python's own JSON writes them."""
+    names = ("tn", 'a"b\\c', "\n\t\x1f\x7f\u2028", "Zürich 😀", "", "tn")
+    quantities = (0, -1, 10**37, -(10**37), 5, 5)
+    noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    rows = [
+        (name, "aa", "t", 3, None if name == "" else -(2**63), noon, 0, "", "bytes_in", Decimal(quantity))
+        for name, quantity in zip(names, quantities, strict=True)
+    ]
+    wanted = [
+        {
+            "tenant": name, "topic_id": "aa", "topic": "t", "partition": 3,
+            "log_generation": None if generation is None else str(generation), "hour": "2026-11-20T12:00:00Z",
+            "principal": "0", "group": "", "meter": "bytes_in", "quantity": str(quantity),
+        }
+        for name, _, _, _, generation, *_, quantity in rows
+    ]  # fmt: skip
+    compact = [json.dumps(one, separators=(",", ":"), ensure_ascii=False) + "\n" for one in wanted]
+    assert lines(datasets.USAGE_HOUR, *rows) == "".join(compact).encode()
+    assert lines(datasets.WAIVED, (1, "b", None, 2, True)) == (
+        b'{"broker_id":1,"boot_id":"b","first_missing":null,"missing":"2","open":true}\n'
+    )
+    assert lines(datasets.REJECTED, (1, 2, -1, "x", b"\x00\xff")).endswith(
+        b'"row":-1,"reason":"x","record":"AP8="}\n'
+    )
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_key_is_repeated_only_where_all_of_it_is() -> None:
+    schema = to_arrow_schema(datasets.CHAIN.struct, timezone="UTC")
+    keys = [(1, 5), (1, 6), (2, 6), (2, 7)]
+    for twice in (None, 0, 3):
+        some = keys if twice is None else sorted([*keys, keys[twice]])
+        rows = [{"src_partition": a, "src_offset": b, "sha256": str(at)} for at, (a, b) in enumerate(some)]
+        found = repeated_key(datasets.CHAIN, pa.RecordBatch.from_pylist(rows, schema))
+        assert found == (None if twice is None else [*keys[twice]])
+
+
+@pytest.mark.usefixtures("spark")
 def test_canonical_rows_hold_each_type_as_promised() -> None:
     row = ("cut_1", "tn", "aa", "t", 3, 2**40, date(2026, 11, 20), "bytes_in", Decimal(10) ** 37, -1, 0)
-    assert canonical_line(datasets.CUT_USAGE, row) == (
+    assert lines(datasets.CUT_USAGE, row) == (
         b'{"cut_id":"cut_1","tenant":"tn","topic_id":"aa","topic":"t","partition":3,'
         b'"log_generation":"1099511627776","day":"2026-11-20","meter":"bytes_in",'
         b'"quantity":"10000000000000000000000000000000000000","first_offset":"-1","end_offset":"0"}\n'
