@@ -36,6 +36,7 @@ from control_plane.outbox import in_request
 from control_plane.rest import billing_shapes as shapes
 from control_plane.rest.views import CallerView, OperatorView, TenantView
 from payments import queries as payments
+from payments.states import State
 from penstock.contract.errors import Forbidden, InvalidRequest
 from penstock.contract.ids import TopicId, TopicPartition
 from penstock.rules.timestamps import read_moment
@@ -225,6 +226,7 @@ def pdf_answer(invoice: Invoice) -> HttpResponse:
         invoice,
         invoice_pdf.Issuer(name=said.issuer, lines=said.issuer_lines),
         due_at=None if receivable is None else receivable.due_at,
+        void=receivable is not None and receivable.state == State.VOID,
     )
     return HttpResponse(printed, content_type=PDF, headers=_named(f"invoice-{invoice.number}.pdf"))
 
