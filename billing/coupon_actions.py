@@ -13,6 +13,7 @@ from control_plane.audit.actor import Actor
 from penstock.contract import documents
 from penstock.contract.errors import AlreadyExists, InvalidRequest, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
+from penstock.rules.currencies import minor_digits
 from penstock.rules.timestamps import DAY_MS, time_ms
 from tenants.models import Tenant
 
@@ -62,6 +63,8 @@ def make_coupon(
         raise InvalidRequest(f"uses_max: {uses_max}; 1 to {USES_MAX} required")
     if until_at <= from_at:
         raise InvalidRequest("until_at: it must be after from_at")
+    if amount_micro:
+        minor_digits(currency)
     row = Coupon(
         code=code, basis_points=basis_points, amount_micro=amount_micro, currency=currency, days=days,
         uses_max=uses_max, reason=reason, from_at=from_at, until_at=until_at,
