@@ -63,14 +63,14 @@ def make_coupon(
         raise InvalidRequest(f"uses_max: {uses_max}; 1 to {USES_MAX} required")
     if until_at <= from_at:
         raise InvalidRequest("until_at: it must be after from_at")
-    if amount_micro:
-        minor_digits(currency)
     row = Coupon(
         code=code, basis_points=basis_points, amount_micro=amount_micro, currency=currency, days=days,
         uses_max=uses_max, reason=reason, from_at=from_at, until_at=until_at,
     )  # fmt: skip
     # What a tenant would get must be a discount that its terms take.
     _discount(row, from_at)
+    if amount_micro:
+        minor_digits(currency)
     try:
         with transaction.atomic():
             row.save()

@@ -59,7 +59,7 @@ class PriceBook(Immutable):
     """Canonical."""
     sha256 = models.CharField(max_length=SHA256_DIGITS, unique=True)
     effective_from = models.DateTimeField()
-    """Periods that begin then or later are rated with it, of tenants of its currency, until a later book is in effect."""
+    """Rates periods that begin then or later, of tenants of its currency, until a later book is in effect."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -35,13 +35,13 @@ def losses(monkeypatch: pytest.MonkeyPatch) -> list[view.LossSeen]:
     return declared
 
 
-def issued(world: World, tenant: Tenant, *parts: Part) -> Invoice:
-    """The invoice of a period that ends now."""
+def issued(world: World, tenant: Tenant, part: Part, *before: Part) -> Invoice:
+    """The invoice of a period that ends now, of one part; `before`: those of earlier periods."""
     now = datetime.now(UTC)
     cut = period_actions.close_period(TESTER, tenant.public_id, end=now)
-    world.answer(cut, [replace(one, accepted_ms=time_ms(now) - 1) for one in vector_of(parts)])
+    world.answer(cut, [replace(one, accepted_ms=time_ms(now) - 1) for one in vector_of([*before, part])])
     cut.refresh_from_db()
-    world.covered(cut, parts)
+    world.covered(cut, [part])
     world.spark()
     world.bill()
     return world.invoice(cut)
@@ -73,7 +73,7 @@ def test_the_services_bundle_proves_its_invoices_without_the_service(
 ) -> None:
     tenant, other = world.tenant("acme"), world.tenant("other")
     first = issued(world, tenant, PART)
-    second = issued(world, tenant, PART, replace(PART, first=2_000, end=2_500))
+    second = issued(world, tenant, replace(PART, first=2_000, end=2_500), PART)
     for invoice in (first, second):
         report = proven(download(tenant, invoice.public_id), tmp_path / "a.evidence", invoice)
         assert report.verdict is Verdict.PROVEN, report.problems
