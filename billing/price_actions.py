@@ -37,7 +37,7 @@ from tenants.models import Tenant
 
 BILLING = system("billing")
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-STANDARD_PRICE_BOOK = Path(__file__).parent / "price_books" / "standard-2.json"
+STANDARD_PRICE_BOOK = Path(__file__).parent / "price_books" / "standard-4.json"
 """For new services. Older standard books stay beside it: a service keeps the one that it began with."""
 FILE_BYTES_MAX = 4 * MIB
 """Size limit of the configured file. The largest valid price book is smaller."""
