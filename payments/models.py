@@ -51,7 +51,7 @@ class Receivable(models.Model):
     """The sum of the credit notes that `credited_micro` follows from."""
     credited_micro = models.BigIntegerField(default=0)
     voided_micro = models.BigIntegerField(default=0, db_default=0)
-    """What an operator took back by making it void; 0: nobody did."""
+    """What an operator took back by making it void; 0: it was not."""
     paid_micro = models.BigIntegerField(default=0)
     refunded_micro = models.BigIntegerField(default=0)
     due_at = models.DateTimeField()

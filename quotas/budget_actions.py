@@ -72,7 +72,7 @@ def create(
             counts_reads=counts_reads,
         )
         _check(row)
-        queries.check_room(locked, 1)
+        queries.check_count(locked, 1)
         row.save()
         _record(actor, locked, "budget.create", row, None, described(row))
         return tenants.touch_tenant(actor, locked), row

@@ -33,7 +33,7 @@ def budgets(tenant: Tenant) -> QuerySet[Budget]:
     return _present().filter(tenant=tenant).order_by("pk")
 
 
-def check_room(tenant: Tenant, more: int = 0) -> None:
+def check_count(tenant: Tenant, more: int = 0) -> None:
     """Whether the tenant may have its budgets and so many more: each message counts against all of them. A service
     account that is restored brings its own back. Raises `LimitExceeded`.
     """

@@ -271,7 +271,7 @@ def restore_account(
         list_actions.check_new_account(tenant, account.name)
         account.ended_at = None
         account.save(update_fields=["name", "ended_at"])
-        budget_queries.check_room(tenant)
+        budget_queries.check_count(tenant)
         audit.record(
             actor,
             tenant=tenant.public_id,

@@ -7,7 +7,7 @@ A text file of records, one a line, each line written once and never gone back t
 The digits are SHA-256 over the digest of the line before (32 bytes; zeros before the first) and the record's text, so
 the first line that was altered, added or left out is named. The first record is `Header`, the last one `End`.
 
-That shows damage, not honesty: whoever makes a bundle can hash another one. What is in it is believed as little as what
+That shows damage, not honesty: who makes a bundle can hash another one. What is in it is believed as little as what
 the service says online; `penstock.verification.proving` compares it.
 """
 
@@ -199,7 +199,7 @@ def read_records(file: Path) -> Iterator[tuple[int, Record]]:
     except OSError as error:
         raise InvalidRequest(f"{file}: cannot be read: {error.strerror}") from None
     if not ended:
-        raise InvalidRequest(f"{file}: is cut off behind line {number}; the bundle is not whole")
+        raise InvalidRequest(f"{file}: ends behind line {number}; the bundle is not whole")
 
 
 def record_at(file: Path, at: int) -> Record:
@@ -215,7 +215,11 @@ def record_at(file: Path, at: int) -> Record:
 def _checked(file: Path, number: int, line: bytes, before: bytes) -> tuple[bytes, Record]:
     said, space, text = line[:_DIGEST_DIGITS], line[_DIGEST_DIGITS : _DIGEST_DIGITS + 1], line[65:]
     if not text.endswith(b"\n") or space != b" ":
-        what = "is no evidence bundle" if number == 1 else f"is cut off in line {number}, or altered there"
+        what = (
+            "is no evidence bundle"
+            if number == 1
+            else f"is not whole: line {number} is truncated, or altered"
+        )
         raise InvalidRequest(f"{file}: {what}")
     digest = hashlib.sha256(before + text[:-1]).digest()
     if said != digest.hex().encode():
@@ -231,7 +235,7 @@ def _altered(file: Path, number: int, what: str) -> InvalidRequest:
 
 
 def _named(text: bytes) -> str:
-    """Which record it is, as far as it can be told."""
+    """Which record it is, as far as it can be read."""
     try:
         record = _DECODER.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):

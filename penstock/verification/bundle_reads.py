@@ -1,4 +1,4 @@
-"""A bundle in the place of service and brokers: documents and reads that ask nobody.
+"""A bundle in the place of service and brokers: documents and reads without a connection.
 
 Without the log in it, every partition answers as one whose log is deleted: seals, and then the brokers' cuts, stand in.
 """

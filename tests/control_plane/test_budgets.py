@@ -156,7 +156,7 @@ def test_brokers_get_budgets_with_prices_of_a_byte_and_a_message() -> None:
         made(tenant, name="b")
 
 
-def test_a_restored_account_brings_its_budgets_back_where_there_is_room() -> None:
+def test_a_restored_account_brings_its_budgets_back_while_they_fit() -> None:
     tenant = make_tenant("acme")
     account = list_actions.create_account(ACTOR, tenant, name="robot")
     made(tenant, name="its", service_account=account.public_id)

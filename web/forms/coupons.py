@@ -21,7 +21,7 @@ class CouponForm(ConsoleForm):
 
     code = Text(
         label="Code",
-        help_text="6 or more of A to Z, 0 to 9 and -. Hard to guess: whoever knows it redeems it.",
+        help_text="6 or more of A to Z, 0 to 9 and -. Hard to guess: a tenant that knows it redeems it.",
         widget=forms.TextInput({"maxlength": CODE_LENGTH_MAX, "spellcheck": "false", "autocomplete": "off"}),
     )
     kind = Choice(
