@@ -347,11 +347,11 @@ def look_at_all(house: House, client: Client) -> dict[str, Seen]:
         address = address_of(house, name, str(pattern.pattern)) + PAGES[name].query
         with CaptureQueriesContext(connection) as captured:
             answer = client.get(address)
+            # What is streamed asks while it is read.
+            content = answer.getvalue() if answer.streaming else answer.content
         statements = tuple(re.sub(r"'[^']*'|\b\d+\b", "?", one["sql"]) for one in captured.captured_queries)
         # The menu of one's tenants stands on every page, and scrolls.
-        shown = re.sub(
-            r'<details class="switcher">.*?</details>', "", answer.content.decode(), flags=re.DOTALL
-        )
+        shown = re.sub(r'<details class="switcher">.*?</details>', "", content.decode(), flags=re.DOTALL)
         seen[name] = Seen(
             status=answer.status_code,
             length=len(shown),
