@@ -126,7 +126,7 @@ def _is_in_its_currency(
         raise InvalidRequest(
             f"price_book_sha256: a book in {book.currency}, and {tenant.name} is invoiced in {currency}"
         )
-    fresh = [
+    fresh: list[documents.Discount | documents.CreditGrant] = [
         *(one for one in wanted.discounts if one.amount_micro and one not in before.discounts),
         *(one for one in wanted.credits if one not in before.credits),
     ]

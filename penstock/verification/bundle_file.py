@@ -14,14 +14,14 @@ the service says online; `penstock.verification.proving` compares it.
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
 from penstock.contract.documents import Ordinal, Partition, Signed, Strict, Time, TopicIdHex
 from penstock.contract.errors import InvalidRequest
 
-FORMAT = 1
+FORMAT: Final = 1
 EXTENSION = "evidence"
 RECORD_BYTES_MAX = 512 * 1024 * 1024
 """The document of the largest invoice is some hundred megabytes."""
