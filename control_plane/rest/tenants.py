@@ -189,7 +189,7 @@ class TenantsView(CallerView):
             tenant = actions.create_tenant(
                 self.actor, name=given.validated_data["name"], owner=self.caller.person
             )
-            if currency is not None:
+            if currency:
                 account_actions.open_account(self.actor, tenant, currency=currency, now=timezone.now())
         return answer_change(tenant, actions.KIND_TENANT, ChangedTenant, 201)
 
