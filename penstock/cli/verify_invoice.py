@@ -24,6 +24,7 @@ from penstock.verification.findings import Report, Verdict
 from penstock.verification.notes import FILE, note, read_notes
 
 _PROBLEMS_SHOWN_MAX = 50
+_DELETED = "deleted"
 _Tell = Callable[[int, int, str], None]
 _Proven = Callable[[str, "Documents", "Reads", str, _Tell], Report]
 """(invoice, documents, reads, whose key, progress) to what was found."""
@@ -123,14 +124,14 @@ def verify_invoice(
         )
 
     if bundle_file is not None:
-        report = _from_bundle(bundle_file, invoice_id, proven)
+        report, away = _from_bundle(bundle_file, invoice_id, proven)
     else:
-        report = _online(str(invoice_id), timeout, proven)
+        report, away = _online(str(invoice_id), timeout, proven), _DELETED
         note(file, report)
     if current().json:
         print_json(report.to_dict())
     else:
-        _print(report)
+        _print(report, away=away)
     if not report.proven:
         sys.stdout.flush()
         context.exit(int(_CODES[report.verdict]))
@@ -158,8 +159,10 @@ def _online(invoice_id: str, timeout: float, proven: "_Proven") -> Report:
         )
 
 
-def _from_bundle(file: Path, invoice_id: str | None, proven: "_Proven") -> Report:
-    """Raises `InvalidRequest` for an altered bundle, and for one of another invoice than the named one."""
+def _from_bundle(file: Path, invoice_id: str | None, proven: "_Proven") -> tuple[Report, str]:
+    """And why a part of the log is not read. Raises `InvalidRequest` for an altered bundle, and for one of another
+    invoice than the named one.
+    """
     from penstock.verification.bundle_reads import Bundle
 
     bundle = Bundle(file)
@@ -178,10 +181,11 @@ def _from_bundle(file: Path, invoice_id: str | None, proven: "_Proven") -> Repor
                 else "without the log: seals and the brokers' cuts stand in for it"
             )
         )
-    return report
+    return report, _DELETED if header.log else "not in the bundle"
 
 
-def _print(report: Report) -> None:
+def _print(report: Report, *, away: str = _DELETED) -> None:
+    """`away`: why the log is not read where seals or cuts stand in for it."""
     rows: list[list[Any]] = [
         [
             finding.topic,
@@ -229,12 +233,12 @@ def _print(report: Report) -> None:
         if finding.by_seals is not None:
             first, end = finding.by_seals
             click.echo(
-                f"{name}: offsets {first} to {end} are deleted; the seals that the brokers keep stand in."
+                f"{name}: offsets {first} to {end} are {away}; the seals that the brokers keep stand in."
             )
         if finding.by_cuts is not None:
             first, end = finding.by_cuts
             click.echo(
-                f"{name}: offsets {first} to {end} are deleted; the brokers' readings at the period's end stand in."
+                f"{name}: offsets {first} to {end} are {away}; the brokers' readings at the period's end stand in."
             )
         if finding.lost is not None and finding.lost_messages:
             first, end = finding.lost
