@@ -28,21 +28,23 @@ class Issuer:
     """Address, numbers and accounts."""
 
 
-def invoice_pdf(invoice: Invoice, issuer: Issuer, *, due_at: datetime | None) -> bytes:
-    """The invoice on A4. Takes about half a second of processor time. Raises `NotFound` for a draft, and for an invoice
-    from before there were documents.
+def invoice_pdf(invoice: Invoice, issuer: Issuer, *, due_at: datetime | None, void: bool = False) -> bytes:
+    """The invoice on A4; `void`: it was taken back, and says so. Takes about half a second of processor time. Raises
+    `NotFound` for a draft, and for an invoice from before there were documents.
     """
     # It loads 40 MB, which processes that print nothing do not have.
     from weasyprint import HTML
 
-    page = invoice_page(invoice, issuer, due_at=due_at)
+    page = invoice_page(invoice, issuer, due_at=due_at, void=void)
     printed: bytes = HTML(string=page, url_fetcher=_no_fetching).write_pdf()
     return printed
 
 
-def invoice_page(invoice: Invoice, issuer: Issuer, *, due_at: datetime | None) -> str:
+def invoice_page(invoice: Invoice, issuer: Issuer, *, due_at: datetime | None, void: bool = False) -> str:
     """The HTML that is printed. Raises as `invoice_pdf` does."""
-    return render_to_string("billing/invoice.html", _context(invoice, issuer, due_at))
+    return render_to_string(
+        "billing/invoice.html", _context(invoice, issuer, None if void else due_at) | {"void": void}
+    )
 
 
 def _no_fetching(url: str) -> Any:

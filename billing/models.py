@@ -59,13 +59,13 @@ class PriceBook(Immutable):
     """Canonical."""
     sha256 = models.CharField(max_length=SHA256_DIGITS, unique=True)
     effective_from = models.DateTimeField()
-    """Periods that begin then or later are rated with it, until a later book is in effect."""
+    """Rates periods that begin then or later, of tenants of its currency, until a later book is in effect."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["name", "version"], name="billing_one_book_a_version"),
-            models.UniqueConstraint(fields=["effective_from"], name="billing_one_book_at_a_time"),
+            models.UniqueConstraint(fields=["currency", "effective_from"], name="billing_one_book_at_a_time"),
         )
 
 

@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from msgspec import UNSET
 
-from billing import chain_actions, document_building
+from billing import account_actions, chain_actions, document_building
 from billing.models import BillingEntry, Cut, Invoice, PriceBook, TenantTerms, new_prices_id
 from control_plane import config
 from control_plane.audit import actions as audit
@@ -31,12 +31,13 @@ from penstock.contract.ids import SYSTEM_TENANT
 from penstock.contract.invariant import invariant
 from penstock.contract.limits import MIB
 from penstock.rules import charges, rating
+from penstock.rules.currencies import check_rounding
 from penstock.rules.timestamps import time_ms, whole_ms
 from tenants.models import Tenant
 
 BILLING = system("billing")
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-STANDARD_PRICE_BOOK = Path(__file__).parent / "price_books" / "standard-2.json"
+STANDARD_PRICE_BOOK = Path(__file__).parent / "price_books" / "standard-4.json"
 """For new services. Older standard books stay beside it: a service keeps the one that it began with."""
 FILE_BYTES_MAX = 4 * MIB
 """Size limit of the configured file. The largest valid price book is smaller."""
@@ -53,6 +54,7 @@ def checked_price_book(document: object, *, effective_from: datetime, now: datet
     """
     book = rating.PriceBook.read(document)
     # Each price book becomes a document of tenants, so it must be a valid one.
+    check_rounding(book.currency, book.minor_digits)
     content = documents.read_document(book.document(), documents.PriceBookDocument, "price book")
     invariant(documents.document_sha256(content) == book.sha256, "both forms of a price book are one")
     if PriceBook.objects.filter(sha256=book.sha256).exists():
@@ -75,8 +77,10 @@ def checked_price_book(document: object, *, effective_from: datetime, now: datet
         raise InvalidRequest(
             f"effective_from: {effective_from.isoformat()} is in the past; prices change for future periods only"
         )
-    if PriceBook.objects.filter(effective_from=effective_from).exists():
-        raise AlreadyExists(f"price book: another one is effective from {effective_from.isoformat()}")
+    if PriceBook.objects.filter(currency=book.currency, effective_from=effective_from).exists():
+        raise AlreadyExists(
+            f"price book: another one in {book.currency} is effective from {effective_from.isoformat()}"
+        )
     return book
 
 
@@ -187,11 +191,22 @@ def begin_chain(tenant: Tenant) -> None:
     last = Cut.objects.filter(tenant=tenant).order_by("-period_end").first()
     running = tenant_begins(tenant) if last is None else last.period_end
     # Without a book that was in effect then: the oldest book.
-    assigned.append((running, book_at(running) or publish_first_price_book(timezone.now())))
+    assigned.append((running, _first_book(tenant, running)))
     _assign(tenant, assigned[0][1], tenant_begins(tenant))
     for (_, before), (begins, book) in pairwise(assigned):
         if book != before:
             _assign(tenant, book, begins)
+
+
+def _first_book(tenant: Tenant, begins: datetime) -> PriceBook:
+    """Of the tenant's currency: the one in effect then, else the oldest."""
+    if not PriceBook.objects.exists():
+        publish_first_price_book(timezone.now())
+    found = book_for(tenant, begins)
+    if found is None:
+        books = PriceBook.objects.filter(currency=account_actions.currency_of(tenant))
+        found = books.order_by("effective_from")[:1].get()
+    return found
 
 
 def is_a_chain_missing() -> bool:
@@ -219,7 +234,7 @@ def prices_from(tenant: Tenant, begins: datetime) -> None:
     newest = BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES).latest("sequence")
     before = documents.read_document(newest.document, documents.PricesDocument, newest.object_id)
     own = terms_at(tenant, begins)
-    book = own.price_book if own is not None and own.price_book is not None else book_at(begins)
+    book = own.price_book if own is not None and own.price_book is not None else book_for(tenant, begins)
     terms = documents.NO_TERMS if own is None else terms_from(own, begins)
     if book is None:
         return
@@ -303,7 +318,7 @@ def running_prices_of(tenant: Tenant) -> PriceBook | None:
     begins = tenant_begins(tenant) if last is None else last.period_end
     if BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES).exists():
         return prices_of(tenant, begins)
-    return book_at(begins) or PriceBook.objects.order_by("effective_from").first()
+    return _first_book(tenant, begins) if PriceBook.objects.exists() else None
 
 
 def tenant_begins(tenant: Tenant) -> datetime:
@@ -349,6 +364,12 @@ def book_of(sha256: str) -> PriceBook:
     return book
 
 
-def book_at(moment: datetime) -> PriceBook | None:
-    """The book that is in effect then for tenants without one of their own."""
-    return PriceBook.objects.filter(effective_from__lte=moment).order_by("-effective_from").first()
+def book_for(tenant: Tenant, moment: datetime) -> PriceBook | None:
+    """The book that is in effect then for a tenant without one of its own: one of its currency."""
+    return book_at(moment, account_actions.currency_of(tenant))
+
+
+def book_at(moment: datetime, currency: str | None) -> PriceBook | None:
+    """The book of a currency that is in effect then."""
+    books = PriceBook.objects.filter(currency=currency, effective_from__lte=moment)
+    return books.order_by("-effective_from").first()

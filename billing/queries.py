@@ -28,9 +28,11 @@ from billing.models import (
     SlaWindow,
     UsageDay,
 )
+from penstock.contract.documents import InvoiceDocument, read_document
 from penstock.contract.errors import NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules.timestamps import moment_of
+from penstock.verification.measured_check import asks_for_earlier
 from tenants.models import Tenant
 
 Rows = TypeVar("Rows", bound=QuerySet[Any, Any])
@@ -291,13 +293,17 @@ def evidence(invoice: Invoice) -> dict[str, Any]:
     }
 
 
-def invoices_from_before(invoice: Invoice) -> QuerySet[Invoice]:
-    """The tenant's issued invoices, from the previous one on."""
-    return Invoice.objects.filter(
-        tenant=invoice.tenant,
-        status=Invoice.Status.ISSUED,
-        cut__period_end__gte=invoice.cut.period_start,
-    ).order_by("number")
+def invoices_to_compare(invoice: Invoice, *, lost: bool = True) -> QuerySet[Invoice]:
+    """The tenant's issued invoices whose documents proving one asks for: the one before on, the later ones only if
+    something was `lost`, and all before where its rows of days or topics that are gone need them.
+    """
+    issued = Invoice.objects.filter(tenant=invoice.tenant, status=Invoice.Status.ISSUED)
+    document = evidence(invoice)["document"]
+    if document is None or not asks_for_earlier(read_document(document, InvoiceDocument, invoice.public_id)):
+        issued = issued.filter(cut__period_end__gte=invoice.cut.period_start)
+    if not lost:
+        issued = issued.filter(number__lte=invoice.number)
+    return issued.order_by("number")
 
 
 def chain(tenant: Tenant) -> QuerySet[BillingEntry]:

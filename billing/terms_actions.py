@@ -12,8 +12,8 @@ from django.db import transaction
 from django.db.models import QuerySet
 from msgspec import UNSET
 
-from billing import price_actions
-from billing.models import BillingEntry, TenantTerms
+from billing import account_actions, price_actions
+from billing.models import BillingEntry, PriceBook, TenantTerms
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.contract import documents
@@ -86,6 +86,7 @@ def change_terms(
         book = None if price_book_sha256 is None else price_actions.book_of(price_book_sha256)
         if before == wanted and own.price_book == book:
             return own
+        _is_in_its_currency(row, before, wanted, book)
         _keeps_grants(before, wanted, time_ms(now))
         _uses_no_id_again(row, wanted)
         if not for_service_level:
@@ -116,6 +117,28 @@ def _texts(value: object) -> Iterator[str]:
         yield from (text for one in value.values() for text in _texts(one))
     elif isinstance(value, list | tuple):
         yield from (text for one in value for text in _texts(one))
+
+
+def _is_in_its_currency(
+    tenant: Tenant, before: documents.Terms, wanted: documents.Terms, book: PriceBook | None
+) -> None:
+    """There is no exchange: what is new and in another currency would pay nothing, or change what is invoiced in."""
+    currency = account_actions.currency_of(tenant)
+    if currency is None:
+        return
+    if book is not None and book.currency != currency:
+        raise InvalidRequest(
+            f"price_book_sha256: a book in {book.currency}, and {tenant.name} is invoiced in {currency}"
+        )
+    fresh: list[documents.Discount | documents.CreditGrant] = [
+        *(one for one in wanted.discounts if one.amount_micro and one not in before.discounts),
+        *(one for one in wanted.credits if one not in before.credits),
+    ]
+    for one in fresh:
+        if one.currency != currency:
+            raise InvalidRequest(
+                f"{one.id}: an amount in {one.currency}, and {tenant.name} is invoiced in {currency}"
+            )
 
 
 def _keeps_grants(before: documents.Terms, wanted: documents.Terms, now_ms: int) -> None:

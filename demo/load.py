@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from demo import bills
 from demo.audit import audit
 from demo.bills import Bill, Verdict, quantity_of
+from demo.limited import MESSAGES, stop_by_budget
 from demo.plan import Plan
 from demo.reach import ca_file
 from demo.stages import Stages
@@ -123,6 +124,13 @@ class Load:
                 _METERED_S,
                 lambda n: bar.to(n / plan.total, f"{n:,} messages"),
             )
+        with stage("budget", "A budget stops a tenant") as bar:
+            stopped = stop_by_budget(
+                plan.bootstrap,
+                target.api_url,
+                tenants[0],
+                lambda n: bar.to(n / MESSAGES, f"{n:,} of {MESSAGES:,} messages"),
+            )
         summary = Summary(
             tenants=_tenants_there(target.api_url, target.operator_token, tenants),
             produced=int(counted["produced"]),
@@ -144,6 +152,9 @@ class Load:
             acked_before_kill=int(counted["acked_before_kill"]),
             acked_while_down=int(counted["acked_while_down"]),
             leaders_moved=int(counted["leaders_moved"]),
+            budget_messages=MESSAGES,
+            budget_sent=stopped.sent,
+            budget_stopped=stopped.at_its_amount,
             seconds=self._stages.seconds,
         )
         summary.write(self._folder / "summary.json")

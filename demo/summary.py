@@ -43,6 +43,12 @@ class Summary:
     acked_before_kill: int
     acked_while_down: int
     leaders_moved: int
+    budget_messages: int
+    """What a tenant was allowed to send to a topic of its own after that."""
+    budget_sent: int
+    """What the brokers took of it before they refused."""
+    budget_stopped: bool
+    """Whether they refused by the budget, within 1 % of its amount."""
     seconds: dict[str, float]
     """By stage."""
 
@@ -88,6 +94,8 @@ class Summary:
             found.append(f"invoices: {self.invoices} for {tenants} tenants")
         if self.verified_invoices != self.invoices:
             found.append(f"verified_invoices: {self.verified_invoices} of {self.invoices}")
+        if not self.budget_stopped:
+            found.append(f"budget_stopped: {self.budget_sent:,} sent of {self.budget_messages:,} allowed")
         for name, value in (
             ("acked_before_kill", self.acked_before_kill),
             ("acked_while_down", self.acked_while_down),

@@ -88,7 +88,7 @@ def settle(actor: Actor, row: Receivable, now: datetime) -> None:
         move(actor, row, after, now)
 
 
-def move(actor: Actor, row: Receivable, state: State, now: datetime, **facts: str) -> None:
+def move(actor: Actor, row: Receivable, state: State, now: datetime, **facts: str | int) -> None:
     """Change the state, by `MOVES`. The caller has locked the row."""
     before = State(row.state)
     if state not in MOVES[before]:
@@ -128,10 +128,12 @@ def ask_for_it_alone(receivable: str) -> None:
 
 
 def follow_credits(receivable: str) -> None:
-    """Lower what is asked for by the invoice's credit notes. Doing it again changes nothing."""
+    """Lower what is asked for by the invoice's credit notes. Doing it again changes nothing, and so does a credit note
+    of an invoice that an operator took back.
+    """
     with locked(receivable) as row:
         noted = queries.credited_micro(row.invoice)
-        if noted == row.noted_micro:
+        if noted == row.noted_micro or row.voided_micro:
             return
         exact = (row.invoice.total_micro or 0) - noted
         credited = row.total_micro - whole_coins(exact, row.currency)
@@ -272,20 +274,29 @@ def give_up(actor: Actor, invoice: Invoice, *, reason: str) -> Receivable:
         return row
 
 
-def void(actor: Actor, invoice: Invoice) -> Receivable:
-    """Take in a credit note of the whole invoice now. Numbers and documents stay.
+def void(actor: Actor, invoice: Invoice, *, reason: str) -> Receivable:
+    """Take the invoice back: nothing of it is asked for, now or later. Its number and its document stay, what it used
+    of prepaid credit stays used, and later credit notes of it change nothing. Doing it again changes nothing.
 
-    Raises `InvalidRequest` unless credit notes take back the whole invoice and nothing was paid.
+    Raises `InvalidRequest` when something was paid: a credit note gives back what was paid.
     """
-    row = queries.receivable_of(invoice)
-    follow_credits(row.public_id)
-    row.refresh_from_db()
-    if row.state != State.VOID:
-        raise InvalidRequest(
-            f"{invoice.public_id}: it is {row.state}, {row.credited_micro} of {row.total_micro} is credited and "
-            f"{row.paid_micro} paid; only an unpaid invoice with a credit note of the whole is void"
-        )
-    return row
+    check_printable_name("reason", reason, TEXT_LENGTH_MAX)
+    receivable = queries.receivable_of(invoice).public_id
+    follow_credits(receivable)
+    with locked(receivable) as row:
+        if row.state == State.VOID:
+            return row
+        if row.state == State.PAID or row.paid_micro > row.refunded_micro:
+            raise InvalidRequest(
+                f"{invoice.public_id}: it is {row.state}, and {row.paid_micro - row.refunded_micro} of it is paid; "
+                "only an unpaid invoice becomes void, and a credit note gives back what was paid"
+            )
+        before, row.voided_micro = row.voided_micro, row.asked_micro
+        row.waits = False
+        row.save(update_fields=["voided_micro", "waits"])
+        move(actor, row, State.VOID, timezone.now(), reason=reason, voided_micro=row.voided_micro - before)
+        tell_stripe(row)
+        return row
 
 
 def try_again(actor: Actor, invoice: Invoice) -> Receivable:

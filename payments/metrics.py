@@ -56,7 +56,9 @@ def refresh() -> None:
         _receivables.labels(state).set(counts.get(state, 0))
     owed = rows.filter(state__in=OWED)
     _owed.clear()
-    open_micro = F("total_micro") - F("credited_micro") - F("paid_micro") + F("refunded_micro")
+    open_micro = (
+        F("total_micro") - F("credited_micro") - F("voided_micro") - F("paid_micro") + F("refunded_micro")
+    )
     for currency, micro in owed.values_list("currency").annotate(sum=Sum(open_micro)):
         _owed.labels(currency).set(micro)
     _uncollected.set(rows.exclude(problem="").count())

@@ -50,6 +50,8 @@ class Receivable(models.Model):
     noted_micro = models.BigIntegerField(default=0)
     """The sum of the credit notes that `credited_micro` follows from."""
     credited_micro = models.BigIntegerField(default=0)
+    voided_micro = models.BigIntegerField(default=0, db_default=0)
+    """What an operator took back by making it void; 0: it was not."""
     paid_micro = models.BigIntegerField(default=0)
     refunded_micro = models.BigIntegerField(default=0)
     due_at = models.DateTimeField()
@@ -100,12 +102,16 @@ class Receivable(models.Model):
         constraints = (
             models.CheckConstraint(
                 condition=models.Q(
-                    total_micro__gte=0, credited_micro__gte=0, paid_micro__gte=0, refunded_micro__gte=0
+                    total_micro__gte=0,
+                    credited_micro__gte=0,
+                    voided_micro__gte=0,
+                    paid_micro__gte=0,
+                    refunded_micro__gte=0,
                 ),
                 name="payments_no_negative_amount",
             ),
             models.CheckConstraint(
-                condition=models.Q(credited_micro__lte=models.F("total_micro"))
+                condition=models.Q(credited_micro__lte=models.F("total_micro") - models.F("voided_micro"))
                 & models.Q(refunded_micro__lte=models.F("paid_micro")),
                 name="payments_no_more_back_than_forth",
             ),
@@ -130,9 +136,14 @@ class Receivable(models.Model):
         return Balance(
             total_micro=self.total_micro,
             credited_micro=self.credited_micro,
+            voided_micro=self.voided_micro,
             paid_micro=self.paid_micro,
             refunded_micro=self.refunded_micro,
         )
+
+    @property
+    def asked_micro(self) -> int:
+        return self.balance.asked_micro
 
     @property
     def open_micro(self) -> int:

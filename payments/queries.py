@@ -97,7 +97,7 @@ def invoices_to_open() -> QuerySet[Invoice]:
 def with_new_credits() -> QuerySet[Receivable]:
     """Receivables whose invoice has a credit note that they do not count yet."""
     return (
-        Receivable.objects.filter(invoice__credit_notes__isnull=False)
+        Receivable.objects.filter(invoice__credit_notes__isnull=False, voided_micro=0)
         .annotate(notes_micro=Sum("invoice__credit_notes__total_micro"))
         .exclude(notes_micro=F("noted_micro"))
         .order_by("pk")
@@ -192,10 +192,16 @@ def to_compare(since: datetime, started_at: datetime) -> QuerySet[Receivable]:
     """Receivables that may differ from Stripe and that the comparison has not had yet: open ones, those that were made
     or closed since, and those that say what is wrong.
     """
-    overpaid = Q(paid_micro__gt=F("total_micro") - F("credited_micro") + F("refunded_micro"))
+    overpaid = is_overpaid()
     may = Q(state__in=OWED) | Q(closed_at__gte=since) | Q(created_at__gte=since) | ~Q(problem="") | overpaid
     fresh = Q(compared_at=None) | Q(compared_at__lt=started_at)
     return receivables().filter(may, fresh)
+
+
+def is_overpaid() -> Q:
+    """More is kept than is asked for."""
+    asked = F("total_micro") - F("credited_micro") - F("voided_micro")
+    return Q(paid_micro__gt=asked + F("refunded_micro"))
 
 
 def is_in_outbox(kind: str, receivable: str, age_max: timedelta) -> bool:

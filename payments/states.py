@@ -47,13 +47,18 @@ class Balance:
 
     total_micro: int
     credited_micro: int = 0
+    voided_micro: int = 0
+    """What an operator took back, by making it void: all that credit notes had left."""
     paid_micro: int = 0
     refunded_micro: int = 0
 
     def __post_init__(self) -> None:
-        amounts = (self.total_micro, self.credited_micro, self.paid_micro, self.refunded_micro)
+        amounts = (
+            *(self.total_micro, self.credited_micro, self.voided_micro),
+            *(self.paid_micro, self.refunded_micro),
+        )
         invariant(min(amounts) >= 0, "no amount of a receivable is negative")
-        invariant(self.credited_micro <= self.total_micro, "no more is credited than was asked for")
+        invariant(self.asked_micro >= 0, "no more is credited or voided than was asked for")
         invariant(self.refunded_micro <= self.paid_micro, "no more is refunded than was paid")
 
     @property
@@ -61,14 +66,19 @@ class Balance:
         return self.paid_micro - self.refunded_micro
 
     @property
+    def asked_micro(self) -> int:
+        """What is asked for, paid or not."""
+        return self.total_micro - self.credited_micro - self.voided_micro
+
+    @property
     def open_micro(self) -> int:
         """What is still to be paid."""
-        return max(0, self.total_micro - self.credited_micro - self._kept_micro)
+        return max(0, self.asked_micro - self._kept_micro)
 
     @property
     def overpaid_micro(self) -> int:
         """What is to be refunded."""
-        return max(0, self._kept_micro - (self.total_micro - self.credited_micro))
+        return max(0, self._kept_micro - self.asked_micro)
 
 
 def settled(state: State, balance: Balance, *, due_at: datetime, now: datetime) -> State:
@@ -76,7 +86,7 @@ def settled(state: State, balance: Balance, *, due_at: datetime, now: datetime) 
     if State.PAID not in MOVES[state]:
         return state
     if balance.open_micro == 0:
-        whole = balance.total_micro > 0 and balance.credited_micro == balance.total_micro
+        whole = balance.total_micro > 0 and balance.asked_micro == 0
         return State.VOID if whole and balance.paid_micro == 0 else State.PAID
     if state is State.OPEN and now >= due_at:
         return State.PAST_DUE

@@ -87,10 +87,10 @@ def _of_invoice(group: Sequence[Receivable], found: StripeInvoice, customer: str
     if found.customer != customer:
         yield differ("customer", customer, found.customer)
     # Its money came, and was taken back: Stripe calls it paid for good.
-    taken_back = row.state == State.UNCOLLECTIBLE and row.paid_micro > 0
+    taken_back = row.state in (State.UNCOLLECTIBLE, State.VOID) and row.paid_micro > 0
     if found.status not in ("paid",) * taken_back + STATES[State(row.state)]:
         yield differ("state", row.state, found.status)
-    asked = sum(one.total_micro - one.credited_micro for one in group)
+    asked = sum(one.asked_micro for one in group)
     asked -= sum(carrying.by_bank_micro(one) for one in group[1:])
     theirs = (found.total - found.credited) * minor
     # Void is void there, without a credit note.

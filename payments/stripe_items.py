@@ -75,9 +75,12 @@ def _whole(row: Receivable) -> Iterator[tuple[str, int, str, bool]]:
 
 
 def _notes(row: Receivable) -> Iterator[tuple[str, int, str, bool]]:
-    """Those credit notes that the receivable counts."""
+    """Those credit notes that the receivable counts, and that it was taken back."""
     left = row.noted_micro
     for note in CreditNote.objects.filter(invoice=row.invoice).order_by("number"):
         if note.total_micro <= left:
             left -= note.total_micro
             yield note.public_id, -note.total_micro, f"Credit note no. {note.number}", True
+    if row.voided_micro:
+        rest_micro = (row.invoice.total_micro or 0) - row.noted_micro
+        yield f"{row.public_id}/void", -rest_micro, "Void", True

@@ -67,7 +67,7 @@ def _with_tenant(one: Receivable, row: Receivable) -> Receivable:
 def _wanted(group: Sequence[Receivable]) -> list[tuple[Receivable, int]]:
     """How a payment is split: what is asked of each, then what came twice, and what is left is the first's."""
     first, *carried = group
-    asked = [(one, one.total_micro - one.credited_micro) for one in group]
+    asked = [(one, one.asked_micro) for one in group]
     by_bank = {one.pk: carrying.by_bank_micro(one) for one in carried}
     once = [(one, micro - by_bank.get(one.pk, 0)) for one, micro in asked]
     return [*once, *((one, by_bank[one.pk]) for one in carried), (first, 2**62)]

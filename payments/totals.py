@@ -30,13 +30,13 @@ class Total:
 
 def by_currency() -> list[Total]:
     """One for each currency in which something is owed or overpaid."""
-    asked = F("total_micro") - F("credited_micro")
+    asked = F("total_micro") - F("credited_micro") - F("voided_micro")
     kept = F("paid_micro") - F("refunded_micro")
     late = Q(state=State.PAST_DUE)
     owed = Q(state__in=OWED)
     over = Sum(Case(When(paid_micro__gt=asked + F("refunded_micro"), then=kept - asked), default=Value(0)))
     rows = (
-        Receivable.objects.filter(owed | _overpaid())
+        Receivable.objects.filter(owed | queries.is_overpaid())
         .order_by("currency")
         .values("currency")
         .annotate(
@@ -75,12 +75,8 @@ def narrowed(show: str, text: str = "") -> QuerySet[Receivable]:
     elif show == "unsent":
         rows = rows.filter(unsent_since__isnull=False)
     elif show == "overpaid":
-        rows = rows.filter(_overpaid())
+        rows = rows.filter(queries.is_overpaid())
     if text:
         of_tenant = Q(tenant__name__icontains=text) | Q(tenant__public_id=text)
         rows = rows.filter(of_tenant | Q(invoice__public_id=text))
     return rows
-
-
-def _overpaid() -> Q:
-    return Q(paid_micro__gt=F("total_micro") - F("credited_micro") + F("refunded_micro"))

@@ -90,19 +90,27 @@ def connection_settings(
     zone: str | None = None,
     profile: str | None = None,
     environment: Mapping[str, str] | None = None,
+    brokers: bool = True,
 ) -> ConnectionSettings:
-    """Join arguments, environment and profile, each setting from the first that has it. Raises
-    `ConfigurationError`.
+    """Join arguments, environment and profile, each setting from the first that has it. Without `brokers` no address
+    of a broker is required.
+
+    Raises `ConfigurationError`.
     """
     environment = os.environ if environment is None else environment
     fields = read_profile(profile, environment)
-    return ConnectionSettings(
+    joined = ConnectionSettings(
         bootstrap=_addresses(bootstrap or environment.get(BOOTSTRAP) or fields.get("bootstrap") or ()),
         api_key=_text("api_key", api_key or environment.get(API_KEY) or fields.get("api_key")),
         api_url=_text("api_url", api_url or environment.get(API_URL) or fields.get("api_url")),
         ca_file=_text("ca_file", ca_file or environment.get(CA_FILE) or fields.get("ca_file")),
         zone=_text("zone", zone or environment.get(ZONE) or fields.get("zone")),
     )
+    if brokers and not joined.bootstrap:
+        raise ConfigurationError(
+            "bootstrap: no broker address; pass bootstrap=, set PENSTOCK_BOOTSTRAP, or name a profile"
+        )
+    return joined
 
 
 def _addresses(value: object) -> tuple[str, ...]:

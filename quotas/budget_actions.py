@@ -7,9 +7,8 @@ from django.db import transaction
 
 from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
-from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceeded
+from penstock.contract.errors import AlreadyExists, InvalidRequest
 from penstock.contract.limits import (
-    BUDGETS_PER_TENANT_MAX,
     KEY_NAME_LENGTH_MAX,
     PRODUCE_BYTES_PER_S_MAX,
 )
@@ -42,8 +41,10 @@ def create(
     slow_bytes_per_s: int = 0,
     topic: str = "",
     service_account: str = "",
+    counts_reads: bool = False,
 ) -> tuple[Tenant, Budget]:
-    """Counting begins now, with nothing. The tenant as it is delivered, and the budget.
+    """Counting begins now, with nothing: of what is produced, with `counts_reads` of what is delivered too. The tenant
+    as it is delivered, and the budget.
 
     Raises `InvalidRequest`, `AlreadyExists` (the name), `LimitExceeded`, `NotFound` (the service account).
     """
@@ -68,14 +69,10 @@ def create(
             slow_bytes_per_s=slow_bytes_per_s,
             topic=topic,
             account=account,
+            counts_reads=counts_reads,
         )
         _check(row)
-        if queries.budgets(locked).count() >= BUDGETS_PER_TENANT_MAX:
-            raise LimitExceeded(
-                f"{BUDGETS_PER_TENANT_MAX} budgets of the tenant, and no more may be: each message counts against all"
-                " of them; remove one first",
-                limit="BUDGETS_PER_TENANT_MAX",
-            )
+        queries.check_count(locked, 1)
         row.save()
         _record(actor, locked, "budget.create", row, None, described(row))
         return tenants.touch_tenant(actor, locked), row
@@ -127,6 +124,7 @@ def described(row: Budget) -> dict[str, Any]:
         "slow_bytes_per_s": row.slow_bytes_per_s,
         "topic": row.topic,
         "service_account": None if row.account is None else row.account.public_id,
+        "counts_reads": row.counts_reads,
     }
 
 
@@ -144,8 +142,12 @@ def _check(row: Budget) -> None:
         )
     if (row.policy == SLOW) != bool(row.slow_bytes_per_s):
         raise InvalidRequest("slow_bytes_per_s: it goes with the policy slow, and the policy needs it")
-    if row.policy == SLOW and (row.topic or row.account):
-        raise InvalidRequest("policy: slow is of the whole tenant; a budget of a topic or account may refuse")
+    if row.policy == SLOW and row.topic:
+        raise InvalidRequest(
+            "policy: slow is of the whole tenant or of a service account; a budget of a topic may refuse"
+        )
+    if row.counts_reads and row.measure == COST:
+        raise InvalidRequest("counts_reads: no price book prices what is delivered, so reading costs nothing")
     same = (
         Budget.objects.filter(tenant=row.tenant, name=row.name)
         .exclude(pk=row.pk)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from django.db.models import Q, QuerySet
 
 from control_plane.brokers.view import BudgetUseSeen
-from penstock.contract.errors import NotFound
+from penstock.contract.errors import LimitExceeded, NotFound
+from penstock.contract.limits import BUDGETS_PER_TENANT_MAX
 from penstock.rules.access import ACCOUNT_KIND
 from penstock.rules.budgets import BYTES, COST, MESSAGES, PARTS
 from penstock.rules.budgets import Budget as BrokersBudget
@@ -30,6 +31,20 @@ Rates = Callable[[Tenant], UnitRates | None]
 def budgets(tenant: Tenant) -> QuerySet[Budget]:
     """Oldest first."""
     return _present().filter(tenant=tenant).order_by("pk")
+
+
+def check_count(tenant: Tenant, more: int = 0) -> None:
+    """Whether the tenant may have its budgets and so many more: each message counts against all of them. A service
+    account that is restored brings its own back. Raises `LimitExceeded`.
+    """
+    there = budgets(tenant).count()
+    if there + more > BUDGETS_PER_TENANT_MAX:
+        had = f"{there} with those of the service account" if not more else f"{there}"
+        raise LimitExceeded(
+            f"{BUDGETS_PER_TENANT_MAX} budgets of the tenant, and no more may be: each message counts against all"
+            f" of them; it has {had}, remove one first",
+            limit="BUDGETS_PER_TENANT_MAX",
+        )
 
 
 def budget(tenant: Tenant, public_id: str) -> Budget:
@@ -83,6 +98,8 @@ def as_sent(tenant: Tenant, rows: Iterable[Budget], rates: Rates) -> list[Broker
                 principal="" if row.account is None else f"{ACCOUNT_KIND}{row.account.public_id}",
                 byte_in=byte_in,
                 message_in=message_in,
+                byte_out=PARTS * (row.counts_reads and row.measure == BYTES),
+                message_out=PARTS * (row.counts_reads and row.measure == MESSAGES),
             )
         )
     return found

@@ -60,6 +60,8 @@ class Budget(models.Model):
     """Empty = all topics."""
     account = models.ForeignKey(ServiceAccount, on_delete=models.CASCADE, related_name="budgets", null=True)
     """None = all who produce and read."""
+    counts_reads = models.BooleanField(default=False, db_default=False)
+    """What is delivered to consumers counts as well, as what is produced does."""
     noted_period_ms = models.BigIntegerField(default=0)
     """The first ms of the period that the next two are of."""
     noted_percent = models.PositiveIntegerField(default=0)

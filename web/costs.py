@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from billing import price_actions
+from billing import account_actions, price_actions
 from billing.running_costs import RunningCost, running_cost
 from penstock.contract import documents
 from penstock.rules.rating import Model, PriceBook, unit_text
@@ -68,7 +68,7 @@ def prices_of(cost: RunningCost | None) -> PricesShown | None:
 
 def prices_of_newcomers() -> PricesShown | None:
     """The prices of a tenant that signs up now."""
-    row = price_actions.book_at(timezone.now())
+    row = price_actions.book_at(timezone.now(), account_actions.default_currency())
     return None if row is None else prices_shown(PriceBook.read(row.document))
 
 

@@ -4,7 +4,6 @@ A proof is not stored: it reads, reports and is forgotten. It reads the database
 calls the brokers only, with the console's key of the person who asked.
 """
 
-import json
 import logging
 import threading
 from collections.abc import Mapping, Sequence
@@ -13,13 +12,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
 from billing import queries
 from billing.models import Invoice
 from control_plane.brokers.as_tenant import connection_with
 from control_plane.rest import billing_shapes as shapes
+from control_plane.rest.billing import as_sent
 from penstock.client.settings import ConnectionSettings
 from penstock.contract.errors import NotFound, PenstockError, Throttled
 from penstock.verification.findings import Report
@@ -115,13 +114,13 @@ class GatheredDocuments:
     """The documents as REST gives them, gathered before the proof's thread begins."""
 
     def __init__(self, tenant: Tenant, invoice: Invoice) -> None:
-        self._shown = _as_sent(shapes.InvoiceShape(invoice).data)
+        self._shown = as_sent(shapes.InvoiceShape(invoice).data)
         self._evidence: dict[str, Any] = {}
-        # Later ones show whether a loss had to be credited by now.
-        for row in (invoice, *queries.invoices_from_before(invoice)):
-            self._evidence[row.public_id] = _as_sent(queries.evidence(row))
+        # Later ones show whether a loss had to be credited by now, earlier ones what was billed of gone topics.
+        for row in (invoice, *queries.invoices_to_compare(invoice)):
+            self._evidence[row.public_id] = as_sent(queries.evidence(row))
         self._chain: list[dict[str, Any]] = [
-            _as_sent(shapes.ChainEntryShape(entry).data) for entry in queries.chain(tenant).order_by("pk")
+            as_sent(shapes.ChainEntryShape(entry).data) for entry in queries.chain(tenant).order_by("pk")
         ]
 
     def invoice(self, invoice_id: str) -> Any:
@@ -134,7 +133,3 @@ class GatheredDocuments:
 
     def chain(self) -> Sequence[Mapping[str, Any]]:
         return self._chain
-
-
-def _as_sent(value: Any) -> Any:
-    return json.loads(json.dumps(value, cls=DjangoJSONEncoder))

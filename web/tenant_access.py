@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
@@ -22,6 +23,7 @@ from tenants.roles import Permission, Standing, allowed
 from web import notices, sessions
 
 P = ParamSpec("P")
+R = TypeVar("R", bound=HttpResponseBase)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +51,13 @@ class TenantAccess:
 
 
 def signed_in(
-    view: Callable[Concatenate[HttpRequest, Person, P], HttpResponse],
-) -> Callable[..., HttpResponse]:
+    view: Callable[Concatenate[HttpRequest, Person, P], R],
+) -> Callable[..., R | HttpResponse]:
     """A page for people who have signed in. Others are sent to the sign-in page and then back."""
 
     @never_cache
     @wraps(view)
-    def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> R | HttpResponse:
         person = sessions.person_of(request)
         if person is None:
             return _to_sign_in(request)
@@ -67,18 +69,18 @@ def signed_in(
 def in_tenant(
     *permissions: Permission,
 ) -> Callable[
-    [Callable[Concatenate[HttpRequest, TenantAccess, P], HttpResponse]],
-    Callable[..., HttpResponse],
+    [Callable[Concatenate[HttpRequest, TenantAccess, P], R]],
+    Callable[..., R | HttpResponse],
 ]:
     """A page of the tenant that the address names. The person must belong to it and have the permissions."""
 
     def decorate(
-        view: Callable[Concatenate[HttpRequest, TenantAccess, P], HttpResponse],
-    ) -> Callable[..., HttpResponse]:
+        view: Callable[Concatenate[HttpRequest, TenantAccess, P], R],
+    ) -> Callable[..., R | HttpResponse]:
         @signed_in
         def guarded(
             request: HttpRequest, person: Person, /, tenant: str, *args: P.args, **kwargs: P.kwargs
-        ) -> HttpResponse:
+        ) -> R | HttpResponse:
             access = access_of(request, person, tenant)
             if not factors.is_let_in(access.tenant, person):
                 return _to_second_factor(request, access)

@@ -20,6 +20,7 @@ from web.views import (
     keys,
     mailed_links,
     messages,
+    operator_coupons,
     operator_organisations,
     operator_people,
     operator_receivables,
@@ -211,6 +212,10 @@ urlpatterns: list[URLPattern] = [
         operator_receivables.retry,
         name="operator-receivable-retry",
     ),
+    path("operator/coupons", operator_coupons.coupons, name="operator-coupons"),
+    path("operator/coupons/new", operator_coupons.new_coupon, name="operator-new-coupon"),
+    path("operator/coupons/of/<str:coupon>", operator_coupons.coupon, name="operator-coupon"),
+    path("operator/coupons/of/<str:coupon>/end", operator_coupons.end_coupon, name="operator-end-coupon"),
     path("operator/organisations", operator_organisations.organisations, name="operator-organisations"),
     path(
         "operator/organisations/<str:organisation>",

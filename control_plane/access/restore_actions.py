@@ -23,6 +23,7 @@ from penstock.contract.errors import AlreadyExists, InvalidRequest, LimitExceede
 from penstock.rules import access as rules
 from penstock.rules.access import Acl
 from penstock.rules.names import check_printable_name
+from quotas import budget_queries
 from quotas.queries import limits_of
 from tenants.models import ApiKey, ServiceAccount, Tenant
 
@@ -270,6 +271,7 @@ def restore_account(
         list_actions.check_new_account(tenant, account.name)
         account.ended_at = None
         account.save(update_fields=["name", "ended_at"])
+        budget_queries.check_count(tenant)
         audit.record(
             actor,
             tenant=tenant.public_id,

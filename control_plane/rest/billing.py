@@ -1,10 +1,14 @@
 """REST of usage, invoices with their documents, cuts and prices."""
 
+import json
 from datetime import date, datetime
 from functools import partial
-from typing import ClassVar
+from tempfile import TemporaryFile
+from typing import Any, ClassVar
 
-from django.http import HttpResponse, StreamingHttpResponse
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import transaction
+from django.http import FileResponse, HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
@@ -14,6 +18,7 @@ from rest_framework.response import Response
 from billing import (
     draft_actions,
     draft_queries,
+    evidence_bundles,
     focus,
     focus_exports,
     invoice_pdf,
@@ -26,17 +31,22 @@ from billing.models import Invoice
 from control_plane import config
 from control_plane.api.pages import KeyedList, in_memory
 from control_plane.api.shapes import IDEMPOTENCY, PAGING, TENANT, listed, problems
+from control_plane.brokers import client as brokers
 from control_plane.outbox import in_request
 from control_plane.rest import billing_shapes as shapes
 from control_plane.rest.views import CallerView, OperatorView, TenantView
 from payments import queries as payments
+from payments.states import State
 from penstock.contract.errors import Forbidden, InvalidRequest
+from penstock.contract.ids import TopicId, TopicPartition
 from penstock.rules.timestamps import read_moment
+from penstock.verification.commitments import KeptLoss
 from tenants.roles import Permission, Standing, allowed
 
 ALL = "all"
 CSV = "text/csv"
 PDF = "application/pdf"
+BUNDLE = "application/vnd.penstock.evidence"
 
 
 class UsageView(TenantView):
@@ -139,6 +149,62 @@ class EvidenceView(TenantView):
         return Response(shapes.EvidenceShape(evidence).data)
 
 
+class EvidenceBundleView(TenantView):
+    permissions: ClassVar = {"GET": Permission.INVOICES_READ}
+
+    @extend_schema(
+        operation_id="invoices_evidence_bundle",
+        parameters=[TENANT],
+        responses={(200, BUNDLE): OpenApiTypes.BINARY, **problems(403, 404, 503)},
+    )
+    def get(self, request: Request, invoice: str) -> FileResponse:
+        """All that proving the issued invoice asks for but the messages, as one file: `penstock verify-invoice
+        --bundle FILE` checks it without any connection. Its size is the Content-Length.
+        """
+        return bundle_answer(queries.invoice(self.tenant, invoice))
+
+
+def bundle_answer(invoice: Invoice) -> FileResponse:
+    """The invoice's evidence bundle. It is written to the disk first: so its size is known, it shows one moment, and no
+    slow reader keeps the database waiting. Raises `BrokerUnavailable`: brokers say what was lost.
+    """
+    tenant = invoice.tenant.public_id
+    evidence_bundles.require_issued(invoice)
+    losses = [
+        KeptLoss(
+            where=TopicPartition(TopicId(bytes.fromhex(loss.topic_id)), loss.partition),
+            log_generation=loss.log_generation,
+            offset=loss.offset,
+        )
+        for loss in brokers.describe(partitions=True, timeout_s=5).losses
+        if loss.tenant == tenant
+    ]
+    # The answer closes it, which deletes it.
+    file = TemporaryFile(prefix="penstock-evidence-")  # noqa: SIM115
+    try:
+        with transaction.atomic():
+            evidence_bundles.write_bundle(
+                invoice,
+                as_sent(shapes.InvoiceShape(invoice).data),
+                chain_item=lambda entry: as_sent(shapes.ChainEntryShape(entry).data),
+                losses=losses,
+                now=timezone.now(),
+                write=file.write,
+            )
+        file.seek(0)
+        return FileResponse(
+            file, as_attachment=True, filename=f"invoice-{invoice.number}.evidence", content_type=BUNDLE
+        )
+    except BaseException:
+        file.close()
+        raise
+
+
+def as_sent(value: Any) -> Any:
+    """What a shape shows, as a client reads it."""
+    return json.loads(json.dumps(value, cls=DjangoJSONEncoder))
+
+
 class InvoicePdfView(TenantView):
     permissions: ClassVar = {"GET": Permission.INVOICES_READ}
 
@@ -160,6 +226,7 @@ def pdf_answer(invoice: Invoice) -> HttpResponse:
         invoice,
         invoice_pdf.Issuer(name=said.issuer, lines=said.issuer_lines),
         due_at=None if receivable is None else receivable.due_at,
+        void=receivable is not None and receivable.state == State.VOID,
     )
     return HttpResponse(printed, content_type=PDF, headers=_named(f"invoice-{invoice.number}.pdf"))
 

@@ -30,6 +30,7 @@ _POLICY = (
     "What happens at the full amount: `notify` nothing else, `slow` the produce rate of `slow_bytes_per_s`,"
     " `refuse_produce` no new messages, `refuse` neither messages nor reads."
 )
+_READS = "Whether each delivery to a consumer counts too; of bytes and messages."
 _SLOW = "With the policy `slow`: bytes per second of batches as sent, over all brokers; else 0."
 
 
@@ -57,6 +58,7 @@ class BudgetInput(shapes.StrictSerializer):
         trim_whitespace=False,
         help_text="Of the keys of this one alone: its id.",
     )
+    counts_reads = serializers.BooleanField(required=False, help_text=_READS)
 
 
 class BudgetChange(shapes.StrictSerializer):
@@ -86,7 +88,11 @@ class BudgetShape(serializers.Serializer[Any]):
     service_account = serializers.CharField(
         source="account.public_id", allow_null=True, default=None, help_text="null: of all keys."
     )
+    counts_reads = serializers.BooleanField(help_text=_READS)
     period_began = serializers.SerializerMethodField()
+    counted_since = serializers.SerializerMethodField(
+        help_text="Since when `used` counts: the period's beginning, or the budget's where it was made within."
+    )
     period_ends = serializers.SerializerMethodField()
     used = serializers.SerializerMethodField(
         help_text="In this period, provisional, some seconds old; null: the brokers do not say it."
@@ -103,6 +109,11 @@ class BudgetShape(serializers.Serializer[Any]):
     @extend_schema_field(shapes.Moment())
     def get_period_began(self, row: Budget) -> Any:
         return shapes.Moment().to_representation(moment_of(self._period(row)[0]))
+
+    @extend_schema_field(shapes.Moment())
+    def get_counted_since(self, row: Budget) -> Any:
+        began = moment_of(self._period(row)[0])
+        return shapes.Moment().to_representation(max(began, row.created_at))
 
     @extend_schema_field(shapes.Moment())
     def get_period_ends(self, row: Budget) -> Any:

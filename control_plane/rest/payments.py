@@ -38,6 +38,7 @@ class ReceivableShape(serializers.Serializer[Any]):
     minor_digits = serializers.IntegerField(source="invoice.price_book.document.minor_digits")
     total_micro = serializers.IntegerField()
     credited_micro = serializers.IntegerField(help_text="By credit notes.")
+    voided_micro = serializers.IntegerField(help_text="Taken back by making it void.")
     paid_micro = serializers.IntegerField()
     refunded_micro = serializers.IntegerField()
     open_micro = serializers.IntegerField(help_text="What is still to be paid.")
@@ -310,8 +311,8 @@ ReceivableUncollectibleView = _change(
 )
 ReceivableVoidView = _change(
     "receivables_void",
-    "Operators: an unpaid invoice with a credit note of the whole is void. Its number and document stay.",
-    None,
+    "Operators: take an unpaid invoice back. Nothing of it is asked for, now or later; its number and document stay.",
+    ReasonInput,
     actions.void,
 )
 ReceivableRetryView = _change(

@@ -56,6 +56,12 @@ class SignInInput(StrictSerializer):
 
 class TenantInput(StrictSerializer):
     name = serializers.CharField(max_length=100)
+    currency = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=3,
+        help_text="What it is invoiced in, for good: of a price book in effect. Without it as the first prices.",
+    )
 
 
 class TenantChange(StrictSerializer):

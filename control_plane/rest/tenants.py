@@ -5,10 +5,12 @@ from typing import Any, ClassVar
 
 from django.db import transaction
 from django.db.models import QuerySet
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from billing import account_actions
 from control_plane import config
 from control_plane.api import etags, shapes
 from control_plane.rest.tenant_shapes import (
@@ -182,9 +184,13 @@ class TenantsView(CallerView):
             raise Forbidden("only a person who has signed in can make a tenant")
         given = TenantInput(data=request.data)
         given.is_valid(raise_exception=True)
-        tenant = actions.create_tenant(
-            self.actor, name=given.validated_data["name"], owner=self.caller.person
-        )
+        currency = given.validated_data.get("currency")
+        with transaction.atomic():
+            tenant = actions.create_tenant(
+                self.actor, name=given.validated_data["name"], owner=self.caller.person
+            )
+            if currency:
+                account_actions.open_account(self.actor, tenant, currency=currency, now=timezone.now())
         return answer_change(tenant, actions.KIND_TENANT, ChangedTenant, 201)
 
 

@@ -237,7 +237,7 @@ class TermsView(OneTenantView):
 def _cost_of(row: TenantTerms) -> tuple[Decimal | None, str]:
     """What the terms would have changed in the last invoiced period, in units of the currency, and why so much."""
     now = timezone.now()
-    book = row.price_book or price_actions.book_at(now)
+    book = row.price_book or price_actions.book_for(row.tenant, now)
     wanted = documents.read_document(row.document, documents.Terms, "terms")
     try:
         (found,) = previews.last_periods(

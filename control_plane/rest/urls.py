@@ -181,6 +181,7 @@ urlpatterns = [
     path("invoices", billing.InvoicesView.as_view()),
     path("invoices/<str:invoice>", billing.InvoiceView.as_view()),
     path("invoices/<str:invoice>/evidence", billing.EvidenceView.as_view()),
+    path("invoices/<str:invoice>/evidence-bundle", billing.EvidenceBundleView.as_view()),
     path("invoices/<str:invoice>/pdf", billing.InvoicePdfView.as_view()),
     path("invoices/<str:invoice>/payment", payments.InvoicePaymentView.as_view()),
     path("payments", payments.PaymentsView.as_view()),

@@ -90,6 +90,9 @@ def budget_show(budget_id: str, token_file: Path | None, tenant: str | None, tim
 @click.option("--slow-bytes-per-s", type=click.IntRange(min=1), help="The produce rate of the policy slow.")
 @click.option("--topic", help="Count this topic alone.")
 @click.option("--service-account", metavar="ID", help="Count the keys of this one alone.")
+@click.option(
+    "--count-reads", is_flag=True, help="Count each delivery to a consumer, too; of bytes and messages."
+)
 @_whose
 @timeout_option
 def budget_create(
@@ -102,6 +105,7 @@ def budget_create(
     slow_bytes_per_s: int | None,
     topic: str | None,
     service_account: str | None,
+    count_reads: bool,
     token_file: Path | None,
     tenant: str | None,
     timeout: float,
@@ -117,6 +121,7 @@ def budget_create(
         "slow_bytes_per_s": slow_bytes_per_s,
         "topic": topic,
         "service_account": service_account,
+        "counts_reads": count_reads or None,
     }
     body = {field: value for field, value in given.items() if value is not None}
     with client_for(token_file, tenant) as rest, progress("Making a budget"):
@@ -237,10 +242,22 @@ def _show(found: dict[str, Any]) -> None:
             ["of", _of(found)],
             ["amount", f"{_shown(found, found['amount'])} a {found['period']}"],
             ["used", f"{used}  {_bar(found['used_percent'])}".rstrip()],
+            ["counted", _counted(found)],
             ["period", f"{found['period_began']} to {found['period_ends']}"],
             ["at the full amount", _policy(found)],
             ["thresholds", ", ".join(f"{one} %" for one in found["thresholds"]) or "none"],
         ],
+    )
+
+
+def _counted(one: dict[str, Any]) -> str:
+    """What counts, and since when where that is not the period's beginning."""
+    what = "produced and delivered" if one.get("counts_reads") else "produced"
+    since = one.get("counted_since", one["period_began"])
+    return (
+        what
+        if since == one["period_began"]
+        else f"{what}, since {since}: what was used before does not count"
     )
 
 

@@ -28,6 +28,22 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+def byte_text(size: int) -> str:
+    """A size for people.
+
+    >>> byte_text(999), byte_text(1_500), byte_text(2_340_000)
+    ('999 bytes', '1.5 kB', '2.3 MB')
+    """
+    if size < 1_000:
+        return counted(size, "byte")
+    shown, unit = float(size), "bytes"
+    for following in ("kB", "MB", "GB", "TB"):
+        if shown < 1_000:
+            break
+        shown, unit = shown / 1_000, following
+    return f"{shown:.1f} {unit}"
+
+
 def moment(timestamp_ms: int) -> str:
     """ISO 8601 in UTC with milliseconds; a number beyond the calendar stays a number."""
     try:

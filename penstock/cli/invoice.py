@@ -1,12 +1,14 @@
-"""`penstock invoice`: amounts, lines, what lies under a line down to offsets, and a file of FOCUS."""
+"""`penstock invoice`: amounts, lines, what lies under a line down to offsets, and files of FOCUS and of evidence."""
 
 import csv
 import sys
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import click
 
+from penstock.cli.display import byte_text
 from penstock.cli.invocation import Group, current
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
 from penstock.cli.rest import rest_client
@@ -21,7 +23,7 @@ _DOCUMENT_S = 120.0
 
 @click.group(name="invoice", cls=Group, path=("invoice",))
 def invoice() -> None:
-    """Invoices: list, show, focus."""
+    """Invoices: list, show, focus, evidence."""
 
 
 @invoice.command("list", examples=["penstock invoice list"])
@@ -139,6 +141,45 @@ def invoice_focus(
         print_json({"rows": list(csv.DictReader(text.splitlines()))})
     else:
         sys.stdout.write(text)
+
+
+@invoice.command(
+    "evidence",
+    short_help="Keep all that proves an invoice in one file.",
+    examples=[
+        "penstock invoice evidence inv_... invoice-3.evidence",
+        "penstock invoice evidence inv_... invoice-3.evidence --with-log",
+        "penstock verify-invoice --bundle invoice-3.evidence",
+    ],
+)
+@click.argument("invoice_id", metavar="INVOICE")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+@click.option(
+    "--with-log",
+    is_flag=True,
+    help="Read the messages as well, with your key; the bundle holds them and is as large as they are.",
+)
+@click.option(
+    "--timeout", type=float, default=_DOCUMENT_S, show_default=True, help="Seconds to wait for an answer."
+)
+def invoice_evidence(invoice_id: str, file: Path, force: bool, with_log: bool, timeout: float) -> None:
+    """Write FILE: everything that `penstock verify-invoice --bundle FILE` needs to prove the invoice without any
+    connection, also when service and brokers are gone.
+
+    It holds the documents, what the brokers keep, and the seals of closed segments. What no seal covers is then only
+    known by the brokers' readings at both ends. With --with-log it holds the messages, and shows as much as a
+    verification online.
+    """
+    from penstock.cli.evidence import evidence_with_log, evidence_without_log
+
+    if file.exists() and not force:
+        raise click.UsageError(f"{file} is there already: name another file, or replace it with --force.")
+    made = (evidence_with_log if with_log else evidence_without_log)(invoice_id, file, timeout)
+    if current().json:
+        print_json({"invoice": invoice_id, "file": str(file), "bytes": made, "with_log": with_log})
+        return
+    say(f"Wrote {file}: {byte_text(made)}. Check it anywhere: penstock verify-invoice --bundle {file}")
 
 
 def _day_text(day: datetime | None) -> str | None:

@@ -137,15 +137,20 @@ def payment_give_up(invoice: str, reason: str, token_file: Path | None, timeout:
 
 @payment.command(
     "void",
-    short_help="Make a wholly credited invoice void, for operators.",
-    examples=["penstock payment void inv_... --token-file operator.token"],
+    short_help="Take an unpaid invoice back, for operators.",
+    examples=[
+        "penstock payment void inv_... --reason 'sent to the wrong company' --token-file operator.token"
+    ],
 )
 @click.argument("invoice", metavar="INVOICE")
+@click.option("--reason", required=True, help="Why; it stands in the audit log.")
 @token_option
 @_timeout_option
-def payment_void(invoice: str, token_file: Path | None, timeout: float) -> None:
-    """Make an unpaid invoice with a credit note of the whole void now. Its number and its document stay."""
-    _note(invoice, "void", {}, token_file, timeout)
+def payment_void(invoice: str, reason: str, token_file: Path | None, timeout: float) -> None:
+    """Make an unpaid invoice void: nothing of it is asked for, now or later. Its number and its document stay, and what
+    it used of prepaid credit stays used. What was paid is given back by a credit note instead.
+    """
+    _note(invoice, "void", {"reason": reason}, token_file, timeout)
 
 
 @payment.command(

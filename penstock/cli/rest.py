@@ -11,9 +11,12 @@ from penstock.profiles import connection_settings
 from penstock.rest.client import RestClient
 
 
-def settings() -> ConnectionSettings:
-    """Addresses and key of this invocation. Raises `ConfigurationError`."""
-    return connection_settings(profile=chosen_profile())
+def settings(*, brokers: bool = False) -> ConnectionSettings:
+    """Addresses and key of this invocation. Most commands call REST alone; `brokers`: it needs one's address too.
+
+    Raises `ConfigurationError`.
+    """
+    return connection_settings(profile=chosen_profile(), brokers=brokers)
 
 
 class ForeseeingClient(RestClient):

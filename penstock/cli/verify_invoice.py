@@ -1,27 +1,36 @@
-"""`penstock verify-invoice`: prove an invoice from the log, with the tenant's key and nothing of the server."""
+"""`penstock verify-invoice`: prove an invoice from the log, with the tenant's key and nothing of the server, or from an
+evidence bundle without any connection.
+"""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.markup import escape
 
-from penstock.cli.display import counted, line
+from penstock.cli.display import byte_text, counted, line
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.invocation import Command, current
 from penstock.cli.output import print_json, print_table, progress
 from penstock.cli.rest import rest_client, settings
+from penstock.cli.rest_documents import RestDocuments
+from penstock.contract.errors import InvalidRequest
 from penstock.profiles import profile_file
-from penstock.rest.client import RestClient, segment
 from penstock.rules.rating import shown_amount
 from penstock.verification.findings import Report, Verdict
 from penstock.verification.notes import FILE, note, read_notes
 
-_EVIDENCE_S = 120.0
-"""The evidence of a large invoice is megabytes."""
 _PROBLEMS_SHOWN_MAX = 50
+_DELETED = "deleted"
+_Tell = Callable[[int, int, str], None]
+_Proven = Callable[[str, "Documents", "Reads", str, _Tell], Report]
+"""(invoice, documents, reads, whose key, progress) to what was found."""
+if TYPE_CHECKING:
+    from penstock.verification.proving import Documents, Reads
+
 _CODES = {Verdict.PROVEN: ExitCode.OK, Verdict.PARTLY: ExitCode.PARTLY, Verdict.WRONG: ExitCode.REFUSED}
 
 
@@ -29,9 +38,19 @@ _CODES = {Verdict.PROVEN: ExitCode.OK, Verdict.PARTLY: ExitCode.PARTLY, Verdict.
     "verify-invoice",
     short_help="Prove an invoice from the log.",
     cls=Command,
-    examples=["penstock verify-invoice inv_...", "penstock verify-invoice inv_... --json"],
+    examples=[
+        "penstock verify-invoice inv_...",
+        "penstock verify-invoice inv_... --json",
+        "penstock verify-invoice --bundle invoice-3.evidence",
+    ],
 )
-@click.argument("invoice_id", metavar="INVOICE")
+@click.argument("invoice_id", metavar="[INVOICE]", required=False)
+@click.option(
+    "--bundle",
+    "bundle_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="A file of `penstock invoice evidence`: nothing else is read, and nothing is connected to.",
+)
 @click.option(
     "--price-book-sha256",
     metavar="HASH",
@@ -61,7 +80,8 @@ _CODES = {Verdict.PROVEN: ExitCode.OK, Verdict.PARTLY: ExitCode.PARTLY, Verdict.
 @click.pass_context
 def verify_invoice(
     context: click.Context,
-    invoice_id: str,
+    invoice_id: str | None,
+    bundle_file: Path | None,
     price_book_sha256: str | None,
     receipts_files: tuple[Path, ...],
     receipts_complete: bool,
@@ -73,65 +93,99 @@ def verify_invoice(
     Nothing that the service's documents say is believed: the log is read with your key, the brokers show what they kept
     when the period ended, and this machine compares with what it noted when it verified before.
 
+    With --bundle all of that comes from the file. It is compared with what this machine noted, and nothing is noted:
+    a bundle may be anyone's.
+
     Exit code 0: everything is shown to be right. 10: nothing is wrong, but not everything is shown; the report names
-    the ranges. 5: something is wrong, and the report names it; nothing is noted then.
+    the ranges. 5: something is wrong, or the bundle is altered, and the report names it; nothing is noted then.
     """
     # Imported here: no other command must wait for grpc to load.
     from penstock.receipts import Receipts, read_receipts
-    from penstock.verification.proving import prove
-    from penstock.verification.stamped_reads import StampedReads
 
     if receipts_complete and not receipts_files:
         raise click.UsageError("--receipts-complete says something of --receipts, and none is given")
+    if invoice_id is None and bundle_file is None:
+        raise click.UsageError("Name an invoice, or a bundle of one with --bundle.")
     receipts = Receipts.merged(*map(read_receipts, receipts_files)) if receipts_files else None
-    chosen = settings()
     file = profile_file().with_name(FILE) if notes_file is None else notes_file
-    with (
-        rest_client(chosen) as rest,
-        StampedReads(chosen, patience_s=timeout) as reads,
-        progress(f"Reading what {invoice_id} counts", total=1.0) as bar,
-    ):
-        documents = _OverRest(rest)
-        documents.invoice(invoice_id)  # an unknown one is refused before brokers are asked
-        report = prove(
-            invoice_id,
+
+    def proven(invoice: str, documents: "Documents", reads: "Reads", tenant: str, tell: _Tell) -> Report:
+        from penstock.verification.proving import prove
+
+        return prove(
+            invoice,
             documents,
             reads,
-            notes=read_notes(file, reads.commitments().tenant),
+            notes=read_notes(file, tenant),
             price_book_sha256=price_book_sha256,
             receipts=receipts,
             receipts_complete=receipts_complete,
-            progress=lambda done, total, what: bar.to(
-                done / total if total else 1.0, f"{escape(line(what))}, {done:,} of {total:,} offsets"
-            ),
+            progress=tell,
         )
-    note(file, report)
+
+    if bundle_file is not None:
+        report, away = _from_bundle(bundle_file, invoice_id, proven)
+    else:
+        report, away = _online(str(invoice_id), timeout, proven), _DELETED
+        note(file, report)
     if current().json:
         print_json(report.to_dict())
     else:
-        _print(report)
+        _print(report, away=away)
     if not report.proven:
         sys.stdout.flush()
         context.exit(int(_CODES[report.verdict]))
 
 
-class _OverRest:
-    """The documents as the service gives them to this key."""
+def _online(invoice_id: str, timeout: float, proven: "_Proven") -> Report:
+    from penstock.verification.stamped_reads import StampedReads
 
-    def __init__(self, rest: RestClient) -> None:
-        self._rest = rest
+    chosen = settings(brokers=True)
+    with (
+        rest_client(chosen) as rest,
+        StampedReads(chosen, patience_s=timeout) as reads,
+        progress(f"Reading what {invoice_id} counts", total=1.0) as bar,
+    ):
+        documents = RestDocuments(rest)
+        documents.invoice(invoice_id)  # an unknown one is refused before brokers are asked
+        return proven(
+            invoice_id,
+            documents,
+            reads,
+            reads.commitments().tenant,
+            lambda done, total, what: bar.to(
+                done / total if total else 1.0, f"{escape(line(what))}, {done:,} of {total:,} offsets"
+            ),
+        )
 
-    def invoice(self, invoice_id: str) -> Any:
-        return self._rest.get(f"/v1/invoices/{segment(invoice_id)}", timeout_s=_EVIDENCE_S)
 
-    def evidence(self, invoice_id: str) -> Any:
-        return self._rest.get(f"/v1/invoices/{segment(invoice_id)}/evidence", timeout_s=_EVIDENCE_S)
+def _from_bundle(file: Path, invoice_id: str | None, proven: "_Proven") -> tuple[Report, str]:
+    """And why a part of the log is not read. Raises `InvalidRequest` for an altered bundle, and for one of another
+    invoice than the named one.
+    """
+    from penstock.verification.bundle_reads import Bundle
 
-    def chain(self) -> Sequence[Mapping[str, Any]]:
-        return list(self._rest.items("/v1/billing/chain", timeout_s=_EVIDENCE_S))
+    bundle = Bundle(file)
+    header = bundle.header
+    if invoice_id is not None and invoice_id != header.invoice:
+        raise InvalidRequest(f"{file}: is a bundle of {header.invoice}, not of {invoice_id}")
+    report = proven(header.invoice, bundle, bundle, header.tenant, lambda done, total, what: None)
+    if not current().json:
+        made = datetime.fromtimestamp(header.made_at_ms / 1000, UTC)
+        click.echo(
+            f"Bundle {line(str(file))}: {byte_text(bundle.bytes)}, {bundle.records:,} records, made "
+            f"{made:%Y-%m-%d %H:%M}Z for {line(header.tenant)}, "
+            + (
+                "with the log"
+                if header.log
+                else "without the log: seals and the brokers' cuts stand in for it"
+            )
+        )
+    return report, _DELETED if header.log else "not in the bundle"
 
 
-def _print(report: Report) -> None:
+def _print(report: Report, *, away: str = _DELETED) -> None:
+    """`away`: why the log is not read where seals or cuts stand in for it."""
     rows: list[list[Any]] = [
         [
             finding.topic,
@@ -179,12 +233,12 @@ def _print(report: Report) -> None:
         if finding.by_seals is not None:
             first, end = finding.by_seals
             click.echo(
-                f"{name}: offsets {first} to {end} are deleted; the seals that the brokers keep stand in."
+                f"{name}: offsets {first} to {end} are {away}; the seals that the brokers keep stand in."
             )
         if finding.by_cuts is not None:
             first, end = finding.by_cuts
             click.echo(
-                f"{name}: offsets {first} to {end} are deleted; the brokers' readings at the period's end stand in."
+                f"{name}: offsets {first} to {end} are {away}; the brokers' readings at the period's end stand in."
             )
         if finding.lost is not None and finding.lost_messages:
             first, end = finding.lost

@@ -26,6 +26,7 @@ class ConnectionSettings:
     """
 
     bootstrap: tuple[str, ...]
+    """Empty: only the control plane is talked to."""
     api_key: str | None = None
     api_url: str | None = None
     ca_file: str | None = None
@@ -33,10 +34,6 @@ class ConnectionSettings:
     """Where this client runs: a host or a zone of the brokers'. None = consumers read from leaders."""
 
     def __post_init__(self) -> None:
-        if not self.bootstrap:
-            raise ConfigurationError(
-                "bootstrap: no broker address; pass bootstrap=, set PENSTOCK_BOOTSTRAP, or name a profile"
-            )
         if self.zone is not None:
             _named("zone", self.zone, limits.DOMAIN_NAME_LENGTH_MAX)
 

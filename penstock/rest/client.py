@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, BinaryIO, Self, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from penstock.contract.errors import (
@@ -151,6 +151,13 @@ class RestClient:
         """The text of an answer that is no JSON, such as a CSV file. Raises as `get` does."""
         return cast(str, self._call("GET", path, query, None, timeout_s, parse=bytes.decode))
 
+    def download(self, path: str, file: BinaryIO, *, timeout_s: float | None = None) -> int:
+        """Write an answer of any size to an empty file as it comes; its bytes. What an answer that was lost half
+        way has written is written again. Raises as `get` does.
+        """
+        self._call("GET", path, None, None, timeout_s, into=file)
+        return file.tell()
+
     def post(
         self,
         path: str,
@@ -213,6 +220,7 @@ class RestClient:
         timeout_s: float | None,
         idempotency_key: str | None = None,
         parse: Callable[[bytes], Any] = json.loads,
+        into: BinaryIO | None = None,
     ) -> Any:
         given = self._timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + given
@@ -228,7 +236,7 @@ class RestClient:
         failure: PenstockError | None = None
         while True:
             try:
-                answer = self._attempt(method, target, payload, headers, deadline)
+                answer = self._attempt(method, target, payload, headers, deadline, into)
                 if answer.status not in _NOT_APPLIED:
                     return self._read(method, answer, url, was_lost, parse)
                 failure = _refusal(answer, url)
@@ -290,9 +298,15 @@ class RestClient:
             raise kind(f"{url}: the answer is nested too deep") from None
 
     def _attempt(
-        self, method: str, target: str, payload: bytes | None, headers: dict[str, str], deadline: float
+        self,
+        method: str,
+        target: str,
+        payload: bytes | None,
+        headers: dict[str, str],
+        deadline: float,
+        into: BinaryIO | None,
     ) -> _Answer:
-        """Send once, on a kept connection where there is one.
+        """Send once, on a kept connection where there is one. The body of a good answer goes `into` a file.
 
         Raises `_Unsent`, `_AnswerLost`, and `TimeoutError` when the deadline passes.
         """
@@ -305,7 +319,7 @@ class RestClient:
             connection.request(method, target, body=payload, headers=headers)
             sock.settimeout(_left(deadline))
             answer = connection.getresponse()
-            body = _whole_body(answer, sock, deadline)
+            body = _whole_body(answer, sock, deadline, into if answer.status < 300 else None)
         except TimeoutError:
             connection.close()
             raise
@@ -374,16 +388,26 @@ def _refusal(answer: _Answer, url: str) -> PenstockError:
         return problem_error(answer.status, b"", url)
 
 
-def _whole_body(answer: http.client.HTTPResponse, sock: socket.socket, deadline: float) -> bytes:
-    """The body, read within the deadline however slowly it comes. Raises `TimeoutError`, `InternalError`."""
+def _whole_body(
+    answer: http.client.HTTPResponse, sock: socket.socket, deadline: float, into: BinaryIO | None = None
+) -> bytes:
+    """The body, read within the deadline however slowly it comes; nothing where it went `into` a file. Raises
+    `TimeoutError`, `InternalError`.
+    """
     parts: list[bytes] = []
     size = 0
+    if into is not None:
+        into.seek(0)
+        into.truncate()
     while True:
         if sock.fileno() >= 0:
             sock.settimeout(_left(deadline))
         part = answer.read1(1 << 20)
         if not part:
             break
+        if into is not None:
+            _write(into, part)
+            continue
         parts.append(part)
         size += len(part)
         if size > _ANSWER_BYTES_MAX:
@@ -393,6 +417,14 @@ def _whole_body(answer: http.client.HTTPResponse, sock: socket.socket, deadline:
     # read1 leaves a whole answer open, and the connection would refuse to read the next one.
     answer.close()
     return b"".join(parts)
+
+
+def _write(into: BinaryIO, part: bytes) -> None:
+    """Raises `InvalidRequest` on a full disk: not the connection failed."""
+    try:
+        into.write(part)
+    except OSError as error:
+        raise InvalidRequest(f"the answer cannot be written: {error.strerror}") from error
 
 
 def _has_news(connection: http.client.HTTPConnection) -> bool:

@@ -42,7 +42,7 @@ class Budget:
     """What people call one: bytes, messages, or micro-units of a currency."""
     policy: str
     slow_bytes_per_s: int = 0
-    """The tenant's produce rate at the full amount, with policy SLOW."""
+    """The produce rate at the full amount, with policy SLOW: of the tenant, or of the principal that it is of."""
     topic: str = ""
     """Of this topic alone; empty: of all."""
     principal: str = ""

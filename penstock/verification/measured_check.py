@@ -60,7 +60,7 @@ def check_measured(
     for part in invoice.partitions:
         parts[part.topic_id].append(part)
     gone: dict[str, InvoiceDocument] = {}
-    if any(row.day < first or (row.topic_id and row.topic_id not in known) for row in rows):
+    if asks_for_earlier(invoice):
         for document in earlier():
             gone |= dict.fromkeys((reading.topic_id for reading in document.cut.readings), document)
             for line in document.lines:
@@ -110,6 +110,14 @@ def check_measured(
                 else "adds up; what was counted is the service's word"
             )
             yield Problem(kind=Kind.UNPROVEN, where=f"line {line.meter}", message=f"{rule.value}: {message}")
+
+
+def asks_for_earlier(invoice: InvoiceDocument) -> bool:
+    """Whether the invoices before have a say: a row is of a day before the period, or of a topic that is gone."""
+    first = _day(invoice.period_start_ms)
+    known = {reading.topic_id for reading in invoice.cut.readings}
+    rows = () if invoice.measured is UNSET else invoice.measured
+    return any(row.day < first or (row.topic_id and row.topic_id not in known) for row in rows)
 
 
 def _ever_stored(

@@ -1,5 +1,6 @@
 """Budgets of a tenant: made, changed and removed by those who may, sent to brokers, and said at thresholds."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from django.utils import timezone
 
 from billing.price_actions import publish_first_price_book
 from billing.unit_rates import unit_rates
-from control_plane.access import list_actions
+from control_plane.access import list_actions, restore_actions
 from control_plane.audit.models import AuditEntry
 from control_plane.brokers.view import BudgetUseSeen
 from control_plane.mail.models import Mail
@@ -153,6 +154,44 @@ def test_brokers_get_budgets_with_prices_of_a_byte_and_a_message() -> None:
     assert [one.name for one in queries.on_brokers(tenant, unit_rates)] == ["m", "c"]
     with pytest.raises(AlreadyExists, match="'robot', which has ended"):
         made(tenant, name="b")
+
+
+def test_a_restored_account_brings_its_budgets_back_while_they_fit() -> None:
+    tenant = make_tenant("acme")
+    account = list_actions.create_account(ACTOR, tenant, name="robot")
+    made(tenant, name="its", service_account=account.public_id)
+    list_actions.end_account(ACTOR, tenant, account)
+    for number in range(BUDGETS_PER_TENANT_MAX):
+        made(tenant, name=f"b{number}")
+    with pytest.raises(LimitExceeded, match="it has 11 with those of the service account, remove one first"):
+        restore_actions.restore_account(ACTOR, tenant, account.public_id)
+    actions.remove(ACTOR, tenant, Budget.objects.get(name="b0").public_id)
+    restore_actions.restore_account(ACTOR, tenant, account.public_id)
+    assert queries.budgets(tenant).count() == BUDGETS_PER_TENANT_MAX
+
+
+def test_a_budget_counts_reads_where_it_says_so() -> None:
+    house = make_house("acme")
+    publish_first_price_book(timezone.now())
+    token = house.credentials[Standing.OWNER]
+    answer = call("POST", "/v1/budgets", {**WANTED, "counts_reads": True}, token=token)
+    assert answer.status == 202 and answer.body["counts_reads"] is True
+    assert answer.body["counted_since"] == answer.body["created_at"] > answer.body["period_began"]
+    made(house.tenant, name="b", measure="bytes", counts_reads=True)
+    made(house.tenant, name="in", measure="bytes")
+    sent = [(one.byte_in, one.message_in, one.byte_out, one.message_out)
+            for one in queries.on_brokers(house.tenant, unit_rates)]  # fmt: skip
+    assert sent == [(0, PARTS, 0, PARTS), (PARTS, 0, PARTS, 0), (PARTS, 0, 0, 0)]
+    refused = call(
+        "POST", "/v1/budgets", {**WANTED, "name": "c", "measure": "cost", "counts_reads": True}, token=token
+    )
+    assert refused.status == 400 and "counts_reads" in refused.body["detail"]
+    assert (
+        call("PATCH", f"/v1/budgets/{answer.body['id']}", {"counts_reads": False}, token=token).status == 400
+    )
+    Budget.objects.update(created_at=datetime(2020, 1, 1, tzinfo=UTC))
+    old = call("GET", f"/v1/budgets/{answer.body['id']}", token=token).body
+    assert old["counted_since"] == old["period_began"]
 
 
 def test_each_threshold_is_said_once_a_period_and_the_highest_alone() -> None:

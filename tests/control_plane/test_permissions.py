@@ -230,6 +230,7 @@ MAY = {
     ("GET", "v1/invoices/<str:invoice>"): INVOICES,
     ("GET", "v1/invoices/<str:invoice>/evidence"): INVOICES,
     ("GET", "v1/invoices/<str:invoice>/payment"): INVOICES,
+    ("GET", "v1/invoices/<str:invoice>/evidence-bundle"): INVOICES,
     ("GET", "v1/invoices/<str:invoice>/pdf"): INVOICES,
     ("GET", "v1/billing/focus"): INVOICES,
     ("GET", "v1/payments"): INVOICES,

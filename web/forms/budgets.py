@@ -80,7 +80,7 @@ class NewBudgetForm(BudgetForm):
 
     measure = Choice(
         label="Of what",
-        choices=[(BYTES, "Bytes produced"), (MESSAGES, "Messages produced"), (COST, "Cost of them")],
+        choices=[(BYTES, "Bytes"), (MESSAGES, "Messages"), (COST, "Cost of what is produced")],
         initial=BYTES,
     )
     period = Choice(
@@ -92,6 +92,14 @@ class NewBudgetForm(BudgetForm):
         required=False,
         widget=forms.TextInput({"maxlength": TOPIC_NAME_LENGTH_MAX, "spellcheck": "false"}),
     )
+    counts = Choice(
+        label="What counts",
+        choices=[
+            ("produced", "What is produced"),
+            ("both", "What is produced, and each delivery to a consumer"),
+        ],
+        initial="produced",
+    )
 
     @property
     def given_new(self) -> dict[str, Any]:
@@ -102,4 +110,5 @@ class NewBudgetForm(BudgetForm):
             "measure": found["measure"],
             "period": found["period"],
             "topic": found["topic"],
+            "counts_reads": found["counts"] == "both",
         }

@@ -21,6 +21,7 @@ from penstock.contract.errors import (
     TimedOut,
     split_message,
 )
+from penstock.rules.currencies import minor_digits
 from penstock.rules.meters import (
     BYTES_OTHER_ZONE,
     BYTES_OWN_ZONE,
@@ -76,6 +77,18 @@ def ago(at: datetime | None) -> SafeString | str:
 @register.simple_tag
 def money(micro: int, minor_digits: int, currency: str) -> str:
     return formats.amount(micro, minor_digits, currency)
+
+
+@register.filter
+def percent_of_points(basis_points: int) -> str:
+    """Hundredths of a percent as percent: `12.5`."""
+    return f"{basis_points / 100:g}"
+
+
+@register.filter
+def coin_digits(currency: str) -> int:
+    """Digits of a currency's minor unit."""
+    return minor_digits(currency)
 
 
 @register.filter

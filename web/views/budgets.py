@@ -49,6 +49,8 @@ class Shown:
     badge: tuple[str, str]
     """(words, kind)."""
     policy: str
+    since: object
+    """Where it was made within the period; else None."""
     ends: object
 
 
@@ -123,6 +125,7 @@ def reached_now(tenant: Tenant) -> list[Budget]:
 
 
 def _shown(row: Budget, used: int | None, currency: str, now_ms: int) -> Shown:
+    began_ms, ends_ms = period_at(row.period, now_ms)
     percent = 0 if used is None else budget_notices.percent(row, used)
     badge = ("used up", "bad") if percent >= 100 else ("below", "ok")
     if used is None:
@@ -137,7 +140,8 @@ def _shown(row: Budget, used: int | None, currency: str, now_ms: int) -> Shown:
         bar=min(100, percent),
         badge=badge,
         policy=POLICIES[row.policy],
-        ends=moment_of(period_at(row.period, now_ms)[1]),
+        since=row.created_at if row.created_at > moment_of(began_ms) else None,
+        ends=moment_of(ends_ms),
     )
 
 

@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from billing import focus, focus_exports, queries
 from control_plane import config
-from control_plane.rest.billing import pdf_answer
+from control_plane.rest.billing import bundle_answer, pdf_answer
 from control_plane.rest.billing_shapes import CreditNoteShape, InvoiceShape
 from payments import queries as payments
 from penstock.contract.errors import NotFound
@@ -19,7 +20,7 @@ from web.paging import page_of
 from web.tenant_access import TenantAccess, in_tenant
 from web.unscripted import render_part
 
-_CSV, _PDF = "csv", "pdf"
+_CSV, _PDF, _EVIDENCE = "csv", "pdf", "evidence"
 PER_PAGE = 40
 EVIDENCE_PER_PAGE = 100
 CREDIT_NOTES_PER_PAGE = 10
@@ -64,18 +65,23 @@ def invoice(request: HttpRequest, access: TenantAccess, invoice: str) -> HttpRes
 
 @in_tenant(Permission.INVOICES_READ)
 @require_safe
-def file(request: HttpRequest, access: TenantAccess, invoice: str, form: str) -> HttpResponse:
-    """The invoice as PDF, or with its credit notes as rows of FOCUS."""
-    if form not in (_CSV, _PDF):
+def file(request: HttpRequest, access: TenantAccess, invoice: str, form: str) -> HttpResponseBase:
+    """The invoice as PDF, with its credit notes as rows of FOCUS, or with all that proves it."""
+    if form not in (_CSV, _PDF, _EVIDENCE):
         raise Http404
     row = queries.invoice(access.tenant, invoice)
     if form == _PDF:
         return pdf_answer(row)
+    if form == _EVIDENCE:
+        return bundle_answer(row)
     issuer = config.current().invoices.issuer
     rows = focus_exports.rows(access.tenant, issuer=issuer, first=None, end=None, invoice=row.public_id)
-    response = HttpResponse("".join(focus.as_csv(rows)), content_type="text/csv; charset=utf-8")
-    response.headers["Content-Disposition"] = f'attachment; filename="invoice-{row.number}.csv"'
-    return response
+    # A month with many topics is a row for each topic and day: written as it is made, never held as a whole.
+    return StreamingHttpResponse(
+        (line.encode() for line in focus.as_csv(rows)),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="invoice-{row.number}.csv"'},
+    )
 
 
 @in_tenant(Permission.INVOICES_READ)

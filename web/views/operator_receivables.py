@@ -34,7 +34,7 @@ COLUMNS = (
         "carried_by",
         "unsent",
     ),
-    *("retry_at", "problem"),
+    *("retry_at", "problem", "voided_micro"),
 )
 LABELS = {
     "owed": "Owed",
@@ -121,6 +121,7 @@ def _values(row: Receivable) -> Iterator[object]:
     yield row.unsent_since is not None
     yield "" if row.retry_at is None else row.retry_at.isoformat()
     yield row.problem
+    yield row.voided_micro
 
 
 def _harmless(value: object) -> object:

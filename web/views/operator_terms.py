@@ -83,6 +83,6 @@ def _said(changed: TenantTerms) -> str:
 def _preview(tenant: Tenant, form: TermsForm) -> previews.Preview:
     now = timezone.now()
     wanted = documents.read_document(form.cleaned_data["terms"], documents.Terms, "terms")
-    book = price_actions.book_at(now) if form.book is None else price_actions.book_of(form.book)
+    book = price_actions.book_for(tenant, now) if form.book is None else price_actions.book_of(form.book)
     by = None if book is None else rating.PriceBook.read(book.document)
     return previews.last_periods(tenant, book=by, terms=wanted, now=now)[-1]

@@ -62,12 +62,16 @@ class Budgets:
         """For the streams of one key."""
         return KeyBudgets(self._view.image, self.holder, self._keeper.used, self._clock, tenant, key_id)
 
-    def slowed(self, tenant: TenantId) -> int:
-        """The produce rate that budgets leave the tenant now, in bytes a second; 0 = they leave it as it is."""
+    def slowed(self, tenant: TenantId, principal: str) -> int:
+        """The produce rate that budgets leave the tenant now, or one of its principals by the budgets of that one, in
+        bytes a second; 0 = they leave it as it is. `principal` empty: the tenant.
+        """
         rates = [
             budget.slow_bytes_per_s
             for budget in self._view.image.budgets_of(tenant)
-            if budget.policy == SLOW and self._is_spent(tenant, budget.budget_id)
+            if budget.policy == SLOW
+            and budget.principal == principal
+            and self._is_spent(tenant, budget.budget_id)
         ]
         return min(rates, default=0)
 

@@ -15,6 +15,7 @@ from data_plane.metadata.model import TenantQuotas
 from data_plane.throttling.pacing import BURST_MS, Pace, part_copied, part_led
 from penstock.contract.ids import BrokerId, TenantId
 from penstock.contract.limits import CONSUME_BYTES_PER_S_MAX, PRODUCE_BYTES_PER_S_MAX, REQUESTS_PER_S_MAX
+from penstock.rules.budgets import SLOW
 from penstock.rules.principal_limits import PrincipalLimits
 
 PRODUCE_RATE, CONSUME_RATE, REQUEST_RATE = "produce_bytes_per_s", "consume_bytes_per_s", "requests_per_s"
@@ -77,9 +78,9 @@ class Pacing:
         image: ClusterImage,
         broker: BrokerId,
         holder: LeaseHolder,
-        slowed: Callable[[TenantId], int],
+        slowed: Callable[[TenantId, str], int],
     ) -> None:
-        """`slowed`: the produce rate that the tenant's budgets leave it now, 0 = they leave it as it is."""
+        """`slowed`: the produce rate that budgets leave a tenant or a principal now, 0 = they leave it as it is."""
         self._slowed = slowed
         self._image, self._broker, self._holder = image, broker, holder
         self._paces: dict[LimitKey, _Paced] = {}
@@ -177,23 +178,31 @@ class Pacing:
         if known is None:
             return 0
         rate = _rate(known.quotas, key.name)
-        if known.budgets and key.name == PRODUCE_RATE:
-            slowed = self._slowed(key.tenant)
-            rate = min(rate or slowed, slowed) if slowed else rate
+        may_slow = bool(known.budgets) and key.name == PRODUCE_RATE
+        if may_slow:
+            rate = _lower(rate, self._slowed(key.tenant, ""))
         if not key.principal:
             return rate
         limits = known.limits_of(key.principal)
         own = 0 if limits is None else _rate(limits, key.name)
+        if may_slow:
+            own = _lower(own, self._slowed(key.tenant, key.principal))
         return min(own, rate) if own and rate else own
 
     def own_limit(self, tenant: TenantId, key_id: str, name: str) -> LimitKey | None:
         """The limit of that name of the principal whose key it is; None = it has only the tenant's. Cheap where no
-        principal of the tenant has limits: called with every frame."""
+        principal of the tenant has limits or budgets: called with every frame."""
         known = self._image.tenants.get(tenant)
-        if known is None or not known.principals:
+        if known is None or not (known.principals or known.budgets):
             return None
         record = self._image.keys.get(key_id)
-        if record is None or known.limits_of(record.owner) is None:
+        if record is None:
+            return None
+        if known.limits_of(record.owner) is None and not (
+            name == PRODUCE_RATE
+            and record.owner
+            and any(one.policy == SLOW and one.principal == record.owner for one in known.budgets)
+        ):
             return None
         return LimitKey(tenant, name, record.owner)
 
@@ -283,3 +292,8 @@ def _rate(quotas: TenantQuotas | PrincipalLimits, name: str) -> int:
     if name == REQUEST_RATE:
         return quotas.requests_per_s * REQUEST_UNITS
     return quotas.consume_bytes_per_s if name == CONSUME_RATE else 0
+
+
+def _lower(rate: int, slowed: int) -> int:
+    """The lower of two rates of which 0 is none."""
+    return min(rate or slowed, slowed) if slowed else rate

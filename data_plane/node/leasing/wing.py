@@ -34,7 +34,7 @@ class Leasing:
         view: MetadataView,
         registration: Registration,
         seated: Callable[[], bool],
-        slowed: Callable[[TenantId], int],
+        slowed: Callable[[TenantId, str], int],
     ) -> None:
         config, self._clock = environment.config, environment.clock
         terms = terms_of(config.timings.session_ttl_ms)

@@ -12,7 +12,6 @@ from tests.control_plane.world import House
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = datetime.now(UTC) + timedelta(days=5)
-LATER = datetime.now(UTC) + timedelta(days=5)
 
 
 def coupons(house: House, said: object, numbers: range) -> None:

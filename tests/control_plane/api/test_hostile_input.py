@@ -189,6 +189,7 @@ VALID: dict[str, Any] = {
     "period": "month",
     "measure": "bytes",
     "amount": 1_000,
+    "counts_reads": False,
     "policy": "notify",
     "thresholds": [50, 100],
     "slow_bytes_per_s": 0,

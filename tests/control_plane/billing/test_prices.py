@@ -79,12 +79,16 @@ def test_the_first_book_holds_already(db: None) -> None:
 def test_a_service_that_begins_asks_what_the_field_asks(db: None) -> None:
     first = rating.PriceBook.read(price_actions.publish_first_price_book(datetime.now(UTC)).document)
     million = rating.rate(first, {"messages_in": 1_000_000, "bytes_in": 1_000_000_000})
-    assert [(line.meter, line.amount_micro) for line in million.lines] == [
-        ("messages_in", 50_000),  # 0.05 USD
-        ("bytes_in", 100_000),  # 0.10 USD
-    ]
+    assert {line.meter: line.amount_micro for line in million.lines} == {
+        "messages_in": 40_000,  # 0.04 USD
+        "bytes_in": 100_000,  # 0.10 USD
+        "retained_byte_minutes": 0,
+        "partition_minutes": 0,
+    }
+    kept = rating.rate(first, {"retained_byte_minutes": 1_010 * 10**9 * 730 * 60, "partition_minutes": 0})
+    assert kept.total_micro == 240_900_000, "a TB above the allowance, for a month of 730 hours"
     few = rating.rate(first, {"messages_in": 32, "bytes_in": 10_000})
-    assert [line.amount_micro for line in few.lines] == [2, 1], "small use shows"
+    assert sorted(line.amount_micro for line in few.lines) == [0, 0, 1, 1], "small use shows"
 
 
 def test_a_service_with_older_prices_keeps_them(world: World, first: PriceBook) -> None:

@@ -23,7 +23,7 @@ def test_without_stripe_everything_says_so_and_operators_note_payments(world: Wo
     assert method.body == {"collection": "off", "method": ""}
     assert call("POST", "/v1/billing/reconciliation", token=operator).status == 400
     assert call("GET", "/v1/billing/reconciliation", token=operator).body["at"] is None
-    assert call("POST", f"{path}/void", token=operator).status == 400
+    assert call("POST", f"{path}/void", {}, token=operator).status == 400
     paid = call("POST", f"{path}/paid", {"reference": "bank 1"}, token=operator)
     assert (paid.status, paid.body["state"], paid.body["open_micro"]) == (200, "paid", 0)
     assert paid.headers["ETag"] != shown.headers["ETag"]
@@ -33,6 +33,7 @@ def test_without_stripe_everything_says_so_and_operators_note_payments(world: Wo
     assert [one["invoice"] for one in found] == [invoice.public_id]
     assert call("GET", "/v1/billing/receivables?state=open", token=operator).body["items"] == []
     assert call("GET", "/v1/billing/receivables?state=rich", token=operator).status == 400
+    assert call("POST", f"{path}/void", {"reason": "no"}, token=operator).status == 400
     assert call("POST", f"{path}/uncollectible", {"reason": "no"}, token=operator).status == 400
     unknown = "/v1/billing/receivables/inv_nothing/paid"
     assert call("POST", unknown, {"reference": "bank 1"}, token=operator).status == 404

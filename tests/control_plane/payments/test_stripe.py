@@ -19,6 +19,7 @@ from tests.control_plane.payments.paying import (
     differences,
     due,
     issued,
+    of_amount,
     worker,
 )
 
@@ -210,6 +211,63 @@ def test_what_is_void_paid_by_bank_or_given_up_is_so_at_stripe(world: World, fak
     assert states == {"void": "void", "paid": "paid", "uncollectible": "uncollectible"}
     assert not fake.all("invoice_payment")
     assert differences() == []
+
+
+def test_what_operators_make_void_is_void_at_stripe_with_what_it_carries_waiting(
+    world: World, fake: FakeStripe
+) -> None:
+    plain, draft, gone = (issued(world, name) for name in ("plain", "draft", "gone"))
+    small = of_amount(issued(world, "many").tenant, 30 * CENT)
+    carrier = Invoice.objects.get(tenant=small.tenant, number=1)
+    actions.open_receivable(draft)
+    actions.void(TESTER, draft, reason="before Stripe heard of it")
+    worker()
+    actions.give_up(TESTER, gone, reason="insolvent")
+    worker()
+    for one in (plain, gone):
+        actions.void(TESTER, one, reason="wrong company")
+    worker()
+    states = [fake.objects[asked(one).stripe_invoice]["status"] for one in (plain, gone)]
+    assert states == ["void", "void"]
+    assert asked(draft).stripe_invoice == "" and asked(draft).unsent_since is None
+    worker()
+    assert asked(small).carried_by in (None, asked(carrier))
+    actions.void(TESTER, carrier, reason="wrong company")
+    worker(2)
+    assert (asked(carrier).state, asked(small).state, asked(small).carried_by) == ("void", "open", None)
+    assert differences() == []
+
+
+def test_a_carried_invoice_that_becomes_void_lowers_its_carrier(world: World, fake: FakeStripe) -> None:
+    large = issued(world, "acme")
+    small = of_amount(large.tenant, 30 * CENT)
+    with actions.locked(actions.open_receivable(small).public_id) as row:
+        row.waits = True
+        row.save(update_fields=["waits"])
+    worker(2)
+    assert asked(small).carried_by == asked(large)
+    before = fake.objects[asked(large).stripe_invoice]["amount_remaining"]
+    actions.void(TESTER, small, reason="wrong company")
+    worker(2)
+    there = fake.objects[asked(large).stripe_invoice]
+    assert (there["status"], there["amount_remaining"]) == ("open", before - 30)
+    assert asked(small).state == "void" and asked(large).open_micro == (before - 30) * CENT
+    assert differences() == []
+
+
+def test_a_payment_that_crosses_the_void_is_given_back(world: World, fake: FakeStripe) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    fake.pay_on_page(asked(invoice).stripe_invoice)
+    actions.void(TESTER, invoice, reason="wrong company")
+    worker(3)
+    row = asked(invoice)
+    assert (row.state, row.paid_micro, row.refunded_micro, row.overpaid_micro) == (
+        "void",
+        row.total_micro,
+        row.total_micro,
+        0,
+    )
 
 
 def test_a_draft_whose_deletion_got_no_answer_is_forgotten(world: World, fake: FakeStripe) -> None:

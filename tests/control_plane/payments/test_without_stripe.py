@@ -10,7 +10,7 @@ from control_plane.config import PaymentsConfig
 from control_plane.mail.models import Mail
 from control_plane.outbox.models import Delivery
 from daemon.settings import Refused
-from payments import actions, dunning, queries, tasks
+from payments import actions, dunning, queries, tasks, totals
 from payments.models import Payment, Receivable
 from penstock.contract.errors import InvalidRequest, NotFound
 from tenants.actions import set_suspended
@@ -74,16 +74,53 @@ def test_a_credit_note_lowers_what_is_open_and_what_was_paid_is_given_back_once(
     assert (row.state, row.overpaid_micro, row.refunded_micro) == ("paid", 0, 2_000_000)
 
 
-def test_only_a_credit_note_of_the_whole_makes_an_invoice_void(world: World) -> None:
+def test_a_credit_note_of_the_whole_makes_an_invoice_void(world: World) -> None:
     invoice = issued(world, "acme")
     worker()
-    with pytest.raises(InvalidRequest, match="credit note of the whole"):
-        actions.void(TESTER, invoice)
     credit(invoice, invoice.total_micro or 0)
-    assert actions.void(TESTER, invoice).state == "void"
+    worker()
+    assert actions.void(TESTER, invoice, reason="as well").voided_micro == 0
     with pytest.raises(InvalidRequest):
         actions.mark_paid(TESTER, invoice, reference="bank 1")
-    assert invoice.number == 1
+    assert (asked(invoice).state, invoice.number) == ("void", 1)
+
+
+def test_an_operator_makes_an_unpaid_invoice_void_once_and_for_good(world: World) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    with pytest.raises(InvalidRequest, match="reason"):
+        actions.void(TESTER, invoice, reason="")
+    total = asked(invoice).total_micro
+    credit(invoice, 1_000_000)
+    for _ in range(2):
+        row = actions.void(TESTER, invoice, reason="sent to the wrong company")
+        assert (row.state, row.voided_micro, row.open_micro) == ("void", total - 1_000_000, 0)
+    with pytest.raises(InvalidRequest, match="nothing of it is open"):
+        actions.mark_paid(TESTER, invoice, reference="bank 1")
+    credit(invoice, 2_000_000)  # a loss that is found later: nothing was asked for
+    worker(2)
+    row = asked(invoice)
+    assert (row.state, row.credited_micro, row.overpaid_micro) == ("void", 1_000_000, 0)
+    assert not queries.with_new_credits().exists()
+    entries = AuditEntry.objects.filter(action="receivable.void").order_by("pk")
+    assert [one.after["reason"] for one in entries] == ["sent to the wrong company"]
+    assert totals.by_currency() == []
+
+
+def test_what_was_paid_never_becomes_void(world: World) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    actions.mark_paid(TESTER, invoice, reference="bank 1")
+    with pytest.raises(InvalidRequest, match="a credit note gives back what was paid"):
+        actions.void(TESTER, invoice, reason="no")
+    assert asked(invoice).state == "paid"
+
+
+def test_what_was_given_up_may_become_void(world: World) -> None:
+    invoice = issued(world, "acme")
+    worker()
+    actions.give_up(TESTER, invoice, reason="insolvent")
+    assert actions.void(TESTER, invoice, reason="it was never due").state == "void"
 
 
 def test_a_late_payment_pays_what_was_given_up(world: World) -> None:

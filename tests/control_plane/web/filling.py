@@ -13,6 +13,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from billing import price_actions
+from billing.coupon_models import Coupon, CouponRedemption
 from billing.models import (
     Cut,
     CutReading,
@@ -85,6 +86,23 @@ def fill(tenant: Tenant, owner: Person, numbers: range) -> None:
         _invoices(tenant, numbers)
         _what_waits(numbers)
         _terms(tenant, numbers)
+        _coupons(numbers)
+
+
+def _coupons(numbers: range) -> None:
+    """The first is redeemed by tenants of its own."""
+    Coupon.objects.bulk_create(
+        Coupon(
+            code=f"COUPON-{number}", basis_points=100, amount_micro=0, days=31, uses_max=1_000_000, reason="test",
+            from_at=BEGINNING, until_at=FAR,
+        )
+        for number in numbers
+    )  # fmt: skip
+    first = Coupon.objects.get(code="COUPON-0")
+    CouponRedemption.objects.bulk_create(
+        CouponRedemption(coupon=first, tenant=Tenant.objects.create(name=f"redeemer-{number}"), at=BEGINNING)
+        for number in numbers
+    )
 
 
 def _terms(tenant: Tenant, numbers: range) -> None:

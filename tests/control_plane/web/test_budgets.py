@@ -15,7 +15,14 @@ from tests.control_plane.world import PASSWORD
 
 pytestmark = pytest.mark.django_db
 
-FIELDS = {"name": "prod", "measure": "bytes", "period": "month", "amount": "1.5", "policy": "refuse_produce"}
+FIELDS = {
+    "name": "prod",
+    "measure": "bytes",
+    "period": "month",
+    "amount": "1.5",
+    "policy": "refuse_produce",
+    "counts": "both",
+}
 
 
 @pytest.fixture

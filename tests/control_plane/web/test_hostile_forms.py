@@ -131,6 +131,7 @@ def _arguments(house: House, route: str) -> list[str]:
         "factor": "0",
         "acl": AclEntry.objects.get(tenant=house.tenant).public_id,
         "webhook": "whk_nothing",
+        "coupon": "COUPON-NONE",
         "budget": Budget.objects.get_or_create(
             tenant=house.tenant,
             public_id="bud_0",

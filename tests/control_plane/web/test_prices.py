@@ -1,5 +1,6 @@
 """Prices stand on the console before an invoice does."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
@@ -16,6 +17,7 @@ from tests.control_plane.world import House, make_house
 from web import formats
 
 pytestmark = pytest.mark.django_db
+BOOKS = price_actions.STANDARD_PRICE_BOOK.parent
 
 
 @pytest.fixture
@@ -34,10 +36,11 @@ def publish(document: dict[str, Any], at: datetime) -> None:
 def test_what_a_message_and_a_gigabyte_cost_stands_on_the_usage_page_of_a_new_tenant(house: House) -> None:
     price_actions.publish_first_price_book(datetime.now(UTC))
     page = text(signed_in(house), "/t/acme/usage")
-    assert "0.05 USD" in page and "million of 1,000,000 messages" in page
+    assert "0.04 USD" in page and "million of 1,000,000 messages" in page
     assert "0.10 USD" in page and "GB of 1,000,000,000 bytes" in page
-    assert "the first 10.0 TB" in page and "over 10.0 TB" in page
-    assert "Reading, copies, storage" in page
+    assert "the first 1.0 TB" in page and "over 10.0 TB" in page
+    assert "0.00033 USD" in page and "0.0005 USD" in page, "storage and partitions"
+    assert "Reading, copies, storage" not in page
 
 
 def test_a_free_part_is_told_and_so_is_each_tier(house: House) -> None:
@@ -59,10 +62,10 @@ def test_the_prices_shown_are_those_of_the_period_that_runs(house: House) -> Non
 
 
 def test_the_door_promises_no_allowance_that_there_is_not(db: None) -> None:
-    price_actions.publish_first_price_book(datetime.now(UTC))
+    publish(json.loads((BOOKS / "standard-3.json").read_text(encoding="utf-8")), price_actions.BEGINNING)
     page = text(Client(), "/sign-up")
     assert "allowance" not in page and "no fixed fee" in page
-    assert "0.05 USD each million of 1,000,000 messages" in page
+    assert "0.04 USD" in page
 
 
 def test_fees_a_minimum_and_models_stand_where_the_prices_do(house: House) -> None:
@@ -91,7 +94,7 @@ def test_fees_a_minimum_and_models_stand_where_the_prices_do(house: House) -> No
 @pytest.mark.parametrize("standing", [Standing.BILLING, Standing.AUDITOR])
 def test_whoever_sees_usage_sees_its_prices(house: House, standing: Standing) -> None:
     price_actions.publish_first_price_book(datetime.now(UTC))
-    assert "0.05 USD" in text(signed_in(house, standing), "/t/acme/usage")
+    assert "0.04 USD" in text(signed_in(house, standing), "/t/acme/usage")
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,9 @@ PAGES = {
     "closed-invoices": ONE,
     "operator-receivables": LISTS,
     "operator-receivables-csv": LISTS,
+    "operator-coupons": LISTS,
+    "operator-new-coupon": ONE,
+    "operator-coupon": LISTS,
     "operator-organisations": LISTS,
     "operator-organisation": LISTS,
     "operator-people": LISTS,
@@ -202,6 +205,7 @@ POSTS = {
     "member-role",
     "operator-suspend",
     "operator-receivable-retry",
+    "operator-end-coupon",
     "operator-person-limit",
     "operator-reset",
     "operator-sign-out",
@@ -308,6 +312,7 @@ def address_of(house: House, name: str, route: str) -> str:
         "topic": "top_binned_0",
         "key": "key_0",
         "invoice": "inv_0",
+        "coupon": "COUPON-0",
         "partition": "0",
         "offset": "0",
         "meter": "messages_in",
@@ -342,11 +347,11 @@ def look_at_all(house: House, client: Client) -> dict[str, Seen]:
         address = address_of(house, name, str(pattern.pattern)) + PAGES[name].query
         with CaptureQueriesContext(connection) as captured:
             answer = client.get(address)
+            # What is streamed asks while it is read.
+            content = answer.getvalue() if answer.streaming else answer.content
         statements = tuple(re.sub(r"'[^']*'|\b\d+\b", "?", one["sql"]) for one in captured.captured_queries)
         # The menu of one's tenants stands on every page, and scrolls.
-        shown = re.sub(
-            r'<details class="switcher">.*?</details>', "", answer.content.decode(), flags=re.DOTALL
-        )
+        shown = re.sub(r'<details class="switcher">.*?</details>', "", content.decode(), flags=re.DOTALL)
         seen[name] = Seen(
             status=answer.status_code,
             length=len(shown),

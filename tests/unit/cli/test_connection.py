@@ -5,8 +5,10 @@ from pathlib import Path
 import click
 import pytest
 
-from penstock.cli.connection import chosen_profile
+from penstock.cli.connection import chosen_profile, connect
 from penstock.cli.invocation import Invocation
+from penstock.cli.rest import rest_client, settings
+from penstock.contract.errors import ConfigurationError
 
 DEV = '[dev]\nbootstrap = ["127.0.0.1:1"]\n'
 DEFAULT = '[default]\nbootstrap = ["127.0.0.1:2"]\n'
@@ -54,3 +56,17 @@ def test_the_option_goes_before_everything(bare_environment: Path, monkeypatch: 
     bare_environment.write_text(DEV + DEFAULT)
     monkeypatch.setenv("PENSTOCK_PROFILE", "work")
     assert chosen("dev") == "dev"
+
+
+def test_what_only_calls_rest_needs_no_address_of_a_broker(
+    monkeypatch: pytest.MonkeyPatch, bare_environment: Path
+) -> None:
+    monkeypatch.setenv("PENSTOCK_API_URL", "https://penstock.example")
+    monkeypatch.setenv("PENSTOCK_API_KEY", "psk_mine")
+    with click.Context(click.Command("penstock"), obj=Invocation()):
+        with rest_client() as rest:
+            assert rest.api_url == "https://penstock.example"
+        with pytest.raises(ConfigurationError, match="no broker address"):
+            settings(brokers=True)
+        with pytest.raises(ConfigurationError, match="no broker address"):
+            connect()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from demo.limited import Stopped
 from demo.summary import Summary
 
 GOOD = Summary(
@@ -28,12 +29,31 @@ GOOD = Summary(
     acked_before_kill=1,
     acked_while_down=1,
     leaders_moved=1,
+    budget_messages=2_000,
+    budget_sent=1_990,
+    budget_stopped=True,
     seconds={},
 )
 
 
 def test_what_agrees_agrees() -> None:
     assert GOOD.disagreements(1_000, 16) == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "said", "stopped"),
+    [
+        (2_000, "budget 'limited': 2000 of 2000", True),
+        (1_980, "budget 'limited'", True),
+        (2_021, "budget 'limited'", False),
+        (1_000, "budget 'limited'", False),
+        (2_000, "produce_bytes_per_s", False),
+    ],
+)
+def test_a_budget_has_stopped_a_tenant_near_its_amount_and_by_its_name(
+    sent: int, said: str, stopped: bool
+) -> None:
+    assert Stopped(sent=sent, said=said).at_its_amount is stopped
 
 
 @pytest.mark.parametrize(
@@ -56,6 +76,7 @@ def test_what_agrees_agrees() -> None:
         ("acked_before_kill", 0),
         ("acked_while_down", 0),
         ("leaders_moved", 0),
+        ("budget_stopped", False),
     ],
 )
 def test_each_number_that_is_wrong_is_named(field: str, value: int) -> None:

@@ -17,6 +17,7 @@ from data_plane.node.leasing.pacing import (
     Pacing,
 )
 from penstock.contract.ids import BrokerId, TenantId, TopicId
+from penstock.rules.budgets import Budget
 from penstock.rules.principal_limits import EVERY_ACCOUNT, PrincipalLimits
 from tests.unit.controller.setup import ACME, ORDERS, Store, record
 
@@ -39,7 +40,7 @@ def test_brokers_share_the_rate_by_the_partitions_they_lead() -> None:
     store.topic(record(), record(partition=1), record(partition=2, leader=2), record(partition=3, leader=-1))
     paced(store, 3_000)
     shares = [
-        Pacing(store.image, BrokerId(broker), holder_of(broker), lambda tenant: 0).of(KEY, 0.0)
+        Pacing(store.image, BrokerId(broker), holder_of(broker), lambda tenant, principal: 0).of(KEY, 0.0)
         for broker in (1, 2)
     ]
     assert [pace.bytes_per_s for pace in shares if pace] == [2_000, 1_000]
@@ -49,7 +50,7 @@ def test_the_share_follows_the_leaders_and_the_rate_and_ends_with_the_limit() ->
     store = Store()
     store.topic(record(), record(partition=1, leader=2))
     paced(store, 2_000)
-    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda tenant: 0)
+    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda tenant, principal: 0)
     pace = pacing.of(KEY, 0.0)
     assert pace is not None and pace.bytes_per_s == 1_000
     store.put(model.block_key(ORDERS, 0), model.encode_block({0: record(), 1: record(partition=1)}))
@@ -68,7 +69,7 @@ def test_a_tenant_without_leaders_still_has_a_pace() -> None:
     store = Store()
     store.topic(record(leader=-1), topic_id=TopicId(b"t" * 16))
     paced(store, 10)
-    pace = Pacing(store.image, BrokerId(1), holder_of(), lambda tenant: 0).of(KEY, 0.0)
+    pace = Pacing(store.image, BrokerId(1), holder_of(), lambda tenant, principal: 0).of(KEY, 0.0)
     assert pace is not None and pace.bytes_per_s == 10
 
 
@@ -76,7 +77,7 @@ def test_a_rate_that_is_set_a_second_time_begins_with_nothing_owed() -> None:
     store = Store()
     store.topic(record())
     paced(store, 1_000)
-    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda tenant: 0)
+    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda tenant, principal: 0)
     first = pacing.of(KEY, 0.0)
     assert first is not None
     first.enter(100_000, 0.0, may_refuse=False)
@@ -95,7 +96,7 @@ def by_demand(rate: int) -> tuple[Store, LeaseHolder, Pacing]:
     paced(store, rate)
     holder = holder_of()
     holder.follow(5, 1)
-    return store, holder, Pacing(store.image, BrokerId(1), holder, lambda tenant: 0)
+    return store, holder, Pacing(store.image, BrokerId(1), holder, lambda tenant, principal: 0)
 
 
 def granted(holder: LeaseHolder, pacing: Pacing, amount: int, now_ms: float) -> None:
@@ -242,7 +243,7 @@ def test_requests_have_a_pace_of_their_own_in_thousandths_and_an_even_part_for_e
 def test_a_tenants_own_floor_counts_and_all_brokers_together_keep_to_it() -> None:
     store, _, pacing = by_demand(100_000)
     with_quotas(store, produce_bytes_per_s=100_000, rate_floor_percent=10)
-    other = Pacing(store.image, BrokerId(2), holder_of(2), lambda tenant: 0)
+    other = Pacing(store.image, BrokerId(2), holder_of(2), lambda tenant, principal: 0)
     paces = [each.of(KEY, 0.0) for each in (pacing, other)]
     assert [pace.bytes_per_s for pace in paces if pace] == [5_000, 5_000]
 
@@ -304,7 +305,7 @@ def test_a_principal_has_its_own_limit_never_above_its_tenants_and_others_have_t
             key_id=key_id, tenant=ACME, name="k", principal=1, pepper_version=1, secret_hmac="", scram={}, owner=owner
         )  # fmt: skip
         store.put(model.credential_key(key_id), key.encode())
-    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda tenant: 0)
+    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda tenant, principal: 0)
     found = {key_id: pacing.own_limit(ACME, key_id, PRODUCE_RATE) for key_id in (*owners, "unknown")}
     assert {key_id: limit and pacing.limit(limit) for key_id, limit in found.items()} == {
         "k1": 1_000, "k2": 100, "k3": None, "k4": None, "unknown": None,
@@ -320,6 +321,38 @@ def test_a_principal_has_its_own_limit_never_above_its_tenants_and_others_have_t
     assert pacing.own_limit(ACME, "k1", PRODUCE_RATE) is None
     assert pacing.of(LimitKey(ACME, PRODUCE_RATE, ROBOT), 1.0) is None, "its limit is lifted"
     assert robots.clears_in_ms(2.0) == 0
+
+
+def test_a_budget_slows_the_principal_that_it_is_of_and_no_other() -> None:
+    store = Store()
+    spent: dict[str, int] = {}
+    budget = Budget(
+        budget_id="b1", name="b", period="month", amount=1, unit="bytes", policy="slow", slow_bytes_per_s=100,
+        principal=ROBOT,
+    )  # fmt: skip
+    tenant = model.TenantRecord(
+        tenant=ACME, quotas=model.TenantQuotas(produce_bytes_per_s=1_000), budgets=(budget,)
+    )
+    store.put(model.tenant_key(ACME), tenant.encode())
+    for key_id, owner in {"k1": ROBOT, "k2": "service_account:sa_other", "k3": ""}.items():
+        key = model.KeyRecord(
+            key_id=key_id, tenant=ACME, name="k", principal=1, pepper_version=1, secret_hmac="", scram={}, owner=owner
+        )  # fmt: skip
+        store.put(model.credential_key(key_id), key.encode())
+    pacing = Pacing(store.image, BrokerId(1), holder_of(), lambda tenant, principal: spent.get(principal, 0))
+    assert pacing.own_limit(ACME, "k2", PRODUCE_RATE) is None
+    assert pacing.own_limit(ACME, "k3", PRODUCE_RATE) is None
+    assert pacing.own_limit(ACME, "k1", CONSUME_RATE) is None
+    robots = pacing.own_limit(ACME, "k1", PRODUCE_RATE)
+    assert robots is not None and pacing.limit(robots) == 0 and pacing.of(robots, 0.0) is None
+    spent[ROBOT] = 100
+    assert (pacing.limit(robots), pacing.limit(KEY)) == (100, 1_000)
+    pace = pacing.of(robots, 1.0)
+    assert pace is not None and pace.whose == "principal sa_robot"
+    spent[""] = 50
+    assert (pacing.limit(robots), pacing.limit(KEY)) == (50, 50), "never above its tenant's"
+    spent.clear()
+    assert pacing.limit(robots) == 0 and pacing.of(robots, 2.0) is None, "another period"
 
 
 def test_a_principals_lease_is_not_its_tenants() -> None:

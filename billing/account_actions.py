@@ -1,0 +1,64 @@
+"""Opens billing accounts: a tenant's currency, once and for good.
+
+Two currencies in one tenant would need an exchange somewhere: for its prepaid credit, its balance at Stripe, its sums.
+"""
+
+from datetime import datetime
+
+from django.db import transaction
+
+from billing.account_models import BillingAccount
+from billing.models import BillingEntry, PriceBook
+from control_plane.audit import actions as audit
+from control_plane.audit.actor import Actor
+from penstock.contract.errors import AlreadyExists, InvalidRequest
+from penstock.rules.currencies import minor_digits
+from tenants.models import Tenant
+
+
+def currency_of(tenant: Tenant) -> str | None:
+    """What the tenant is invoiced in: as its account says, else as its first prices, else as the service's oldest book.
+    None while there are no prices at all.
+    """
+    account = BillingAccount.objects.filter(tenant=tenant).first()
+    if account is not None:
+        return account.currency
+    first = (
+        BillingEntry.objects.filter(tenant=tenant, kind=BillingEntry.Kind.PRICES).order_by("sequence").first()
+    )
+    if first is not None:
+        return str(first.document["price_book"]["currency"])
+    return default_currency()
+
+
+def default_currency() -> str | None:
+    """Of the service's oldest book; None while there is none."""
+    return PriceBook.objects.order_by("pk").values_list("currency", flat=True).first()
+
+
+def open_account(actor: Actor, tenant: Tenant, *, currency: str, now: datetime) -> BillingAccount:
+    """Fix the currency of a tenant that has no prices yet. The same one again changes nothing.
+
+    Raises `AlreadyExists` where it is fixed already, and `InvalidRequest` for a currency that no book in effect has.
+    """
+    minor_digits(currency)
+    with transaction.atomic():
+        Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        account = BillingAccount.objects.filter(tenant=tenant).first()
+        if account is not None and account.currency == currency:
+            return account
+        if account is not None or BillingEntry.objects.filter(tenant=tenant).exists():
+            raise AlreadyExists(
+                f"currency: {tenant.name} is invoiced in {currency_of(tenant)}, and that never changes"
+            )
+        if not PriceBook.objects.filter(currency=currency, effective_from__lte=now).exists():
+            raise InvalidRequest(f"currency: no price book in {currency} is in effect; publish one first")
+        account = BillingAccount.objects.create(tenant=tenant, currency=currency)
+        audit.record(
+            actor,
+            tenant=tenant.public_id,
+            action="billing_account.open",
+            object_id=tenant.public_id,
+            after={"currency": currency},
+        )
+        return account

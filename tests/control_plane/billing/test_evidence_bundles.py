@@ -1,0 +1,118 @@
+"""The bundle that the service makes of an invoice proves it without the service; nobody else's is made."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from billing import period_actions
+from billing.models import Invoice
+from control_plane.brokers import client as broker_client
+from control_plane.brokers import view
+from penstock.contract.errors import BrokerUnavailable
+from penstock.contract.ids import SYSTEM_TENANT
+from penstock.rules.timestamps import time_ms
+from penstock.verification.bundle_reads import Bundle
+from penstock.verification.findings import Kind, Report, Verdict
+from penstock.verification.proving import prove
+from tenants.actions import create_operator
+from tenants.models import Tenant
+from tests.control_plane.billing.world import TESTER, Part, World, vector_of
+
+PART = Part(first=0, end=2_000, size=1_000_000)
+
+
+@pytest.fixture
+def losses(monkeypatch: pytest.MonkeyPatch) -> list[view.LossSeen]:
+    """What the brokers declared."""
+    declared: list[view.LossSeen] = []
+    seen = view.ClusterView(cluster_id="c", controller=1, revision=1, brokers=())
+    monkeypatch.setattr(broker_client, "describe", lambda **_: replace(seen, losses=tuple(declared)))
+    return declared
+
+
+def issued(world: World, tenant: Tenant, part: Part, *before: Part) -> Invoice:
+    """The invoice of a period that ends now, of one part; `before`: those of earlier periods."""
+    now = datetime.now(UTC)
+    cut = period_actions.close_period(TESTER, tenant.public_id, end=now)
+    world.answer(cut, [replace(one, accepted_ms=time_ms(now) - 1) for one in vector_of([*before, part])])
+    cut.refresh_from_db()
+    world.covered(cut, [part])
+    world.spark()
+    world.bill()
+    return world.invoice(cut)
+
+
+@pytest.fixture
+def download() -> Callable[[Tenant, str], Any]:
+    token = create_operator(TESTER, name="op", tenant=SYSTEM_TENANT)
+
+    def ask(tenant: Tenant, invoice: str) -> Any:
+        client = APIClient(raise_request_exception=False)
+        client.credentials(HTTP_AUTHORIZATION=f"Bearer {token}", HTTP_PENSTOCK_TENANT=tenant.public_id)
+        return client.get(f"/v1/invoices/{invoice}/evidence-bundle")
+
+    return ask
+
+
+def proven(answer: Any, file: Path, invoice: Invoice) -> Report:
+    assert answer.status_code == 200, answer.content
+    assert answer["Content-Disposition"] == f'attachment; filename="invoice-{invoice.number}.evidence"'
+    file.write_bytes(b"".join(answer.streaming_content))
+    assert answer["Content-Length"] == str(file.stat().st_size)
+    bundle = Bundle(file)
+    return prove(invoice.public_id, bundle, bundle)
+
+
+def test_the_services_bundle_proves_its_invoices_without_the_service(
+    world: World, tmp_path: Path, download: Callable[[Tenant, str], Any], losses: list[view.LossSeen]
+) -> None:
+    tenant, other = world.tenant("acme"), world.tenant("other")
+    first = issued(world, tenant, PART)
+    second = issued(world, tenant, replace(PART, first=2_000, end=2_500), PART)
+    for invoice in (first, second):
+        report = proven(download(tenant, invoice.public_id), tmp_path / "a.evidence", invoice)
+        assert report.verdict is Verdict.PROVEN, report.problems
+        assert report.billed_total_micro == report.due_total_micro == invoice.total_micro
+        assert [(one.by_cuts, one.by_seals) for one in report.partitions] == [
+            ((0, 2_000) if invoice == first else (2_000, 2_500), None)
+        ]
+    assert download(other, first.public_id).status_code == 404
+    assert download(tenant, "inv_none").status_code == 404
+    # What brokers lost since and nobody credited is found in the bundle as it is online.
+    where = {"tenant": tenant.public_id, "topic": "orders", "topic_id": PART.topic_id, "partition": 0}
+    losses.append(
+        view.LossSeen(
+            **where,  # type: ignore[arg-type]
+            kind="elected",
+            log_generation=1,
+            leader=1,
+            leader_epoch=1,
+            offset=1_500,
+            known_end_offset=2_000,
+            asked_by="",
+            declared_ms=1,
+        )
+    )
+    report = proven(download(tenant, first.public_id), tmp_path / "a.evidence", first)
+    assert report.verdict is not Verdict.PROVEN
+    assert {one.kind for one in report.problems} <= {Kind.UNPROVEN, Kind.CREDIT_DIFFERS, Kind.CREDIT_DUE}
+
+
+def test_a_draft_and_silent_brokers_give_no_bundle(
+    world: World, download: Callable[[Tenant, str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(**_: object) -> view.ClusterView:
+        raise BrokerUnavailable("no broker answers")
+
+    monkeypatch.setattr(broker_client, "describe", silent)
+    tenant = world.tenant("acme")
+    invoice = issued(world, tenant, PART)
+    assert download(tenant, invoice.public_id).status_code == 503
+    draft = world.invoice(world.cut(tenant, [PART]))
+    refused = download(tenant, draft.public_id)
+    assert refused.status_code == 400 and "is a draft" in refused.json()["detail"]

@@ -1,0 +1,220 @@
+"""An evidence bundle proves what was proven when it was made, without asking anyone; one that was altered is named."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli.__main__ import cli
+from penstock.contract.errors import InvalidRequest, NotFound
+from penstock.records.seal import pack_seal
+from penstock.verification import bundle_file as records
+from penstock.verification.bundle_file import BundleWriter, Header
+from penstock.verification.bundle_reads import Bundle
+from penstock.verification.bundle_recording import (
+    RecordedDocuments,
+    RecordedReads,
+    write_commitments,
+    write_seal,
+)
+from penstock.verification.findings import Kind, Report, Verdict
+from penstock.verification.proving import prove
+from tests.unit.verification.honest import TENANT, Service
+from tests.unit.verification.stored_log import BEGIN_MS, DAY_MS, StoredLog
+from tests.unit.verification.test_proving import two_days
+
+
+def with_log(service: Service, file: Path, invoice: str = "inv_1") -> Report:
+    """Record what proving reads; what it found then."""
+    with file.open("wb") as out:
+        writer = BundleWriter(
+            out.write, Header(format=1, invoice=invoice, tenant=TENANT, made_at_ms=BEGIN_MS, log=True)
+        )
+        report = prove(invoice, RecordedDocuments(service, writer), RecordedReads(service, writer))
+        writer.end()
+    assert writer.bytes == file.stat().st_size
+    return report
+
+
+def without_log(service: Service, file: Path, invoice: str = "inv_1") -> None:
+    """As the service writes it."""
+    with file.open("wb") as out:
+        writer = BundleWriter(
+            out.write, Header(format=1, invoice=invoice, tenant=TENANT, made_at_ms=BEGIN_MS, log=False)
+        )
+        write_commitments(writer, service.commitments())
+        for log in service.logs:
+            topic_id = log.where.topic_id.hex()
+            writer.add(records.Topic(topic_id=topic_id, name=log.name, partitions=log.where.partition + 1))
+        writer.add(records.Shown(answer=service.invoice(invoice)))
+        for name in service.documents:
+            writer.add(records.Evidence(invoice=name, answer=service.evidence(name)))
+        for item in service.chain():
+            writer.add(records.Link(item=item))
+        for log in service.logs:
+            for seal in log.seals:
+                write_seal(writer, log.where, pack_seal(seal))
+        writer.end()
+
+
+def proven(file: Path, invoice: str = "inv_1") -> Report:
+    bundle = Bundle(file)
+    return prove(invoice, bundle, bundle)
+
+
+def test_a_bundle_with_the_log_shows_what_the_log_showed(tmp_path: Path) -> None:
+    log, file = two_days(), tmp_path / "a.evidence"
+    service = Service(log)
+    service.cut()
+    online = with_log(service, file)
+    service.logs.clear()  # nothing of the service is left
+    offline = proven(file)
+    assert offline == online
+    assert offline.verdict is Verdict.PROVEN
+    assert [(one.batches, one.by_seals) for one in offline.partitions] == [(5, None)]
+
+
+def test_without_the_log_seals_stand_in_and_cuts_for_the_rest(tmp_path: Path) -> None:
+    log, file = two_days(), tmp_path / "a.evidence"
+    service = Service(log)
+    service.cut()
+    without_log(service, file)
+    report = proven(file)
+    assert report.verdict is Verdict.PROVEN, report.problems
+    (finding,) = report.partitions
+    assert (finding.by_seals, finding.by_cuts, finding.messages) == ((0, 20), (20, 25), 25)
+
+
+def test_without_the_log_what_nothing_shows_is_named(tmp_path: Path) -> None:
+    log, file = StoredLog(), tmp_path / "a.evidence"
+    log.write(4, BEGIN_MS + 1)
+    log.write(6, BEGIN_MS + DAY_MS + 1)
+    service = Service(log)
+    service.cut()
+    without_log(service, file)
+    report = proven(file)
+    assert report.verdict is Verdict.PARTLY
+    assert {one.kind for one in report.problems} == {Kind.UNPROVEN}
+
+
+def test_a_later_invoice_is_compared_with_the_one_before(tmp_path: Path) -> None:
+    log, file = two_days(), tmp_path / "a.evidence"
+    service = Service(log)
+    service.cut()
+    log.write(3, service.period_begins_ms + 1)
+    service.cut()
+    online = with_log(service, file, "inv_2")
+    assert proven(file, "inv_2") == online and online.proven
+
+
+def test_a_lying_service_is_named_in_both_kinds_of_bundle(tmp_path: Path) -> None:
+    log, file = two_days(), tmp_path / "a.evidence"
+    service = Service(log)
+    service.cut()
+    service.documents["inv_1"]["partitions"][0]["days"][0]["messages"] += 1
+    for make in (with_log, without_log):
+        make(service, file)
+        report = proven(file)
+        assert report.verdict is Verdict.WRONG
+        assert Kind.DOCUMENT_ALTERED in {one.kind for one in report.problems}
+
+
+def swap(lines: list[bytes]) -> list[bytes]:
+    return [*lines[:3], lines[4], lines[3], *lines[5:]]
+
+
+def larger(lines: list[bytes]) -> list[bytes]:
+    at = next(n for n, line in enumerate(lines) if b'"record":"shown"' in line)
+    return [*lines[:at], re.sub(rb'"total_micro":(\d)', rb'"total_micro":9\1', lines[at]), *lines[at + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("alter", "said"),
+    [
+        (larger, r"altered: line \d+ is not as it was written \(shown\)"),
+        (swap, "altered: line 4 is not as it was written"),
+        (lambda lines: [*lines[:3], *lines[4:]], "altered: line 4 is not"),
+        (lambda lines: lines[:-1], "ends behind line"),
+        (lambda lines: [*lines[:-1], lines[-1][:-9]], r"line \d+ is truncated"),
+        (lambda lines: [*lines, lines[-1]], "stands behind its end"),
+        (lambda lines: [], "ends behind line 0"),
+        (lambda lines: [b"PK\x03\x04 not ours"], "is no evidence bundle"),
+        (lambda lines: [b"\x00" * 70 + b"\n"], "is no evidence bundle"),
+        (lambda lines: lines[1:], "altered: line 1 is not"),
+    ],
+)
+def test_an_altered_bundle_is_named(
+    alter: Callable[[list[bytes]], list[bytes]], said: str, tmp_path: Path
+) -> None:
+    service, file = Service(two_days()), tmp_path / "a.evidence"
+    service.cut()
+    without_log(service, file)
+    file.write_bytes(b"".join(alter(file.read_bytes().splitlines(keepends=True))))
+    with pytest.raises(InvalidRequest, match=said):
+        Bundle(file)
+
+
+def hashed(*texts: bytes) -> bytes:
+    """Lines of a bundle by someone who knows how they are hashed."""
+    digest, lines = bytes(32), b""
+    for text in texts:
+        digest = hashlib.sha256(digest + text).digest()
+        lines += digest.hex().encode() + b" " + text + b"\n"
+    return lines
+
+
+HEADER = b'{"record":"header","format":1,"invoice":"inv_1","tenant":"tn_1","made_at_ms":1,"log":false}'
+END = b'{"record":"end","records":%d}'
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ((END % 1,), "the header must be the first"),
+        ((HEADER, HEADER, END % 2), "the header must be the first"),
+        ((HEADER, END % 7), "says that 7 records"),
+        ((HEADER, b'{"record":"news"}', END % 2), "is no record"),
+        ((HEADER, b"[" * 100_000, END % 2), "is no record"),
+        ((HEADER.replace(b'"format":1', b'"format":2'), END % 1), "is no record"),
+        (
+            (HEADER, b'{"record":"seal","topic_id":"%s","partition":0,"seal":"AAAA"}' % (b"0" * 32), END % 2),
+            "seal",
+        ),
+    ],
+)
+def test_a_bundle_of_other_records_is_refused(texts: tuple[bytes, ...], said: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.evidence"
+    file.write_bytes(hashed(*texts))
+    with pytest.raises(InvalidRequest, match=said):
+        Bundle(file)
+
+
+def test_a_bundle_without_documents_proves_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "a.evidence"
+    file.write_bytes(hashed(HEADER, END % 1))
+    with pytest.raises((InvalidRequest, NotFound), match="inv_1"):
+        proven(file)
+
+
+def test_the_command_checks_a_bundle_and_connects_to_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PENSTOCK_BOOTSTRAP", "PENSTOCK_API_URL", "PENSTOCK_API_KEY", "PENSTOCK_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PENSTOCK_PROFILE_FILE", str(tmp_path / "none.toml"))
+    service, file = Service(two_days()), tmp_path / "a.evidence"
+    service.cut()
+    with_log(service, file)
+    ran = CliRunner().invoke(cli, ["verify-invoice", "--bundle", str(file)])
+    assert ran.exit_code == 0, ran.output
+    assert "inv_1: proven" in ran.output and "with the log" in ran.output
+    assert not (tmp_path / "billing-notes.json").exists(), "nothing is noted: it may be anyone's"
+    other = CliRunner().invoke(cli, ["verify-invoice", "inv_2", "--bundle", str(file)])
+    assert other.exit_code == 1 and "of inv_1, not of inv_2" in str(other.exception)
+    service.documents["inv_1"]["lines"][0]["quantity"] += 1
+    with_log(service, file)
+    assert CliRunner().invoke(cli, ["verify-invoice", "--bundle", str(file)]).exit_code == 5
+    assert CliRunner().invoke(cli, ["verify-invoice"]).exit_code == 2
