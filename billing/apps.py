@@ -9,7 +9,13 @@ class BillingConfig(AppConfig):
 
     def ready(self) -> None:
         # Models that are not in `billing.models` are registered where they are imported first.
-        from billing import coupon_models, metrics, service_level_models, unit_cost_models  # noqa: F401
+        from billing import (  # noqa: F401
+            cost_models,
+            coupon_models,
+            metrics,
+            service_level_models,
+            unit_cost_models,
+        )
         from billing.cut_delivery import KIND_CUT, CutDeliverer
         from control_plane.api.metrics import from_database
         from control_plane.outbox.registry import register
