@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from penstock.cli.dry_run import ChangingCommand
-from penstock.cli.invoice import money
 from penstock.cli.invocation import Command, current
+from penstock.cli.invoice import money
 from penstock.cli.output import print_json, print_table, say
 from penstock.cli.rest import rest_client
 from penstock.contract.errors import InvalidRequest
