@@ -17,8 +17,8 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def divided(amount_micro: int, weights: Mapping[Key, int], otherwise: Key) -> dict[Key, int]:
-    """The amount by weight, negative ones counted as 0; all of it to `otherwise` where nothing has any weight. The parts
-    add up to the amount, whichever sign it has. Of equal remainders the first key in order is rounded up.
+    """The amount by weight, negative ones counted as 0; all of it to `otherwise` where nothing has any weight. The
+    parts add up to the amount, whichever sign it has. Of equal remainders the first key in order is rounded up.
     """
     positive = {key: weights[key] for key in sorted(weights, key=str) if weights[key] > 0}
     if not positive:

@@ -63,7 +63,7 @@ def tag_keys(tenant: Tenant) -> list[str]:
 
 
 def set_tags(actor: Actor, tenant: Tenant, kind: str, name: str, wanted: Mapping[str, str]) -> dict[str, str]:
-    """Replace all tags of a topic or a principal; the same again changes nothing, and none may be taken off what is gone.
+    """Replace all tags of a topic or a principal. The same again changes nothing; of what is gone they may be changed.
     Raises `InvalidRequest`, `LimitExceeded`, and `NotFound` for new tags of a thing that the tenant does not have.
     """
     if len(wanted) > TAGS_OF_ONE_MAX:

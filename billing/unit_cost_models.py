@@ -15,7 +15,7 @@ def new_import_id() -> str:
 
 
 class CostSource(models.Model):
-    """Whose exports are taken in. Its row is locked meanwhile, so that two imports of one source wait for each other."""
+    """Whose exports are taken in. Its row is locked meanwhile: two imports of one source wait for each other."""
 
     name = models.CharField(max_length=NAME_LENGTH_MAX, unique=True)
 

@@ -36,8 +36,8 @@ PARAMETERS = [
     OpenApiParameter(
         "by",
         str,
-        description=f"At most {cost_reports.BY_MAX} of {', '.join(cost_reports.DIMENSIONS)} and `tag:KEY`, with a comma;"
-        " without it: one sum. `group` is the consumer group, `principal` whose key it was.",
+        description=f"At most {cost_reports.BY_MAX} of {', '.join(cost_reports.DIMENSIONS)} and `tag:KEY`, with a"
+        " comma; without it: one sum. `group` is the consumer group, `principal` whose key it was.",
     ),
     OpenApiParameter("topic", str, description=_ONLY),
     OpenApiParameter("principal", str, description=f"As access lists name it. {_ONLY}"),
@@ -128,7 +128,8 @@ class CostsView(TenantView):
     )
     def get(self, request: Request) -> Response:
         """What the tenant used and what that costs, in rows that add up to its invoices less credit notes, and to what
-        the running period costs so far. An amount is divided by quantity: each item of a meter costs the same in a period.
+        the running period costs so far. An amount is divided by quantity: each item of a meter costs the same in a
+        period.
         """
         asked = asked_by(request.query_params, timezone.now().date())
         against = against_of(request.query_params, asked)
@@ -280,8 +281,8 @@ class CostTagsOfView(TenantView):
         responses={200: CostTagsShape, **shapes.problems(403, 404, 412, 422)},
     )
     def put(self, request: Request, kind: str, name: str) -> Response:
-        """Set all tags of a topic or principal. They count for all of its usage, of earlier months too. A topic's tag comes
-        before that of the principal that used it.
+        """Set all tags of a topic or principal. They count for all of its usage, of earlier months too. A topic's tag
+        comes before that of the principal that used it.
         """
         given = CostTagsInput(data=request.data)
         given.is_valid(raise_exception=True)
