@@ -1,8 +1,8 @@
 """What a tenant used and what that costs, by day, month, topic, principal, group, meter or tag: for people and exports.
 
 Amounts are those of invoices, less their credit notes, and of the running period so far (`billing.cost_periods`),
-divided as `billing.cost_division` says: rows add up to what was billed, to the micro-unit. The database sums up; no row of it
-is read that the answer does not have.
+divided as `billing.cost_division` says: rows add up to what was billed, to the micro-unit. The database sums up; no row
+of it is read that the answer does not have.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

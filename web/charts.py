@@ -224,7 +224,7 @@ class BandChart:
     band: str
     today_x: float
     ends: tuple[tuple[float, str], ...]
-    """Where low, expected and high end, and what they say, from above; too close to one another they are moved apart."""
+    """Where high, expected and low end, and what they say, from above; moved apart where they are close together."""
     end_x: float
     grid: tuple[Line, ...]
     marks: tuple[Mark, ...]
@@ -248,8 +248,8 @@ def band(
     name: str,
     text: Callable[[int], str],
 ) -> BandChart:
-    """Values at days that follow one another: what was, then (low, expected, high). `marks` name the first day, the last
-    one of the past and the last of all. At least one day of each is there.
+    """Values at days that follow one another: what was, then (low, expected, high). `marks` name the first day, the
+    last one of the past and the last of all. At least one day of each is there.
     """
     ticks = nice_ticks(max([*past, *(high for _, _, high in coming), 1]))
     base, right = height - _BOTTOM, width - _END_LABELS

@@ -39,6 +39,7 @@ from control_plane.rest import (
     topics,
     unit_costs,
     webhooks,
+    what_ifs,
 )
 
 urlpatterns = [
@@ -206,6 +207,7 @@ urlpatterns = [
     path("price-books", billing.PriceBooksView.as_view()),
     path("billing/costs", unit_costs.InfrastructureCostsView.as_view()),
     path("billing/costs/<str:cost>", unit_costs.InfrastructureCostView.as_view()),
+    path("billing/what-if", what_ifs.WhatIfOfAllView.as_view()),
     path("billing/cost-imports", cost_imports.CostImportsView.as_view()),
     path("billing/cost-imports/<str:cost_import>", cost_imports.CostImportView.as_view()),
     path("margins", unit_costs.MarginsView.as_view()),
