@@ -222,10 +222,11 @@ class _Reading:
         used = self._used()
         principals = self._of_principals() if self._by_principal else {}
         self._count(used, principals)
+        weights = self._weights() if self._topics else {}
         for period, amounts, days in self._amounts():
-            weights = self._weights(period, used) if self._topics else {}
+            of_period = weights.get(period.cut, {})
             for (bucket, meter), amount in amounts.items():
-                self._divide(period, bucket, meter, amount, days[bucket, meter], weights, principals)
+                self._divide(period, bucket, meter, amount, days[bucket, meter], of_period, principals)
         if not self._asked.is_filtered:
             for period in self._periods:
                 beside = period.beside_micro + (period.tax_micro if with_tax else 0)
@@ -473,33 +474,49 @@ class _Reading:
         rows = CostTag.objects.filter(tenant=self._tenant, kind=PRINCIPAL, key__in=self._asked.tags)
         return {(name, key): value for name, key, value in rows.values_list("name", "key", "value")}
 
-    def _weights(self, period: Period, used: _Topics) -> dict[tuple[Any, str], dict[Values, int]]:
-        """(bucket, meter) -> values of topics -> quantity that the period bills."""
-        found: dict[tuple[Any, str], dict[Values, int]] = {}
+    def _weights(self) -> dict[int | None, dict[tuple[Any, str], dict[Values, int]]]:
+        """Cut (None: the running period) -> (bucket, meter) -> values of topics -> quantity that is billed."""
+        periods = {one.cut: one for one in self._periods}
+        found: dict[int | None, dict[tuple[Any, str], dict[Values, int]]] = {}
 
-        def add(bucket: Any, meter: str, topics: Sequence[str], quantity: int) -> None:
+        def add(cut: int | None, bucket: Any, meter: str, topics: Sequence[str], quantity: int) -> None:
             if self._asked.bucket == "day":
-                bucket = cost_division.within_days(period, bucket)
+                bucket = cost_division.within_days(periods[cut], bucket)
             elif self._asked.bucket:
-                bucket = cost_division.month_within(period, bucket)
-            sums = found.setdefault((bucket, meter), {})
+                bucket = cost_division.month_within(periods[cut], bucket)
+            sums = found.setdefault(cut, {}).setdefault((bucket, meter), {})
             sums[tuple(topics)] = sums.get(tuple(topics), 0) + quantity
 
-        days = Q()
-        if self._asked.first > period.first_day or period.is_provisional:
-            days &= Q(day__gte=max(self._asked.first, period.first_day))
-        if self._asked.end <= period.last_day:
-            days &= Q(day__lt=self._asked.end)
-        if period.cut is not None:
-            for rows in (self._cut_rows([period.cut]), self._measured([period.cut])):
+        for rows, name in ((self._cut_rows(), "cut"), (self._measured(), "invoice__cut")):
+            billed = self._of_topic(rows.filter(self._days_of_issued(name)))
+            for cut, bucket, meter, *topics, total in self._read(billed, f"{name}_id"):
+                add(cut, bucket, meter, topics, total)
+        running = periods.get(None)
+        if running is not None:
+            days = Q(day__gte=max(self._asked.first, running.first_day), day__lt=self._asked.end)
+            parts = ((self._usage(), 1), (self._cut_rows(), -1), (self._measured(), -1))
+            for rows, sign in parts:
                 for bucket, meter, *topics, total in self._read(self._of_topic(rows.filter(days))):
-                    add(bucket, meter, topics, total)
-            return found
-        for bucket, meter, *topics, total in self._read(self._of_topic(self._usage().filter(days))):
-            add(bucket, meter, topics, total)
-        for rows in (self._cut_rows(), self._measured()):
-            for bucket, meter, *topics, total in self._read(self._of_topic(rows.filter(days))):
-                add(bucket, meter, topics, -total)
+                    add(None, bucket, meter, topics, sign * total)
+        return found
+
+    def _days_of_issued(self, cut: str) -> Q:
+        """The rows of issued periods, on the days asked for. What a period bills of days before or after it is counted
+        on its nearest day.
+        """
+        kinds: dict[tuple[bool, bool], list[int]] = {}
+        for one in self._periods:
+            if one.cut is not None:
+                bounded = self._asked.first > one.first_day, self._asked.end <= one.last_day
+                kinds.setdefault(bounded, []).append(one.cut)
+        found = Q(pk__in=())
+        for (low, high), cuts in kinds.items():
+            part = Q(**{f"{cut}__in": cuts})
+            if low:
+                part &= Q(day__gte=self._asked.first)
+            if high:
+                part &= Q(day__lt=self._asked.end)
+            found |= part
         return found
 
 

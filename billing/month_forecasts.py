@@ -25,6 +25,7 @@ from tenants.models import Tenant
 ANOMALY_DAYS_MAX = 92
 ANOMALIES_MAX = 100
 TOPICS_NAMED = 3
+FAR_DEVIATIONS = 100
 PARTS_OF_DAY = 1024
 _TOPIC_DAYS = 14
 """Whole days before a day whose mean a topic is compared with."""
@@ -355,11 +356,18 @@ def _size_text(row: Mapping[str, tuple[int, int]], usual: Mapping[str, int], met
     )
 
 
+def _apart_text(tenths: int) -> str:
+    """Of days that were all alike, the next one lies any number of deviations away: then the number says nothing."""
+    if tenths > FAR_DEVIATIONS * 10:
+        return f"more than {FAR_DEVIATIONS} deviations"
+    return f"{tenths // 10}.{tenths % 10} deviations"
+
+
 def _reason(one: anomalies.Anomaly, meter: str, topics: Sequence[TopicPart], size: str) -> str:
     apart = abs(one.deviations_tenths)
     text = (
         f"{meter}: {one.quantity:,}, expected {one.expected:,}; usual is {one.low:,} to {one.high:,}."
-        f" That is {apart // 10}.{apart % 10} deviations {'above' if one.deviations_tenths > 0 else 'below'}."
+        f" That is {_apart_text(apart)} {'above' if one.deviations_tenths > 0 else 'below'}."
     )
     if topics:
         parts = (f"{part.topic} {part.quantity:,} (mean day before {part.mean:,})" for part in topics)

@@ -1,4 +1,4 @@
-"""`penstock cost`: whose costs are whose, what the month will hold and cost, days unlike others, and the month by another price book."""
+"""`penstock cost`: whose costs are whose, what the month will hold and cost, and days unlike others."""
 
 from typing import Any
 

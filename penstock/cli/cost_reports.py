@@ -145,8 +145,9 @@ def cost_tags(timeout: float) -> None:
 @click.argument("tags", nargs=-1, metavar="[KEY=VALUE]...")
 @_timeout
 def cost_tag(of: str, tags: tuple[str, ...], timeout: float) -> None:
-    """Set all tags of a topic (topic:NAME) or of a principal (principal:NAME, as access lists name it). Without a tag: it
-    has none any more. They count for all of its usage, of earlier months too.
+    """Set all tags of a topic (topic:NAME) or of a principal (principal:NAME, as access lists name it).
+
+    Without a tag it has none any more. They count for all of its usage, of earlier months too.
     """
     kind, colon, name = of.partition(":")
     if not colon or not name:

@@ -298,9 +298,9 @@ def allocate(
 
 
 def divide_share(found: Allocation, tenant: str, usage: Mapping[str, Mapping[str, int]]) -> dict[str, Share]:
-    """What a tenant bears, divided over parts of its use: part -> meter -> quantity. Direct costs by each driver, idle and
-    overhead in proportion to them. The shares add up to the tenant's, to the micro-unit; where nothing says whose a cost
-    is, it is of the part "".
+    """What a tenant bears, divided over parts of its use: part -> meter -> quantity. Direct costs by each driver, idle
+    and overhead in proportion to them. The shares add up to the tenant's, to the micro-unit; where nothing says whose a
+    cost is, it is of the part "".
     """
     parts = sorted({*usage, ""})
     direct = dict.fromkeys(parts, 0)

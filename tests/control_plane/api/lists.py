@@ -683,6 +683,12 @@ LISTS: Mapping[str, Listed] = {
     "/v1/placement/hot": Listed(fill=hot_partitions, by=OPERATOR),
     "/v1/hot-partitions": Listed(fill=hot_partitions),
     "/v1/usage": Listed(fill=usage, query="by=topic,day"),
+    "/v1/costs": Listed(fill=usage, query="by=topic,day&month=2026-01"),
+    "/v1/cost-tags": Listed(fill=of_terms.cost_tags),
+    "/v1/billing/cost-imports": Listed(fill=of_terms.cost_imports, by=OPERATOR),
+    "/v1/margins/topics": Listed(
+        fill=of_terms.topic_margins, by=OPERATOR, query="period=2026-01&tenant=ten_topics"
+    ),
     "/v1/availability": Listed(fill=availability),
     "/v1/invoices": Listed(fill=invoices),
     "/v1/payments": Listed(fill=payments),

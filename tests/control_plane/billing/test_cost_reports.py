@@ -209,7 +209,8 @@ def test_more_sums_than_an_answer_may_have_are_refused(
 @pytest.mark.parametrize(
     ("query", "named"),
     [
-        ("by=colour", "by"), ("by=topic,topic", "by"), ("by=day,month", "by"), ("by=day,topic,meter", "by"), ("by=tag:", "by"),
+        ("by=colour", "by"), ("by=topic,topic", "by"), ("by=day,month", "by"), ("by=day,topic,meter", "by"),
+        ("by=tag:", "by"),
         ("month=2026-13", "month"), ("month=2026-11&from=2026-11-01", "month"), ("from=yesterday", "from"),
         ("from=2026-11-02&to=2026-11-02", "to"), ("from=2020-01-01&to=2026-01-01", "to"), ("tag=team", "tag"),
         ("currency=usd", "currency"), ("against=x", "against"), ("by=day&against=2026-10", "by"),

@@ -131,6 +131,8 @@ def _arguments(house: House, route: str) -> list[str]:
         "factor": "0",
         "acl": AclEntry.objects.get(tenant=house.tenant).public_id,
         "webhook": "whk_nothing",
+        "book": "0" * 64,
+        "cost_import": "cim_nothing",
         "budget": Budget.objects.get_or_create(
             tenant=house.tenant,
             public_id="bud_0",
