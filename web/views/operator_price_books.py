@@ -66,7 +66,8 @@ def new_price_book(request: HttpRequest, operator: OperatorToken) -> HttpRespons
                     effective_from=begins,
                     now=now,
                 )
-                said = f"{row.name} {row.version} holds for periods that begin from {row.effective_from:%Y-%m-%d %H:%M} on."
+                since = f"{row.effective_from:%Y-%m-%d %H:%M}"
+                said = f"{row.name} {row.version} holds for periods that begin from {since} on."
                 return notices.put(redirect("web:operator-price-book", row.sha256), said)
         except PenstockError as error:
             form.refuse(error)

@@ -1,4 +1,4 @@
-"""`penstock infrastructure`, `margins --topics` and `price-book what-if` ask for what they show, and show what is answered."""
+"""`penstock infrastructure`, `margins --topics` and `price-book what-if` show what the service answers."""
 
 from collections.abc import Iterator
 from pathlib import Path

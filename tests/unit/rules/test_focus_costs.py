@@ -96,15 +96,17 @@ def test_costs_add_up_to_the_file_to_the_micro_unit(rows: Sequence[tuple[int, st
 @pytest.mark.parametrize(
     ("lines", "named"),
     [
-        ([], "csv: it is empty"), ([HEADER], "no row below"), ([HEADER.replace("ServiceName", "Name"), ""], "row 1: no column ServiceName"),
+        ([], "csv: it is empty"), ([HEADER], "no row below"),
+        ([HEADER.replace("ServiceName", "Name"), ""], "row 1: no column ServiceName"),
         ([f"{HEADER},ServiceName", row("1")], "row 1: column ServiceName stands there twice"),
-        ([HEADER, row("1"), row("much")], "row 3, column EffectiveCost: 'much'"), ([HEADER, row("NaN")], "row 2, column EffectiveCost"),
-        ([HEADER, row("1e40")], "row 2, column EffectiveCost"), ([HEADER, row("1e-40")], "row 2, column EffectiveCost"),
-        ([HEADER, row("")], "row 2, column EffectiveCost"), ([HEADER, row("1", currency="usd")], "row 2, column BillingCurrency"),
+        ([HEADER, row("1"), row("much")], "row 3, column EffectiveCost: 'much'"),
+        *(([HEADER, row(cost)], "row 2, column EffectiveCost") for cost in ("", "NaN", "1e40", "1e-40")),
+        ([HEADER, row("1", currency="usd")], "row 2, column BillingCurrency"),
         ([HEADER, row("1", start="2026-11-03")], "row 2, column ChargePeriodStart"),
         ([HEADER, row("1", start="2026-11-31T00:00:00Z")], "row 2, column ChargePeriodStart"),
         ([HEADER, row("1", end="2026-11-03T00:00:00Z")], "row 2, column ChargePeriodEnd"),
-        ([HEADER, row("1", "")], "row 2, column ServiceName"), ([HEADER, row("1", category="")], "row 2, column ServiceCategory"),
+        ([HEADER, row("1", "")], "row 2, column ServiceName"),
+        ([HEADER, row("1", category="")], "row 2, column ServiceCategory"),
         ([HEADER, "1,2"], "row 2: 2 cells, the header has 8"), ([HEADER, row("1", tags='"open')], "row 2"),
     ],
 )  # fmt: skip
