@@ -284,6 +284,7 @@ class CostTagsOfView(TenantView):
         """Set all tags of a topic or principal. They count for all of its usage, of earlier months too. A topic's tag
         comes before that of the principal that used it.
         """
+        cost_tags.known_tags_of(self.tenant, kind, name)
         given = CostTagsInput(data=request.data)
         given.is_valid(raise_exception=True)
         with etags.unchanged_within(

@@ -395,6 +395,8 @@ def _things(house: House) -> dict[str, str]:
         "<str:plan>": "plc_none",
         "<str:cell>": "none",
         "<str:cost>": "cost_none",
+        "<str:cost_import>": "cim_none",
+        "<str:kind>": "topic",
         "<str:month>": "2026-01",
         "<str:exclusion>": "exc_none",
     }

@@ -381,6 +381,8 @@ def test_a_lost_reading_changes_no_total_and_its_principals_are_zero(folded: Fol
     found = folded.rows("usage_hour", "tn_mid", "principal", "meter", "quantity")
     assert {row[0]: int(str(row[2])) for row in found if row[1] == "messages_in"} == {7: 10, 8: 10, 0: 20}
     assert {row[0]: int(str(row[2])) for row in found if row[1] == "bytes_in"} == {7: 100, 8: 100, 0: 200}
+    day = folded.rows("principal_day", "tn_mid", "principal", "meter", "quantity")
+    assert {row[0]: int(str(row[2])) for row in day if row[1] == "messages_in"} == {7: 10, 8: 10}
 
 
 def test_totals_that_fall_are_rejected_and_a_cut_among_them_is_a_gap(folded: Folded) -> None:
@@ -450,6 +452,11 @@ def test_increments_count_once_by_broker_boot_and_sequence(folded: Folded) -> No
         ("g", 7, "bytes_out", 800),
         ("g", 7, "messages_out", 8),
     ]
+    day = folded.rows("principal_day", "tn_out", "group", "principal", "meter", "quantity")
+    assert sorted((row[0], row[1], row[2], int(str(row[3]))) for row in day) == [
+        ("g", 7, "bytes_out", 800),
+        ("g", 7, "messages_out", 8),
+    ], "what is of no principal and no group is in usage_day alone"
     assert folded.rows("sla_5m", "tn_out", "operation", "window", "valid", "bad") == [
         ("fetch", datetime.fromtimestamp(NOON / 1000, UTC), 29, 5)
     ]
@@ -533,5 +540,5 @@ def test_every_check_is_in_the_manifests_and_holds(folded: Folded) -> None:
         assert all(check["holds"] for check in manifest["conservation"])
         checked[name] = len(manifest["conservation"])
     assert {name: count for name, count in checked.items() if count} == {
-        "rejected": 2, "usage_hour": 4, "usage_day": 1, "sla_minute": 1, "cost_hour": 1, "cut_usage": 1,
+        "rejected": 2, "usage_hour": 4, "usage_day": 1, "principal_day": 1, "sla_minute": 1, "cost_hour": 1, "cut_usage": 1,
     }  # fmt: skip

@@ -16,7 +16,7 @@ from tenants.models import OperatorToken
 from web.paging import page_of
 from web.tenant_access import for_operators
 
-PER_PAGE = 50
+PER_PAGE = 25
 MONTHS = 13
 ORDERS = {"cost": "Cost", "margin": "Margin, the least first", "billed": "Billed"}
 
@@ -55,6 +55,9 @@ def _shown(request: HttpRequest, found: Report, order: str, now: datetime) -> di
     shown: dict[str, Any] = {
         "report": found,
         "page": page_of(request, tenants, PER_PAGE),
+        "assets": page_of(
+            request, sorted(found.found.assets, key=lambda one: -one.cost_micro), PER_PAGE, "assets"
+        ),
         "busy": sum(bool(one.messages_in or one.billed_micro) for one in tenants),
         "idle_micro": found.found.idle_micro,
         "idle_percent": 100 * found.found.idle_micro // found.found.cost_micro

@@ -46,7 +46,6 @@ NO_LISTS = {
     "/v1/prices",
     "/v1/tenants/{tenant}/terms",
     "/v1/billing/what-if",
-    "/v1/cost-tags/{kind}/{name}",
     "/v1/usage/forecast",
     "/v1/sla/{month}",
     "/v1/usage/anomalies",

@@ -35,7 +35,7 @@ from web.urls import urlpatterns
 pytestmark = pytest.mark.django_db
 
 ROWS = 200
-LISTED_MAX = 125
+LISTED_MAX = 128
 """Rows of tables and foldable entries on one page, headings included: a longer list is not read but searched."""
 
 
@@ -178,7 +178,7 @@ PAGES = {
     "operator-receivables-csv": LISTS,
     "operator-margins": Page(lists=True, query="?period=2026-01"),
     "operator-infrastructure": LISTS,
-    "operator-price-books": LISTS,
+    "operator-price-books": ONE,
     "operator-price-book": ONE,
     "operator-new-price-book": ONE,
     "operator-organisations": LISTS,
