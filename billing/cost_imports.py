@@ -5,6 +5,7 @@ the import, so undoing it brings that back. Imports of one source wait for each 
 """
 
 import hashlib
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,8 +49,7 @@ def imports() -> QuerySet[CostImport]:
 
 def take_in_export(actor: Actor, source: str, text: str, *, cost_column: str, now: datetime) -> TakenIn:
     """Take in a FOCUS export by the rules of `penstock.rules.focus_costs`. Raises `InvalidRequest`."""
-    # A NUL is no line's end and no cell's content; the reader would say so without naming the row.
-    export = focus_costs.read(text.splitlines(keepends=True), cost_column)
+    export = focus_costs.read(io.StringIO(text, newline=""), cost_column)
     entries = [
         {
             "name": one.name,

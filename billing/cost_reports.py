@@ -66,6 +66,9 @@ class Asked:
                 raise InvalidRequest(f"by: {name[:80]!r}; {known}")
         if len(set(self.by)) != len(self.by) or len(self.by) > BY_MAX:
             raise InvalidRequest(f"by: {len(self.by)} are named; at most {BY_MAX} different ones allowed")
+        named = (self.topic, self.principal, self.group, self.meter, *(self.tag or ()))
+        if any("\0" in one for one in named if one is not None):
+            raise InvalidRequest("topic, principal, group, meter and tag: no NUL allowed")
         if "day" in self.by and "month" in self.by:
             raise InvalidRequest("by: a day has its month; name one of them")
 
@@ -310,9 +313,12 @@ class _Reading:
     ) -> None:
         """An amount over topics and then over principals. `whole` is the quantity that it is for."""
         nowhere: Values = ("",) * self._topic_columns
+        others: Values = (
+            *nowhere,
+            "",
+        )  # of topics that the filter leaves out: longer than any topic's values
         if self._topics:
             known = dict(weights.get((bucket, meter), {}))
-            others: Values = ("", "others") * 2
             if self._asked.topic is not None:
                 known[others] = max(0, whole - sum(known.values()))
             parts = cost_division.divided(amount, known, others if self._asked.topic is not None else nowhere)

@@ -21,6 +21,7 @@ from web.forms.console_form import posted
 from web.forms.costs import CostTagsForm
 from web.paging import page_of, searched
 from web.refusals import as_sentence
+from web.templatetags.console import meter
 from web.tenant_access import TenantAccess, in_tenant
 
 HERE = "costs"
@@ -194,6 +195,8 @@ def _name(found: Report, name: str, value: str) -> str:
         return value or "untagged"
     if name == "principal" and found.names.get(value):
         return f"{found.names[value]} ({value})"
+    if name == "meter" and value:
+        return str(meter(value))
     return value or _NOTHING.get(name, "")
 
 
@@ -222,6 +225,7 @@ def _chart(tenant: Tenant, found: Report, now: datetime) -> tuple[dict[str, Any]
         [
             charts.Series(name=name, values=tuple(max(0, sums.get(key, 0)) for key in keys))
             for name, sums in sorted(numbers.items())
+            if any(sums.values())
         ],
         "others",
     )

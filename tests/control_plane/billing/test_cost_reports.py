@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from billing import cost_reports, cost_tags, running_costs
 from billing.cost_models import CostTag, PrincipalDay
 from billing.cost_reports import Asked, CostRow, Report
-from billing.models import UsageDay
+from billing.models import Invoice, UsageDay
 from penstock.contract.errors import InvalidRequest, NotFound
 from tenants.models import ApiKey, Tenant
 from tenants.roles import Standing
@@ -110,6 +110,31 @@ def test_a_topic_pays_for_its_part_of_each_day(house: House, billed: int) -> Non
     for topic in ("orders", "clicks", "late"):
         apart = sum(cost for (_, one), cost in days.items() if one == topic) - by_topic[topic,]
         assert abs(apart) <= len(days), "at most a micro-unit a row"
+
+
+def test_a_discount_is_of_its_meter_and_fees_credit_and_tax_are_of_no_topic(
+    house: House, billed: int
+) -> None:
+    before = costs(report(house, "meter"))
+    kinds = (
+        ("fee", "", 70_000),
+        ("discount", "bytes_in", -100_003),
+        ("credit", "", -20_001),
+        ("tax", "", 9_999),
+    )
+    charges = [
+        {"kind": kind, "name": kind, "meter": meter, "amount_micro": micro} for kind, meter, micro in kinds
+    ]
+    Invoice.objects.filter(tenant=house.tenant).update(
+        charges=charges, total_micro=billed + sum(micro for _, _, micro in kinds)
+    )
+    after = costs(report(house, "meter"))
+    assert after["bytes_in",] == before["bytes_in",] - 100_003
+    assert after["messages_in",] == before["messages_in",] and after["",] - before.get(("",), 0) == 59_998
+    found = report(house, "topic")
+    assert found.total.charges_micro - found.total.provisional_micro <= 59_998
+    assert {row.values["topic"] for row in found.rows if row.charges_micro} == {""}
+    assert sum(row.cost_micro for row in found.rows) == sum(after.values()), "whatever it is told apart by"
 
 
 def test_one_day_of_a_period_is_the_rest_less_the_other_days(house: House, billed: int) -> None:
