@@ -685,22 +685,15 @@ LISTS: Mapping[str, Listed] = {
     "/v1/usage": Listed(fill=usage, query="by=topic,day"),
     "/v1/costs": Listed(fill=usage, query="by=topic,day&month=2026-01"),
     "/v1/cost-tags": Listed(fill=of_terms.cost_tags),
-    "/v1/billing/cost-imports": Listed(fill=of_terms.cost_imports, by=OPERATOR),
-    "/v1/margins/topics": Listed(
-        fill=of_terms.topic_margins, by=OPERATOR, query="period=2026-01&tenant=ten_topics"
-    ),
     "/v1/availability": Listed(fill=availability),
     "/v1/invoices": Listed(fill=invoices),
     "/v1/payments": Listed(fill=payments),
     "/v1/billing/receivables": Listed(fill=receivables, by=OPERATOR),
     "/v1/credit-notes": Listed(fill=invoices, a_number=2),
-    "/v1/coupons": Listed(fill=of_terms.coupons, by=OPERATOR),
-    "/v1/billing/costs": Listed(fill=of_terms.infrastructure_costs, by=OPERATOR),
-    "/v1/margins": Listed(fill=of_terms.margins, by=OPERATOR, query="period=2026-01"),
+    **{at: Listed(fill=fill, by=OPERATOR, query=how) for at, (fill, how) in of_terms.ASKED.items()},
     "/v1/price-books": Listed(fill=price_books),
     "/v1/plans": Listed(fill=plans),
     "/v1/billing/chain": Listed(fill=chain),
     "/v1/billing/drafts": Listed(fill=drafts, by=OPERATOR),
     "/v1/billing/data-sets": Listed(fill=data_sets, by=OPERATOR),
-    "/v1/billing/sla-exclusions": Listed(fill=of_terms.exclusions, by=OPERATOR),
 }

@@ -1,5 +1,6 @@
 """What fills the lists of tenants' terms, of coupons, of the service's costs and of margins."""
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 
 from billing.cost_models import CostTag
@@ -102,3 +103,14 @@ def topic_margins(house: House, said: object, numbers: range) -> None:
         )
         for n in numbers
     )
+
+
+ASKED: dict[str, tuple[Callable[[House, object, range], None], str]] = {
+    "/v1/coupons": (coupons, ""),
+    "/v1/billing/costs": (infrastructure_costs, ""),
+    "/v1/billing/cost-imports": (cost_imports, ""),
+    "/v1/billing/sla-exclusions": (exclusions, ""),
+    "/v1/margins": (margins, "period=2026-01"),
+    "/v1/margins/topics": (topic_margins, "period=2026-01&tenant=ten_topics"),
+}
+"""Address -> what fills the list, and how it is asked for."""
