@@ -75,7 +75,7 @@ def take_in(
     sha256: str = "",
     rows: int = 0,
 ) -> TakenIn:
-    """Take in costs of the fields in `CHANGEABLE`. The same again changes nothing, whoever sends it at the same time.
+    """Take in costs of the fields in `CHANGEABLE`. The same again changes nothing, also when it comes at the same time.
     Raises `InvalidRequest`.
     """
     check_display_name("source", source, NAME_LENGTH_MAX)

@@ -74,13 +74,13 @@ class Asked:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Keys that rows are told apart by, those of `by` first."""
+        """Keys that rows are separated by, those of `by` first."""
         wanted = [name.removeprefix(TAG) for name in self.by if name.startswith(TAG)]
         return tuple(dict.fromkeys([*wanted, *([self.tag[0]] if self.tag else [])]))
 
     @property
     def bucket(self) -> str:
-        """`day`, `month` or nothing: what cost is told apart by in time."""
+        """`day`, `month` or nothing: what cost is separated by in time."""
         return next((name for name in ("day", "month") if name in self.by), "")
 
     @property
@@ -407,7 +407,7 @@ class _Reading:
         return rows if self._asked.topic is None else rows.filter(topic=self._asked.topic)
 
     def _columns(self) -> tuple[dict[str, Any], list[str]]:
-        """Annotations and names of a bucket, the meter, and what topics are told apart by."""
+        """Annotations and names of a bucket, the meter, and what topics are separated by."""
         annotations: dict[str, Any] = {}
         names = []
         if self._asked.bucket == "month":
@@ -429,7 +429,7 @@ class _Reading:
         return annotations, names
 
     def _read(self, rows: "QuerySet[Any]", *before: str, after: Sequence[str] = ()) -> list[tuple[Any, ...]]:
-        """Sums by `before`, bucket (None without one), meter, what topics are told apart by, and `after`."""
+        """Sums by `before`, bucket (None without one), meter, what topics are separated by, and `after`."""
         annotations, names = self._columns()
         summed = (
             rows.annotate(**annotations)
@@ -500,9 +500,13 @@ class _Reading:
         running = periods.get(None)
         if running is not None:
             days = Q(day__gte=max(self._asked.first, running.first_day), day__lt=self._asked.end)
-            parts = ((self._usage(), 1), (self._cut_rows(), -1), (self._measured(), -1))
-            for rows, sign in parts:
-                for bucket, meter, *topics, total in self._read(self._of_topic(rows.filter(days))):
+            parts: Sequence[tuple[QuerySet[Any], int]] = (
+                (self._usage(), 1),
+                (self._cut_rows(), -1),
+                (self._measured(), -1),
+            )
+            for used, sign in parts:
+                for bucket, meter, *topics, total in self._read(self._of_topic(used.filter(days))):
                     add(None, bucket, meter, topics, sign * total)
         return found
 
@@ -527,4 +531,5 @@ class _Reading:
 
 
 def _sums(rows: "QuerySet[Any]", *by: str) -> Iterable[tuple[Any, ...]]:
-    return rows.values_list(*by).annotate(total=Sum("quantity")).order_by(*by)
+    found: Iterable[tuple[Any, ...]] = rows.values_list(*by).annotate(total=Sum("quantity")).order_by(*by)
+    return found

@@ -130,7 +130,7 @@ def amount(micro: int, minor_digits: int, currency: str) -> str:
 
 def rounded(micro: int, minor_digits: int) -> int:
     """Half up to whole minor units of the currency, still in micro-units."""
-    unit = 10 ** max(0, 6 - minor_digits)
+    unit = int(10 ** max(0, 6 - minor_digits))
     part = (abs(micro) * 2 + unit) // (2 * unit) * unit
     return part if micro >= 0 else -part
 

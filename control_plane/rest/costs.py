@@ -104,7 +104,7 @@ class _Shown(serializers.Serializer[Any]):
         return instance
 
 
-_EXTRA = {
+_EXTRA: dict[str, Any] = {
     "from": serializers.DateField(),
     "to": serializers.DateField(help_text="Day after the last."),
     "currency": serializers.CharField(),

@@ -1,4 +1,4 @@
-"""A tenant's costs by day, topic, principal, group and tag add up to its invoices, whatever they are told apart by."""
+"""A tenant's costs by day, topic, principal, group and tag add up to its invoices, whatever they are separated by."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -98,7 +98,7 @@ def test_rows_add_up_to_the_invoice_and_to_what_the_running_period_costs(
     assert sum(row.cost_micro for row in found.rows) == found.total.cost_micro == billed + running.total_micro
     assert found.total.provisional_micro == running.total_micro and found.is_provisional
     messages = sum(row.meters.get("messages_in", 0) for row in found.rows)
-    assert messages == 16_000 + 5_000, "what was used is told apart as what it costs is"
+    assert messages == 16_000 + 5_000, "what was used is separated as what it costs is"
 
 
 def test_a_topic_pays_for_its_part_of_each_day(house: House, billed: int) -> None:
@@ -134,7 +134,7 @@ def test_a_discount_is_of_its_meter_and_fees_credit_and_tax_are_of_no_topic(
     found = report(house, "topic")
     assert found.total.charges_micro - found.total.provisional_micro <= 59_998
     assert {row.values["topic"] for row in found.rows if row.charges_micro} == {""}
-    assert sum(row.cost_micro for row in found.rows) == sum(after.values()), "whatever it is told apart by"
+    assert sum(row.cost_micro for row in found.rows) == sum(after.values()), "whatever it is separated by"
 
 
 def test_one_day_of_a_period_is_the_rest_less_the_other_days(house: House, billed: int) -> None:
@@ -196,9 +196,8 @@ def test_two_times_are_compared_row_by_row(house: House, billed: int) -> None:
     back = cost_reports.compared(house.tenant, against, asked, datetime.now(UTC))
     assert {row.values["topic"] for row in back.rows} == {"orders", "clicks", "late"}, "what is gone is shown"
     with pytest.raises(InvalidRequest, match="cannot be compared"):
-        cost_reports.compared(
-            house.tenant, Asked(**RANGE, by=("day",)), Asked(**RANGE, by=("day",)), datetime.now(UTC)
-        )
+        by_day = Asked(first=TODAY, end=TODAY + timedelta(days=1), by=("day",))
+        cost_reports.compared(house.tenant, by_day, by_day, datetime.now(UTC))
 
 
 def test_as_many_topics_as_there_may_be_take_as_many_queries_as_one(house: House, billed: int) -> None:
