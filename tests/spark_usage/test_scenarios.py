@@ -540,5 +540,6 @@ def test_every_check_is_in_the_manifests_and_holds(folded: Folded) -> None:
         assert all(check["holds"] for check in manifest["conservation"])
         checked[name] = len(manifest["conservation"])
     assert {name: count for name, count in checked.items() if count} == {
-        "rejected": 2, "usage_hour": 4, "usage_day": 1, "principal_day": 1, "sla_minute": 1, "cost_hour": 1, "cut_usage": 1,
+        "rejected": 2, "usage_hour": 4, "usage_day": 1, "principal_day": 1, "sla_minute": 1,
+        "cost_hour": 1, "cut_usage": 1,
     }  # fmt: skip
