@@ -66,6 +66,9 @@ def test_billed_cost_is_taken_where_it_is_asked_for() -> None:
 def test_credits_lower_their_own_service_first_and_then_the_largest() -> None:
     rows = [row("5"), row("10", "S3", "Storage"), row("-7"), row("-1", "Gone", "Other")]
     assert found(*rows) == [(Kind.DISK, "S3", "USD", 7_000_000)]
+    over_months = row("-2", start="2026-11-15T00:00:00Z", end="2026-12-15T00:00:00Z")
+    own = found(row("5"), row("10", "S3", "Storage"), over_months)
+    assert set(own) == {(Kind.HOSTS, "EC2", "USD", 3_000_000), (Kind.DISK, "S3", "USD", 10_000_000)}
     with pytest.raises(InvalidRequest, match=r"2026-11 costs -2 USD: its credits exceed its costs"):
         focus_costs.costs(read(row("5"), row("-7")))
 
