@@ -40,6 +40,16 @@ SCHEMAS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("quantity", QUANTITY),
         ("partitions", "int"),
     ),
+    "principal_day": (
+        ("tenant", "string"),
+        ("topic_id", "string"),
+        ("topic", "string"),
+        ("day", "date"),
+        ("principal", "long"),
+        ("group", "string"),
+        ("meter", "string"),
+        ("quantity", QUANTITY),
+    ),
     "cut_usage": (
         ("cut_id", "string"),
         ("tenant", "string"),

@@ -13,6 +13,7 @@ from typing import Any
 from django.db import models, transaction
 from django.utils import timezone
 
+from billing.cost_models import PrincipalDay
 from billing.data_sets import (
     ALL_ROWS,
     DataSet,
@@ -46,8 +47,8 @@ from tenants.models import Tenant
 
 IMPORTER = system("billing.import")
 ORDER = (
-    "seal", "cut_usage", "cut_coverage", "usage_day", "sla_5m", "sla_minute", "sla_slow_5m", "latency_day",
-    "cost_hour", "coverage_issue",
+    "seal", "cut_usage", "cut_coverage", "usage_day", "principal_day", "sla_5m", "sla_minute", "sla_slow_5m",
+    "latency_day", "cost_hour", "coverage_issue",
 )  # fmt: skip
 """Usage before coverage, so that the usage of every coverage row is there."""
 BIGGEST = 2**63 - 1
@@ -216,6 +217,17 @@ def _import_usage_days(data: DataSet, tenants: Mapping[str, Tenant]) -> _Importe
     )
 
 
+def _import_principal_days(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
+    return _sync(
+        PrincipalDay,
+        data,
+        tenants,
+        key=("topic_id", "topic", "day", "principal", "group", "meter"),
+        values=("quantity",),
+        time="day",
+    )
+
+
 def _import_sla(data: DataSet, tenants: Mapping[str, Tenant]) -> _Imported:
     return _sync(
         SlaWindow, data, tenants, key=("operation", "window"), values=("valid", "bad"), time="window"
@@ -333,6 +345,7 @@ _IMPORTERS: dict[str, Callable[[DataSet, Mapping[str, Tenant]], _Imported]] = {
     "cut_usage": _import_cut_usage,
     "cut_coverage": _import_cut_coverage,
     "usage_day": _import_usage_days,
+    "principal_day": _import_principal_days,
     "sla_5m": _import_sla,
     "sla_minute": _import_sla_minutes,
     "sla_slow_5m": _import_slow,

@@ -7,10 +7,11 @@ from typing import Any
 
 from django.db.models import Max, Sum
 
-from billing import unit_cost_actions
+from billing import cost_reports, unit_cost_actions
+from billing.cost_periods import periods_that_begin
 from billing.models import CreditNote, Cut, Invoice, UsageDay
 from billing.running_costs import running_cost
-from penstock.contract.errors import InvalidRequest
+from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
 from penstock.rules import allocation
 from penstock.rules.allocation import GIB, METERS, MILLION, Allocation, Driver, Idle, Share, rate_micro
@@ -151,6 +152,68 @@ def margins(period: str, now: datetime, *, currency: str = "", idle: Idle = Idle
         plans=tuple(_together([one for one in items if one.plan == plan], plan=plan) for plan in plans),
         tenants=tuple(items),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMargin:
+    """A topic's part of its tenant's month. Amounts are micro-units of the report's currency."""
+
+    topic: str
+    """Empty: what is of no topic, with what was billed beside use."""
+    messages_in: int
+    bytes_in: int
+    share: Share
+    billed_micro: int | None
+    """None: the tenant is billed in another currency."""
+
+    @property
+    def cost_micro(self) -> int:
+        return self.share.loaded_micro
+
+    @property
+    def margin_micro(self) -> int | None:
+        return None if self.billed_micro is None else self.billed_micro - self.cost_micro
+
+    @property
+    def cost_micro_per_million_messages(self) -> int | None:
+        """Produced messages; None without any."""
+        return rate_micro(self.cost_micro, self.messages_in, MILLION)
+
+
+def topic_margins(tenant: str, found: Report, now: datetime) -> list[TopicMargin]:
+    """The topics of one tenant of the report, by name: together they are its margin, whatever its cost is of. Raises
+    `NotFound`.
+    """
+    row = next((one for one in found.tenants if one.tenant == tenant), None)
+    if row is None:
+        raise NotFound(f"tenant {tenant[:64]!r}: not found in {found.period}")
+    of = Tenant.objects.get(public_id=tenant)
+    usage: dict[str, dict[str, int]] = {}
+    rows = UsageDay.objects.filter(
+        tenant=of, day__gte=found.first.date(), day__lt=found.end.date(), meter__in=_METERS
+    )
+    for topic, meter, quantity in (
+        rows.values_list("topic", "meter").annotate(total=Sum("quantity")).order_by("topic", "meter")
+    ):
+        usage.setdefault(topic, {})[meter] = int(quantity)
+    billed: dict[str, int] | None = None
+    if row.billing not in (OTHER, UNRATED):
+        periods = periods_that_begin(of, found.first, found.end, now)
+        divided = cost_reports.report_of_periods(of, periods, ("topic",), found.currency)
+        billed = {one.values["topic"]: one.cost_micro for one in divided.rows}
+    shares = allocation.divide_share(found.found, tenant, usage)
+    nothing = Share(direct_micro=0, idle_micro=0, overhead_micro=0)
+    return [
+        TopicMargin(
+            topic=topic,
+            messages_in=allocation.used_of(Driver.MESSAGES_IN, usage.get(topic, {})),
+            bytes_in=allocation.used_of(Driver.BYTES_IN, usage.get(topic, {})),
+            share=shares.get(topic, nothing),
+            billed_micro=None if billed is None else billed.get(topic, 0),
+        )
+        for topic in sorted({*shares, *(billed or {})})
+        if topic in usage or (billed or {}).get(topic) or shares.get(topic, nothing).loaded_micro
+    ]
 
 
 def _together(items: Iterable[Margin], *, plan: str = "", unborne_micro: int = 0) -> Margin:

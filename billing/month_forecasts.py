@@ -4,7 +4,7 @@ Usage is forecast by meter from the tenant's whole days (`billing.forecasting`),
 book and the terms of the running period, or by another book.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from statistics import median_low
@@ -26,6 +26,7 @@ from tenants.models import Tenant
 ANOMALY_DAYS_MAX = 92
 ANOMALIES_MAX = 100
 TOPICS_NAMED = 3
+FAR_DEVIATIONS = 100
 PARTS_OF_DAY = 1024
 _TOPIC_DAYS = 14
 """Whole days before a day whose mean a topic is compared with."""
@@ -54,6 +55,17 @@ class Priced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CostDay:
+    """What the period would cost if it ended with this day. Of a day that is over all three are the same."""
+
+    day: date
+    is_over: bool
+    low_micro: int
+    expected_micro: int
+    high_micro: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostForecast:
     """All meters low, as expected, and high at once: rather too wide where they do not move together."""
 
@@ -61,6 +73,8 @@ class CostForecast:
     low: Priced
     expected: Priced
     high: Priced
+    days: tuple[CostDay, ...]
+    """Of the period, the last one as `low`, `expected` and `high` have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +170,7 @@ def month_forecast(tenant: Tenant, now: datetime) -> MonthForecast:
         begins=begins,
         ends=ends,
         meters=tuple(meters),
-        cost=_cost(tenant, (begins, ends), meters),
+        cost=_cost(tenant, (begins, ends), meters, days, today),
     )
 
 
@@ -172,7 +186,12 @@ def what_if(tenant: Tenant, book: rating.PriceBook, now: datetime) -> WhatIf:
         own=forecast.cost.book,
         book=book,
         own_cost=forecast.cost.expected,
-        cost=_priced(tenant, book, (forecast.begins, forecast.ends), forecast.expected),
+        cost=_priced(
+            book,
+            running_credit(tenant, running_begins(tenant)),
+            (forecast.begins, forecast.ends),
+            forecast.expected,
+        ),
     )
 
 
@@ -232,25 +251,68 @@ def _history_from(tenant: Tenant, days: _Days, first: date) -> date:
 
 
 def _cost(
-    tenant: Tenant, period: tuple[datetime, datetime], meters: Sequence[MeterForecast]
+    tenant: Tenant,
+    period: tuple[datetime, datetime],
+    meters: Sequence[MeterForecast],
+    days: _Days,
+    today: date,
 ) -> CostForecast | None:
     row = price_actions.running_prices_of(tenant)
     if row is None:
         return None
     book = rating.PriceBook.read(row.document)
-    low = _priced(tenant, book, period, {one.meter: one.total.low for one in meters})
-    expected = _priced(tenant, book, period, {one.meter: one.total.expected for one in meters})
-    high = _priced(tenant, book, period, {one.meter: one.total.high for one in meters})
-    return CostForecast(book=book, low=low, expected=expected, high=high)
+    credit = running_credit(tenant, running_begins(tenant))
+
+    def priced(quantities: Mapping[str, int], end: datetime = period[1]) -> Priced:
+        return _priced(book, credit, (period[0], end), quantities)
+
+    return CostForecast(
+        book=book,
+        low=priced({one.meter: one.total.low for one in meters}),
+        expected=priced({one.meter: one.total.expected for one in meters}),
+        high=priced({one.meter: one.total.high for one in meters}),
+        days=tuple(_cost_days(priced, period[0], meters, days, today)),
+    )
+
+
+def _cost_days(
+    priced: Callable[[Mapping[str, int], datetime], Priced],
+    begins: datetime,
+    meters: Sequence[MeterForecast],
+    days: _Days,
+    today: date,
+) -> Iterator[CostDay]:
+    sums = dict.fromkeys((one.meter for one in meters), 0)
+    day = begins.date()
+    while day < today:
+        for meter in sums:
+            sums[meter] += days.get(day, {}).get(meter, (0, 0))[1]
+        micro = priced(sums, _end_of(day)).total_micro
+        yield CostDay(day=day, is_over=True, low_micro=micro, expected_micro=micro, high_micro=micro)
+        day += timedelta(days=1)
+    # Every meter has the same days to come.
+    for at, coming in enumerate(meters[0].coming.days if meters else ()):
+        up_to = {one.meter: (one.so_far, one.coming.days[at].up_to) for one in meters}
+        low, expected, high = (
+            priced(
+                {meter: so_far + getattr(coming_of, name) for meter, (so_far, coming_of) in up_to.items()},
+                _end_of(coming.day),
+            ).total_micro
+            for name in ("low", "expected", "high")
+        )
+        yield CostDay(day=coming.day, is_over=False, low_micro=low, expected_micro=expected, high_micro=high)
+
+
+def _end_of(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
 
 
 def _priced(
-    tenant: Tenant,
     book: rating.PriceBook,
+    credit: charges.StandingCredit,
     period: tuple[datetime, datetime],
     quantities: Mapping[str, int],
 ) -> Priced:
-    credit = running_credit(tenant, running_begins(tenant))
     rated = rating.rate(book, quantities)
     amounts = {line.meter: line.amount_micro for line in rated.lines}
     period_ms = (time_ms(period[0]), time_ms(period[1]))
@@ -295,11 +357,18 @@ def _size_text(row: Mapping[str, tuple[int, int]], usual: Mapping[str, int], met
     )
 
 
+def _apart_text(tenths: int) -> str:
+    """Of days that were all alike, the next one lies any number of deviations away: then the number says nothing."""
+    if tenths > FAR_DEVIATIONS * 10:
+        return f"more than {FAR_DEVIATIONS} deviations"
+    return f"{tenths // 10}.{tenths % 10} deviations"
+
+
 def _reason(one: anomalies.Anomaly, meter: str, topics: Sequence[TopicPart], size: str) -> str:
     apart = abs(one.deviations_tenths)
     text = (
         f"{meter}: {one.quantity:,}, expected {one.expected:,}; usual is {one.low:,} to {one.high:,}."
-        f" That is {apart // 10}.{apart % 10} deviations {'above' if one.deviations_tenths > 0 else 'below'}."
+        f" That is {_apart_text(apart)} {'above' if one.deviations_tenths > 0 else 'below'}."
     )
     if topics:
         parts = (f"{part.topic} {part.quantity:,} (mean day before {part.mean:,})" for part in topics)

@@ -373,3 +373,11 @@ def book_at(moment: datetime, currency: str | None) -> PriceBook | None:
     """The book of a currency that is in effect then."""
     books = PriceBook.objects.filter(currency=currency, effective_from__lte=moment)
     return books.order_by("-effective_from").first()
+
+
+def books_at(moment: datetime) -> list[PriceBook]:
+    """The books that are in effect then, one of each currency."""
+    newest: dict[str | None, PriceBook] = {}
+    for row in PriceBook.objects.filter(effective_from__lte=moment).order_by("effective_from"):
+        newest[row.currency] = row
+    return list(newest.values())

@@ -1,7 +1,7 @@
 """Reads usage, invoices and their documents: for callers always inside one tenant, for the service by public id."""
 
 from collections.abc import Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, TypeVar
 
 from django.db.models import Count, F, Prefetch, QuerySet, Sum
@@ -10,7 +10,6 @@ from django.db.models.fields.tuple_lookups import TupleGreaterThanOrEqual, Tuple
 from billing.completeness import PartitionRef, Vector
 from billing.models import (
     BillingEntry,
-    CostHour,
     CoverageIssue,
     CreditedRange,
     CreditNote,
@@ -171,34 +170,6 @@ def availability(tenant: Tenant, *, first: datetime | None, end: datetime | None
         }
         for row in summed.order_by("operation")
     ]
-
-
-def costs(tenant: Tenant, *, first: datetime | None, end: datetime | None) -> dict[str, Any]:
-    """The cost of the tenant's share of the assets in hours [first, end), and per million produced messages.
-
-    Both times are in UTC. Messages are counted by day, so `messages` is None unless the range has whole days.
-    """
-    rows = CostHour.objects.filter(tenant=tenant)
-    messages = UsageDay.objects.filter(tenant=tenant, meter="messages_in")
-    if first is not None:
-        rows, messages = rows.filter(hour__gte=first), messages.filter(day__gte=first.date())
-    if end is not None:
-        rows, messages = rows.filter(hour__lt=end), messages.filter(day__lt=end.date())
-    whole_days = all(at is None or at.time() == time.min for at in (first, end))
-    assets = [
-        {"asset": row["asset"], "method": row["method"], "cost_micro": row["cost"], "bytes": row["size"]}
-        for row in rows.values("asset", "method")
-        .annotate(cost=Sum("cost_micro"), size=Sum("bytes"))
-        .order_by("asset", "method")
-    ]
-    cost = sum(asset["cost_micro"] for asset in assets)
-    count = (messages.aggregate(total=Sum("quantity"))["total"] or 0) if whole_days else None
-    return {
-        "cost_micro": cost,
-        "messages": count,
-        "cost_micro_per_million_messages": None if not count else (cost * 10**6 + count // 2) // count,
-        "assets": assets,
-    }
 
 
 def ratio_text(part: int, whole: int) -> str | None:

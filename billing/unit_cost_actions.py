@@ -1,9 +1,8 @@
-"""Enters, changes and removes what the service's infrastructure costs, and takes it in from an export."""
+"""Enters, changes and removes what the service's infrastructure costs."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,14 +15,12 @@ from control_plane.audit import actions as audit
 from control_plane.audit.actor import Actor
 from penstock.contract.errors import InvalidRequest, NotFound
 from penstock.contract.ids import SYSTEM_TENANT
-from penstock.rules.allocation import DRIVER_OF, Asset, Driver, Kind, Per, month_after
+from penstock.rules.allocation import DRIVER_OF, Asset, Driver, Kind, Per
 from penstock.rules.names import check_display_name
 from penstock.rules.timestamps import moment_of, whole_ms
 
 COSTS_MAX = 10_000
 """Each month's report reads all that are in it."""
-IMPORTED_MAX = 1_000
-"""Of one import: it is one request."""
 AMOUNT_MAX = 1_000_000
 PRICE_MICRO_MAX = 10**15
 """A thousand million of the currency."""
@@ -35,16 +32,6 @@ CHANGEABLE = (
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _FIRST, _LAST = moment_of(0), datetime(9998, 1, 1, tzinfo=UTC)
 """A month after each can be named."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakenIn:
-    """What an import did."""
-
-    created: int
-    changed: int
-    removed: int
-    unchanged: int
 
 
 def costs() -> QuerySet[InfrastructureCost]:
@@ -59,10 +46,7 @@ def costs_within(first: datetime, end: datetime) -> QuerySet[InfrastructureCost]
 
 def cost_of(public_id: str) -> InfrastructureCost:
     """Raises `NotFound`."""
-    row = costs().filter(public_id=public_id).first()
-    if row is None:
-        raise NotFound(f"cost {public_id[:64]!r}: not found")
-    return row
+    return _one(costs(), public_id)
 
 
 def is_currency(text: str) -> bool:
@@ -74,18 +58,15 @@ def is_currency(text: str) -> bool:
 def locked(public_id: str) -> Iterator[InfrastructureCost]:
     """No one else changes it meanwhile. Raises `NotFound`."""
     with transaction.atomic():
-        row = costs().select_for_update(no_key=True).filter(public_id=public_id).first()
-        if row is None:
-            raise NotFound(f"cost {public_id[:64]!r}: not found")
-        yield row
+        yield _one(costs().select_for_update(no_key=True), public_id)
 
 
 def enter(actor: Actor, given: Mapping[str, Any]) -> InfrastructureCost:
     """A new cost of the fields in CHANGEABLE. Raises `InvalidRequest`."""
     row = InfrastructureCost(**{name: given[name] for name in CHANGEABLE if name in given})
-    _check(row)
+    check(row)
     with transaction.atomic():
-        _check_count(1)
+        check_count(1)
         row.save()
         _record(actor, "create", row, None, described(row))
     return row
@@ -99,7 +80,7 @@ def change(actor: Actor, row: InfrastructureCost, given: Mapping[str, Any]) -> I
             setattr(row, name, given[name])
     if "kind" in given and "driver" not in given:
         row.driver = ""
-    _check(row)
+    check(row)
     after = described(row)
     if after != before:
         row.revision += 1
@@ -112,68 +93,6 @@ def remove(actor: Actor, row: InfrastructureCost) -> None:
     """It costs nothing any more, in no month. `row` is locked."""
     _record(actor, "remove", row, described(row), None)
     row.delete()
-
-
-def take_in(actor: Actor, source: str, entries: Sequence[Mapping[str, Any]]) -> TakenIn:
-    """Of each month in which an entry begins, what the same source had before is replaced by the entries. The same
-    again changes nothing. Raises `InvalidRequest`.
-    """
-    check_display_name("source", source, NAME_LENGTH_MAX)
-    if not 1 <= len(entries) <= IMPORTED_MAX:
-        raise InvalidRequest(f"costs: {len(entries)}; 1 to {IMPORTED_MAX} in one import required")
-    wanted: dict[tuple[Any, ...], InfrastructureCost] = {}
-    for number, entry in enumerate(entries, 1):
-        row = InfrastructureCost(**{name: entry[name] for name in CHANGEABLE if name in entry}, source=source)
-        try:
-            _check(row)
-        except InvalidRequest as error:
-            raise InvalidRequest(f"costs: entry {number}: {error.message}") from None
-        if _key(row) in wanted:
-            raise InvalidRequest(f"costs: entry {number}: {row.name[:64]!r} of that time stands there twice")
-        wanted[_key(row)] = row
-    months = {
-        row.from_at.replace(day=1, hour=0, minute=0, second=0, microsecond=0) for row in wanted.values()
-    }
-    with transaction.atomic():
-        known: dict[tuple[Any, ...], InfrastructureCost] = {}
-        for month in sorted(months):
-            rows = costs().select_for_update(no_key=True).filter(source=source)
-            rows = rows.filter(from_at__gte=month, from_at__lt=month_after(month))
-            known |= {_key(row): row for row in rows.order_by("pk")}
-        gone = [row.pk for key, row in known.items() if key not in wanted]
-        costs().filter(pk__in=gone).delete()
-        new = [row for key, row in wanted.items() if key not in known]
-        _check_count(len(new))
-        InfrastructureCost.objects.bulk_create(new)
-        changed = [
-            row for key, row in known.items() if key in wanted and described(row) != described(wanted[key])
-        ]
-        for row in changed:
-            for name in CHANGEABLE:
-                setattr(row, name, getattr(wanted[_key(row)], name))
-            row.revision += 1
-            row.save()
-        done = TakenIn(
-            created=len(new),
-            changed=len(changed),
-            removed=len(gone),
-            unchanged=len(wanted) - len(new) - len(changed),
-        )
-        if new or changed or gone:
-            audit.record(
-                actor,
-                tenant=SYSTEM_TENANT,
-                action="infrastructure_cost.import",
-                object_id=source,
-                after={
-                    "source": source,
-                    "months": [f"{month:%Y-%m}" for month in sorted(months)],
-                    "created": done.created,
-                    "changed": done.changed,
-                    "removed": done.removed,
-                },
-            )
-    return done
 
 
 def asset_of(row: InfrastructureCost) -> Asset:
@@ -207,11 +126,8 @@ def described(row: InfrastructureCost) -> dict[str, Any]:
     }
 
 
-def _key(row: InfrastructureCost) -> tuple[Any, ...]:
-    return row.name, row.kind, row.currency, row.from_at, row.until_at
-
-
-def _check(row: InfrastructureCost) -> None:
+def check(row: InfrastructureCost) -> None:
+    """Raises `InvalidRequest` unless it may stand so. Fills in the driver of its kind, and cuts times to whole ms."""
     check_display_name("name", row.name, NAME_LENGTH_MAX)
     for name, choices in (("kind", Kind), ("per", Per)):
         if getattr(row, name) not in set(choices):
@@ -239,11 +155,19 @@ def _check(row: InfrastructureCost) -> None:
         raise InvalidRequest("capacity_month: a cost without a driver is overhead and has no capacity")
 
 
-def _check_count(more: int) -> None:
+def check_count(more: int) -> None:
+    """Raises `InvalidRequest` where so many more are too many."""
     if costs().count() + more > COSTS_MAX:
         raise InvalidRequest(
             f"costs: {COSTS_MAX} are stored, and no more may be; remove those of months that are past"
         )
+
+
+def _one(rows: QuerySet[InfrastructureCost], public_id: str) -> InfrastructureCost:
+    row = rows.filter(public_id=public_id).first()
+    if row is None:
+        raise NotFound(f"cost {public_id[:64]!r}: not found")
+    return row
 
 
 def _record(

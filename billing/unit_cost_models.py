@@ -2,12 +2,43 @@
 
 from django.db import models
 
-from billing.models import NAME_LENGTH_MAX
+from billing.models import NAME_LENGTH_MAX, SHA256_DIGITS
 from control_plane.ids import LENGTH_MAX, new_id
 
 
 def new_cost_id() -> str:
     return new_id("cost")
+
+
+def new_import_id() -> str:
+    return new_id("cim")
+
+
+class CostSource(models.Model):
+    """Whose exports are taken in. Its row is locked meanwhile: two imports of one source wait for each other."""
+
+    name = models.CharField(max_length=NAME_LENGTH_MAX, unique=True)
+
+
+class CostImport(models.Model):
+    """An export that was taken in, with what the source had in its months before: so it can be undone."""
+
+    public_id = models.CharField(max_length=LENGTH_MAX, unique=True, default=new_import_id)
+    source = models.ForeignKey(CostSource, on_delete=models.PROTECT, related_name="imports")
+    sha256 = models.CharField(max_length=SHA256_DIGITS)
+    """Of what was read: equal digests are equal costs."""
+    months = models.JSONField()
+    """As 2026-11, those that it has costs in."""
+    rows = models.PositiveBigIntegerField()
+    """Of the file."""
+    costs = models.PositiveIntegerField()
+    """That it became."""
+    totals = models.JSONField()
+    """Currency -> micro-units."""
+    before = models.JSONField()
+    """The source's costs in these months before."""
+    made_at = models.DateTimeField()
+    undone_at = models.DateTimeField(null=True)
 
 
 class InfrastructureCost(models.Model):

@@ -168,7 +168,7 @@ def _bill(api_url: str, tenant: Tenant) -> tuple[Bill | None, str]:
         if drafts:
             gaps = "; ".join(drafts[0]["gaps"][:3])
             return None, f"{drafts[0]['id']} is a {drafts[0]['status']}" + (f": {gaps}" if gaps else "")
-        costs = rest.get("/v1/costs")
+        costs = rest.get("/v1/costs", {"limit": 1})["total"]
         availability = list(rest.items("/v1/availability"))
     bill = Bill(
         tenant=tenant,

@@ -87,6 +87,12 @@ USAGE_DAY = _of(
     f"quantity {QUANTITY}; partitions int",
     window=_day_of("day"),
 )
+PRINCIPAL_DAY = _of(
+    "principal_day",
+    f"{_TOPIC}; day date; principal bigint; group string; meter string",
+    f"quantity {QUANTITY}",
+    window=_day_of("day"),
+)
 USAGE_MINUTE = _of(
     "usage_minute",
     f"{_TOPIC}; minute bigint; meter string",
@@ -142,7 +148,7 @@ COST_HOUR = _of(
     window=_day_of("hour"),
 )
 ALL = (
-    REJECTED, WAIVED, COVERAGE_ISSUE, USAGE_HOUR, USAGE_DAY, USAGE_MINUTE, COST_HOUR, SLA_5M, SLA_MINUTE,
+    REJECTED, WAIVED, COVERAGE_ISSUE, USAGE_HOUR, USAGE_DAY, PRINCIPAL_DAY, USAGE_MINUTE, COST_HOUR, SLA_5M, SLA_MINUTE,
     SLA_SLOW_5M, LATENCY_DAY, SEAL, CHAIN, CUT_USAGE, CUT_COVERAGE,
 )  # fmt: skip
 """In the order in which a round publishes them: `cut_coverage`, which invoices wait for, is the last."""

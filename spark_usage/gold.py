@@ -1,4 +1,4 @@
-"""Gold: usage by day and by minute for people, and what each tenant's traffic cost."""
+"""Gold: usage by day, by principal and by minute for people, and what each tenant's traffic cost."""
 
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -22,6 +22,21 @@ def usage_day(hours: DataFrame) -> DataFrame:
     return hours.groupBy(*_TOPIC, F.to_date("hour").alias("day"), "meter").agg(
         F.sum("quantity").cast(QUANTITY).alias("quantity"),
         F.count_distinct("partition").cast("int").alias("partitions"),
+    )
+
+
+def of_principals(hours: DataFrame) -> DataFrame:
+    """The rows of `usage_hour` that say who used it."""
+    return hours.where("principal != 0 OR group != ''")
+
+
+def principal_day(hours: DataFrame) -> DataFrame:
+    """The data set `principal_day`, from `usage_hour`: what is known by principal and consumer group."""
+    return (
+        of_principals(hours)
+        .groupBy(*_TOPIC, F.to_date("hour").alias("day"), "principal", "group", "meter")
+        .agg(F.sum("quantity").cast(QUANTITY).alias("quantity"))
+        .where("quantity != 0")
     )
 
 

@@ -15,7 +15,7 @@ def inputs_of(
     read = {"offsets": dict(ends), "records": records, "holes": [list(hole) for hole in holes], "runs": {}}
     hours = {"usage_hour": run_id_of("usage_hour", read)}
     found: dict[str, dict[str, Any]] = {dataset.name: dict(read) for dataset in datasets.ALL}
-    for dataset in (datasets.USAGE_DAY, datasets.COST_HOUR):
+    for dataset in (datasets.USAGE_DAY, datasets.PRINCIPAL_DAY, datasets.COST_HOUR):
         found[dataset.name]["runs"] = hours
     if assets:
         found[datasets.COST_HOUR.name]["assets"] = {asset.name: asset.micro_per_hour for asset in assets}

@@ -383,6 +383,13 @@ class _Fold(Windowed):
             changed,
             lambda written: [checks.sums_equal("sums equal those of usage_hour", hours, written)],
         )
+        theirs = gold.of_principals(hours)
+        self._write_of_windows(
+            datasets.PRINCIPAL_DAY,
+            gold.principal_day(hours),
+            changed,
+            lambda written: [checks.sums_equal("sums equal those of principals by hour", theirs, written)],
+        )
         self._write_minutes(by_minute, late=late)
         if self._base is not None and not self._same_assets():
             hours, changed = (

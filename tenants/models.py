@@ -194,6 +194,8 @@ class ApiKey(DesiredObject):
     key_id = models.CharField(max_length=12, unique=True)
     """The public part of the key's text, and its id on the brokers."""
     name = models.CharField(max_length=KEY_NAME_LENGTH_MAX)
+    principal_number = models.PositiveBigIntegerField(null=True)
+    """By which usage records name it; None: the brokers have not said it yet."""
     pepper_version = models.PositiveIntegerField()
     secret_hmac = models.CharField(max_length=64)
     scram = models.JSONField()

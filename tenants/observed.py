@@ -17,6 +17,12 @@ def note_delivered(model: type[Tenant] | type[ApiKey], public_id: str, done: Del
     row.save(update_fields=["delivered_generation", "delivered_revision", "conditions", "updated_at"])
 
 
+def note_number(key: ApiKey, number: int) -> None:
+    """The number by which usage records name the key; 0: the brokers said none."""
+    if number and key.principal_number != number:
+        ApiKey.objects.filter(pk=key.pk).update(principal_number=number)
+
+
 def put_condition(
     model: type[Tenant] | type[ApiKey], public_id: str, kind: str, reason: str, message: str
 ) -> None:

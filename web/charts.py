@@ -4,7 +4,7 @@ Coordinates are those of the view box, top left is 0, 0. Each chart is drawn
 in two widths, for wide pages and for phones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -39,6 +39,10 @@ class Bar:
     blocks: tuple[Block, ...]
     title: str
     labelled: bool
+    open: bool
+    """What it shows can still change."""
+    top: float
+    """Of its highest block."""
 
     @property
     def middle(self) -> float:
@@ -47,10 +51,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line of the grid: `y` is the height of `value`."""
+    """A line of the grid: `y` is the height of what `text` says."""
 
     y: float
-    value: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +120,20 @@ def folded(series: Sequence[Series], rest: str = "other topics") -> tuple[Series
 
 
 def stacked_bars(
-    labels: Sequence[str], series: Sequence[Series], *, width: int, height: int, name: str
+    labels: Sequence[str],
+    series: Sequence[Series],
+    *,
+    width: int,
+    height: int,
+    name: str,
+    text: Callable[[int], str] | None = None,
+    open_from: int | None = None,
 ) -> BarChart:
-    """One bar per label, stacked in the order of `series` from below."""
-    totals = [sum(one.values[index] for one in series) for index in range(len(labels))]
+    """One bar per label, stacked in the order of `series` from below; `text` writes values. From the bar `open_from` on
+    they can still change. What is negative has no block.
+    """
+    written = short if text is None else text
+    totals = [sum(max(0, one.values[index]) for one in series) for index in range(len(labels))]
     ticks = nice_ticks(max(totals, default=0))
     top, base = _TOP, height - _BOTTOM
     scale = (base - top) / ticks[-1]
@@ -143,11 +157,13 @@ def stacked_bars(
                 width=round(bar_width, 2),
                 label=label,
                 blocks=tuple(blocks),
-                title=f"{label}: {totals[index]:,}",
+                title=f"{label}: {totals[index]:,}" if text is None else f"{label}: {text(totals[index])}",
                 labelled=(len(labels) - 1 - index) % every == 0,
+                open=open_from is not None and index >= open_from and bool(blocks),
+                top=round(y, 2),
             )
         )
-    grid = tuple(Line(y=round(base - tick * scale, 2), value=tick) for tick in ticks)
+    grid = tuple(Line(y=round(base - tick * scale, 2), text=written(tick)) for tick in ticks)
     return BarChart(name=name, width=width, height=height, left=_LEFT, base=base, bars=tuple(bars), grid=grid)
 
 
@@ -183,7 +199,7 @@ def lines(
         base=base,
         left=_LEFT,
         curves=tuple(curves),
-        grid=tuple(Line(y=round(base - tick * scale, 2), value=tick) for tick in ticks),
+        grid=tuple(Line(y=round(base - tick * scale, 2), text=short(tick)) for tick in ticks),
         marks=tuple(
             Mark(
                 x=round(_LEFT + index * apart, 1),
@@ -192,6 +208,87 @@ def lines(
             )
             for index, text in enumerate(marks)
         ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandChart:
+    """What was, what is expected, and the band between low and high around it."""
+
+    width: int
+    height: int
+    base: float
+    left: int
+    past: str
+    expected: str
+    band: str
+    today_x: float
+    ends: tuple[tuple[float, str], ...]
+    """Where high, expected and low end, and what they say, from above; moved apart where they are close together."""
+    end_x: float
+    grid: tuple[Line, ...]
+    marks: tuple[Mark, ...]
+    name: str
+
+    @property
+    def label_y(self) -> float:
+        return self.base + 15
+
+
+_END_LABELS, _LABEL_HEIGHT = 74, 13
+
+
+def band(
+    past: Sequence[int],
+    coming: Sequence[tuple[int, int, int]],
+    marks: tuple[str, str, str],
+    *,
+    width: int,
+    height: int,
+    name: str,
+    text: Callable[[int], str],
+) -> BandChart:
+    """Values at days that follow one another: what was, then (low, expected, high). `marks` name the first day, the
+    last one of the past and the last of all. At least one day of each is there.
+    """
+    ticks = nice_ticks(max([*past, *(high for _, _, high in coming), 1]))
+    base, right = height - _BOTTOM, width - _END_LABELS
+    scale = (base - _TOP) / ticks[-1]
+    step = (right - _LEFT) / max(1, len(past) + len(coming) - 1)
+
+    def spot(index: int, value: int) -> str:
+        return f"{round(_LEFT + index * step, 1)},{round(base - value * scale, 1)}"
+
+    begun = len(past) - 1
+    low, expected, high = (
+        [spot(begun, past[-1]), *(spot(begun + 1 + at, day[which]) for at, day in enumerate(coming))]
+        for which in range(3)
+    )
+    ends = []
+    lowest_free = float(_TOP)
+    for value in reversed(coming[-1]):
+        y = max(lowest_free, base - value * scale)
+        lowest_free = y + _LABEL_HEIGHT
+        ends.append((round(y, 1), text(value)))
+    today = round(_LEFT + begun * step, 1)
+    return BandChart(
+        width=width,
+        height=height,
+        base=base,
+        left=_LEFT,
+        past=" ".join(spot(index, value) for index, value in enumerate(past)),
+        expected=" ".join(expected),
+        band=" ".join([*high, *reversed(low)]),
+        today_x=today,
+        ends=tuple(ends),
+        end_x=right,
+        grid=tuple(Line(y=round(base - tick * scale, 2), text=text(tick)) for tick in ticks),
+        marks=(
+            Mark(x=_LEFT, text=marks[0], anchor="start"),
+            Mark(x=min(max(today, _LEFT + 90), right - 90), text=marks[1], anchor="middle"),
+            Mark(x=right, text=marks[2], anchor="end"),
+        ),
+        name=name,
     )
 
 

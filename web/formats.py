@@ -2,8 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from penstock.rules.rating import shown_amount
+from penstock.rules.rating import MICRO, shown_amount
 from penstock.rules.timestamps import moment_of
+from web import charts
 
 _STEPS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 _SPANS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second"))
@@ -125,6 +126,22 @@ def amount(micro: int, minor_digits: int, currency: str) -> str:
     """Micro-units as money: `1,234.50 USD`; finer than cents only where those digits are not 0."""
     whole, point, decimals = shown_amount(abs(micro), minor_digits).partition(".")
     return f"{'−' if micro < 0 else ''}{int(whole):,}{point}{decimals} {currency}"
+
+
+def rounded(micro: int, minor_digits: int) -> int:
+    """Half up to whole minor units of the currency, still in micro-units."""
+    unit = int(10 ** max(0, 6 - minor_digits))
+    part = (abs(micro) * 2 + unit) // (2 * unit) * unit
+    return part if micro >= 0 else -part
+
+
+def short_amount(micro: int) -> str:
+    """Micro-units for an axis, without the currency: `0.05`, `12.5`, `3.4k`."""
+    if micro >= 1_000 * MICRO:
+        return charts.short(micro // MICRO)
+    whole, part = divmod(micro, MICRO)
+    places = f"{part:06d}".rstrip("0")
+    return f"{whole}.{places}" if places else str(whole)
 
 
 def price(text: str) -> str:

@@ -224,6 +224,7 @@ def cluster_view(answer: pb.DescribeClusterResponse) -> view.ClusterView:
                     for b in k.bindings
                 ),
                 owner=k.owner,
+                principal=k.principal,
             )
             for k in answer.keys
         ),

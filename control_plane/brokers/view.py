@@ -181,6 +181,8 @@ class KeySeen:
     generation: int
     bindings: tuple[BindingSeen, ...]
     owner: str = ""
+    principal: int = 0
+    """By which usage records name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,6 +99,7 @@ class KeyDeliverer:
             owner=access.owner_of(key),
             generation=key.generation,
         )
+        observed_tenants.note_number(key, answer.principal)
         return answer.outcome
 
     def _revoke(self, key: ApiKey) -> pb.Outcome:

@@ -344,6 +344,8 @@ def _keys(actor: Actor, seen: view.ClusterView) -> Iterator[Finding]:
         if not _judged(row, seen):
             continue
         found = on_brokers.get(row.key_id)
+        if found is not None:
+            observed_tenants.note_number(row, found.principal)
         if found is not None and found.revoked and row.revoked_at is None:
             # It was revoked for a reason. A key never becomes valid again by itself.
             why = "it was revoked on the brokers"

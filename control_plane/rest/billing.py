@@ -95,20 +95,6 @@ class AvailabilityView(TenantView):
         return self.paged(rows, shapes.AvailabilityShape)
 
 
-class CostView(TenantView):
-    permissions: ClassVar = {"GET": Permission.USAGE_READ}
-
-    @extend_schema(
-        operation_id="costs_read",
-        parameters=[TENANT, shapes.FROM, shapes.TO],
-        responses={200: shapes.CostShape, **problems(403, 404)},
-    )
-    def get(self, request: Request) -> Response:
-        """The tenant's share of the cost of the service's assets, in total and per million messages."""
-        costs = queries.costs(self.tenant, first=_moment(request, "from"), end=_moment(request, "to"))
-        return Response(shapes.CostShape(costs).data)
-
-
 class InvoicesView(TenantView):
     permissions: ClassVar = {"GET": Permission.INVOICES_READ}
 

@@ -306,25 +306,6 @@ class AvailabilityShape(serializers.Serializer[Any]):
     windows_with_few_requests = serializers.IntegerField()
 
 
-class AssetCostShape(serializers.Serializer[Any]):
-    asset = serializers.CharField()
-    method = serializers.CharField()
-    bytes = serializers.IntegerField()
-    cost_micro = serializers.IntegerField()
-
-
-class CostShape(serializers.Serializer[Any]):
-    cost_micro = serializers.IntegerField()
-    messages = serializers.IntegerField(
-        allow_null=True,
-        help_text="Messages produced. They are counted by day: null unless `from` and `to` are midnights (UTC).",
-    )
-    cost_micro_per_million_messages = serializers.IntegerField(
-        allow_null=True, help_text="null if messages are null or 0."
-    )
-    assets = AssetCostShape(many=True)
-
-
 class PriceBookShape(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     sha256 = serializers.CharField()

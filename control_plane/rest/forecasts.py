@@ -72,6 +72,14 @@ class PricedShape(serializers.Serializer[Any]):
     total_micro = serializers.IntegerField()
 
 
+class CostDayShape(serializers.Serializer[Any]):
+    day = serializers.DateField()
+    is_over = serializers.BooleanField(help_text="Then all three are what it was.")
+    low_micro = serializers.IntegerField(help_text="What the period would cost if it ended with this day.")
+    expected_micro = serializers.IntegerField()
+    high_micro = serializers.IntegerField()
+
+
 class CostForecastShape(serializers.Serializer[Any]):
     """All meters low, as expected, and high. Amounts are micro-units of the currency."""
 
@@ -81,6 +89,7 @@ class CostForecastShape(serializers.Serializer[Any]):
     low = PricedShape()
     expected = PricedShape()
     high = PricedShape()
+    days = CostDayShape(many=True)
 
 
 class ForecastShape(serializers.Serializer[Any]):

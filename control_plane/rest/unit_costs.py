@@ -27,7 +27,7 @@ _CAPACITY = (
 _UNTIL = "null: it has no end yet."
 
 
-class _CostFields(shapes.StrictSerializer):
+class CostFields(shapes.StrictSerializer):
     name = serializers.CharField(max_length=NAME_LENGTH_MAX, help_text="For people.")
     kind = serializers.ChoiceField(KINDS)
     driver = serializers.ChoiceField([one.value for one in Driver], required=False, help_text=_DRIVER)
@@ -58,33 +58,12 @@ class _CostFields(shapes.StrictSerializer):
     )
 
 
-class InfrastructureCostInput(_CostFields):
+class InfrastructureCostInput(CostFields):
     """So many pieces of one price, for a time."""
 
 
-class InfrastructureCostChange(_CostFields):
+class InfrastructureCostChange(CostFields):
     """What is not given stays. Another kind without a driver has that kind's."""
-
-
-class ImportedCost(_CostFields):
-    """Of an export."""
-
-
-class CostImportInput(shapes.StrictSerializer):
-    source = serializers.CharField(  # type: ignore[assignment]
-        max_length=NAME_LENGTH_MAX,
-        help_text="Whose export it is. Only what the same source had before is replaced.",
-    )
-    costs = serializers.ListField(child=ImportedCost(), max_length=unit_cost_actions.IMPORTED_MAX)
-
-
-class CostImportShape(serializers.Serializer[Any]):
-    created = serializers.IntegerField()
-    changed = serializers.IntegerField()
-    removed = serializers.IntegerField(
-        help_text="The source had them in these months before, and has not now."
-    )
-    unchanged = serializers.IntegerField()
 
 
 class InfrastructureCostShape(serializers.Serializer[Any]):
@@ -190,27 +169,6 @@ class InfrastructureCostView(OperatorView):
         return Response(status=204)
 
 
-class InfrastructureCostImportView(OperatorView):
-    permissions: ClassVar[Any] = {"POST": Permission.COSTS_WRITE}
-    dry_run = frozenset({"POST"})
-
-    @extend_schema(
-        operation_id="infrastructure_costs_import",
-        request=CostImportInput,
-        parameters=[shapes.IDEMPOTENCY],
-        responses={200: CostImportShape, **shapes.problems(403)},
-    )
-    def post(self, request: Request) -> Response:
-        """Operators: take in the costs of an export. Of each month that it has, they replace what the same source had
-        before, so the same again changes nothing.
-        """
-        given = CostImportInput(data=request.data)
-        given.is_valid(raise_exception=True)
-        wanted = given.validated_data
-        done = unit_cost_actions.take_in(self.actor, wanted["source"], wanted["costs"])
-        return Response(CostImportShape(done).data)
-
-
 class MarginShape(serializers.Serializer[Any]):
     """Amounts are micro-units of the report's currency."""
 
@@ -278,6 +236,67 @@ _IDLE = OpenApiParameter(
 )
 
 
+class TopicMarginShape(serializers.Serializer[Any]):
+    """Amounts are micro-units of the report's currency."""
+
+    topic = serializers.CharField(help_text="Empty: what is of no topic, with what was billed beside use.")
+    messages_in = serializers.IntegerField(help_text="Produced.")
+    bytes_in = serializers.IntegerField()
+    direct_micro = serializers.IntegerField(source="share.direct_micro", help_text="By use.")
+    idle_micro = serializers.IntegerField(source="share.idle_micro")
+    overhead_micro = serializers.IntegerField(source="share.overhead_micro")
+    cost_micro = serializers.IntegerField(help_text="The sum of these.")
+    billed_micro = serializers.IntegerField(
+        allow_null=True, help_text="null: it is billed in another currency."
+    )
+    margin_micro = serializers.IntegerField(allow_null=True)
+    cost_micro_per_million_messages = serializers.IntegerField(
+        allow_null=True, help_text="null: no messages."
+    )
+
+
+_OF_TENANT = OpenApiParameter("tenant", str, required=True, description="Its public id.")
+
+
+def asked_margins(request: Request) -> margins.Report:
+    """The report that query parameters name. Raises `InvalidRequest`."""
+    asked = request.query_params
+    idle = asked.get("idle", Idle.SPREAD.value)
+    if idle not in set(Idle):
+        raise InvalidRequest(f"idle: one of {', '.join(Idle)} required")
+    return margins.margins(
+        asked.get("period", ""), timezone.now(), currency=asked.get("currency", ""), idle=Idle(idle)
+    )
+
+
+class TopicMarginsView(OperatorView):
+    permissions: ClassVar[Any] = {"GET": Permission.COSTS_READ}
+
+    @extend_schema(
+        operation_id="margins_topics",
+        parameters=[_PERIOD, _OF_TENANT, _OF_CURRENCY, _IDLE, *shapes.PAGING],
+        responses={
+            200: shapes.listed(
+                "TopicMargin",
+                TopicMarginShape(many=True),
+                period=serializers.CharField(),
+                currency=serializers.CharField(),
+                tenant=serializers.CharField(),
+            ),
+            **shapes.problems(403, 404),
+        },
+    )
+    def get(self, request: Request) -> Response:
+        """Operators: a tenant's margin by topic. The topics add up to the tenant's cost and to what it was billed."""
+        found = asked_margins(request)
+        tenant = request.query_params.get("tenant", "")
+        rows = in_memory(
+            lambda: margins.topic_margins(tenant, found, timezone.now()), lambda one: (one.topic,)
+        )
+        sums = {"period": found.period, "currency": found.currency, "tenant": tenant}
+        return self.paged(rows, TopicMarginShape, extra=sums)
+
+
 class MarginsView(OperatorView):
     permissions: ClassVar[Any] = {"GET": Permission.COSTS_READ}
 
@@ -293,18 +312,12 @@ class MarginsView(OperatorView):
         """Operators: what a month cost, divided over the tenants by their use, beside what was billed. A page of
         tenants by id; the sums, plans and assets are of all.
         """
-        asked = request.query_params
-        idle = asked.get("idle", Idle.SPREAD.value)
-        if idle not in set(Idle):
-            raise InvalidRequest(f"idle: one of {', '.join(Idle)} required")
-        found = margins.margins(
-            asked.get("period", ""), timezone.now(), currency=asked.get("currency", ""), idle=Idle(idle)
-        )
+        found = asked_margins(request)
         sums = {
             "period": found.period,
             "currency": found.currency,
             "method": METHOD,
-            "idle": idle,
+            "idle": found.found.idle.value,
             "total": MarginShape(found.total).data,
             "plans": MarginShape(found.plans, many=True).data,
             "assets": DividedCostShape(found.found.assets, many=True).data,

@@ -41,6 +41,7 @@ COMMANDS = {
     "terms": "penstock.cli.terms:terms",
     "coupon": "penstock.cli.coupons:coupon",
     "margins": "penstock.cli.margins:margins",
+    "infrastructure": "penstock.cli.infrastructure:infrastructure",
     "billing": "penstock.cli.billing:billing",
     "invoice": "penstock.cli.invoice:invoice",
     "payment": "penstock.cli.payments:payment",

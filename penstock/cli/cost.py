@@ -1,9 +1,10 @@
-"""`penstock cost`: what the month will hold and cost, days unlike others, and the month by another price book."""
+"""`penstock cost`: whose costs are whose, what the month will hold and cost, and days unlike others."""
 
 from typing import Any
 
 import click
 
+from penstock.cli.cost_reports import cost_show, cost_tag, cost_tags
 from penstock.cli.invocation import Group, current
 from penstock.cli.invoice import moment, money
 from penstock.cli.output import print_fact, print_json, print_part, print_table, say
@@ -22,7 +23,12 @@ _timeout = click.option(
 
 @click.group(name="cost", cls=Group, path=("cost",))
 def cost() -> None:
-    """What the month will cost: forecast, anomalies, what-if."""
+    """What is used and what it costs: by topic, day, tag; forecast, anomalies, what-if."""
+
+
+cost.add_command(cost_show)
+cost.add_command(cost_tags)
+cost.add_command(cost_tag)
 
 
 @cost.command(

@@ -8,7 +8,7 @@ import click
 
 from penstock.cli.cluster import operator_client, token_option
 from penstock.cli.invocation import Command, current
-from penstock.cli.output import print_json, print_part
+from penstock.cli.output import print_json, print_part, print_table
 from penstock.rules.rating import shown_amount
 
 _COLUMNS = [
@@ -22,20 +22,29 @@ _PAGE = 1_000
     "margins",
     cls=Command,
     short_help="What a month cost, by plan and tenant, for operators.",
-    examples=["penstock margins 2026-11 --token-file operator.token", "penstock margins 2026-11 --json"],
+    examples=[
+        "penstock margins 2026-11 --token-file operator.token",
+        "penstock margins 2026-11 --topics tn_4fZ8 --token-file operator.token",
+    ],
 )
 @click.argument("month", metavar="MONTH")
 @click.option("--currency", default="", help="As USD; needed where the month has costs in several.")
 @click.option(
     "--idle", type=click.Choice(["spread", "kept"]), default="spread", show_default=True, help="Who bears it."
 )
+@click.option("--topics", "tenant", metavar="TENANT", help="The topics of one tenant instead, by its id.")
 @token_option
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for an answer.")
-def margins(month: str, currency: str, idle: str, token_file: Path | None, timeout: float) -> None:
+def margins(
+    month: str, currency: str, idle: str, tenant: str | None, token_file: Path | None, timeout: float
+) -> None:
     """Show what a UTC month, as 2026-11, cost the service and each plan and tenant, beside what was billed."""
     asked = {"period": month, "idle": idle, "limit": str(_PAGE)} | (
         {"currency": currency} if currency else {}
     )
+    if tenant is not None:
+        _show_topics({**asked, "tenant": tenant}, token_file, timeout)
+        return
     tenants: list[dict[str, Any]] = []
     with operator_client(token_file) as rest:
         found = rest.get(f"/v1/margins?{urlencode(asked)}", timeout_s=timeout)
@@ -72,6 +81,28 @@ def margins(month: str, currency: str, idle: str, token_file: Path | None, timeo
             *(_row("plan", one["plan"], one) for one in found["plans"]),
             *(_row(one["tenant"], one["name"], one) for one in tenants),
         ],
+    )
+
+
+def _show_topics(asked: dict[str, str], token_file: Path | None, timeout: float) -> None:
+    with operator_client(token_file) as rest:
+        topics = list(rest.items("/v1/margins/topics", asked, timeout_s=timeout))
+    if current().json:
+        print_json({"topics": topics})
+        return
+    topics.sort(key=lambda one: (-one["cost_micro"], one["topic"]))
+    amounts = ("direct", "idle", "overhead", "cost", "billed", "margin")
+    print_table(
+        ["topic", "messages", *amounts, "a million messages"],
+        [
+            [
+                *(one["topic"] or "(no topic)", one["messages_in"]),
+                *(_money(one[f"{name}_micro"]) for name in amounts),
+                _money(one["cost_micro_per_million_messages"]),
+            ]
+            for one in topics
+        ],
+        empty="Nothing was used or billed in this month.",
     )
 
 

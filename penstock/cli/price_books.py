@@ -7,7 +7,7 @@ import click
 
 from penstock.cli.cluster import operator_client, token_option
 from penstock.cli.dry_run import ChangingCommand
-from penstock.cli.invocation import Group, current
+from penstock.cli.invocation import Command, Group, current
 from penstock.cli.invoice import moment, money
 from penstock.cli.output import print_fact, print_json, print_table, say
 from penstock.contract import strict_json
@@ -282,6 +282,51 @@ def print_comparison(period: dict[str, Any], title: str) -> None:
         ],
         title=title,
     )
+
+
+@price_book.command(
+    "what-if",
+    cls=Command,
+    short_help="Show what a book would change for every tenant.",
+    examples=["penstock price-book what-if partner:3 --token-file operator.token"],
+)
+@click.argument("book", metavar="BOOK")
+@token_option
+@click.option(
+    "--timeout", type=float, default=120.0, show_default=True, help="Seconds to wait for an answer."
+)
+def price_book_what_if(book: str, token_file: Path | None, timeout: float) -> None:
+    """Show what each tenant's last invoiced period would have cost by a published book, with the tenant's own terms.
+
+    It changes nothing. The tenant that would pay most more comes first.
+    """
+    with operator_client(token_file) as rest:
+        asked = found_book(list(rest.items(_ADDRESS, timeout_s=timeout)), book)
+        query = {"price_book_sha256": asked["sha256"]}
+        found = rest.get("/v1/billing/what-if", query, timeout_s=timeout)
+    if current().json:
+        print_json(found)
+        return
+    billed = {"minor_digits": found["minor_digits"]}
+    print_table(
+        ["tenant", "name", "billed", "then", "difference"],
+        [
+            [
+                *(one["tenant"], one["name"]),
+                money({**billed, "currency": one["billed_currency"]}, one["billed_micro"]),
+                money(found, one["preview_micro"]),
+                "other currency"
+                if one["difference_micro"] is None
+                else _difference(found, one["difference_micro"]),
+            ]
+            for one in found["tenants"]
+        ],
+        empty="No tenant has an invoice yet.",
+    )
+    changed = f"{found['dearer']} would pay more, {found['cheaper']} less"
+    say(f"{changed}; together {_difference(found, found['difference_micro'])}.")
+    if found["left_out"]:
+        say(f"{found['left_out']:,} tenants with smaller invoices are left out.")
 
 
 def _difference(then: dict[str, Any], amount_micro: int) -> str:

@@ -190,6 +190,8 @@ class Allocation:
     unspread_micro: int
     """Overhead and cost without any use, borne by no tenant."""
     idle: Idle
+    direct_by_driver: Mapping[Driver, Mapping[str, int]]
+    """Driver -> tenant -> direct cost of assets with it; together they are the shares' direct costs."""
 
 
 def month_of(text: str) -> tuple[datetime, datetime] | None:
@@ -253,13 +255,14 @@ def allocate(
         for driver in Driver
         if driver is not Driver.NONE
     }
-    direct = dict.fromkeys(tenants, 0)
+    by_driver: dict[Driver, dict[str, int]] = {driver: dict.fromkeys(tenants, 0) for driver in uses}
     divided = []
     for asset in assets:
         one, parts = _divide(asset, uses.get(asset.driver, {}), tenants, first, end)
         divided.append(one)
         for tenant, part in parts.items():
-            direct[tenant] += part
+            by_driver[asset.driver][tenant] += part
+    direct = {tenant: sum(parts[tenant] for parts in by_driver.values()) for tenant in tenants}
     idle_micro = sum(one.idle_micro for one in divided)
     overhead_micro = sum(one.overhead_micro for one in divided)
     idle_parts = apportion(idle_micro if idle is Idle.SPREAD else 0, direct)
@@ -284,6 +287,7 @@ def allocate(
         + overhead_micro
         - sum(overhead_parts.values()),
         idle=idle,
+        direct_by_driver=by_driver,
     )
     borne = sum(share.loaded_micro for share in shares.values())
     invariant(
@@ -291,6 +295,31 @@ def allocate(
         "an allocation keeps the cost",
     )
     return found
+
+
+def divide_share(found: Allocation, tenant: str, usage: Mapping[str, Mapping[str, int]]) -> dict[str, Share]:
+    """What a tenant bears, divided over parts of its use: part -> meter -> quantity. Direct costs by each driver, idle
+    and overhead in proportion to them. The shares add up to the tenant's, to the micro-unit; where nothing says whose a
+    cost is, it is of the part "".
+    """
+    parts = sorted({*usage, ""})
+    direct = dict.fromkeys(parts, 0)
+    for driver, tenants in found.direct_by_driver.items():
+        uses = {part: used_of(driver, usage.get(part, {})) for part in parts}
+        for part, micro in _parts_of(tenants.get(tenant, 0), uses).items():
+            direct[part] += micro
+    whole = found.shares[tenant]
+    idle, overhead = _parts_of(whole.idle_micro, direct), _parts_of(whole.overhead_micro, direct)
+    return {
+        part: Share(direct_micro=direct[part], idle_micro=idle[part], overhead_micro=overhead[part])
+        for part in parts
+    }
+
+
+def _parts_of(micro: int, weights: Mapping[str, int]) -> dict[str, int]:
+    parts = apportion(micro, weights)
+    parts[""] += micro - sum(parts.values())
+    return parts
 
 
 def rate_micro(cost_micro: int, quantity: int, unit: int) -> int | None:

@@ -13,7 +13,7 @@ from django.urls import get_resolver
 from django.utils import timezone
 from pytest_django.plugin import DjangoDbBlocker
 
-from billing import price_actions, unit_cost_actions
+from billing import cost_imports, price_actions, unit_cost_actions
 from billing.models import PriceBook
 from control_plane.access import list_actions
 from control_plane.access.actions import create_key
@@ -140,7 +140,9 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "v1/billing/receivables/<str:invoice>/retry"): {},
     ("POST", "v1/billing/costs"): COST,
     ("POST", "v1/billing/sla-exclusions"): EXCLUSION,
-    ("POST", "v1/billing/costs:import"): {"source": "cloud", "costs": [COST]},
+    ("POST", "v1/billing/cost-imports"): {"source": "cloud", "costs": [COST]},
+    ("DELETE", "v1/billing/cost-imports/<str:cost_import>"): {},
+    ("PUT", "v1/cost-tags/<str:kind>/<str:name>"): {"tags": {"team": "fresh"}},
     ("PATCH", "v1/billing/costs/<str:cost>"): {"amount": 4},
     ("DELETE", "v1/billing/costs/<str:cost>"): {},
 }
@@ -203,10 +205,10 @@ WITHOUT = {
     ("POST", "v1/billing/reconciliation"): "it compares and makes a report; no tenant's settings",
 }
 """Operations without one, and why."""
-NEVER_ALTERED = "v1/bin/topics/<str:topic>"
-"""What it names only comes and goes, so that no condition is needed."""
+NEVER_ALTERED = ("v1/bin/topics/<str:topic>", "v1/billing/cost-imports/<str:cost_import>")
+"""What they name only comes and goes, so that no condition is needed."""
 CONDITIONAL = sorted(
-    (method, route) for method, route in BODIES if method != "POST" and route != NEVER_ALTERED
+    (method, route) for method, route in BODIES if method != "POST" and route not in NEVER_ALTERED
 )
 CHANGING = sorted(one for one in MAY if one[0] != "GET")
 
@@ -271,6 +273,10 @@ class _World:
             "<str:acl>": acl.public_id,
             "<str:webhook>": webhook.public_id,
             "<str:budget>": budget.public_id,
+            "<str:kind>": "topic",
+            "<str:cost_import>": cost_imports.take_in(
+                ACTOR, "before", [COST | {"from_at": timezone.now()}], now=timezone.now()
+            ).row.public_id,
             "<str:cost>": unit_cost_actions.enter(ACTOR, COST | {"from_at": timezone.now()}).public_id,
         }
         self.acl = acl

@@ -162,6 +162,7 @@ def watched_tenant() -> Watched:
             "sign_in": Session.objects.get(person=owner).public_id,
             "invoice": invoice,
             "credit_note": credit_note,
+            "kind": "topic",
         },
         ended=_credentials_that_ended(tenant),
     )
@@ -387,6 +388,7 @@ def _any_things(watched: Watched) -> dict[str, str]:
         "cell": "none",
         "coupon": "NONE-00",
         "cost": "cost_none",
+        "cost_import": "cim_none",
         "exclusion": "exc_none",
     }
     return {**watched.things, **of_operators}

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from control_plane import celery
 from control_plane.access import actions as access
 from control_plane.audit import queries as audit
 from control_plane.brokers import client as brokers
 from control_plane.brokers.view import BrokerSeen
 from control_plane.outbox import actions as outbox
-from control_plane.outbox import delivery, tasks, wake_ups
+from control_plane.outbox import delivery, tasks
 from control_plane.outbox import queries as outbox_queries
 from control_plane.outbox.models import Delivery
 from control_plane.outbox.registry import batch_deliverer
@@ -333,9 +334,7 @@ def test_topics_that_were_written_together_wake_one_worker(
     tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     woken: list[tuple[str, Any]] = []
-    monkeypatch.setattr(
-        wake_ups.app, "send_task", lambda task, args, **options: woken.append((task, args)), raising=False
-    )
+    monkeypatch.setattr(celery.app, "send_task", lambda task, args, **options: woken.append((task, args)))
     made = without_delivery(tenant, "a", "b")
     object_ids = [topic.public_id for topic in made]
     assert woken == [("outbox.deliver_all", [actions.KIND_TOPIC, object_ids])]

@@ -182,7 +182,7 @@ def test_nothing_read_yet_gives_empty_data_sets(pipeline: Pipeline) -> None:
 
 def test_usage_day_and_cost_name_the_run_they_read(folded_hours: FoldedHours) -> None:
     runs = folded_hours.done.runs
-    for name in ("usage_day", "cost_hour"):
+    for name in ("usage_day", "principal_day", "cost_hour"):
         manifest = folded_hours.pipeline.catalog.current(name)
         assert manifest is not None
         assert manifest["inputs"]["runs"] == {"usage_hour": runs["usage_hour"].run_id}

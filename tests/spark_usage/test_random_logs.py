@@ -143,6 +143,14 @@ def test_the_same_inputs_give_the_same_runs_and_another_order_of_arrival_the_sam
 
     elsewhere, _ = arrivals(Random(2), logs, lost=0)
     other = make_pipeline("second").fold(elsewhere).runs
-    for dataset in ("usage_hour", "usage_day", "usage_minute", "cut_usage", "cut_coverage", "cost_hour"):
+    for dataset in (
+        "usage_hour",
+        "usage_day",
+        "principal_day",
+        "usage_minute",
+        "cut_usage",
+        "cut_coverage",
+        "cost_hour",
+    ):
         assert first.runs[dataset].digest == other[dataset].digest, dataset
         assert first.runs[dataset].rows > 0, dataset

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -390,6 +391,8 @@ def test_a_lost_reading_changes_no_total_and_its_principals_are_zero(folded: Fol
     found = folded.rows("usage_hour", "tn_mid", "principal", "meter", "quantity")
     assert {row[0]: int(str(row[2])) for row in found if row[1] == "messages_in"} == {7: 10, 8: 10, 0: 20}
     assert {row[0]: int(str(row[2])) for row in found if row[1] == "bytes_in"} == {7: 100, 8: 100, 0: 200}
+    day = folded.rows("principal_day", "tn_mid", "principal", "meter", "quantity")
+    assert {row[0]: int(str(row[2])) for row in day if row[1] == "messages_in"} == {7: 10, 8: 10}
 
 
 def test_totals_that_fall_are_rejected_and_a_cut_among_them_is_a_gap(folded: Folded) -> None:
@@ -455,10 +458,13 @@ def test_losses_leave_what_was_counted_below_them_as_it_was(folded: Folded) -> N
     assert sum(int(str(row[1])) for row in day if row[0] == "messages_in") == 38
 
 
+def as_numbers(rows: Iterable[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    return sorted((*row[:4], int(str(row[4]))) for row in rows)
+
+
 def test_increments_count_once_by_broker_boot_and_sequence(folded: Folded) -> None:
     found = folded.rows("usage_hour", "tn_out", "topic", "group", "principal", "meter", "quantity")
-    assert sorted((*row[:4], int(str(row[4]))) for row in found) == [
-        ("", "", 0, "requests", 24),
+    of_principals = [
         ("", "", 7, "connection_ms", 18_000),
         ("", "", 7, "throttled_ms", 4),
         ("orders", "", 7, "throttled_ms", 30),
@@ -469,6 +475,9 @@ def test_increments_count_once_by_broker_boot_and_sequence(folded: Folded) -> No
         ("orders", "g", 7, "messages_out_other_zone", 2),
         ("orders", "g", 7, "messages_out_own_zone", 6),
     ]
+    assert as_numbers(found) == [("", "", 0, "requests", 24), *of_principals]
+    day = folded.rows("principal_day", "tn_out", "topic", "group", "principal", "meter", "quantity")
+    assert as_numbers(day) == of_principals, "what is of no principal and no group is in usage_day alone"
     assert folded.rows("sla_5m", "tn_out", "operation", "window", "valid", "bad") == [
         ("fetch", datetime.fromtimestamp(NOON / 1000, UTC), 29, 5)
     ]
@@ -552,5 +561,6 @@ def test_every_check_is_in_the_manifests_and_holds(folded: Folded) -> None:
         assert all(check["holds"] for check in manifest["conservation"])
         checked[name] = len(manifest["conservation"])
     assert {name: count for name, count in checked.items() if count} == {
-        "rejected": 2, "usage_hour": 5, "usage_day": 1, "sla_minute": 1, "cost_hour": 1, "cut_usage": 1,
+        "rejected": 2, "usage_hour": 5, "usage_day": 1, "principal_day": 1, "sla_minute": 1,
+        "cost_hour": 1, "cut_usage": 1,
     }  # fmt: skip

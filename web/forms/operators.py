@@ -1,15 +1,21 @@
 """Forms of the operators' pages."""
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 
+from penstock.contract import strict_json
+from penstock.rules import focus_costs
 from quotas import actions as quotas
 from web.forms.console_form import ConsoleForm
-from web.forms.fields import Choice, Secret, Whole
+from web.forms.fields import Choice, Secret, Text, Whole
+from web.forms.terms import TERMS_LENGTH_MAX
 
 _YES, _NO = "yes", "no"
+_CHECK, _PUBLISH = "check", "publish"
+FILE_BYTES_MAX = 2_000_000
+"""A request with more is refused before a form sees it."""
 LATER_LIMITS = (
     "rest_calls_per_s",
     "connections_max",
@@ -132,3 +138,63 @@ class SuspendForm(ConsoleForm):
     @property
     def wanted(self) -> bool:
         return bool(self.cleaned_data["suspended"] == _YES)
+
+
+class CostImportForm(ConsoleForm):
+    """A FOCUS export of what the infrastructure costs."""
+
+    lands: ClassVar = {"csv": "file", "costs": "file"}
+    source = Text(
+        label="Source",
+        help_text="Whose export it is; what it had in the same months is replaced",
+        widget=forms.TextInput({"maxlength": 100, "spellcheck": "false"}),
+    )
+    file = forms.FileField(
+        label="FOCUS export",
+        help_text="CSV, at most 2 MB; penstock infrastructure import takes larger ones",
+        max_length=255,
+    )
+    cost_column = Choice(
+        label="A row costs its",
+        choices=[(one, one) for one in focus_costs.COST_COLUMNS],
+        initial=focus_costs.EFFECTIVE,
+    )
+
+    def clean_file(self) -> str:
+        """The text of the file. Raises `ValidationError`."""
+        upload = self.cleaned_data["file"]
+        if upload.size > FILE_BYTES_MAX:
+            raise forms.ValidationError(f"It has {upload.size:,} bytes; at most {FILE_BYTES_MAX:,} allowed.")
+        try:
+            return str(upload.read().decode("utf-8-sig"))
+        except UnicodeDecodeError:
+            raise forms.ValidationError("It is no text in UTF-8.") from None
+
+
+class PriceBookForm(ConsoleForm):
+    """A price book to check or to publish."""
+
+    lands: ClassVar = {"price book": "document"}
+    document = forms.CharField(
+        label="Document",
+        help_text="JSON, as penstock price-book show --json prints one",
+        max_length=TERMS_LENGTH_MAX,
+        widget=forms.Textarea({"rows": 18, "spellcheck": "false", "class": "mono"}),
+    )
+    effective_from = forms.DateTimeField(
+        label="Holds from", help_text="UTC, as 2026-12-01 00:00; for periods that begin then or later"
+    )
+    intent = forms.ChoiceField(
+        choices=[(_CHECK, _CHECK), (_PUBLISH, _PUBLISH)], required=False, widget=forms.HiddenInput()
+    )
+
+    def clean_document(self) -> Any:
+        """The parsed document."""
+        try:
+            return strict_json.parse(self.cleaned_data["document"])
+        except ValueError as error:
+            raise forms.ValidationError(f"This is no JSON: {error}") from error
+
+    @property
+    def is_check(self) -> bool:
+        return bool(self.cleaned_data["intent"] != _PUBLISH)

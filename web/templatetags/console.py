@@ -79,6 +79,16 @@ def money(micro: int, minor_digits: int, currency: str) -> str:
     return formats.amount(micro, minor_digits, currency)
 
 
+@register.simple_tag
+def about(micro: int, minor_digits: int, currency: str) -> SafeString | str:
+    """Money rounded to the currency's smallest unit, where there is one of it, with the exact amount as its title."""
+    exact = formats.amount(micro, minor_digits, currency)
+    rounded = formats.rounded(micro, minor_digits)
+    if rounded == micro or not rounded:
+        return exact
+    return format_html('<span title="{}">{}</span>', exact, formats.amount(rounded, minor_digits, currency))
+
+
 @register.filter
 def percent_of_points(basis_points: int) -> str:
     """Hundredths of a percent as percent: `12.5`."""

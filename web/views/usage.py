@@ -23,7 +23,7 @@ from penstock.rules.meters import (
     THROTTLED,
 )
 from tenants.roles import Permission
-from web import charts
+from web import charts, formats
 from web.costs import cost_so_far, prices_of
 from web.paging import page_of
 from web.tenant_access import TenantAccess, in_tenant
@@ -95,7 +95,7 @@ def usage(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         "by_day": [_flat(row, "day") for row in reversed(by_day)],
         "cost": cost,
         "prices": prices_of(cost),
-        "forecast": month_forecasts.month_forecast(access.tenant, timezone.now()),
+        **forecast_shown(month_forecasts.month_forecast(access.tenant, timezone.now())),
         "anomalies": month_forecasts.tenant_anomalies(
             access.tenant, days=ANOMALY_DAYS, now=timezone.now(), most=ANOMALIES_SHOWN
         ),
@@ -103,6 +103,24 @@ def usage(request: HttpRequest, access: TenantAccess) -> HttpResponse:
         "availability": queries.availability(access.tenant, first=None, end=None),
     }
     return render(request, "web/usage.html", context)
+
+
+def forecast_shown(found: month_forecasts.MonthForecast) -> dict[str, Any]:
+    """The forecast and its chart of cost, from the period's beginning to the month's end."""
+    drawn: list[charts.BandChart] = []
+    days = () if found.cost is None else found.cost.days
+    coming = [(day.low_micro, day.expected_micro, day.high_micro) for day in days if not day.is_over]
+    if coming:
+        past = [0, *(day.expected_micro for day in days if day.is_over)]
+        first, last = days[0].day, days[-1].day
+        marks = (f"{first.day} {first:%b}", "today", f"{last.day} {last:%b}")
+        for width, height, name in ((charts.BROAD, 220, "broad"), (charts.NARROW, 200, "narrow")):
+            drawn.append(
+                charts.band(
+                    past, coming, marks, width=width, height=height, name=name, text=formats.short_amount
+                )
+            )
+    return {"forecast": found, "band_charts": drawn}
 
 
 def _series(rows: list[dict[str, Any]], days: list[date], meter: str) -> list[charts.Series]:

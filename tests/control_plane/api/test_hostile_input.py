@@ -199,6 +199,10 @@ VALID: dict[str, Any] = {
     "per": "month",
     "capacity_month": None,
     "source": "cloud",
+    "cost_column": "EffectiveCost",
+    "csv": "BillingCurrency,ChargePeriodStart,ChargePeriodEnd,EffectiveCost,ServiceCategory,ServiceName\n"
+    "USD,2026-11-03T00:00:00Z,2026-11-04T00:00:00Z,1.25,Compute,EC2\n",
+    "tags": {"team": "fresh"},
     "costs": [
         {
             "name": "fresh",
@@ -274,6 +278,7 @@ def credential(house: House, method: str, path: str) -> dict[str, Any]:
 def filled(path: str, house: House) -> str:
     return (
         path.replace("{name}", "orders")
+        .replace("{kind}", "topic")
         .replace("{organisation}", Organisation.objects.earliest("pk").public_id)
         .replace("{tenant}", house.tenant.public_id)
         .replace("{", "")
@@ -294,6 +299,8 @@ def test_hostile_values_in_a_field_are_refused_or_harmless(
         del good["tenant" if field == "invitation" else "invitation"]
     if path.endswith("/cuts"):
         good["tenant"] = house.tenant.public_id
+    if path.endswith("/cost-imports"):
+        del good["csv" if field == "costs" else "costs"]
     who = credential(house, method, path)
     for value in [*HOSTILE.values(), *WRONG.values()]:
         variants: list[Any] = [value]

@@ -27,11 +27,10 @@ from tests.control_plane.api.lists import (
     Listed,
     brokers,
     cluster,
-    invoices,
     moves,
     topics,
-    usage,
 )
+from tests.control_plane.api.lists_of_billing import invoices, usage
 from tests.control_plane.rows_of_a_module import rows_of_a_module
 from tests.control_plane.world import Answer, House, call, make_house
 
@@ -45,7 +44,7 @@ NO_LISTS = {
     "/v1/cluster/features",
     "/v1/prices",
     "/v1/tenants/{tenant}/terms",
-    "/v1/costs",
+    "/v1/billing/what-if",
     "/v1/usage/forecast",
     "/v1/sla/{month}",
     "/v1/usage/anomalies",

@@ -8,10 +8,12 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.test import Client
 
-from billing import queries
+from billing import cost_reports, queries
 from billing.completeness import PartitionRef, Usage
+from billing.cost_reports import Asked
 from billing.credits import BilledPart, allocate
 from billing.models import CreditNote, Cut, Invoice
+from billing.running_costs import running_cost
 from control_plane.audit import queries as audit
 from control_plane.rest import billing_shapes as shapes
 from penstock.rules.rating import PriceBook, rate
@@ -318,3 +320,16 @@ def test_what_is_left_over_is_not_taken_from_an_invoice_that_ended_below_the_los
 def test_an_invoice_that_ended_below_the_loss_is_left_alone() -> None:
     allocation = allocate([lost(ORDERS, 40, 10)], [{ORDERS: billed(40, 50, 10)}, {ORDERS: billed(0, 40, 40)}])
     assert [len(parts) for parts in allocation.credits] == [1, 0]
+
+
+def test_a_report_of_costs_is_the_invoices_less_the_credit(
+    world: World, acme: Tenant, cuts: tuple[Cut, Cut]
+) -> None:
+    now = datetime.now(UTC)
+    asked = Asked(first=TODAY - timedelta(days=3), end=TODAY + timedelta(days=1), by=("topic",))
+    found = cost_reports.report(acme, asked, now)
+    billed = sum(world.invoice(cut).total_micro or 0 for cut in cuts)
+    credited = sum(note.total_micro for note in CreditNote.objects.all())
+    running = running_cost(acme, now)
+    assert running is not None and credited == 1_250_000
+    assert found.total.cost_micro == billed - credited + running.total_micro

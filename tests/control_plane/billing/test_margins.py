@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from billing import margins, price_actions, unit_cost_actions
+from billing import cost_imports, margins, price_actions, unit_cost_actions
 from billing.margins import Report
 from billing.models import CreditNote, Invoice, UsageDay
-from billing.unit_cost_actions import TakenIn
 from billing.unit_cost_models import InfrastructureCost
 from control_plane.audit.models import AuditEntry
 from penstock.contract.errors import InvalidRequest
@@ -45,6 +44,11 @@ def used(tenant: Tenant, day: date = date(2026, 11, 3), topic: str = "orders", *
         UsageDay(tenant=tenant, topic_id="0" * 32, topic=topic, day=day, meter=meter, quantity=quantity)
         for meter, quantity in meters.items()
     )
+
+
+def taken_in(source: str, entries: list[dict[str, Any]]) -> tuple[int, int, int, int]:
+    done = cost_imports.take_in(TESTER, source, entries, now=NOW)
+    return done.created, done.changed, done.removed, done.unchanged
 
 
 def november(**changes: Any) -> Report:
@@ -101,7 +105,7 @@ def test_a_cost_that_cannot_be_is_refused_by_name(world: World, changes: dict[st
     with pytest.raises(InvalidRequest, match=named):
         enter(**changes)
     with pytest.raises(InvalidRequest, match=f"entry 1: .*{named}"):
-        unit_cost_actions.take_in(TESTER, "cloud", [given(**changes)])
+        taken_in("cloud", [given(**changes)])
     assert not InfrastructureCost.objects.exists()
 
 
@@ -109,7 +113,7 @@ def test_there_are_not_more_costs_than_a_report_reads(world: World, monkeypatch:
     monkeypatch.setattr(unit_cost_actions, "COSTS_MAX", 2)
     enter()
     with pytest.raises(InvalidRequest, match="2 are stored"):
-        unit_cost_actions.take_in(TESTER, "cloud", [given(name="a"), given(name="b")])
+        taken_in("cloud", [given(name="a"), given(name="b")])
     enter()
     with pytest.raises(InvalidRequest, match="2 are stored"):
         enter()
@@ -118,17 +122,11 @@ def test_there_are_not_more_costs_than_a_report_reads(world: World, monkeypatch:
 def test_an_import_replaces_what_its_source_had_in_its_months(world: World) -> None:
     before, after = given(name="october", from_at=datetime(2026, 10, 1, tzinfo=UTC)), given(name="hosts")
     typed = enter()
-    assert unit_cost_actions.take_in(TESTER, "cloud", [before, after, given(name="gone")]) == TakenIn(
-        created=3, changed=0, removed=0, unchanged=0
-    )
-    unit_cost_actions.take_in(TESTER, "others", [given(name="hosts")])
+    assert taken_in("cloud", [before, after, given(name="gone")]) == (3, 0, 0, 0)
+    taken_in("others", [given(name="hosts")])
     again = [given(name="hosts", price_micro=7), given(name="new")]
-    assert unit_cost_actions.take_in(TESTER, "cloud", again) == TakenIn(
-        created=1, changed=1, removed=1, unchanged=0
-    )
-    assert unit_cost_actions.take_in(TESTER, "cloud", again) == TakenIn(
-        created=0, changed=0, removed=0, unchanged=2
-    )
+    assert taken_in("cloud", again) == (1, 1, 1, 0)
+    assert taken_in("cloud", again) == (0, 0, 0, 2)
     rows = InfrastructureCost.objects.order_by("source", "name").values_list("source", "name", "price_micro")
     assert list(rows) == [
         ("", typed.name, 500_000),
@@ -139,7 +137,7 @@ def test_an_import_replaces_what_its_source_had_in_its_months(world: World) -> N
     ]
     assert AuditEntry.objects.filter(action="infrastructure_cost.import").count() == 3
     with pytest.raises(InvalidRequest, match="twice"):
-        unit_cost_actions.take_in(TESTER, "cloud", [given(), given()])
+        taken_in("cloud", [given(), given()])
 
 
 # -- margins --------------------------------------------------------------------------------------------
@@ -295,9 +293,9 @@ def test_rest_takes_an_import_in_and_shows_the_margins(world: World) -> None:
     operator = house.credentials[Standing.OPERATOR]
     used(house.tenant, bytes_in=10, messages_in=4_000_000)
     asked = {"source": "cloud", "costs": [body(), body(name="help", kind="other")]}
-    taken = call("POST", f"{COSTS}:import", asked, token=operator)
-    assert (taken.status, taken.body["created"]) == (200, 2), taken.body
-    assert call("POST", f"{COSTS}:import", asked, token=operator).body["unchanged"] == 2
+    taken = call("POST", "/v1/billing/cost-imports", asked, token=operator)
+    assert (taken.status, taken.body["created"]) == (201, 2), taken.body
+    assert call("POST", "/v1/billing/cost-imports", asked, token=operator).body["unchanged"] == 2
     found = call("GET", "/v1/margins?period=2026-11", token=operator)
     assert found.status == 200, found.body
     assert found.body["total"]["cost_micro"] == 2_000_000
@@ -313,3 +311,33 @@ def test_rest_takes_an_import_in_and_shows_the_margins(world: World) -> None:
     for standing, token in house.credentials.items():
         if standing is not Standing.OPERATOR:
             assert call("GET", "/v1/margins?period=2026-11", token=token).status == 403
+
+
+def test_topics_of_a_tenant_add_up_to_its_margin(acme: Tenant, other: Tenant) -> None:
+    enter(capacity_month=400)
+    enter(name="traffic", kind="traffic", price_micro=999_999)
+    enter(name="support", kind="other", amount=1, price_micro=100_001, driver="none")
+    used(acme, bytes_in=100, bytes_out=50, messages_in=2_000_000)
+    used(acme, bytes_in=50, topic="more", messages_in=7)
+    used(other, bytes_out=100, messages_in=10)
+    found = november()
+    row = next(one for one in found.tenants if one.name == "acme")
+    topics = {one.topic: one for one in margins.topic_margins(acme.public_id, found, NOW)}
+    assert {"orders", "more"} <= topics.keys() <= {"orders", "more", ""}
+    assert sum(one.cost_micro for one in topics.values()) == row.cost_micro
+    assert sum(one.share.direct_micro for one in topics.values()) == row.share.direct_micro
+    assert sum(one.billed_micro or 0 for one in topics.values()) == row.billed_micro
+    assert topics["more"].share.direct_micro == 125_000, "it is no reader, so traffic is not its cost"
+    assert topics["orders"].messages_in == 2_000_000
+
+
+def test_rest_has_topics_of_one_tenant_page_by_page(acme: Tenant) -> None:
+    enter()
+    for topic in ("a", "b", "c"):
+        used(acme, bytes_in=5, topic=topic)
+    token = make_house("ops").credentials[Standing.OPERATOR]
+    first = call(
+        "GET", f"/v1/margins/topics?period=2026-11&tenant={acme.public_id}&limit=2", token=token
+    ).body
+    assert first["next"] and first["period"] == "2026-11" and len(first["items"]) == 2
+    assert call("GET", "/v1/margins/topics?period=2026-11&tenant=tn_none", token=token).status == 404

@@ -93,6 +93,20 @@ def test_the_cost_is_that_of_an_invoice_over_the_same_quantities(acme: Tenant) -
     assert low <= expected <= high
 
 
+def test_cost_by_day_ends_where_the_forecast_does_and_never_falls(acme: Tenant) -> None:
+    used_evenly(acme, 60, messages=1_000_000)
+    found = month_forecasts.month_forecast(acme, NOW)
+    assert found.cost is not None
+    days = found.cost.days
+    assert [one.day for one in days] == [date(2026, 11, number) for number in range(1, 31)]
+    assert [one.is_over for one in days] == [one.day < NOW.date() for one in days]
+    last, cost = days[-1], found.cost
+    totals = (cost.low.total_micro, cost.expected.total_micro, cost.high.total_micro)
+    assert (last.low_micro, last.expected_micro, last.high_micro) == totals
+    expected = [one.expected_micro for one in days]
+    assert expected == sorted(expected) and expected[0] > 0
+
+
 def test_discounts_credit_and_tax_of_the_tenant_are_in_the_cost(world: World, acme: Tenant) -> None:
     used_evenly(acme, 60, messages=1_000_000)
     plain = month_forecasts.month_forecast(acme, NOW)

@@ -13,6 +13,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from billing import price_actions
+from billing.cost_models import CostTag
 from billing.coupon_models import Coupon, CouponRedemption
 from billing.models import (
     Cut,
@@ -26,6 +27,7 @@ from billing.models import (
     TenantTerms,
     UsageDay,
 )
+from billing.unit_cost_models import CostImport, CostSource, InfrastructureCost
 from control_plane.access.models import AclEntry, KeyBinding, PrincipalGroup
 from control_plane.access_reports.models import AccessReport
 from control_plane.audit import actions as audit
@@ -87,6 +89,7 @@ def fill(tenant: Tenant, owner: Person, numbers: range) -> None:
         _what_waits(numbers)
         _terms(tenant, numbers)
         _coupons(numbers)
+        _costs(tenant, numbers)
 
 
 def _coupons(numbers: range) -> None:
@@ -103,6 +106,28 @@ def _coupons(numbers: range) -> None:
         CouponRedemption(coupon=first, tenant=Tenant.objects.create(name=f"redeemer-{number}"), at=BEGINNING)
         for number in numbers
     )
+
+
+def _costs(tenant: Tenant, numbers: range) -> None:
+    CostTag.objects.bulk_create(
+        CostTag(tenant=tenant, kind="topic", name=f"topic-{number:03}", key="team", value=f"team-{number}")
+        for number in numbers
+    )
+    InfrastructureCost.objects.bulk_create(
+        InfrastructureCost(
+            name=f"host-{number}", kind="hosts", driver="bytes", amount=1, price_micro=number, per="month",
+            currency="USD", from_at=datetime(2026, 1, 1, tzinfo=UTC),
+        )
+        for number in numbers
+    )  # fmt: skip
+    source, _ = CostSource.objects.get_or_create(name="cloud")
+    CostImport.objects.bulk_create(
+        CostImport(
+            public_id=f"cim_{number}", source=source, sha256=f"{number:064x}", months=["2026-01"], rows=1, costs=1,
+            totals={"USD": number}, before=[], made_at=BEGINNING,
+        )
+        for number in numbers
+    )  # fmt: skip
 
 
 def _terms(tenant: Tenant, numbers: range) -> None:

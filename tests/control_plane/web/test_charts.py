@@ -66,3 +66,39 @@ def test_spans_and_moments_read_well() -> None:
     assert formats.time_of(1_357_000_000_123) == "2013-01-01 00:26:40.123"
     assert formats.price("0.002000000000") == "0.002"
     assert formats.price("1.000000000000") == "1.00"
+
+
+def test_a_band_goes_on_from_what_was_and_says_where_it_ends() -> None:
+    drawn = charts.band(
+        [0, 10, 20], [(20, 25, 30), (20, 30, 60)], ("1 Nov", "today", "30 Nov"), width=960, height=220,
+        name="broad", text=str,
+    )  # fmt: skip
+    assert len(drawn.past.split()) == 3 and len(drawn.expected.split()) == 3
+    assert drawn.past.split()[-1] == drawn.expected.split()[0] == drawn.band.split()[0]
+    assert [text for _, text in drawn.ends] == ["60", "30", "20"]
+    heights = [y for y, _ in drawn.ends]
+    assert all(low - high >= 13 for high, low in pairwise(heights)), "no label covers another"
+
+
+def test_bars_that_can_still_change_are_marked_and_nothing_negative_is_drawn() -> None:
+    series = [charts.Series(name="a", values=(5, -3, 2))]
+    chart = charts.stacked_bars(
+        list("xyz"), series, width=960, height=230, name="broad", text=formats.short_amount, open_from=1
+    )
+    assert [bar.open for bar in chart.bars] == [False, False, True]
+    assert [len(bar.blocks) for bar in chart.bars] == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("micro", "text"), [(0, "0"), (50_000, "0.05"), (12_500_000, "12.5"), (3_400_000_000, "3.4k")]
+)
+def test_amounts_on_an_axis_are_short(micro: int, text: str) -> None:
+    assert formats.short_amount(micro) == text
+
+
+@pytest.mark.parametrize(
+    ("micro", "rounded"),
+    [(1_004_999, 1_000_000), (1_005_000, 1_010_000), (-1_005_000, -1_010_000), (4_999, 0)],
+)
+def test_amounts_are_rounded_to_the_currency(micro: int, rounded: int) -> None:
+    assert formats.rounded(micro, 2) == rounded

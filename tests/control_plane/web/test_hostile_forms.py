@@ -132,6 +132,8 @@ def _arguments(house: House, route: str) -> list[str]:
         "acl": AclEntry.objects.get(tenant=house.tenant).public_id,
         "webhook": "whk_nothing",
         "coupon": "COUPON-NONE",
+        "book": "0" * 64,
+        "cost_import": "cim_nothing",
         "budget": Budget.objects.get_or_create(
             tenant=house.tenant,
             public_id="bud_0",

@@ -11,6 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from billing.models import PriceBook
 from control_plane.audit.models import AuditEntry
 from control_plane.brokers import client as brokers
 from control_plane.outbox import in_request
@@ -34,7 +35,7 @@ from web.urls import urlpatterns
 pytestmark = pytest.mark.django_db
 
 ROWS = 200
-LISTED_MAX = 125
+LISTED_MAX = 128
 """Rows of tables and foldable entries on one page, headings included: a longer list is not read but searched."""
 
 
@@ -138,6 +139,10 @@ PAGES = {
     "rotate-webhook": ONE,
     "delete-webhook": ONE,
     "usage": LISTS,
+    "costs": LISTS,
+    "costs-file": LISTS,
+    "cost-tags": LISTS,
+    "set-cost-tags": ONE,
     "service-level": ONE,
     "service-level-pdf": Page(status=404),
     "invoices": LISTS,
@@ -174,6 +179,11 @@ PAGES = {
     "operator-coupons": LISTS,
     "operator-new-coupon": ONE,
     "operator-coupon": LISTS,
+    "operator-margins": Page(lists=True, query="?period=2026-01"),
+    "operator-infrastructure": LISTS,
+    "operator-price-books": ONE,
+    "operator-price-book": ONE,
+    "operator-new-price-book": ONE,
     "operator-organisations": LISTS,
     "operator-organisation": LISTS,
     "operator-people": LISTS,
@@ -206,6 +216,7 @@ POSTS = {
     "operator-suspend",
     "operator-receivable-retry",
     "operator-end-coupon",
+    "operator-undo-import",
     "operator-person-limit",
     "operator-reset",
     "operator-sign-out",
@@ -326,6 +337,8 @@ def address_of(house: House, name: str, route: str) -> str:
         "account": "sa_gone_0" if name == "restore-account" else "sa_0",
         "webhook": "whk_0",
         "budget": "bud_0",
+        "book": PriceBook.objects.order_by("pk")[0].sha256,
+        "cost_import": "cim_0",
         "group": "grp_0",
         "sign_in": "sin_0",
         "factor": "0",

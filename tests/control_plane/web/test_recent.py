@@ -101,5 +101,5 @@ def test_charts_count_by_the_minute_until_that_is_much() -> None:
     assert [one.unit for one in many.charts] == ["messages a second", "bytes a second"]
     assert many.bytes_in_per_s == 1_000
     chart = many.charts[0].lines[0]
-    assert chart.grid[-1].value == 100 and chart.curves[0].last_y == 10.0
+    assert chart.grid[-1].text == "100" and chart.curves[0].last_y == 10.0
     assert flows.drawn(RecentUsage().hour("tn_a", NOW_MS)).charts == ()

@@ -59,6 +59,21 @@ WHAT_IF: dict[str, Any] = {
 BOOKS = {"items": [{"sha256": SHA256, "document": {"name": "standard", "version": 3}}], "next": None}
 
 
+def _row(cost: int, **values: Any) -> dict[str, Any]:
+    return {
+        **values, "meters": {"messages_in": 5}, "usage_micro": cost - 1, "charges_micro": 1, "cost_micro": cost,
+        "provisional_micro": 0, "cost_micro_per_million_messages": None,
+    }  # fmt: skip
+
+
+COSTS = {
+    "items": [_row(1_000_000, tag="=cmd"), _row(2_500_000, tag="web")], "next": "second", "from": "2026-11-01",
+    "to": "2026-12-01", "currency": "USD", "minor_digits": 2, "currencies": ["USD"], "provisional": True,
+    "total": _row(3_500_001),
+}  # fmt: skip
+SECOND = COSTS | {"items": [_row(1, tag="")], "next": None}
+
+
 def answer(asked: Asked) -> Answer:
     path = asked.path.partition("?")[0]
     return Answer(
@@ -67,6 +82,12 @@ def answer(asked: Asked) -> Answer:
             "/v1/usage/anomalies": ANOMALIES,
             "/v1/usage/what-if": WHAT_IF,
             "/v1/price-books": BOOKS,
+            "/v1/costs": SECOND if "cursor=" in asked.path else COSTS,
+            "/v1/cost-tags": {
+                "items": [{"kind": "topic", "name": "a", "key": "team", "value": "x"}],
+                "next": None,
+            },
+            "/v1/cost-tags/topic/orders": {"kind": "topic", "name": "orders", "tags": {"team": "web"}},
         }[path]
     )
 
@@ -127,3 +148,37 @@ def test_json_is_what_the_service_says(service: LittleServer) -> None:
     assert json.loads(ran("forecast", "--json").stdout) == FORECAST
     assert json.loads(ran("anomalies", "--json").stdout) == ANOMALIES
     assert json.loads(ran("what-if", "standard:3", "--json").stdout) == WHAT_IF
+
+
+def test_costs_have_every_page_by_cost_and_their_sum(service: LittleServer) -> None:
+    done = ran("show", "--by", "tag:team", "--month", "2026-11")
+    assert rows(done) == [
+        ["web", "5", "2.499999 USD", "0.000001 USD", "2.50 USD", "0.00 USD"],
+        ["=cmd", "5", "0.999999 USD", "0.000001 USD", "1.00 USD", "0.00 USD"],
+        ["(untagged)", "5", "0.00 USD", "0.000001 USD", "0.000001 USD", "0.00 USD"],
+        ["total", "5", "3.50 USD", "0.000001 USD", "3.500001 USD", "0.00 USD"],
+    ]
+    assert "provisional" in done.stderr
+    assert "by=tag%3Ateam" in service.asked[0].path and "cursor=second" in service.asked[1].path
+    assert len(json.loads(ran("show", "--by", "tag:team", "--json").stdout)["items"]) == 3
+
+
+def test_a_file_of_costs_holds_no_formula(service: LittleServer) -> None:
+    lines = ran("show", "--by", "tag:team", "--csv").stdout.splitlines()
+    assert lines == [
+        "tag:team,messages_in,usage_micro,charges_micro,cost_micro,provisional_micro,currency",
+        "'=cmd,5,999999,1,1000000,0,USD", "web,5,2499999,1,2500000,0,USD", ",5,0,1,1,0,USD",
+    ]  # fmt: skip
+
+
+def test_tags_are_set_whole_and_refused_where_they_are_none(service: LittleServer) -> None:
+    assert rows(ran("tags")) == [["topic", "a", "team", "x"]]
+    assert "topic:orders has team=web." in ran("tag", "topic:orders", "team=web", "stage=").stderr
+    assert service.asked[-1].body == {"tags": {"team": "web", "stage": ""}}
+    for wrong in (
+        ["orders", "a=b"],
+        ["topic:", "a=b"],
+        ["topic:orders", "a"],
+        ["topic:orders", "a=b", "a=c"],
+    ):
+        assert CliRunner().invoke(cli, ["cost", "tag", *wrong]).exit_code != 0

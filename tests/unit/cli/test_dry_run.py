@@ -33,6 +33,7 @@ FORESEEN = {
 }
 ANY_DOCUMENT = Path(__file__).parents[3] / "billing" / "price_books" / "standard-1.json"
 """Where a command sends a file's JSON as it is."""
+ANY_EXPORT = Path(__file__).with_name("focus.csv")
 COMMANDS = {
     "topic create": ["orders", "--partitions", "3"],
     "topic alter": ["orders", "--partitions", "6"],
@@ -59,6 +60,9 @@ COMMANDS = {
     "access preset": ["consumer", "everyone", "--topic", "orders"],
     "access remove": ["acl_1"],
     "access default": ["deny"],
+    "cost tag": ["topic:orders", "team=web"],
+    "infrastructure import": [str(ANY_EXPORT), "--source", "aws"],
+    "infrastructure undo-import": ["cim_1"],
     "tenant protect": ["tn_1"],
     "organisation create": ["acme"],
     "organisation rename": ["org_1", "--name", "acme"],

@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("billing", "0015_start_of_service_levels"),
+        ("billing", "0016_costs_by_principal_and_tag"),
         ("tenants", "0012_inviters"),
     ]
 

@@ -1,0 +1,38 @@
+"""Forms about costs: the tags of a topic or a principal."""
+
+from django import forms
+
+from billing import cost_tags
+from billing.cost_models import TAG_LENGTH_MAX
+from penstock.contract.limits import TOPIC_NAME_LENGTH_MAX
+from web.forms.console_form import ConsoleForm
+from web.forms.fields import Choice, Text
+
+_TEXT_MAX = cost_tags.TAGS_OF_ONE_MAX * 2 * (TAG_LENGTH_MAX + 2)
+
+
+class CostTagsForm(ConsoleForm):
+    """All tags of one topic or principal."""
+
+    kind = Choice(label="Of", choices=[(cost_tags.TOPIC, "Topic"), (cost_tags.PRINCIPAL, "Principal")])
+    name = Text(
+        label="Name",
+        help_text="The topic's, or the principal as access lists name it.",
+        widget=forms.TextInput({"maxlength": TOPIC_NAME_LENGTH_MAX, "spellcheck": "false"}),
+    )
+    tags = Text(
+        label="Tags",
+        help_text="As team=payments, stage=test. Empty: none.",
+        required=False,
+        widget=forms.TextInput({"maxlength": _TEXT_MAX, "spellcheck": "false"}),
+    )
+
+    def clean_tags(self) -> dict[str, str]:
+        """Raises `ValidationError`."""
+        found: dict[str, str] = {}
+        for part in filter(None, (one.strip() for one in self.cleaned_data["tags"].split(","))):
+            key, equals, value = part.partition("=")
+            if not equals or key.strip() in found:
+                raise forms.ValidationError("As team=payments, each key once, with a comma between them.")
+            found[key.strip()] = value.strip()
+        return found
