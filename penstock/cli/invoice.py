@@ -149,7 +149,6 @@ def invoice_focus(
     examples=[
         "penstock invoice evidence inv_... invoice-3.evidence",
         "penstock invoice evidence inv_... invoice-3.evidence --with-log",
-        "penstock verify-invoice --bundle invoice-3.evidence",
     ],
 )
 @click.argument("invoice_id", metavar="INVOICE")
