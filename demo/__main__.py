@@ -1,4 +1,4 @@
-"""`make demo`: a whole service on a PostgreSQL and a Redis, a year of flights through it, and the bill proven.
+"""`make demo`: a whole service on a PostgreSQL and a Redis, a year of flights through it, and the bill proven and paid.
 
 Usage: python -m demo [--once] [--data DIR] [--flights N] [--seconds S].
 """
@@ -187,7 +187,7 @@ def _steps(bar: Bar) -> Any:
     help="What the service's clock shows when the first message is sent (UTC), for instance before a month's end.",
 )
 def main(once: bool, data: Path, flights: int | None, seconds: float, clock_start: datetime | None) -> None:
-    """Sixteen carriers' flights of 2013 as messages of sixteen tenants, metered, billed and proven."""
+    """Sixteen carriers' flights of 2013 as messages of sixteen tenants, metered, billed and proven; one pays."""
     guardian.guard()
     start = None if clock_start is None else clock_start.replace(tzinfo=UTC)
     demo = Demo(data, flights, seconds, start)

@@ -89,8 +89,9 @@ class Payment:
 
     def __str__(self) -> str:
         return (
-            f"{self.tenant}: {', '.join(self.invoices)} of {_dollars(self.invoiced_cents)}: "
-            f"{', '.join(sorted(set(self.states)))}; {_dollars(self.collected_cents)} collected by {self.through}"
+            f"{self.tenant}, which has prices of its own, owed {_dollars(self.invoiced_cents)}"
+            f" by {' and '.join(self.invoices)}: {', '.join(sorted(set(self.states)))}."
+            f" {_dollars(self.collected_cents)} collected by {self.through}"
         )
 
 
