@@ -1,4 +1,4 @@
-"""The demo's load on a service that runs: flights as messages of sixteen tenants, metered, billed and proven; one may pay."""
+"""The demo's load on a service that runs: flights as messages of sixteen tenants, metered, billed, proven, paid."""
 
 import time
 from collections.abc import Sequence

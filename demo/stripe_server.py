@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "0")
         if not length.isdecimal() or int(length) > _BODY_BYTES_MAX:
             self.close_connection = True
-            self._refuse(413, f"at most {_BODY_BYTES_MAX} bytes")
+            self._refuse(413, f"Content-Length of at most {_BODY_BYTES_MAX} required")
             return
         body = self.rfile.read(int(length)).decode(errors="replace")
         if self.path.startswith(_PAGE):
@@ -130,8 +130,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self._call("post", body)
 
     def _call(self, method: str, body: str) -> None:
-        with self.server.lock:
-            text, status = self.server.fake.answer(method, self.path, self.headers, body)
+        headers = {"Idempotency-Key": self.headers.get("Idempotency-Key", "")}
+        try:
+            with self.server.lock:
+                text, status = self.server.fake.answer(method, self.path, headers, body)
+        except (KeyError, IndexError, ValueError) as error:
+            self._refuse(400, f"a member is missing or not as required: {error}")
+            return
         self._json(text, status)
 
     def _page(self, *, saved: bool) -> None:

@@ -102,6 +102,10 @@ def test_without_its_key_it_tells_and_changes_nothing() -> None:
             for headers in ({}, {"Authorization": "Bearer sk_test_other"}):
                 assert requests.request(method, f"{api}{path}", headers=headers, timeout=5).status_code == 401
         assert requests.post(f"{api}/checkout/cs_1", timeout=5).status_code == 404
+        lacking = requests.post(
+            f"{api}/v1/invoiceitems", headers={"Authorization": f"Bearer {KEY}"}, timeout=5
+        )
+        assert lacking.status_code == 400
 
 
 def test_a_payment_agrees_only_if_all_is_paid_and_collected() -> None:
