@@ -115,7 +115,7 @@ class Till:
             token = door.post("/v1/sign-in", {"email": tenant.email, "password": tenant.password})["token"]
         with RestClient(api_url, token, ca_file(), tenant=tenant.id, timeout_s=_CALL_S) as rest:
             page = rest.post("/v1/payment-method/page", {"page": "setup"})["url"]
-        # As its button does. It leads back to the console, where nobody is signed in.
+        # As its button does. It leads back to the console, where no one is signed in.
         requests.post(page, timeout=_CALL_S, allow_redirects=False).raise_for_status()
 
     def wait_paid(self, api_url: str, bills: Sequence[Bill], tell: Callable[[int], None]) -> Payment:

@@ -72,7 +72,7 @@ def test_messages_on_both_sides_of_a_months_end_are_billed_once_and_proven(folde
     assert payment["through"] == "a stand-in for Stripe on this machine"
     assert payment["states"] == ["paid"] * 3 and len(payment["invoices"]) == 3
     assert payment["collected_cents"] == payment["invoiced_cents"] > 50
-    assert "USD collected by a stand-in for Stripe on this machine; no money moved." in ended.stdout
+    assert "USD collected by a stand-in for Stripe on this machine; no money moved." in ended.stderr
     months = summary["invoiced_by_month"]
     assert next(iter(months)) == start.strftime("%Y-%m") and len(months) == 2
     assert min(months.values()) > 0, months
