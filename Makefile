@@ -39,7 +39,7 @@ setup: $(READY)  ## Install Debian packages (as root) and the locked Python pack
 dev: $(if $(COMPILED),$(READY),$(RUNNING))  ## Start the whole service on this machine, until Ctrl-C
 	$(RUN) $(BIN)/penstock dev up
 
-demo: $(if $(COMPILED),$(READY),$(RUNNING))  ## Sixteen tenants' messages, metered, billed and proven; ONCE=1 stops everything at the end
+demo: $(if $(COMPILED),$(READY),$(RUNNING))  ## Sixteen tenants' messages, metered, billed and proven, and one paid; ONCE=1 stops everything at the end
 	$(RUN) $(BIN)/python -m demo $(if $(ONCE),--once) $(if $(DATA),--data $(DATA))
 
 check: $(READY) .lint  ## Formatting, lints, types, import contracts and the fast tests

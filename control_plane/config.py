@@ -40,6 +40,18 @@ Text = Annotated[str, Meta(min_length=1)]
 Texts = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
+def _split(name: str, url: str) -> SplitResult:
+    """The parts of an address whose port is one. Raises `Refused`, which does not show what may be a password."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise Refused(
+            name, "no address; scheme://host:port required, other signs than : / @ as %3A %2F %40"
+        ) from None
+    return parts
+
+
 class BrokersConfig(Settings, frozen=True, kw_only=True):
     """How the control plane reaches the brokers, and the pepper it shares with them by file."""
 
@@ -168,8 +180,19 @@ class PaymentsConfig(Settings, frozen=True, kw_only=True):
     by bank."""
     stripe_webhook_secret_file: Path | None = None
     """File with the secret by which Stripe signs webhooks; without it they are refused."""
+    stripe_api_base: Text = "https://api.stripe.com"
+    """Where Stripe's API is: https://host, without a path. Another one is for a stand-in of Stripe, which may be
+    http://host on loopback."""
 
     def __post_init__(self) -> None:
+        parts = _split("stripe_api_base", self.stripe_api_base)
+        within = parts.scheme == "http" and is_loopback(parts.hostname or "")
+        bare = parts.hostname and self.stripe_api_base == f"{parts.scheme}://{parts.netloc}"
+        if not bare or "@" in parts.netloc or not (parts.scheme == "https" or within):
+            raise Refused(
+                "stripe_api_base",
+                "https://host required, without a path, a user or a password; http on loopback alone",
+            )
         if list(self.reminder_days) != sorted(set(self.reminder_days)):
             raise Refused("reminder_days", "each day once, in their order")
         if self.days_to_suspend is not None and not self.reminder_days:
@@ -307,18 +330,6 @@ def read(file: Path, environment: Mapping[str, str] | None = None) -> Config:
         prefix=ENVIRONMENT_PREFIX,
         others=OF_PIPELINE,
     )
-
-
-def _split(name: str, url: str) -> SplitResult:
-    """The parts of an address whose port is one. Raises `Refused`, which does not show what may be a password."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        raise Refused(
-            name, "no address; scheme://host:port required, other signs than : / @ as %3A %2F %40"
-        ) from None
-    return parts
 
 
 @cache

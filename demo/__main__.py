@@ -1,4 +1,4 @@
-"""`make demo`: a whole service on a PostgreSQL and a Redis, a year of flights through it, and the bill proven.
+"""`make demo`: a whole service on a PostgreSQL and a Redis, a year of flights through it, and the bill proven and paid.
 
 Usage: python -m demo [--once] [--data DIR] [--flights N] [--seconds S].
 """
@@ -17,6 +17,7 @@ import click
 from data_plane.broker.clock import OFFSET_VARIABLE
 from demo.load import ClockPassed, Load
 from demo.machine import ThisMachine
+from demo.payment import Till
 from demo.servers import ServerFailed, Servers
 from demo.stages import Stages
 from demo.summary import Summary
@@ -94,16 +95,20 @@ class Demo:
     def _run(self, producers: Talker, lead_s: float) -> tuple[Summary, list[str]]:
         stage = self._stages.stage
         begin_at = self._set_clock(lead_s)
-        with stage("servers", "Starting PostgreSQL and Redis") as bar:
+        with stage("servers", "Starting PostgreSQL, Redis and a stand-in for Stripe") as bar:
             addresses = self._servers.start(lambda name: bar.to(0.5, name))
+            stripe = self._servers.start_stripe()
         with stage("service", "Starting the service") as bar:
             up = self._service.up(
                 None,
                 _steps(bar),
                 backends=Backends(
-                    database_url=addresses.database_url, celery_broker_url=addresses.celery_broker_url
+                    database_url=addresses.database_url,
+                    celery_broker_url=addresses.celery_broker_url,
+                    payments=stripe.settings,
                 ),
             )
+        self._load.till = Till(stripe)
         target = ThisMachine(self._service, up)
         tenants = self._load.sign_up(producers, target)
         self._write_profiles(up, tenants)
@@ -182,7 +187,7 @@ def _steps(bar: Bar) -> Any:
     help="What the service's clock shows when the first message is sent (UTC), for instance before a month's end.",
 )
 def main(once: bool, data: Path, flights: int | None, seconds: float, clock_start: datetime | None) -> None:
-    """Sixteen carriers' flights of 2013 as messages of sixteen tenants, metered, billed and proven."""
+    """Sixteen carriers' flights of 2013 as messages of sixteen tenants, metered, billed and proven; one pays."""
     guardian.guard()
     start = None if clock_start is None else clock_start.replace(tzinfo=UTC)
     demo = Demo(data, flights, seconds, start)

@@ -1,4 +1,4 @@
-"""The demo's load on a service that runs: flights as messages of sixteen tenants, metered, billed and proven."""
+"""The demo's load on a service that runs: flights as messages of sixteen tenants, metered, billed, proven, paid."""
 
 import time
 from collections.abc import Sequence
@@ -10,13 +10,14 @@ from demo import bills
 from demo.audit import audit
 from demo.bills import Bill, Verdict, quantity_of
 from demo.limited import MESSAGES, stop_by_budget
+from demo.payment import CARRIER, STAND_IN, Till
 from demo.plan import Plan
 from demo.reach import ca_file
 from demo.stages import Stages
 from demo.summary import Summary
 from demo.tenants import Tenant, sign_up_all
 from demo.traffic import BrokerHands, Talker, TrafficFailed, Victim
-from penstock.cli.output import Bar, print_table
+from penstock.cli.output import Bar, print_table, say
 from penstock.rest.client import RestClient
 from penstock.rules.rating import shown_amount
 
@@ -69,6 +70,8 @@ class Load:
 
     def __init__(self, folder: Path, seconds: float, stages: Stages) -> None:
         """`seconds`: producing takes this at least."""
+        self.till: Till | None = None
+        """Where one tenant's invoices are paid, if anywhere."""
         self._folder, self._seconds, self._stages = folder, seconds, stages
         self._begin_at, self._total = 0.0, 0
         self._read_at: list[tuple[float, int]] = []
@@ -86,7 +89,11 @@ class Load:
             read = producers.wait("ready", _READY_S, lambda _: None)
         carriers, self._total = list(read["carriers"]), int(read["total"])
         with stage("tenants", f"Signing up {len(carriers)} tenants") as bar:
-            return sign_up_all(target.api_url, carriers, lambda done: bar.to(done / len(carriers)))
+            tenants = sign_up_all(target.api_url, carriers, lambda done: bar.to(done / len(carriers)))
+        if self.till is not None:
+            with stage("payment method", "A tenant gets its own prices and saves a payment method"):
+                self.till.open(target.api_url, target.operator_token, tenants)
+        return tenants
 
     def run(
         self, producers: Talker, target: Target, tenants: Sequence[Tenant], begin_at: float = 0.0
@@ -124,6 +131,10 @@ class Load:
                 _METERED_S,
                 lambda n: bar.to(n / plan.total, f"{n:,} messages"),
             )
+        payment = None
+        if self.till is not None:
+            with stage("payment", f"{CARRIER} pays through {STAND_IN}") as bar:
+                payment = self.till.wait_paid(target.api_url, found, lambda n: bar.to(0.0, f"{n} paid"))
         with stage("budget", "A budget stops a tenant") as bar:
             stopped = stop_by_budget(
                 plan.bootstrap,
@@ -155,10 +166,13 @@ class Load:
             budget_messages=MESSAGES,
             budget_sent=stopped.sent,
             budget_stopped=stopped.at_its_amount,
+            payment=payment,
             seconds=self._stages.seconds,
         )
         summary.write(self._folder / "summary.json")
         _print_bills(found, verdicts)
+        if payment is not None:
+            say(f"Payment: {payment}; no money moved.")
         wrong = summary.disagreements(plan.total, len(tenants))
         wrong += [f"{v.invoice}: {problem}" for v in verdicts for problem in v.problems[:3]]
         return Loaded(summary=summary, disagreements=wrong)

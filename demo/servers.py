@@ -1,4 +1,6 @@
-"""A PostgreSQL and a Redis of the demo's own: on free ports of this machine, in its folder, as an unprivileged user."""
+"""The demo's own servers, on free ports of this machine and in its folder: a PostgreSQL and a Redis, as an unprivileged
+user, and a stand-in for Stripe.
+"""
 
 import contextlib
 import json
@@ -7,9 +9,11 @@ import pwd
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +21,7 @@ from local import guardian, processes
 from local.free_ports import HOST, free_port
 from penstock.private_file import write_private
 
+_ROOT = Path(__file__).resolve().parents[1]
 _POSTGRES_FOLDERS = "/usr/lib/postgresql/*/bin"
 _DATABASE = "penstock"
 _REDIS = ("--save", "", "--appendonly", "no", "--set-proc-title", "no")
@@ -51,8 +56,26 @@ class Addresses:
     celery_broker_url: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripeAccount:
+    """How the stand-in for Stripe is reached."""
+
+    api_base: str
+    key_file: Path
+    webhook_secret_file: Path
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The service's section `payments`."""
+        return {
+            "stripe_api_base": self.api_base,
+            "stripe_key_file": str(self.key_file),
+            "stripe_webhook_secret_file": str(self.webhook_secret_file),
+        }
+
+
 class Servers:
-    """The two servers of one folder. What runs stands in `servers.json`, so that a later demo can end it."""
+    """The servers of one folder. What runs stands in `servers.json`, so that a later demo can end it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -60,12 +83,32 @@ class Servers:
         self._children: list[subprocess.Popen[bytes]] = []
 
     def start(self, tell: Callable[[str], None]) -> Addresses:
-        """Start both and wait until they serve. Raises `ServerFailed`."""
+        """Start PostgreSQL and Redis and wait until they serve. Raises `ServerFailed`."""
         self._folder.mkdir(parents=True, exist_ok=True)
         tell("PostgreSQL")
         database_url = self._start_postgresql()
         tell("Redis")
         return Addresses(database_url=database_url, celery_broker_url=self._start_redis())
+
+    def start_stripe(self) -> StripeAccount:
+        """Start the stand-in for Stripe and wait until it serves. Raises `ServerFailed`."""
+        folder = self._folder / "stripe"
+        folder.mkdir(parents=True)
+        port = free_port(set())
+        account = StripeAccount(
+            api_base=f"http://{HOST}:{port}",
+            key_file=folder / "stripe.key",
+            webhook_secret_file=folder / "webhook.secret",
+        )
+        write_private(account.key_file, f"sk_test_{secrets.token_hex(16)}\n")
+        write_private(account.webhook_secret_file, f"whsec_{secrets.token_hex(16)}\n")
+        output = folder / "stripe.log"
+        command = [sys.executable, "-m", "demo.stripe_server", "--port", str(port)]
+        files = [*("--key-file", str(account.key_file))]
+        files += [*("--webhook-secret-file", str(account.webhook_secret_file))]
+        self._start("stripe", [*command, *files], None, output, {"PYTHONPATH": str(_ROOT)})
+        self._wait("the stand-in for Stripe", output, lambda: _listens(port))
+        return account
 
     def stop(self) -> None:
         """End what runs, from wherever it was started."""
@@ -132,7 +175,14 @@ class Servers:
                 )
         return folder, user
 
-    def _start(self, name: str, command: Sequence[str], user: str | None, output: Path) -> None:
+    def _start(
+        self,
+        name: str,
+        command: Sequence[str],
+        user: str | None,
+        output: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         with output.open("ab") as out:
             child = subprocess.Popen(
                 command,
@@ -140,7 +190,8 @@ class Servers:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=output.parent,
-                env={"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", **guardian.mark()},
+                env={"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", **guardian.mark()}
+                | dict(environment or {}),
                 user=user,
                 group=None if user is None else pwd.getpwnam(user).pw_gid,
                 extra_groups=None if user is None else (),
@@ -191,6 +242,14 @@ def _ping(address: str) -> bool:
             return bool(client.ping())
     except redis.RedisError:
         return False
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), 1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 def _program(name: str, folders: str = "") -> str:

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from demo.payment import Payment
 from penstock.private_file import write_private
 
 
@@ -49,6 +50,8 @@ class Summary:
     """What the brokers took of it before they refused."""
     budget_stopped: bool
     """Whether they refused by the budget, within 1 % of its amount."""
+    payment: Payment | None
+    """What became of one tenant's invoices at the stand-in for Stripe; None: the load had none."""
     seconds: dict[str, float]
     """By stage."""
 
@@ -96,6 +99,8 @@ class Summary:
             found.append(f"verified_invoices: {self.verified_invoices} of {self.invoices}")
         if not self.budget_stopped:
             found.append(f"budget_stopped: {self.budget_sent:,} sent of {self.budget_messages:,} allowed")
+        if self.payment is not None and not self.payment.agrees:
+            found.append(f"payment: {self.payment}")
         for name, value in (
             ("acked_before_kill", self.acked_before_kill),
             ("acked_while_down", self.acked_while_down),

@@ -49,6 +49,8 @@ class Backends:
 
     database_url: str | None = None
     celery_broker_url: str | None = None
+    payments: dict[str, str] | None = None
+    """The section `payments` of the configuration; None = its defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,7 @@ class ServiceSpec:
     database_url: str
     celery_broker_url: str
     price_book_file: str | None = None
+    payments: dict[str, str] | None = None
 
     @property
     def web_address(self) -> str:
@@ -136,6 +139,7 @@ class ServiceDirectory:
             database_url=backends.database_url or f"sqlite:///{self.path / 'control.sqlite'}",
             celery_broker_url=backends.celery_broker_url or f"filesystem://{self.path / 'celery'}",
             price_book_file=None if price_book is None else str(price_book.absolute()),
+            payments=backends.payments,
         )
         write_private(self.spec_file, spec.encode())
         return spec
@@ -165,5 +169,6 @@ class ServiceDirectory:
             "spark": {"master": _SPARK_MASTER},
             "pipeline_interval_s": _PIPELINE_INTERVAL_S,
             "price_book_file": spec.price_book_file,
+            **({} if spec.payments is None else {"payments": spec.payments}),
         }
         write_private(self.config_file, json.dumps(values, indent=2) + "\n")

@@ -40,10 +40,12 @@ SIGNATURE_TOLERANCE_S = 300
 
 
 class Gateway:
-    """Stripe with one account's key."""
+    """Stripe with one account's key, at the address of its API."""
 
-    def __init__(self, key: str, http_client: stripe.HTTPClient) -> None:
-        self._api = stripe.StripeClient(key, http_client=http_client, max_network_retries=0).v1
+    def __init__(self, key: str, http_client: stripe.HTTPClient, api_base: str) -> None:
+        self._api = stripe.StripeClient(
+            key, http_client=http_client, max_network_retries=0, base_addresses={"api": api_base}
+        ).v1
 
     def find_customer(self, tenant: str) -> str | None:
         """The customer that was made for the tenant. One that is younger than a minute may not be found yet."""
@@ -306,8 +308,10 @@ def read_event(body: bytes, signature: str, secret: str) -> Event:
 
 def configured() -> Gateway | None:
     """Stripe by the configuration; None: payment through Stripe is off. Raises `ConfigurationError`."""
-    file = config.current().payments.stripe_key_file
-    return None if file is None else _gateway(secret_of("payments.stripe_key_file", file))
+    settings = config.current().payments
+    if settings.stripe_key_file is None:
+        return None
+    return _gateway(secret_of("payments.stripe_key_file", settings.stripe_key_file), settings.stripe_api_base)
 
 
 def webhook_secret() -> str | None:
@@ -333,8 +337,8 @@ def http_client() -> stripe.HTTPClient:
 
 
 @cache
-def _gateway(key: str) -> Gateway:
-    return Gateway(key, http_client())
+def _gateway(key: str, api_base: str) -> Gateway:
+    return Gateway(key, http_client(), api_base)
 
 
 @contextmanager

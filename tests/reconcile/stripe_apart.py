@@ -8,7 +8,7 @@ from typing import Any
 
 import stripe
 
-from tests.control_plane.payments.fake_stripe import FAULTS, FakeStripe
+from demo.fake_stripe import FAULTS, FakeStripe
 
 
 class StripeApart:
@@ -40,9 +40,7 @@ class StripeApart:
 
     def collected_cents(self) -> int:
         """What was charged, less what was given back."""
-        charged = sum(int(one["amount_paid"]) for one in self._fake.all("invoice_payment"))
-        back = sum(int(one["amount"]) for one in self._fake.all("refund") if one["status"] != "failed")
-        return charged - back
+        return self._fake.collected_cents()
 
 
 class _Manager(BaseManager):

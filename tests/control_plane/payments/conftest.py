@@ -9,9 +9,9 @@ import pytest
 
 from control_plane import config
 from control_plane.config import PaymentsConfig
+from demo.fake_stripe import FakeStripe
 from payments import stripe_adapter
 from tests.control_plane.billing.world import World
-from tests.control_plane.payments.fake_stripe import FakeStripe
 from tests.control_plane.payments.paying import KEY, WEBHOOK_SECRET
 
 Configure = Callable[..., PaymentsConfig]

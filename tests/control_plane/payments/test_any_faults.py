@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from billing.models import Invoice
 from control_plane import config
 from control_plane.outbox.models import Delivery
+from demo.fake_stripe import FAULTS, FakeStripe
 from payments import actions, queries
 from payments.models import Payment, Receivable
 from tenants.models import Tenant
 from tests.control_plane.billing.world import TESTER, World
 from tests.control_plane.payments.conftest import Configure
-from tests.control_plane.payments.fake_stripe import FAULTS, FakeStripe
 from tests.control_plane.payments.paying import CENT, asked, credit, deliver, differences, of_amount, worker
 
 TURNS = 6

@@ -2,11 +2,11 @@
 
 from django.test import Client
 
+from demo.fake_stripe import FakeStripe
 from payments import actions
 from tenants.models import Membership
 from tenants.roles import Role
 from tests.control_plane.billing.world import TESTER, World
-from tests.control_plane.payments.fake_stripe import FakeStripe
 from tests.control_plane.payments.paying import asked, issued, worker
 from tests.control_plane.world import make_person
 

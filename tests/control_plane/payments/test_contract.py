@@ -5,6 +5,7 @@ import os
 import pytest
 import stripe
 
+from control_plane.config import PaymentsConfig
 from payments.stripe_adapter import TIMEOUT_S, Gateway
 
 KEY = os.environ.get("STRIPE_TEST_KEY", "")
@@ -13,7 +14,7 @@ KEY = os.environ.get("STRIPE_TEST_KEY", "")
 @pytest.mark.optional_peer
 @pytest.mark.skipif(not KEY.startswith(("sk_test_", "rk_test_")), reason="STRIPE_TEST_KEY is not a test key")
 def test_stripe_itself_answers_as_the_fake_does() -> None:
-    gateway = Gateway(KEY, stripe.RequestsClient(timeout=TIMEOUT_S))
+    gateway = Gateway(KEY, stripe.RequestsClient(timeout=TIMEOUT_S), PaymentsConfig().stripe_api_base)
     mark = os.urandom(8).hex()
     customer = gateway.create_customer(f"tn_{mark}", "contract test", f"customer/{mark}")
     assert gateway.create_customer(f"tn_{mark}", "contract test", f"customer/{mark}") == customer

@@ -7,13 +7,13 @@ from django.test import Client
 from django.utils import timezone
 
 from control_plane.mail.models import Mail
+from demo.fake_stripe import FakeStripe
 from payments import former_payers
 from payments.models import FormerPayer
 from tenants.closing import actions as closing
 from tenants.models import Membership, Person, Tenant
 from tenants.roles import Role, Standing
 from tests.control_plane.billing.world import TESTER, World
-from tests.control_plane.payments.fake_stripe import FakeStripe
 from tests.control_plane.payments.paying import CENT, again, asked, due, of_amount, worker
 from tests.control_plane.world import call, make_house, make_person
 

@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from demo.fake_stripe import FakeStripe
 from payments import inbox, tasks
 from payments.models import StripeCustomer, StripeEvent
 from penstock.contract.errors import Forbidden, InvalidRequest
 from tests.control_plane.billing.world import World
-from tests.control_plane.payments.fake_stripe import FakeStripe
 from tests.control_plane.payments.paying import WEBHOOK_SECRET, asked, deliver, event, issued, worker
 
 

@@ -8,11 +8,11 @@ import io
 import pytest
 from django.test import Client
 
+from demo.fake_stripe import FakeStripe
 from payments import totals
 from payments.models import Receivable
 from tenants.roles import Standing
 from tests.control_plane.billing.world import World
-from tests.control_plane.payments.fake_stripe import FakeStripe
 from tests.control_plane.payments.paying import CENT, asked, due, of_amount, worker
 from tests.control_plane.world import make_house
 

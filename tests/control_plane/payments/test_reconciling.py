@@ -6,12 +6,12 @@ import pytest
 from django.utils import timezone
 
 from billing.models import Invoice
+from demo.fake_stripe import FakeStripe
 from payments import reconciling, stripe_adapter, tasks
 from payments.models import Payment, Receivable, ReconciliationReport, ReconciliationRun
 from payments.stripe_adapter import Gateway
 from penstock.contract.errors import OutcomeUnknown
 from tests.control_plane.billing.world import World
-from tests.control_plane.payments.fake_stripe import FakeStripe
 from tests.control_plane.payments.paying import (
     CENT,
     DAY,

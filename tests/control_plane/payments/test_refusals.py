@@ -8,12 +8,12 @@ from django.utils import timezone
 from control_plane import config
 from control_plane.outbox import delivery
 from control_plane.outbox.models import Delivery
+from demo.fake_stripe import FakeStripe
 from payments import actions, inbox, metrics, queries, sending, tasks
 from payments.models import Receivable, StripeEvent
 from payments.sending import KIND_RECEIVABLE
 from tests.control_plane.billing.world import TESTER, World
 from tests.control_plane.payments.conftest import Configure
-from tests.control_plane.payments.fake_stripe import FakeStripe
 from tests.control_plane.payments.paying import (
     CENT,
     WEBHOOK_SECRET,

@@ -3,10 +3,10 @@
 import pytest
 from django.test import Client
 
+from demo.fake_stripe import FakeStripe
 from payments.models import StripeEvent
 from tenants.roles import Standing
 from tests.control_plane.billing.world import World
-from tests.control_plane.payments.fake_stripe import FakeStripe
 from tests.control_plane.payments.paying import asked, event, issued, worker
 from tests.control_plane.world import call, make_house
 

@@ -4,11 +4,11 @@ import pytest
 from django.utils import timezone
 
 from billing.models import Invoice
+from demo.fake_stripe import FakeStripe
 from payments import actions, inbox
 from payments.models import Payment
 from penstock.contract.errors import InvalidRequest
 from tests.control_plane.billing.world import TESTER, World
-from tests.control_plane.payments.fake_stripe import FakeStripe
 from tests.control_plane.payments.paying import (
     CENT,
     WEBHOOK_SECRET,

@@ -5,11 +5,11 @@ never.
 import pytest
 from django.utils import timezone
 
+from demo.fake_stripe import FakeStripe
 from payments import actions, carrying, queries
 from payments.models import Payment, Receivable
 from tests.control_plane.billing.world import TESTER, World
 from tests.control_plane.payments.conftest import Configure
-from tests.control_plane.payments.fake_stripe import FakeStripe
 from tests.control_plane.payments.paying import (
     CENT,
     again,

@@ -6,10 +6,10 @@ import pytest
 import stripe
 
 from billing.models import Invoice, InvoiceLine
+from demo.fake_stripe import FakeStripe
 from payments import actions
 from payments.models import StripeCustomer
 from tests.control_plane.billing.world import TESTER, World
-from tests.control_plane.payments.fake_stripe import FakeStripe
 from tests.control_plane.payments.paying import (
     CENT,
     again,

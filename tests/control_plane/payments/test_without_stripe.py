@@ -233,6 +233,31 @@ def test_a_tenant_is_not_suspended_without_a_letter() -> None:
         PaymentsConfig(reminder_days=(), days_to_suspend=5)
 
 
+@pytest.mark.parametrize(
+    ("address", "taken"),
+    [
+        ("https://api.stripe.com", True),
+        ("http://127.0.0.1:8000", True),
+        ("http://[::1]:8000", True),
+        ("http://api.stripe.com", False),
+        ("http://127.0.0.1.example.com", False),
+        ("https://api.stripe.com/v1", False),
+        ("https://api.stripe.com?", False),
+        ("https://user:password@api.stripe.com", False),
+        ("https://", False),
+        ("ftp://127.0.0.1", False),
+        ("http://127.0.0.1:99999", False),
+    ],
+)
+def test_the_key_goes_to_stripe_over_tls_or_nowhere_but_this_machine(address: str, taken: bool) -> None:
+    if taken:
+        assert PaymentsConfig(stripe_api_base=address).stripe_api_base == address
+        return
+    with pytest.raises(Refused) as refused:
+        PaymentsConfig(stripe_api_base=address)
+    assert "password@" not in str(refused.value)
+
+
 def test_what_is_paid_is_not_reminded_of(world: World) -> None:
     invoice = issued(world, "acme")
     worker()

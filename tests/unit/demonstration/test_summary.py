@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 
 from demo.limited import Stopped
+from demo.payment import Payment
 from demo.summary import Summary
 
+PAID = Payment(
+    tenant="UA", invoices=("inv_1",), states=("paid",), invoiced_cents=6_857, collected_cents=6_857
+)
 GOOD = Summary(
     tenants=16,
     produced=1_000,
@@ -32,6 +36,7 @@ GOOD = Summary(
     budget_messages=2_000,
     budget_sent=1_990,
     budget_stopped=True,
+    payment=PAID,
     seconds={},
 )
 
@@ -77,6 +82,7 @@ def test_a_budget_has_stopped_a_tenant_near_its_amount_and_by_its_name(
         ("acked_while_down", 0),
         ("leaders_moved", 0),
         ("budget_stopped", False),
+        ("payment", replace(PAID, collected_cents=6_856)),
     ],
 )
 def test_each_number_that_is_wrong_is_named(field: str, value: int) -> None:

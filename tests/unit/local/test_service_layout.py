@@ -35,12 +35,17 @@ def test_the_configuration_says_where_everything_is(directory: DataDirectory) ->
     service = ServiceDirectory(directory)
     cluster = directory.load_or_create(2)
     spec = service.load_or_create(
-        Backends(database_url="postgresql://u:p@127.0.0.1:1/d", celery_broker_url="redis://127.0.0.1:2/0")
+        Backends(
+            database_url="postgresql://u:p@127.0.0.1:1/d",
+            celery_broker_url="redis://127.0.0.1:2/0",
+            payments={"stripe_api_base": "http://127.0.0.1:3"},
+        )
     )
     service.write_config(spec, cluster)
     config = json.loads(service.config_file.read_text())
     assert config["database_url"] == "postgresql://u:p@127.0.0.1:1/d"
     assert config["celery_broker_url"] == "redis://127.0.0.1:2/0"
+    assert config["payments"] == {"stripe_api_base": "http://127.0.0.1:3"}
     assert config["listen"] == spec.web_address and config["public_url"] == spec.api_url
     assert config["brokers"]["internal"] == [broker.internal_address for broker in cluster.brokers]
     assert Path(config["brokers"]["pepper_file"]) == directory.pepper_file

@@ -1,5 +1,5 @@
-"""Stripe in memory, behind the library's `HTTPClient`: customers, methods, items, invoices, credit notes, refunds,
-payments, sessions, and idempotency keys as Stripe treats them.
+"""A stand-in for Stripe in memory, behind the library's `HTTPClient` or over HTTP (`demo.stripe_server`): customers,
+methods, items, invoices, credit notes, refunds, payments, sessions, and idempotency keys as Stripe treats them.
 
 Faults are taken from `faults`, one a call that changes something: `timeout` (nothing was done), `timeout after commit`,
 `conflict` (409), `rate` (429), `fault` (500, kept under the idempotency key), `fault after commit`.
@@ -42,6 +42,8 @@ class FakeStripe:
     refuses: str = ""
     """Calls whose path has this in it are refused with 400; `key`: each call with 401."""
     number: int = 0
+    checkout_url: str = "https://checkout.stripe.example/c"
+    """Where customers name a payment method; `{session}` in it becomes the session's id."""
 
     @property
     def http_client(self) -> stripe.HTTPClient:
@@ -93,6 +95,12 @@ class FakeStripe:
     def charged(self, invoice: str) -> int:
         """What was charged for the invoice."""
         return sum(one["amount_paid"] for one in self.all("invoice_payment") if one["invoice"] == invoice)
+
+    def collected_cents(self) -> int:
+        """What was charged, less what was given back."""
+        charged = sum(int(one["amount_paid"]) for one in self.all("invoice_payment"))
+        back = sum(int(one["amount"]) for one in self.all("refund") if one["status"] != "failed")
+        return charged - back
 
     def answer(self, method: str, url: str, headers: Mapping[str, str], body: str) -> tuple[str, int]:
         """The call's answer and status. Raises as the network does."""
@@ -153,7 +161,9 @@ class FakeStripe:
             case ("get", "customers", customer, "payment_methods"):
                 return _list([one for one in self.all("payment_method") if one["customer"] == customer])
             case ("post", "checkout", "sessions"):
-                return self._make("cs", "checkout.session", url="https://checkout.stripe.example/c", **params)
+                made = self._make("cs", "checkout.session", **params)
+                made["url"] = self.checkout_url.format(session=made["id"])
+                return made
             case ("post", "billing_portal", "sessions"):
                 return self._make(
                     "bps", "billing_portal.session", url="https://billing.stripe.example/p", **params
