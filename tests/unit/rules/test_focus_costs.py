@@ -122,3 +122,9 @@ def test_a_wrong_file_is_refused_by_row_and_column(lines: list[str], named: str)
 def test_a_file_of_too_many_services_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="row 1002: more than 1000 different"):
         read(*(row("1", f"service-{n}") for n in range(1_001)))
+
+
+@pytest.mark.parametrize("header", [HEADER, ",".join(f'"{name}"' for name in HEADER.split(","))])
+def test_a_byte_order_mark_is_no_part_of_the_header_quoted_or_not(header: str) -> None:
+    export = focus_costs.read([f"\ufeff{header}\n", f"{row('1', billed='2')}\n"], "BilledCost")
+    assert [one.cost for one in export.sums] == [2]
