@@ -209,6 +209,24 @@ def test_each_fact_has_the_place_of_its_own_record_however_they_fall_into_batche
     assert found == wanted and len(facts_found) == len(wanted)
 
 
+@pytest.mark.parametrize("a_batch", [1, 4, 100])
+def test_readings_have_their_numbers_in_their_own_record_whatever_the_records_before_have(
+    a_batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decode, "_READINGS_A_BATCH", a_batch)
+    counts = [1, 3, 0, 2]
+    stored: list[tuple[int, int, bytes | None]] = [
+        (1, offset, record(readings=[reading(end_offset=10 + at) for at in range(count)]).SerializeToString())
+        for offset, count in enumerate(counts)
+    ]
+    found = [
+        (row["src_offset"], row["row"], row["end_offset"])
+        for row in rows_of(stored)
+        if row["kind"] == "reading"
+    ]
+    assert found == [(offset, at, 10 + at) for offset, count in enumerate(counts) for at in range(count)]
+
+
 _NOTHING: dict[str, Any] = {"totals": (0,) * 6, "accepted_ms": -1}
 
 
