@@ -172,7 +172,8 @@ def _principal_rows(
                 if row.minute == minute:
                     messages, size = sums.get(row.principal, (0, 0))
                     sums[row.principal] = (messages + row.messages, size + row.bytes)
-            large = [one for pair in sums.values() for one in pair if one > _LONG_MAX]
+            # Of all principals: they are added up where they are compared with the totals.
+            large = [one for one in map(sum, zip(*sums.values(), strict=True)) if one > _LONG_MAX]
             if large:
                 found.reasons.setdefault(at, f"rows {large[0]} is too large")
                 sums = {}

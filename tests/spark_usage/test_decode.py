@@ -316,8 +316,17 @@ def test_rows_of_a_readings_own_minute_are_added_up_by_principal() -> None:
         {"principal": 5, "messages": 2, "bytes": 20},
         {"principal": 9, "messages": 4, "bytes": 40},
     ]
-    huge = [pb.PrincipalRow(minute=minute, principal=9, messages=LONG_MAX, bytes=1)] * 2
-    assert facts(readings=[reading(minute_rows=huge)])[1]["reason"].startswith("rows ")
+    for principals in ((9, 9), (9, 10)):
+        huge = [
+            pb.PrincipalRow(minute=minute, principal=one, messages=LONG_MAX, bytes=1) for one in principals
+        ]
+        found = facts(readings=[reading(minute_rows=huge)])[1]
+        assert found["reason"] == f"rows {2 * LONG_MAX} is too large"
+    most = [
+        pb.PrincipalRow(minute=minute, principal=one, messages=count, bytes=1)
+        for one, count in ((9, LONG_MAX - 1), (10, 1))
+    ]
+    assert facts(readings=[reading(minute_rows=most)])[1]["kind"] == "reading"
 
 
 @pytest.mark.parametrize(
