@@ -25,6 +25,8 @@ from spark_usage.decoded_readings import MINUTE_MAX, PRINCIPAL_ROW, TIME_MS_MAX,
 _READINGS_A_BATCH = 10_000
 """So few stay in the processor's caches, and Python's collector has less to go through."""
 _LONG_MAX = 2**63 - 1
+REQUESTS_MAX = 2**48
+"""Of one row: no broker answers so many, and sums of rows stay within 64 bits."""
 _RECORD_ROW = -1
 _WHERE = ("src_partition", "src_offset", "broker_id", "boot_id", "sequence", "made_ms")
 """What the facts of a record share."""
@@ -283,7 +285,7 @@ def _requests(requests: Requests) -> dict[str, Any]:
         "tenant": requests.tenant,
         "operation": requests.operation,
         "minute": _bounded("minute", requests.minute, MINUTE_MAX),
-        "valid": _bounded("valid", requests.valid),
+        "valid": _bounded("valid", requests.valid, REQUESTS_MAX),
         "bad": requests.bad,
         "succeeded_seconds": _bounded("seconds", requests.succeeded_seconds, ALL_SECONDS),
         "failed_seconds": _bounded("seconds", requests.failed_seconds, ALL_SECONDS),

@@ -362,7 +362,7 @@ def test_rows_of_a_readings_own_minute_are_added_up_by_principal() -> None:
             lambda: {"requests": [requests(bad=0, latency_buckets=[1_001], latency_counts=[1])]},
             "bucket 1001 is too large",
         ),
-        (lambda: {"requests": [requests(valid=LONG_MAX + 1)]}, "valid "),
+        (lambda: {"requests": [requests(valid=decode.REQUESTS_MAX + 1)]}, "valid "),
         (lambda: {"seals": [pb.SealedSegment(tenant="tn_a", seal=b"none")]}, "a damaged seal"),
     ],
 )
